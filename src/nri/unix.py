@@ -6,7 +6,7 @@ Rules of this file:
 - what is removed in the end is the socket that was made here, and not another one that has taken its place.
 
 How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
-`nri.adaptation.registration.listener`. gRPC binds by itself: where nobody sees it, and then the socket is moved to its
+`nri.adaptation.registration.listener`. gRPC binds by itself: out of sight, and then the socket is moved to its
 place (`put_in_place`).
 """
 
@@ -19,7 +19,7 @@ import socket
 import stat
 import struct
 from contextlib import suppress
-from time import monotonic, sleep
+from time import sleep
 from typing import NamedTuple
 
 __all__ = [
@@ -35,6 +35,8 @@ __all__ = [
 
 #: How long a start waits for another one in the same folder, in seconds; no start takes so long.
 LOCK_S = 1.0
+#: How often it looks whether that one is through, in seconds.
+LOOK_S = 0.005
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UCRED = struct.Struct("3i")
@@ -70,11 +72,15 @@ def make_folder(path: str, mode: int) -> None:
     folder = os.open(above, _FOLDER)
     try:
         for place, name in enumerate(reversed(missing), 1):
+            above = os.path.join(above, name)
             with suppress(FileExistsError):  # another start has just made it
                 os.mkdir(name, 0o700, dir_fd=folder)
                 os.chmod(name, mode if place == len(missing) else 0o755, dir_fd=folder)
             above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(above_it)
+    except OSError as error:
+        error.filename = above  # the kernel was told its last part only
+        raise
     finally:
         os.close(folder)
 
@@ -89,7 +95,8 @@ class UnixListener:
         replace_live: take the path also from a process that listens there, which then hears nothing any more.
 
     Raises:
-        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; else as the kernel says.
+        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; ENAMETOOLONG if no socket
+            can have the path; else as the kernel says.
     """
 
     __slots__ = ("_identity", "path", "socket")
@@ -104,7 +111,7 @@ class UnixListener:
             try:
                 _remove_dead(path, replace_live)
                 os.fchmod(self.socket.fileno(), mode & 0o600)  # bind takes it over, less the umask
-                self.socket.bind(path)
+                self._bind(path)
                 self._identity = _identity(path)
                 self.socket.listen(backlog)
             finally:
@@ -114,6 +121,14 @@ class UnixListener:
         except BaseException:
             self.close()
             raise
+
+    def _bind(self, path: str) -> None:
+        try:
+            self.socket.bind(path)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise OSError(errno.ENAMETOOLONG, f"{path}: {error}; a socket's path has at most 107 bytes") from None
 
     def close(self) -> None:
         """Remove the socket, if the one at the path is still this one, and stop listening."""
@@ -164,7 +179,7 @@ def check_free(path: str, *, replace_live: bool = False) -> bool:
 
 
 def _remove_dead(path: str, replace_live: bool = False) -> None:
-    """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
+    """Make room for a socket: take away a dead one. Raises OSError (EADDRINUSE) for anything else."""
     if check_free(path, replace_live=replace_live):
         os.unlink(path)
 
@@ -188,13 +203,14 @@ def _lock(folder: str) -> int:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return -1
-    until = monotonic() + LOCK_S
+    looks = round(LOCK_S / LOOK_S)  # and not a time: others do not get on either while the machine stands still
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if monotonic() < until:
-                sleep(0.005)
+            if looks > 0:
+                looks -= 1
+                sleep(LOOK_S)
                 continue
         except OSError:
             pass  # a file system without locks

@@ -14,7 +14,7 @@ from nri.adaptation.peers.state import State
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.metrics import Observer
 from nri.testing import FakeRuntime
-from tests.support.adapting import PATIENCE_S, eventually
+from tests.support.adapting import PATIENCE_S, change, eventually
 
 
 class Quiet(nri.Plugin):
@@ -68,9 +68,9 @@ def test_an_observer_that_fails_does_not_end_the_watch_over_the_policy(caplog: p
         adaptation = runtime.adaptation
         path = Path(str(adaptation._policies.path))
         observer.fails = True
-        path.write_text('["10-quiet"]\nrequired = true\n')
+        change(path, '["10-quiet"]\nrequired = true\n')
         eventually(lambda: "no such metric" in caplog.text, "the failure was logged")
         observer.fails = False
-        path.write_text("# nobody is required any more\n")
+        change(path, "# nobody is required any more\n")
         eventually(lambda: adaptation._policies.generation == 3, "the policy was read again")
         eventually(lambda: not adaptation._chain.absent, "and holds")

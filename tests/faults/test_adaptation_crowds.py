@@ -9,14 +9,16 @@ import stat
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nri
+from nri.adaptation.launch.process import Process
 from nri.backoff import Backoff
 from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import PATIENCE_S, Leaks, RawPlugin, eventually
+from tests.support.adapting import PATIENCE_S, PATIENT, Leaks, RawPlugin, eventually
 from tests.support.programs import write_program
 
 
@@ -169,7 +171,7 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
     text = f"#!{sys.executable}\nimport nri\nclass Sleepy(nri.Plugin):\n"
     text += "    def start_container(self, pod, container): pass\nSleepy.main()\n"
     write_program(tmp_path / "plugins", "10-sleepy", text)
-    with FakeRuntime(plugin_path=str(tmp_path / "plugins")) as runtime:
+    with FakeRuntime(plugin_path=str(tmp_path / "plugins"), **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-sleepy"], PATIENCE_S), runtime.plugins
         first = runtime.health("10-sleepy").pid
         os.kill(first, 9)
@@ -181,20 +183,20 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
 
 def test_a_launched_plugin_that_never_registers_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.adaptation.launch.supervisor.GRACE_S", 0.05)
-    pid_file = tmp_path / "pid"
-    write_program(tmp_path / "plugins", "10-mute", f"#!/bin/sh\necho $$ > {pid_file}\nexec sleep 1000\n")
+    made: list[Process] = []
+
+    class Noted(Process):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr("nri.adaptation.launch.start.Process", Noted)
+    write_program(tmp_path / "plugins", "10-mute", "#!/bin/sh\nexec sleep 1000\n")
     policy = '["10-mute"]\nrestart = "never"\n'
     with FakeRuntime(plugin_path=str(tmp_path / "plugins"), registration_timeout_s=0.3, policy=policy):
-        pid = int(pid_file.read_text())
-
-        def dead() -> bool:
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return True
-            return False
-
-        eventually(dead, "the process was killed and reaped")
+        eventually(lambda: made[0].status == "killed by SIGKILL", "the process was killed and reaped")
+        with pytest.raises(ProcessLookupError):
+            os.kill(made[0].pid, 0)
 
 
 def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from nri.adaptation.launch.process import Process
 from nri.adaptation.launch.trusted import TrustedFile
 from nri.backoff import Backoff
 from nri.testing import FakeRuntime
-from tests.support.adapting import PATIENCE_S, eventually
+from tests.support.adapting import PATIENCE_S, PATIENT, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ Slow.main()
 def test_a_launched_plugin_that_is_cut_off_comes_back_though_it_ends_without_an_error(tmp_path: Path) -> None:
     folder = install(tmp_path / "plugins", "10-slow", SLOW)
     policy = '["10-slow"]\nkeep_connected = false\ntimeout = { StartContainer = "50ms" }\n'
-    with FakeRuntime(plugin_path=folder, policy=policy) as runtime:
+    with FakeRuntime(plugin_path=folder, policy=policy, **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-slow"], PATIENCE_S), runtime.plugins
         runtime.start_container()
         eventually(lambda: runtime.health("10-slow").restarts == 1, "it was started again")

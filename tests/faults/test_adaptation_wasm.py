@@ -6,7 +6,6 @@ import logging
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,12 @@ from nri.api import messages as m
 from nri.errors import NriError, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support import wat
+from tests.support.adapting import PATIENCE_S, PATIENT, change, eventually
 from tests.support.needs import need_module
 
 need_module("wasmtime")
 
-PATIENCE_S = 20.0
 SETS_A = wat.reply(m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=[m.KeyValue(key="A", value="1")])))
-
-
-def eventually(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} never came true"
-        time.sleep(0.01)
 
 
 def health(runtime: FakeRuntime, label: str) -> PluginHealth:
@@ -44,7 +36,8 @@ def create(runtime: FakeRuntime) -> Any:
 def test_an_endless_loop_costs_the_event_its_timeout_and_no_other_plugin_anything(tmp_path: Path) -> None:
     wat.install(tmp_path, "10-endless", wat.plugin({"create_container": wat.NEVER_ENDS}))
     wat.install(tmp_path, "20-good", wat.plugin({"create_container": SETS_A}))
-    with FakeRuntime(plugin_path=str(tmp_path), request_timeout_s=0.5) as runtime:
+    policy = '["10-endless"]\ntimeout = { CreateContainer = "500ms" }\n'
+    with FakeRuntime(plugin_path=str(tmp_path), policy=policy, **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-endless", "20-good"], PATIENCE_S), runtime.plugins
         began = time.monotonic()
         assert create(runtime).env == {"A": "1"}
@@ -56,8 +49,8 @@ def test_an_endless_loop_costs_the_event_its_timeout_and_no_other_plugin_anythin
 
 def test_a_required_one_that_never_ends_refuses_by_name(tmp_path: Path) -> None:
     wat.install(tmp_path, "10-endless", wat.plugin({"create_container": wat.NEVER_ENDS}))
-    policy = '["10-endless"]\nrequired = true\n'
-    with FakeRuntime(plugin_path=str(tmp_path), request_timeout_s=0.5, policy=policy) as runtime:
+    policy = '["10-endless"]\nrequired = true\ntimeout = { CreateContainer = "500ms" }\n'
+    with FakeRuntime(plugin_path=str(tmp_path), policy=policy, **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-endless"], PATIENCE_S), runtime.plugins
         with pytest.raises(NriError, match="10-endless"):
             create(runtime)
@@ -123,7 +116,7 @@ def test_a_changed_configuration_loads_it_anew(tmp_path: Path) -> None:
     try:
         with FakeRuntime(plugin_path=str(tmp_path / "plugins"), plugin_config_path=str(config)) as runtime:
             assert runtime.adaptation.ready(["10-a"], PATIENCE_S), runtime.plugins
-            (config / "10-a.conf").write_text("second")
+            change(config / "10-a.conf", "second")
             eventually(lambda: any(text.endswith("10-a: second") for text in records), "the new configuration")
             assert any(text.endswith("10-a: first") for text in records)
     finally:
@@ -150,14 +143,21 @@ def test_the_end_of_the_runtime_does_not_wait_for_one_that_never_ends(tmp_path: 
 
 
 LEAVES = """
-import sys, threading, time
+import logging, sys, threading
 from nri.testing import FakeRuntime, make_container, make_pod
 
+at_work = threading.Event()
+logger = logging.getLogger("nri.adaptation")
+logger.setLevel(logging.DEBUG)
+for handler, level in ((logging.StreamHandler(), logging.WARNING), (logging.Handler(), logging.DEBUG)):
+    handler.setLevel(level)
+    logger.addHandler(handler)
+handler.emit = lambda record: ":10-busy: " in record.getMessage() and at_work.set()
 runtime = FakeRuntime(plugin_path=sys.argv[1], request_timeout_s=30.0)
 assert runtime.adaptation.ready(["10-busy"], 20), runtime.plugins
 for _ in range(4):
     threading.Thread(target=lambda: runtime.create_container(make_pod(), make_container()), daemon=True).start()
-time.sleep(0.2)
+assert at_work.wait(20)
 print("leaving", flush=True)
 """
 

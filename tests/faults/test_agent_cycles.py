@@ -87,7 +87,7 @@ def test_ten_thousand_pods_leave_nothing_behind(tmp_path: Path, monkeypatch: pyt
     gc.collect()
     grown = len(gc.get_objects()) - objects
     assert grown < 2000, f"{grown} objects more after {CYCLES - SETTLED} pods"
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert len(history) <= MOST_PODS
     held = made.executor.held()

@@ -177,11 +177,12 @@ def test_a_runtime_that_reads_late_takes_a_registration_that_came_in_time(
 ) -> None:
     monkeypatch.setattr(Monitor, "_poll", staticmethod(lambda endpoint: None))
     path = folder / "nri.sock"
+    sock, theirs = socket.socketpair()
     with FakeRuntime(socket_path=str(path), registration_timeout_s=STOPPED_S, request_timeout_s=REQUEST_S) as runtime:
-        with socket.socket(socket.AF_UNIX) as sock:
+        with sock:
             sock.settimeout(REQUEST_S)
-            sock.connect(str(path))
-            sock.sendall(register("late", "10"))
+            sock.sendall(register("late", "10"))  # before its time has begun
+            runtime.connect(theirs)
             seen = b""
             while b"Configure" not in seen:
                 data = sock.recv(65536)

@@ -39,7 +39,7 @@ def test_a_runtime_that_is_silent_after_connect_costs_the_registration_timeout()
 
 
 def test_a_runtime_that_is_silent_after_register_costs_the_registration_timeout() -> None:
-    with plugin_thread(Names(), registration_timeout_s=0.3) as running:
+    with plugin_thread(Names(), registration_timeout_s=2.0) as running:
         running.runtime.register()
         outcome = running.ended()
         assert isinstance(outcome, nri.DeadlineExceeded) and "Configure" in str(outcome), repr(outcome)

@@ -142,7 +142,9 @@ def _response(number: int, value: bytes) -> bytes:
 @cache
 def _runtime(compat: Any) -> tuple[FakeRuntime, _Healthy]:
     healthy = _Healthy()
-    return FakeRuntime(compat=compat, request_timeout_s=1.0, registration_timeout_s=1.0).add(healthy, idx="90"), healthy
+    policy = '["90-healthy"]\ntimeout = 60\n'  # a machine that stands still for a second costs it nothing
+    runtime = FakeRuntime(compat=compat, request_timeout_s=1.0, registration_timeout_s=1.0, policy=policy)
+    return runtime.add(healthy, idx="90"), healthy
 
 
 def _adaptation(data: bytes) -> None:

@@ -157,7 +157,8 @@ def test_an_error_and_a_rejection_refuse_the_container_and_it_goes_on(start: Sta
 def test_one_that_fails_costs_the_request_its_answer_and_comes_back(
     start: Start, caplog: pytest.LogCaptureFixture, do: str, words: str
 ) -> None:
-    node = start("no validator", request_timeout_s=2.0)
+    policy = f'["{LABEL}"]\ntimeout = {{ CreateContainer = "2s" }}\n'
+    node = start("no validator", request_timeout_s=20.0, policy=policy)
     began = time.monotonic()
     assert node.create(do).env == {}
     assert time.monotonic() - began < 30

@@ -168,7 +168,7 @@ def test_every_stage_is_asked_at_its_call(serve: Serve, proxy: RegisteredServers
 def test_a_server_without_an_answer_counts_by_its_failure_policy(
     serve: Serve, tmp_path: Path, policy: str, trouble: str
 ) -> None:
-    answers = {"error": {"error": "no such class"}, "silent": {"delay": "1s"}, "killed": {}}
+    answers = {"error": {"error": "no such class"}, "silent": {"delay": "9s"}, "killed": {}}
     server = serve(policy=policy, PreRunPodSandbox=answers[trouble])
     proxy = RegisteredServers(tmp_path, 0.2 if trouble == "silent" else 10.0)
     if trouble == "killed":

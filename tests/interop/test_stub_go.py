@@ -182,31 +182,46 @@ def test_updates_that_fail_come_back(folder: Path) -> None:
         plugin.wait_text("failed ['b']")
 
 
+WAIT = """
+    import os, sys
+    def wait():
+        while not os.path.exists(os.path.join(os.path.dirname(sys.argv[0]), "go")):
+            time.sleep(0.01)
+        print("answers late", flush=True)
+"""
+
+
+def go_on(folder: Path, plugin: PluginProgram) -> None:
+    """Let the late plugin answer, and wait until it is about to."""
+    (folder / "go").touch()
+    plugin.wait_text("answers late")
+
+
 def test_a_declared_failure_policy_keeps_a_late_plugin_and_fails_the_request(folder: Path) -> None:
     body = """
         failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=True)
         def create_container(self, pod, container):
-            if container.name == "slow": time.sleep(1)
+            if container.name == "slow": wait()
             return nri.Adjustment().add_env("A", "1")
     """
-    with runtime_and_plugin(folder, body, request_timeout_ms=500) as (runtime, _):
+    with runtime_and_plugin(folder, body, head=WAIT, request_timeout_ms=1000) as (runtime, plugin):
         with pytest.raises(PeerError, match="plugin 10-test failed to handle CreateContainer request"):
             runtime.event("CreateContainer", POD, {**CONTAINER, "name": "slow"})
-        import time
-
-        time.sleep(0.8)  # the plugin still works on the late one
+        go_on(folder, plugin)
         assert runtime.event("CreateContainer", POD, CONTAINER)["adjust"]["env"] == [{"key": "A", "value": "1"}]
+        assert "connection lost" not in plugin.text()
 
 
 def test_without_a_policy_a_late_plugin_is_cut_off_and_comes_back_by_itself(folder: Path) -> None:
     body = """
         def create_container(self, pod, container):
-            if container.name == "slow": time.sleep(1)
+            if container.name == "slow": wait()
             return nri.Adjustment().add_env("A", "1")
     """
-    with runtime_and_plugin(folder, body, request_timeout_ms=500) as (runtime, plugin):
+    with runtime_and_plugin(folder, body, head=WAIT, request_timeout_ms=1000) as (runtime, plugin):
         reply = runtime.event("CreateContainer", POD, {**CONTAINER, "name": "slow"})
         assert "env" not in reply["adjust"], "the reference goes on without the late plugin"
+        go_on(folder, plugin)
         plugin.wait_text("connection lost")
         runtime.wait_event("plugin", 2)
         runtime.wait_plugins(1)

@@ -106,8 +106,9 @@ def test_an_unknown_method_of_their_server_is_a_status(program: tuple[str, Path]
 
 def test_a_slow_answer_of_their_server_costs_one_call(client: Client) -> None:
     with pytest.raises(DeadlineExceeded):
-        call(client, payload=b"slow", delay_ms=300, timeout_s=0.1)
-    time.sleep(0.4)  # the late answer arrives, and is dropped
+        call(client, payload=b"slow", delay_ms=1500, timeout_s=0.1)
+    assert call(client, payload=b"at once")["payload"] == b"at once"
+    time.sleep(1.5)  # the late answer arrives, and is dropped
     assert call(client, payload=b"next")["payload"] == b"next"
 
 
@@ -190,7 +191,7 @@ def test_what_we_do_not_serve_is_unimplemented_to_their_client(their_client: Lin
 
 
 def test_concurrent_calls_of_their_client_are_answered_out_of_order(their_client: LineProcess) -> None:
-    their_client.send({"id": "slow", "payload_size": 3, "delay_ms": 300})
+    their_client.send({"id": "slow", "payload_size": 3, "delay_ms": 1500})
     their_client.send({"id": "fast", "payload_size": 4})
     their_client.wait_for(lambda line: line.get("id") == "slow")
     order = [line["id"] for line in their_client.lines if line.get("id") in ("slow", "fast")]
@@ -204,6 +205,6 @@ def test_an_oversized_reply_is_a_status_to_their_client(their_client: LineProces
 
 
 def test_a_deadline_of_their_client_does_not_hurt_the_next_call(their_client: LineProcess) -> None:
-    line = their_client.ask({"payload_size": 1, "delay_ms": 300, "timeout_ms": 50})
+    line = their_client.ask({"payload_size": 1, "delay_ms": 1500, "timeout_ms": 50})
     assert not line["ok"]
     assert their_client.ask({"payload_size": 1, "timeout_ms": 5000})["ok"]

@@ -82,10 +82,10 @@ def test_a_failing_handler_fails_the_event_with_its_text(folder: Path) -> None:
 
 
 def test_a_late_plugin_is_dropped_unless_it_declared_otherwise(folder: Path) -> None:
-    late = {"StartContainer": [{"delay_ms": 600}, {}]}
+    late = {"StartContainer": [{"delay_ms": 4000}, {}]}
     kept = {"fail_request": True, "keep_connected": True}
     with (
-        running(folder, request_timeout_ms=200) as (runtime, socket),
+        running(folder, request_timeout_ms=1000) as (runtime, socket),
         GoPlugin(socket, name="dropped", idx="10", on=late),
         GoPlugin(socket, name="kept", idx="20", on=late, failure_policy=kept) as plugin,
     ):

@@ -1,4 +1,4 @@
-"""For tests of the adaptation: a client that speaks bytes as it likes, waiting, and counting what must not leak."""
+"""For tests of the adaptation: a client that speaks bytes as it likes, waiting, files, and what must not leak."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from struct import pack
 from typing import Any
 
@@ -19,6 +20,8 @@ from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_request, request_prefix
 
 PATIENCE_S = 20.0
+#: Of a runtime that counts how often it starts a program: one that is slow to start is not killed for it.
+PATIENT: dict[str, Any] = {"registration_timeout_s": 60.0, "request_timeout_s": 20.0}
 
 
 def eventually(condition: Callable[[], Any], what: str) -> None:
@@ -27,6 +30,13 @@ def eventually(condition: Callable[[], Any], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what}: never came true"
         time.sleep(0.005)
+
+
+def change(path: Path, text: str) -> None:
+    """Write a file in one step, as editors do: nobody who watches it reads half of it."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.replace(path)
 
 
 def request(method: str, message: Any, stream_id: int = 1) -> bytes:

@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,16 @@ def test_folders_are_made_with_their_modes_whatever_the_umask(tmp_path: Path, um
     assert [mode_of(folder) for folder in (path.parent, *path.parents[1:3])] == [mode, 0o755, 0o755]
 
 
+def test_a_folder_that_cannot_be_made_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, mode: int, *, dir_fd: int) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+
+    monkeypatch.setattr(os, "mkdir", refuse)  # root may make any folder
+    with pytest.raises(PermissionError) as caught:
+        make_folder(str(tmp_path / "nri" / "plugins" / "s.sock"), 0o755)
+    assert caught.value.filename == str(tmp_path / "nri")
+
+
 def test_a_link_in_the_place_of_a_folder_that_is_to_be_made_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +163,15 @@ def test_a_file_that_is_not_a_socket_stays(path: str) -> None:
         UnixListener(path, replace_live=True)
     assert caught.value.errno == errno.EADDRINUSE
     assert Path(path).read_text() == "precious"
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / ("x" * 120))
+    with pytest.raises(
+        OSError, match=f"{path}: AF_UNIX path too long; a socket's path has at most 107 bytes"
+    ) as caught:
+        UnixListener(path)
+    assert caught.value.errno == errno.ENAMETOOLONG
 
 
 def test_a_missing_folder_is_an_error_that_leaves_nothing_open(tmp_path: Path) -> None:
@@ -228,6 +248,26 @@ def test_a_folder_that_another_program_keeps_locked_delays_a_start_and_does_not_
         listener.close()
     finally:
         os.close(held)
+
+
+def test_a_machine_that_stands_still_for_longer_than_a_start_waits_does_not_let_it_in_early(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unix, "LOCK_S", 0.02)
+    held = os.open(os.path.dirname(path), os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 1:
+            time.sleep(0.1)
+        if len(looks) == 3:
+            os.close(held)
+
+    monkeypatch.setattr(unix, "sleep", sleep)
+    UnixListener(path).close()
+    assert len(looks) == 3, "it did not wait for the lock"
 
 
 def test_the_process_at_the_other_end_is_known() -> None:

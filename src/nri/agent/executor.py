@@ -169,7 +169,7 @@ class Executor:
         return sorted({pid for each in self._below(tidy(folder)) for pid in self._listed(each)})[:_MOST_PROCESSES]
 
     def held(self) -> dict[str, float]:
-        """How much is remembered, for the gauge `held`."""
+        """The number of values that are remembered, for the gauge `held`."""
         with self._lock:  # it goes through them, and they come and go
             waiting = len(self._pending)
         return {"waiting writes": waiting, "written values": len(self._writer)}

@@ -2,7 +2,7 @@
 
 Rules: one `stat` a file tells whether to read it; what a file held stays until it can be read again or is gone, and
 until it holds something again if it has become empty; every file is by itself, so that a bad one spoils no other.
-Bounded: more files or bigger ones than anybody writes are told. Next: `nri.kube.document`, which reads one.
+Bounded: more files or bigger ones than people write are told. Next: `nri.kube.document`, which reads one.
 """
 
 from __future__ import annotations

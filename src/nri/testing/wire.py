@@ -24,10 +24,11 @@ class Direction:
 
     Attributes:
         passed: bytes that came through so far.
+        dropped: bytes that were swallowed so far.
     """
 
     def __init__(self, name: str, source: socket.socket, target: socket.socket) -> None:
-        self.passed = 0
+        self.passed = self.dropped = 0
         self._source, self._target = source, target
         self._lock = threading.Lock()
         self._delay_s = 0.0
@@ -74,6 +75,7 @@ class Direction:
             if self._delay_s:
                 sleep(self._delay_s)
             if self._deaf:
+                self.dropped += len(data)
                 continue
             with self._lock:
                 data, ends = self._spoil(data)

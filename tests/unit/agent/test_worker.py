@@ -27,7 +27,7 @@ class Rounds:
             raise RuntimeError("no luck")
 
 
-def until(condition: object, seconds: float = 5.0) -> None:
+def until(condition: object, seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:  # type: ignore[operator]
         time.sleep(0.002)
@@ -39,7 +39,7 @@ def test_many_changes_during_a_round_become_one_more_round() -> None:
     worker = Worker("test", work, 3600)
     work.go.clear()
     worker.start()
-    assert work.begun.wait(5)
+    assert work.begun.wait(20)
     for _ in range(50):
         worker.poke("pods")
     worker.poke("rules")
@@ -80,7 +80,7 @@ def test_it_can_be_started_and_stopped_twice_and_leaves_no_thread() -> None:
     worker.start()
     until(lambda: worker.rounds == 1)
     assert worker.stop() and worker.stop()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     worker.start()
     until(lambda: worker.rounds == 2)
     assert worker.stop()
@@ -91,7 +91,7 @@ def test_a_round_that_hangs_is_told_and_does_not_hold_up_the_end() -> None:
     work.go.clear()
     worker = Worker("test", work, 3600)
     worker.start()
-    assert work.begun.wait(5)
+    assert work.begun.wait(20)
     assert not worker.stop(timeout_s=0.05)
     work.go.set()
 

@@ -44,6 +44,26 @@ def test_pod_and_container_may_be_left_out(nri_runtime: FakeRuntime) -> None:
     assert nri_runtime.create_container().env == {"POD_NAME": "second"}, "the last pod is the one that is meant"
 
 
+def test_what_a_plugin_asks_for_at_synchronize_is_done_when_it_has_been_added(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Updates(PodName):
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:  # type: ignore[override]
+            return [nri.Update(container).set_cpu_shares(5) for container in containers]
+
+    handshake = nri_runtime.adaptation._handshake
+    apply = handshake._apply
+
+    def slowly(*given: Any) -> object:
+        time.sleep(0.1)
+        return apply(*given)
+
+    monkeypatch.setattr(handshake, "_apply", slowly)
+    nri_runtime.create_container(None, make_container(id="c"))
+    nri_runtime.add(Updates())
+    assert [update.container_id for update in nri_runtime.updates] == ["c"]
+
+
 def test_a_reply_reads_like_an_adjustment_and_shows_itself(nri_runtime: FakeRuntime) -> None:
     reply = nri_runtime.add(PodName()).create_container()
     assert reply.adjust == nri.Adjustment.of(reply.reply.adjust)
@@ -69,12 +89,15 @@ def test_disconnect_is_seen_by_both_sides(nri_runtime: FakeRuntime) -> None:
 
 
 def test_timeout_makes_slow_plugins_late(nri_runtime: FakeRuntime) -> None:
+    go = threading.Event()
+
     class Slow(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-            time.sleep(0.2)
+            go.wait(20)
 
     nri_runtime.add(Slow()).timeout(0.02).start_container()
     assert nri_runtime.health("10-slow").state == "late"
+    go.set()
 
 
 def test_a_plugin_that_is_refused_raises_here(nri_runtime: FakeRuntime) -> None:
@@ -88,6 +111,24 @@ def test_a_plugin_that_is_refused_raises_here(nri_runtime: FakeRuntime) -> None:
 def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> None:
     with pytest.raises(LocalProtocolError, match="takes an instance"):
         nri_runtime.add(PodName)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "text"),
+    [
+        ("idx", 10, 'add() takes idx as text, not 10: write idx="10"'),
+        ("name", 5, 'add() takes name as text, not 5: write name="5"'),
+        ("config", {"a": 1}, "add() takes config as text, not {'a': 1}: write config=json.dumps(...)"),
+        ("config", None, "add() takes config as text, not None: write config=json.dumps(...)"),
+    ],
+)
+def test_an_option_that_is_no_text_is_told_with_what_to_write(
+    nri_runtime: FakeRuntime, option: str, given: Any, text: str
+) -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        nri_runtime.add(PodName(), **{option: given})
+    assert str(caught.value) == text
+    assert nri_runtime.plugins == []
 
 
 def test_configuration_reaches_the_plugin(nri_runtime: FakeRuntime) -> None:

@@ -39,8 +39,8 @@ def test_a_peer_that_does_not_read_costs_the_deadline_and_reads_whole_messages_l
 
 
 def test_when_the_peer_goes_every_pending_and_later_call_fails(pairs) -> None:
-    entered = threading.Event()
-    pair = pairs(lambda r: entered.set() or time.sleep(0.2) or b"")
+    entered, go = threading.Event(), threading.Event()
+    pair = pairs(lambda r: entered.set() or (go.wait(PATIENCE_S) and b""))
     failures: list[BaseException] = []
 
     def call() -> None:
@@ -56,6 +56,7 @@ def test_when_the_peer_goes_every_pending_and_later_call_fails(pairs) -> None:
     pair.far_sock.shutdown(socket.SHUT_RDWR)
     for caller in callers:
         caller.join(PATIENCE_S)
+    go.set()
     assert len(failures) == 3, failures
     with pytest.raises(ConnectionClosed):
         pair.call()

@@ -1,4 +1,4 @@
-"""What NodeSLO asks of the loops, and what a pod's annotations say otherwise; all of it off unless it is switched on.
+"""The strategies that NodeSLO asks for, and a pod's annotations otherwise; all of them off unless switched on.
 
 Rules: pure. A part that cannot be read is an error of that part, told, and its last good form stays in force. Numbers
 out of range are refused as a whole. Next: :mod:`nri.agent.loops.samples`.

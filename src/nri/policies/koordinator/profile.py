@@ -1,7 +1,7 @@
 """The profile: which hook decides at which stage, from which rules and annotations; and the run of all of them.
 
 Order: by name, as in the original, and of two hooks that set one thing the later one's word counts (CPUSetAllocator
-takes away the quota that CPUNormalization has scaled). A hook that fails stops nobody else unless the failure policy is
+takes away the quota that CPUNormalization has scaled). A hook that fails stops no other unless the failure policy is
 "Fail". Next: `nri.policies.koordinator.hooks`.
 """
 

@@ -1,4 +1,4 @@
-"""Where this package decides otherwise than the original, one named attribute each, in one frozen value.
+"""The differences from the original, one named attribute each, in one frozen value.
 
 Rules of this file: as those of `nri.rules`. An attribute is False in `Quirks.REFERENCE` and True by default, its name
 says what holds when it is True, and code asks for the attribute, never for the mode. Every one is a row of the table

@@ -31,6 +31,8 @@ WATCH_S = 1.0
 class ConfigWatch:
     """A thread that looks at one file until the program is stopped.
 
+    What has changed since this was made is a change, so it is made before the file is read, and started after.
+
     Args:
         plugin: gets the new configuration.
         file: path of the file; read together with the runtime's text.
@@ -57,6 +59,9 @@ class ConfigWatch:
         self._session = session
         self._stop = stop
         self._watch = Watch(file)
+
+    def start(self) -> None:
+        """Look from now on."""
         threading.Thread(target=self._run, name="nri-config-watch", daemon=True).start()
 
     def _run(self) -> None:

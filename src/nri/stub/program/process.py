@@ -221,22 +221,29 @@ class Program:
     # -- what a session tells -----------------------------------------------------------------------------------------
 
     def _configure(self, text: str) -> None:
-        file = self.options.config
         self._runtime_text = text
-        settings.apply(self.plugin, text, file, self.options.own)
+        watch = self._new_config_watch()  # before the file is read, or a change in between would go unnoticed
+        settings.apply(self.plugin, text, self.options.config, self.options.own)
         make_log_if_due()
         self._was_configured = True
-        if file is not None and self._config_watch is None:
-            from nri.stub.program.config_watch import ConfigWatch
+        if watch is not None:
+            self._config_watch = watch
+            watch.start()
 
-            self._config_watch = ConfigWatch(
-                self.plugin,
-                file,
-                own=self.options.own,
-                runtime_text=lambda: self._runtime_text,
-                session=lambda: self._session,
-                stop=self.stop,
-            )
+    def _new_config_watch(self) -> Any:
+        """Note how the file of `--config` is now, for a watch; None if it is watched already, or there is none."""
+        if self.options.config is None or self._config_watch is not None:
+            return None
+        from nri.stub.program.config_watch import ConfigWatch
+
+        return ConfigWatch(
+            self.plugin,
+            self.options.config,
+            own=self.options.own,
+            runtime_text=lambda: self._runtime_text,
+            session=lambda: self._session,
+            stop=self.stop,
+        )
 
     def _on_ready(self) -> None:
         runtime, label = self.plugin.runtime, self.label

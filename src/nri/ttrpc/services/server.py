@@ -129,6 +129,9 @@ class Server:
         endpoint = Endpoint(SocketTransport(sock), on_request=enqueue, streams=True)
         with self._lock:
             self._connections.add(endpoint)
+            late = self._stopping
+        if late:  # `stop` may have looked at the connections already
+            endpoint.close("server closed")
         try:
             endpoint.serve()
         finally:

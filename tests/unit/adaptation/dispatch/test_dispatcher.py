@@ -214,13 +214,15 @@ def test_the_callers_deadline_ends_its_wait_for_a_busy_plugin(nri_runtime: FakeR
 
 
 def test_the_callers_deadline_is_never_held_against_a_plugin(nri_runtime: FakeRuntime) -> None:
+    go = threading.Event()
     nri_runtime.timeout(20)
-    nri_runtime.add(Calls(lambda _: time.sleep(0.3)), name="slow")
+    nri_runtime.add(Calls(lambda _: go.wait(20)), name="slow")
     for _ in range(2):
         with pytest.raises(DeadlineExceeded):
             nri_runtime.start_container(deadline=time.monotonic() + 0.02)
     row = nri_runtime.health("10-slow")
     assert (row.state, row.missed) == ("active", 0)
+    go.set()
 
 
 def test_a_plugin_in_python_may_overrun_without_stopping_others_from_starting(nri_runtime: FakeRuntime) -> None:
@@ -373,6 +375,8 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         threads = [threading.Thread(target=runtime.adaptation.start_container, args=(pod, container))]
         threads[0].start()
         assert entered.wait(10)
+        gate = runtime.adaptation._chain.gate
+        eventually(lambda: time.monotonic() > gate._rest_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
         def told(event: str, *given: Any) -> threading.Thread:
@@ -422,6 +426,7 @@ def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_wh
         "r", "1", synchronize=synchronize, update=lambda _: None, plugin_path="/nonexistent",
         disable_connections=True, policy_path=None, request_timeout_s=0.05,
     )  # fmt: skip
+    adaptation.set_request_timeout(20)  # of the plugin; how long an event waits for a joiner is as it was
     adaptation.start()
     try:
         joining = Attached(Calls(lambda _: None), "10", "joins", "")

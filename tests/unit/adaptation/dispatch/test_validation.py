@@ -29,13 +29,16 @@ VALIDATION = BY_METHOD["validate_container_adjustment"].number
 class Check(nri.Plugin):
     """Validates as it is told to."""
 
-    def __init__(self, seconds: float = 0.0, refuse: str = "") -> None:
-        self.seconds, self.refuse = seconds, refuse
+    def __init__(self, refuse: str = "", *, silent: bool = False) -> None:
+        self.refuse = refuse
+        self.go = threading.Event()
+        if not silent:
+            self.go.set()
         self.requests: list[m.ValidateContainerAdjustmentRequest] = []
 
     def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
         self.requests.append(request)
-        time.sleep(self.seconds)
+        self.go.wait(20)
         if self.refuse:
             raise nri.Reject(self.refuse)
 
@@ -66,10 +69,12 @@ def test_a_refusal_fails_the_creation_with_plugin_and_reason(nri_runtime: FakeRu
 
 
 def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(Check(seconds=0.3)).timeout(0.05)
+    check = Check(silent=True)
+    nri_runtime.add(check).timeout(0.05)
     with pytest.raises(PluginError, match="validator plugin 10-check failed: deadline exceeded"):
         nri_runtime.create_container()
     assert nri_runtime.health("10-check").state == "late"
+    check.go.set()
 
 
 def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> None:
@@ -140,10 +145,12 @@ def test_a_required_validator_that_is_gone_is_missed_before_anybody_has_taken_no
 def test_a_validator_that_is_left_out_by_its_breaker_fails_the_creation() -> None:
     policy = '["10-check"]\nbreaker = { misses = 1, retry = "60s" }\n'
     with FakeRuntime(policy=policy) as runtime:
-        runtime.add(Check(seconds=0.3)).timeout(0.05)
+        check = Check(silent=True)
+        runtime.add(check).timeout(0.05)
         for text in ("deadline exceeded", "left out after 1 requests"):
             with pytest.raises(PluginError, match=f"validator plugin 10-check failed: .*{text}"):
                 runtime.create_container()
+        check.go.set()
 
 
 def test_is_not_asked_when_a_plugin_before_it_failed(nri_runtime: FakeRuntime) -> None:
@@ -174,13 +181,16 @@ def test_filters_hold_for_validators() -> None:
 
 
 def test_the_first_refusal_counts_when_several_refuse() -> None:
+    quick: list[threading.Thread] = []
+
     class Slow:
         def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str:
-            time.sleep(0.2)
+            eventually(lambda: quick and not quick[0].is_alive(), "the other one has refused")
             return "slow"
 
     class Quick:
         def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str:
+            quick.append(threading.current_thread())
             return "quick"
 
     builtin = [BuiltinPlugin("10", "slow", Slow()), BuiltinPlugin("20", "quick", Quick())]
@@ -189,14 +199,12 @@ def test_the_first_refusal_counts_when_several_refuse() -> None:
 
 
 def test_a_validator_that_is_late_raises_the_error_for_late_plugins(nri_runtime: FakeRuntime) -> None:
-    class Slow(nri.Plugin):
-        def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> None:
-            time.sleep(0.3)
-
-    nri_runtime.add(Slow()).timeout(0.05)
+    check = Check(silent=True)
+    nri_runtime.add(check).timeout(0.05)
     with pytest.raises(PluginTimeout) as caught:
         nri_runtime.create_container()
-    assert caught.value.plugin == "10-slow"
+    assert caught.value.plugin == "10-check"
+    check.go.set()
 
 
 class Says:

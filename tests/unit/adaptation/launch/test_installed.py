@@ -11,7 +11,7 @@ from nri.adaptation.launch.start import Starter
 from nri.adaptation.launch.supervisor import Supervisor
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Monitor
-from tests.support.adapting import eventually
+from tests.support.adapting import PATIENT, change, eventually
 from tests.support.made_plugins import Mode, both
 from tests.support.programs import write_program
 
@@ -49,13 +49,13 @@ def test_a_launched_plugin_whose_configuration_changes_is_started_again(
         "    def start_container(self, pod, container): pass\nTold.main()\n"
     )
     (folder / "10-told").chmod(0o755)
-    with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(config)) as runtime:
+    with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(config), **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-told"], 20), runtime.plugins
-        (config / "told.conf").write_text("word: common\n")
+        change(config / "told.conf", "word: common\n")
         eventually(lambda: told.read_text() == "none common ", "the plugin got the new file")
-        (config / "10-told.conf").write_text("word: own\n")
+        change(config / "10-told.conf", "word: own\n")
         eventually(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
-        (config / "10-told.conf").write_text("word: edited\n")
+        change(config / "10-told.conf", "word: edited\n")
         eventually(lambda: told.read_text() == "none common own edited ", "the plugin got the edited file")
         assert runtime.adaptation.ready(["10-told"], 20)
         assert runtime.health("10-told").restarts == 3
@@ -75,7 +75,7 @@ def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path
     )
     program.chmod(0o755)
     pod = make_pod()
-    with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)]):
+    with FakeRuntime(plugin_path=str(folder), pods=[pod], containers=[make_container(id="old", pod=pod)], **PATIENT):
         assert seen.read_text() == "old"
 
 

@@ -106,7 +106,7 @@ def test_a_failed_exchange_leaves_no_thread_behind() -> None:
 
     with pytest.raises(DeadlineExceeded):
         hand_over(call, [], big(60, 600_000), 5.0)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:

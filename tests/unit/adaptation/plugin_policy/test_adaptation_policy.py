@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,15 +22,17 @@ from tests.support.adapting import eventually
 
 
 class Sleepy(nri.Plugin):
-    """Answers late, when it is told to; counts calls."""
+    """Answers at once, or, when it is told to, not before it is let go; counts calls."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
+    def __init__(self, *, silent: bool = False) -> None:
+        self.go = threading.Event()
+        if not silent:
+            self.go.set()
         self.calls = 0
 
     def _work(self) -> None:
         self.calls += 1
-        time.sleep(self.seconds)
+        self.go.wait(20)
 
     def run_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self._work()
@@ -46,18 +49,21 @@ class Env(nri.Plugin):
         return nri.Adjustment().add_env("A", "1").set_memory_limit(1 << 20)
 
 
+@contextmanager
 def runtime_with(
     policy: str, plugin: nri.Plugin | None = None, timeout_s: float = 0.05, **options: object
-) -> FakeRuntime:
-    runtime = FakeRuntime(policy=policy, **options)
-    if plugin is not None:
-        runtime.add(plugin)
-    return runtime.timeout(timeout_s)
+) -> Iterator[FakeRuntime]:
+    with FakeRuntime(policy=policy, **options) as runtime:
+        if plugin is not None:
+            runtime.add(plugin)
+        yield runtime.timeout(timeout_s)
+        if isinstance(plugin, Sleepy):
+            plugin.go.set()
 
 
 def test_fail_request_fails_the_events_that_it_names_and_no_others() -> None:
     policy = '["10-sleepy"]\nfail_request = ["StartContainer"]\n'
-    with runtime_with(policy, Sleepy(0.2)) as runtime:
+    with runtime_with(policy, Sleepy(silent=True)) as runtime:
         with pytest.raises(PluginTimeout) as caught:
             runtime.start_container()
         assert str(caught.value).startswith("plugin 10-sleepy failed to handle StartContainer request: ")
@@ -66,15 +72,20 @@ def test_fail_request_fails_the_events_that_it_names_and_no_others() -> None:
 
 
 def test_a_timeout_per_plugin_and_event_counts() -> None:
-    policy = '["10-sleepy"]\ntimeout = { default = "20ms", StartContainer = "10s" }\nfail_request = true\n'
-    with runtime_with(policy, Sleepy(0.2), timeout_s=20) as runtime:
+    policy = '["10-sleepy"]\ntimeout = { default = "20ms", StartContainer = "20s" }\nfail_request = true\n'
+    plugin = Sleepy(silent=True)
+    with runtime_with(policy, plugin, timeout_s=20) as runtime:
+        answering = threading.Timer(0.1, plugin.go.set)
+        answering.start()
         runtime.start_container()
+        answering.join()
+        plugin.go.clear()
         with pytest.raises(PluginTimeout):
             runtime.stop_container()
 
 
 def test_keep_connected_false_closes_a_late_plugin() -> None:
-    with runtime_with('["10-sleepy"]\nkeep_connected = false\n', Sleepy(0.2)) as runtime:
+    with runtime_with('["10-sleepy"]\nkeep_connected = false\n', Sleepy(silent=True)) as runtime:
         runtime.start_container()
         assert runtime.health("10-sleepy").state == "gone"
 
@@ -147,7 +158,7 @@ def test_an_event_that_waited_for_a_required_plugin_is_refused_if_that_fails_to_
 
 
 def test_a_required_plugin_that_is_late_refuses_the_request_and_names_itself() -> None:
-    with runtime_with('["10-sleepy"]\nrequired = true\n', Sleepy(0.2)) as runtime:
+    with runtime_with('["10-sleepy"]\nrequired = true\n', Sleepy(silent=True)) as runtime:
         with pytest.raises(PluginTimeout, match="plugin 10-sleepy failed to handle StartContainer request"):
             runtime.start_container()
         runtime.stop_container()
@@ -163,24 +174,19 @@ def test_exempt_namespaces_do_not_need_the_required_plugin() -> None:
 
 def test_the_breaker_leaves_a_silent_plugin_out_and_tries_it_again() -> None:
     policy = '["10-sleepy"]\nbreaker = { misses = 2, retry = "300ms" }\n'
-    plugin = Sleepy(0.2)
+    plugin = Sleepy(silent=True)
     with runtime_with(policy, plugin, timeout_s=0.02) as runtime:
         for _ in range(2):
             runtime.start_container()
         assert runtime.health("10-sleepy").state == "open"
-        time.sleep(0.25)  # the plugin works off what it was sent
-        plugin.seconds, calls = 0.0, plugin.calls
-        for _ in range(3):
-            runtime.run_pod_sandbox()
-        assert plugin.calls == calls or runtime.health("10-sleepy").state == "active"
+        plugin.go.set()
         runtime.timeout(20)
         eventually(lambda: runtime.start_container() or runtime.health("10-sleepy").state == "active", "it is back")
-        assert plugin.calls > calls
 
 
 def test_a_required_plugin_that_is_left_out_still_refuses() -> None:
     policy = '["10-sleepy"]\nbreaker = { misses = 1, retry = "60s" }\nrequired = true\n'
-    with runtime_with(policy, Sleepy(0.2), timeout_s=0.02) as runtime:
+    with runtime_with(policy, Sleepy(silent=True), timeout_s=0.02) as runtime:
         with pytest.raises(PluginTimeout):
             runtime.start_container()
         with pytest.raises(PluginUnavailable, match="left out after 1 requests without an answer"):
@@ -302,8 +308,10 @@ def test_what_a_plugin_declares_counts_where_the_operator_says_nothing(keep: boo
         name = "sleepy"
         failure_policy = nri.FailurePolicy(fail_request=True, keep_connected=keep)
 
+    plugin = Declares(silent=True)
     with FakeRuntime(compat="reference") as runtime:
-        runtime.add(Declares(0.2)).timeout(0.02)
+        runtime.add(plugin).timeout(0.02)
         with pytest.raises(PluginTimeout):
             runtime.start_container()
         assert runtime.health("10-sleepy").state == ("late" if keep else "gone")
+        plugin.go.set()

@@ -14,7 +14,7 @@ from nri.adaptation import Adaptation
 from nri.api import messages as m
 from nri.errors import LocalProtocolError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, eventually, register, response
+from tests.support.adapting import RawPlugin, change, eventually, register, request, response
 
 
 class Quiet(nri.Plugin):
@@ -88,6 +88,7 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
         plugin_path="/nonexistent", policy_path=None, request_timeout_s=0.2,
     )  # fmt: skip
     with adaptation:
+        adaptation.set_request_timeout(20)  # of the plugin; how long an event waits for a joiner is as it was
         ours, theirs = socket.socketpair()
         session = Session(Quiet(), theirs, index="10")
         thread = threading.Thread(target=session.run)
@@ -110,7 +111,7 @@ def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() ->
         with adaptation.block_sync():
             runtime.add(Quiet(), wait=False)
             eventually(lambda: adaptation._chain.gate._waiting, "the plugin waits to join")
-            Path(str(adaptation._policies.path)).write_text('["10-quiet"]\nallow = { events = [] }\n')
+            change(Path(str(adaptation._policies.path)), '["10-quiet"]\nallow = { events = [] }\n')
             eventually(lambda: adaptation._housekeeping._generation != generation, "the policy was read again")
         assert adaptation.ready(["10-quiet"], 20)
         peer = adaptation._registry.find("10-quiet")
@@ -135,20 +136,43 @@ def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_i
     """Four that join at once, each for long: side by side they would all be late, one after the other none is."""
     inside: list[int] = []
     most: list[int] = []
-    lock = threading.Lock()
+    lock, met = threading.Lock(), threading.Event()
 
     class Thorough(nri.Plugin):
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
             with lock:
                 inside.append(1)
                 most.append(len(inside))
-            time.sleep(0.05)
+                if len(inside) > 1:
+                    met.set()
+            met.wait(0.05 if compat == "reference" else 20)
             with lock:
                 inside.pop()
 
     with FakeRuntime(compat=compat) as runtime:
-        for number in range(4):
-            runtime.add(Thorough(), idx=f"{number:02}", wait=False)
+        waiting = runtime.adaptation._handshake._admission._waiting
+        with runtime.adaptation.block_sync():
+            for number in range(4):
+                runtime.add(Thorough(), idx=f"{number:02}", wait=False)
+            eventually(lambda: len(waiting) == 4, "all four wait to join")
         labels = [f"{number:02}-thorough" for number in range(4)]
         assert runtime.adaptation.ready(labels, 20), "all four take part"
     assert (max(most) == 1) is (compat == "reference"), f"so many were synchronized side by side: {most}"
+
+
+def test_what_a_plugin_asks_for_as_soon_as_it_has_the_state_is_done() -> None:
+    """It has not even answered Synchronize: the containers of the state are known by then."""
+    with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
+        raw = RawPlugin(runtime)
+        raw.sock.sendall(register())
+        raw.wait_for(b"Configure")
+        raw.sock.sendall(response(1, m.ConfigureResponse(events=0x3FFF)))
+        raw.wait_for(b"there")
+        update = m.ContainerUpdate(container_id="there")
+        update.linux.resources.cpu.shares.value = 512
+        raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update]), 3))
+        eventually(lambda: runtime.updates, "the update is applied")
+        raw.sock.sendall(response(3))
+        assert runtime.adaptation.ready([raw.label], 20)
+        raw.close()
+    assert [each.container_id for each in runtime.updates] == ["there"]

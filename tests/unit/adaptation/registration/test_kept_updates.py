@@ -107,6 +107,12 @@ class Node:
         return thread, go, outcome
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is handed over just because the machine was slow; tests of that say when."""
+    monkeypatch.setattr(kept_updates, "SETTLE_S", 60.0)
+
+
 @pytest.fixture
 def node() -> Iterator[Node]:
     made = Node()
@@ -155,10 +161,7 @@ def test_an_update_of_a_container_that_is_being_created_is_given_to_the_runtime_
     assert node.told == [("a", 7)]
 
 
-def test_without_commit_it_is_given_with_the_next_event_of_the_container(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.kept_updates.SETTLE_S", 60.0)
+def test_without_commit_it_is_given_with_the_next_event_of_the_container(node: Node) -> None:
     thread, go, _ = node.creating("a")
     _update_a(node)
     go.set()
@@ -168,7 +171,8 @@ def test_without_commit_it_is_given_with_the_next_event_of_the_container(
     eventually(lambda: node.told == [("a", 7)], "the update was handed over")
 
 
-def test_without_any_further_word_it_is_given_a_moment_later(node: Node) -> None:
+def test_without_any_further_word_it_is_given_a_moment_later(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
     thread, go, _ = node.creating("a")
     _update_a(node)
     go.set()
@@ -385,6 +389,7 @@ def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_b
 def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_next_one_is_served(
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
     inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
     apply, failing = node.adaptation._kept._updates._update, ["a"]
 
@@ -412,7 +417,6 @@ def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -
 def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.kept_updates.SETTLE_S", 60.0)
     kept = node.adaptation._kept
     kept.add("a")
     worker = kept._worker
@@ -427,7 +431,8 @@ def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_m
 def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one_comes(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.adaptation.registration.kept_updates.IDLE_S", 0.01)
+    monkeypatch.setattr(kept_updates, "IDLE_S", 0.01)
+    monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
     inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
     for name in ("a", "b"):
         inventory.creating(name, "web")

@@ -90,7 +90,7 @@ def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:
     loops.stop()
     loops.stop()
     assert loops._worker.rounds >= 5 and loops.health()[0]
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
 
 
 @pytest.mark.parametrize("stat", [None, "nonsense", "cpu a b c d e f g h i\n"])

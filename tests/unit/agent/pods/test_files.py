@@ -77,7 +77,7 @@ def test_files_are_watched_while_it_runs(tmp_path: Path, monkeypatch: pytest.Mon
     source = FilePods(Settings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
     source.start()
     (tmp_path / "a.yaml").write_text(POD.format(name="a", node="n1"))
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not names(source) and time.monotonic() < deadline:
         time.sleep(0.01)
     source.stop()

@@ -147,7 +147,7 @@ def test_it_asks_in_a_thread_also_without_tls(tmp_path: Path) -> None:
         settings = Settings(pods=PodSettings(kubelet=f"http://127.0.0.1:{plain.port}", interval=0.01))
         pods = KubeletPods(settings)
         pods.start()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 20
         while len(plain.asked) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         pods.stop()
@@ -189,7 +189,7 @@ def test_an_answer_whose_head_trickles_ends_with_its_deadline(
     before = time.monotonic()
     pods.ask()
     over.set()
-    assert time.monotonic() - before < 4
+    assert time.monotonic() - before < 8
     assert not pods.synced
     assert pods.problem
 

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import shutil
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -318,8 +318,10 @@ def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction
     pod, container = BATCH.pod.messages()
     decide = type(parts.decisions).decide
 
+    go = threading.Event()
+
     def slow(*arguments: Any) -> Any:
-        time.sleep(0.3)
+        go.wait(20)
         return decide(*arguments)
 
     with FakeRuntime() as runtime:
@@ -331,6 +333,7 @@ def test_an_answer_that_comes_too_late_is_made_good_before_the_first_instruction
             patch.setattr(type(parts.decisions), "decide", slow)
             created = runtime.create_container(pod, container)
         assert not created.owners.owners, "the runtime went on without it"
+        go.set()
         runtime.timeout(20)
         runtime.start_container(pod, created.container)
         folder = f"{BATCH.pod.folder}/{CONTAINER_ID}"

@@ -68,9 +68,9 @@ def test_a_client_that_floods_with_pings_and_reads_no_answer_is_not_heard_for_ev
 
 
 def test_without_traffic_there_is_an_end_and_the_program_is_killed(world: World) -> None:
-    world.limited(idle_s=0.3)
+    world.limited(idle_s=1.5)
     talk = world.run("sleep", "300")
-    assert "no traffic for 0.3 s" in outcome(talk)["message"]
+    assert "no traffic for 1.5 s" in outcome(talk)["message"]
     wait_for(lambda: not is_running(world.started[0]), "the program's end")
     talk.close()
 

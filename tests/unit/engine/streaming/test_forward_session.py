@@ -167,7 +167,7 @@ def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: Wo
 
 
 def test_without_traffic_there_is_an_end(world: World, listener: socket.socket) -> None:
-    world.limited(idle_s=0.3)
+    world.limited(idle_s=1.5)
     talk = forward(world)
     connect(talk, port_of(listener))
     with accept(listener) as inside:

@@ -46,7 +46,7 @@ def test_a_head_without_end_is_refused(world: World) -> None:
 
 
 def test_a_client_that_says_nothing_is_left(world: World) -> None:
-    world.limited(request_s=0.2)
+    world.limited(request_s=1.0)
     connection, data = request(exec_url(world), *SPDY)
     with connection:
         connection.sendall(data[:-1])
@@ -54,7 +54,7 @@ def test_a_client_that_says_nothing_is_left(world: World) -> None:
 
 
 def test_a_client_that_opens_no_streams_is_left_and_nothing_runs(world: World) -> None:
-    world.limited(creation_s=0.2)
+    world.limited(creation_s=1.0)
     talk = SpdyTalk(exec_url(world), "v4.channel.k8s.io")
     talk.open(streamtype="error")
     talk.until(lambda: talk.ended, "the end of the connection")

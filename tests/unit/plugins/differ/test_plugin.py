@@ -52,7 +52,7 @@ def test_what_a_plugin_changes_is_told_field_by_field(nri_runtime: FakeRuntime, 
     attach(nri_runtime, 0, 99)
     nri_runtime.add(Between(), idx="50")
     nri_runtime.create_container(make_pod(), make_container(env={"PATH": "/bin"}))
-    told = [line for line in lines() if "CreateContainer" in line]
+    told = [line for line in lines() if line.startswith("[99] CreateContainer")]
     assert told == [
         "[99] CreateContainer: pod: <no changes>",
         "[99] CreateContainer: container: create: env[A]: From: <nil> -> To: A=1",

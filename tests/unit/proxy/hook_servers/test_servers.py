@@ -218,7 +218,7 @@ def test_a_server_that_is_not_there_leaves_its_turn_to_the_next_unless_its_polic
 
 def test_a_silent_server_is_waited_for_no_longer_than_its_time_and_the_callers(servers: Servers) -> None:
     server = servers.add("a", policy="Fail")
-    server.delay_s = 1.0
+    server.delay_s = 5.0
     own, others = servers.proxy(timeout_s=0.1), servers.proxy(timeout_s=60.0)
     with pytest.raises(HookServersFailed, match=r"no answer to PreRunPodSandboxHook in 0\.1 s"):
         own.before("RunPodSandbox", run_request(), Subject(), None)

@@ -150,10 +150,12 @@ def test_a_stream_has_the_runtimes_metadata_and_its_errors_too(runtime: RawServe
 
 
 def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path, runtime: RawServer) -> None:
-    gone, failed = threading.Event(), list[Exception]()
+    began, gone, failed = threading.Event(), threading.Event(), list[Exception]()
     runtime.unary[VERSION] = lambda request, context: time.sleep(WAIT_S) or b""
 
     def answer(request: bytes, call: Any) -> bytes:
+        call._context.add_callback(gone.set)
+        began.set()
         assert gone.wait(WAIT_S)
         try:
             return bytes(call.forward(request))
@@ -164,10 +166,8 @@ def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path,
     with runtime.listening(tmp_path / "r.sock"), proxied(tmp_path, {VERSION: answer}):
         with raw_channel(tmp_path / "p.sock") as channel:
             call = channel.unary_unary(VERSION).future(b"")
-            time.sleep(0.2)
+            assert began.wait(WAIT_S)
             call.cancel()
-            time.sleep(0.2)
-            gone.set()
             waited(lambda: failed)
     assert isinstance(failed[0], RuntimeFailed) and failed[0].code is Code.CANCELLED
 
@@ -196,7 +196,7 @@ def test_a_call_that_takes_too_long_ends_at_both_sides(runtime: RawServer, chann
 
     runtime.unary[VERSION] = behave
     with pytest.raises(grpc.RpcError) as caught:
-        channel.unary_unary(VERSION)(b"", timeout=0.2)
+        channel.unary_unary(VERSION)(b"", timeout=2.0)
     assert caught.value.code() is Code.DEADLINE_EXCEEDED
     assert ended.wait(WAIT_S)
 

@@ -37,7 +37,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Z
     with plugin_thread(plugin) as running:
         running.runtime.begin()
         options: dict[str, Any] = {"runtime_text": lambda: "zone: runtime", "session": lambda: running.session}
-        ConfigWatch(plugin, str(file), stop=stop, **options)
+        ConfigWatch(plugin, str(file), stop=stop, **options).start()
         yield plugin, file
         stop.signal = 1
 

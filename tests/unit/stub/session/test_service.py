@@ -175,8 +175,9 @@ def test_a_handler_that_takes_half_of_its_time_is_warned_about(
         running.runtime.begin()
         running.runtime.call("CreateContainer", CREATE, timeout_s=0.2)
         running.runtime.call("RunPodSandbox", m.RunPodSandboxRequest(pod=POD))
-    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert re.match(r"CreateContainer took \d\.\d\d s; the runtime allows 0\.20 s", line)
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    (line,) = [each for each in told if each.startswith("CreateContainer")]  # a slow machine may be told of, too
+    assert re.match(r"CreateContainer took \d+\.\d\d s; the runtime allows 0\.20 s", line)
 
 
 def test_a_status_that_a_handler_chooses_is_passed_on() -> None:
@@ -257,7 +258,8 @@ def test_what_cannot_be_read_is_one_status_for_all_methods_and_no_line_in_the_lo
         assert response.code == Code.INTERNAL
         assert "ttrpc: error unmarshalling payload: " in response.message
         assert not running.runtime.call("CreateContainer", CREATE).code, "the connection goes on"
-    assert not [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
+    told = [record for record in caplog.records if record.exc_info or record.levelno >= logging.WARNING]
+    assert not [record for record in told if "the runtime allows" not in record.getMessage()]  # of a slow machine
 
 
 def test_a_configure_that_cannot_be_read_is_the_runtimes_mistake_and_not_raised_as_the_plugins() -> None:

@@ -7,7 +7,6 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -59,8 +58,11 @@ class _Broken:
 
 
 def test_a_late_answer_and_a_call_that_is_cancelled_leave_the_connection_usable(path: str) -> None:
+    go = threading.Event()
+
     def slow(payload: bytes) -> bytes:
-        time.sleep(0.2 if payload else 0)
+        if payload:
+            go.wait(PATIENCE_S)
         return payload
 
     async def work(client: AsyncClient) -> None:
@@ -72,7 +74,8 @@ def test_a_late_answer_and_a_call_that_is_cancelled_leave_the_connection_usable(
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await client.call("s", "Slow") == b""
-        await asyncio.sleep(0.3)
+        go.set()
+        await asyncio.sleep(0.1)  # the late answers arrive, and are dropped
         assert await client.call("s", "Slow") == b""
         assert not client._connection.calls
 

@@ -117,12 +117,21 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
     methods = {"Fast": Method(fast, streaming="server"), "Behind": Method(behind)}
     with Server(path, [Service("s", methods)]), Client.connect(path) as client:
         stream = client.stream("s", "Fast", streaming="server")
-        with pytest.raises(DeadlineExceeded):  # it reads, until the stream holds too much
-            client.call("s", "Behind", timeout_s=0.5)
-        assert ROOM_MESSAGES <= len(stream._inbox._messages) < ROOM_MESSAGES + 100
-        sent_so_far = len(sent)
-        time.sleep(0.05)
-        assert len(sent) == sent_so_far < 600, "the server sends on and on"
+
+        def full() -> bool:
+            with pytest.raises(DeadlineExceeded):  # it reads, until the stream holds too much
+                client.call("s", "Behind", timeout_s=0.5)
+            return len(stream._inbox._messages) >= ROOM_MESSAGES
+
+        def at_rest() -> bool:
+            before = len(sent)
+            time.sleep(0.05)
+            return len(sent) == before
+
+        eventually(full, "the stream holds all that it may")
+        assert len(stream._inbox._messages) < ROOM_MESSAGES + 100
+        eventually(at_rest, "the server sends no more")
+        assert len(sent) < 600, "the server sends on and on"
         assert [len(message) for message in stream] == [4096] * 4000
         assert client.call("s", "Behind") == b"late"
 
@@ -138,9 +147,14 @@ def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: st
 
     with serving(path, "client", slow), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client") as stream:
-            with pytest.raises(DeadlineExceeded):
-                send_on(stream, bytes(10_000), 0.3)
-            assert ROOM_BYTES <= streams[0]._inbox._size_bytes < ROOM_BYTES + (1 << 18)
+
+            def full() -> bool:
+                with pytest.raises(DeadlineExceeded):
+                    send_on(stream, bytes(10_000), 0.3)
+                return bool(streams) and streams[0]._inbox._size_bytes >= ROOM_BYTES
+
+            eventually(full, "the server takes all that it may")
+            assert streams[0]._inbox._size_bytes < ROOM_BYTES + (1 << 18)
             go.set()
             assert int(stream.result()) >= ROOM_BYTES
 

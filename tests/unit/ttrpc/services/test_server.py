@@ -128,3 +128,27 @@ def test_a_server_that_stops_closes_its_connections(path) -> None:
         server.stop()
         with pytest.raises(ConnectionClosed):
             client.call("test.Pods", "Rename", m.PodSandbox(), m.PodSandbox)
+
+
+def test_a_connection_that_came_in_the_instant_before_a_stop_is_closed_too(
+    path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken, and its thread begins only when the server has closed all connections that it knew."""
+    server = Server(path, [RENAME])
+    taken, stopped = threading.Event(), threading.Event()
+    start = threading.Thread.start
+
+    def late(thread: threading.Thread) -> None:
+        if thread.name.startswith("ttrpc-connection"):
+            taken.set()
+            assert stopped.wait(20)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", late)
+    server.start()
+    with Client.connect(path) as client:
+        assert taken.wait(20)
+        server.stop(timeout_s=0.2)  # which waits for the thread that accepts in vain
+        stopped.set()
+        with pytest.raises(ConnectionClosed):
+            client.call("test.Pods", "Rename", m.PodSandbox(), m.PodSandbox, timeout_s=20)

@@ -1,7 +1,7 @@
 """The transport: two threads, one for cgroups and one for the network, so that a hanging tc delays no quota.
 
 Rules: a change of pods or rules is taken up at once, however many there are; every `interval` all is looked at, also
-what is believed to be right, so that whatever somebody overwrites is back a round later. Nothing is decided before all
+what is believed to be right, so that a value that is overwritten is back a round later. Nothing is decided before all
 pods are known once, but for folders and programs, which need none. Next: :mod:`nri.agent.loops`.
 """
 

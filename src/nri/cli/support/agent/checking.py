@@ -1,6 +1,6 @@
 """A check of the files that an agent is given: settings, rules, and pods as the hooks would meet them; all at once.
 
-Rules: nothing is written, and nobody is asked. Next: `nri.cli.support.agent.offline`, which reads and decides.
+Rules: nothing is written, and no server is asked. Next: `nri.cli.support.agent.offline`, which reads and decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decisions without an agent: pods out of manifests, rules out of files, and what each hook would give them.
 
-Rules: nothing is written and nobody is asked; what this machine cannot do is told beside each value, because the node
-may be another one. The result has the form of the agent's own explanations (`nri.agent.explain`). Next:
+Rules: nothing is written and no server is asked; what this machine cannot do is told beside each value, because the
+node may be another one. The result has the form of the agent's own explanations (`nri.agent.explain`). Next:
 `nri.cli.support.agent.explained`, which shows it.
 """
 
@@ -118,7 +118,7 @@ def no_pods(path: str) -> ConfigError:
 
 
 def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
-    """What every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
+    """Work out what every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
     book, pods = book_of(settings), pods_of(path)
     if problems := book.problems():
         raise together([ConfigError(each.source, "", each.error) for each in problems])
@@ -131,7 +131,7 @@ def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
 def explained(
     pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability], loops: Collection[str] = ()
 ) -> dict[str, Any]:
-    """What one pod would get by these rules; `table` is what the machine can do, `loops` the strategies that are on."""
+    """Work out what one pod would get: `table` is what the machine can do, `loops` the strategies that are on."""
     history = History()
     context = manifest.pod_context(pod, manifest.pod_folder(pod))
     if not context.uid:
@@ -187,7 +187,7 @@ def _without_effect(context: PodContext, node: Node) -> Iterator[str]:
 
 
 def _unsupported(values: list[dict[str, Any]]) -> list[str]:
-    """What this machine could not do, a line each."""
+    """The writes that this machine could not do, a line each."""
     lines = dict.fromkeys(
         f"{KNOBS[row['field']]}: not supported on this machine: {row['unsupported_because']}"
         + (f"; instead: {row['instead']}" if row["instead"] else "")

@@ -11,6 +11,7 @@ import pytest
 from nri.api import messages as m
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from tests.support import wat
+from tests.support.adapting import eventually
 from tests.support.needs import need_module
 
 need_module("wasmtime")
@@ -206,13 +207,13 @@ def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:
 
     def call_first() -> None:
         try:
-            call(run, within_s=1.0)
+            call(run, within_s=3.0)
         except DeadlineExceeded as error:
             failures.append(error)
 
     first = threading.Thread(target=call_first)
     first.start()
-    threading.Event().wait(0.2)
+    eventually(run._calling.locked, "the first call is under way")
     with pytest.raises(DeadlineExceeded):
         call(run, within_s=0.1)
     first.join()

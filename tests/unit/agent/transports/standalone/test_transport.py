@@ -13,7 +13,7 @@ from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import POOLS, batch, pod
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     end = time.monotonic() + seconds
     while not condition() and time.monotonic() < end:
         time.sleep(0.005)
@@ -77,7 +77,7 @@ def test_all_its_threads_end_when_it_is_stopped_also_the_one_of_kube_qos_folders
     until(lambda: world.standalone.health()[0])
     world.standalone.stop()
     world.standalone.stop()
-    assert threading.active_count() == before
+    assert threading.active_count() <= before
     world.overwrite("kubepods/besteffort", "cpu.bvt_warp_ns", "5")
     time.sleep(0.05)
     assert world.text("kubepods/besteffort", "cpu.bvt_warp_ns") == "5"

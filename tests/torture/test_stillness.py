@@ -1,0 +1,42 @@
+"""A course counts unless the machine stood still."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.torture import stillness
+from tests.torture.stillness import Stillness, faults_of
+
+STOPS = """
+import os, signal, sys, time
+os.kill(int(sys.argv[1]), signal.SIGSTOP)
+time.sleep(0.5)
+os.kill(int(sys.argv[1]), signal.SIGCONT)
+"""
+
+
+def test_a_process_that_was_stopped_has_stood_still() -> None:
+    with Stillness() as still:
+        subprocess.run([sys.executable, "-c", STOPS, str(os.getpid())], check=True)
+    assert still.worst_s > 0.4
+
+
+@pytest.mark.parametrize(("worst_s", "runs"), [(0.1, 1), (5.0, 1 + stillness.AGAIN)])
+def test_what_is_wrong_counts_at_once_unless_the_machine_stood_still(
+    monkeypatch: pytest.MonkeyPatch, worst_s: float, runs: int
+) -> None:
+    monkeypatch.setattr(Stillness, "__enter__", lambda self: self)
+    monkeypatch.setattr(Stillness, "__exit__", lambda self, *_: setattr(self, "worst_s", worst_s))
+    done: list[int] = []
+    assert faults_of(lambda: done.append(1) or ["wrong"], 0.25) == ["wrong"]
+    assert len(done) == runs
+
+
+def test_what_is_well_is_not_run_again() -> None:
+    done: list[int] = []
+    assert faults_of(lambda: done.append(1) or [], -1.0) == []
+    assert done == [1]
