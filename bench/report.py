@@ -14,7 +14,7 @@ from bench.pairs import PURE
 
 if TYPE_CHECKING:
     from bench.cases import Case
-    from bench.run import Measured
+    from bench.measured import Measured
 
 HERE = Path(__file__).parent
 BASE = "Go - Go"

@@ -13,37 +13,16 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from bench import against, report
 from bench.against import BUILDS, SITTING
 from bench.builds import RevisionError
 from bench.cases import CASES, EVERYTHING, SYNC, Case
-from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, Round, bare_ms, pairing, rss_kb, spawn_ms
+from bench.measured import Measured
+from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, bare_ms, pairing, rss_kb, spawn_ms
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
-
-
-@dataclass
-class Measured:
-    """Per pairing, one value per round."""
-
-    p50: dict[str, list[float]] = field(default_factory=dict)
-    p99: dict[str, list[float]] = field(default_factory=dict)
-    rate: dict[str, list[float]] = field(default_factory=dict)
-    cpu: dict[str, list[float]] = field(default_factory=dict)
-    floor_us: list[float] = field(default_factory=list)
-
-    def add(self, name: str, result: Round) -> None:
-        """Take one round of one pairing."""
-        for table, value in (
-            (self.p50, result.quantile(0.5)),
-            (self.p99, result.quantile(0.99)),
-            (self.rate, result.per_second),
-            (self.cpu, result.cpu_us),
-        ):
-            table.setdefault(name, []).append(value)
 
 
 def say(text: str) -> None:
@@ -143,7 +122,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--build", choices=[*BUILDS, "both"], default="both", help="with --against: measure this build only"
     )
-    parser.add_argument("--rounds", type=int, help="of each case (default 11; with --against 24)")
+    parser.add_argument("--rounds", type=int, metavar="N", help="of each case (default 11; with --against 24)")
     parser.add_argument(
         "--quick", action="store_true", help="3 rounds of a third of the events: only to see that it works"
     )
@@ -151,6 +130,8 @@ def _options() -> argparse.Namespace:
     unknown = set(options.cases) - set(EVERYTHING)
     if unknown:
         parser.error(f"unknown case {', '.join(sorted(unknown))}")
+    if options.rounds is not None and options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: at least 1")
     if options.build != "both" and not options.against:
         parser.error("--build is for --against")
     return options

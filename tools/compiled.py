@@ -8,6 +8,7 @@ Each Python has its own, beside the others. Next: `tools/check.py` and `bench/pa
 
 from __future__ import annotations
 
+import argparse
 import compileall
 import hashlib
 import os
@@ -63,6 +64,7 @@ def folder() -> Path:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     if missing():
         shutil.rmtree(FOLDER, ignore_errors=True)
         print(f"compiled: error: needs {missing()}", file=sys.stderr)

@@ -11,6 +11,7 @@ Nothing is uploaded. What a release needs beside this is in RELEASING.md.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -187,6 +188,7 @@ def release(out: Path) -> Release:
 
 def main() -> int:
     """Clear dist/, build and try, print the table."""
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     if compiled.missing():
         print(f"release-check: error: compiled wheels need {compiled.missing()}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Where this package decides otherwise than the reference, one named attribute each, in one frozen value.
+"""The differences from the reference, one named attribute each, in one frozen value.
 
 Rules of this file: an attribute is False in `Rules.REFERENCE` and True in `Rules.DEFAULT`; its name says what holds
 when it is True; code asks for the attribute and never for the mode. Every attribute is one row of

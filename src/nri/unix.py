@@ -6,7 +6,7 @@ Rules of this file:
 - what is removed in the end is the socket that was made here, and not another one that has taken its place.
 
 How connections are accepted is up to the two that listen: `nri.ttrpc.services.server` and
-`nri.adaptation.registration.listener`. gRPC binds by itself: where nobody sees it, and then the socket is moved to its
+`nri.adaptation.registration.listener`. gRPC binds by itself: out of sight, and then the socket is moved to its
 place (`put_in_place`).
 """
 
@@ -72,11 +72,15 @@ def make_folder(path: str, mode: int) -> None:
     folder = os.open(above, _FOLDER)
     try:
         for place, name in enumerate(reversed(missing), 1):
+            above = os.path.join(above, name)
             with suppress(FileExistsError):  # another start has just made it
                 os.mkdir(name, 0o700, dir_fd=folder)
                 os.chmod(name, mode if place == len(missing) else 0o755, dir_fd=folder)
             above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(above_it)
+    except OSError as error:
+        error.filename = above  # the kernel was told its last part only
+        raise
     finally:
         os.close(folder)
 
@@ -91,7 +95,8 @@ class UnixListener:
         replace_live: take the path also from a process that listens there, which then hears nothing any more.
 
     Raises:
-        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; else as the kernel says.
+        OSError: EADDRINUSE if a process listens there, or if what is there is not a socket; ENAMETOOLONG if no socket
+            can have the path; else as the kernel says.
     """
 
     __slots__ = ("_identity", "path", "socket")
@@ -106,7 +111,7 @@ class UnixListener:
             try:
                 _remove_dead(path, replace_live)
                 os.fchmod(self.socket.fileno(), mode & 0o600)  # bind takes it over, less the umask
-                self.socket.bind(path)
+                self._bind(path)
                 self._identity = _identity(path)
                 self.socket.listen(backlog)
             finally:
@@ -116,6 +121,14 @@ class UnixListener:
         except BaseException:
             self.close()
             raise
+
+    def _bind(self, path: str) -> None:
+        try:
+            self.socket.bind(path)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise OSError(errno.ENAMETOOLONG, f"{path}: {error}; a socket's path has at most 107 bytes") from None
 
     def close(self) -> None:
         """Remove the socket, if the one at the path is still this one, and stop listening."""
@@ -166,7 +179,7 @@ def check_free(path: str, *, replace_live: bool = False) -> bool:
 
 
 def _remove_dead(path: str, replace_live: bool = False) -> None:
-    """Make room for a socket: take away one that nobody listens on. Raises OSError (EADDRINUSE) for anything else."""
+    """Make room for a socket: take away a dead one. Raises OSError (EADDRINUSE) for anything else."""
     if check_free(path, replace_live=replace_live):
         os.unlink(path)
 

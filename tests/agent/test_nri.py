@@ -155,6 +155,14 @@ def test_what_a_process_finds_at_its_first_instruction(place: Node) -> None:
         assert told["cpuset.cpus"] in ("applied", "unchanged"), told
 
 
+def test_a_container_with_the_smallest_limit_is_made_on_faster_cpus_too(place: Node) -> None:
+    """10m is 1 ms, and half of it is less than the kernel takes."""
+    with AgentProgram(place, "nri", GATES) as agent:
+        web = place.run_pod("web", "Burstable", **SENSITIVE)
+        place.daemon.cri.run(web, "app", COMMAND, cpu_quota=1000, cpu_period=100_000)
+        assert place.recorded(web, agent.story)[1] == "1000"
+
+
 def test_a_share_of_a_gpu_is_in_the_container(place: Node, tmp_path: Path) -> None:
     library = tmp_path / "vgpu/libvgpu.so"
     library.parent.mkdir()

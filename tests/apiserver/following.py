@@ -1,4 +1,7 @@
-"""What tests of the client share: objects, a follower that keeps what it was told, and a wait. Next: `test_follow`."""
+"""What tests share: objects, a follower that keeps what it was told, what an account may, and a wait.
+
+Next: `test_follow`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from tests.kubernetes.control_plane import ControlPlane
 
 Json = dict[str, Any]
 NODE = "node-1"
+#: The agent's.
+ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
 
 
 def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 30) -> None:
@@ -25,6 +30,23 @@ def make_crds(api: ControlPlane) -> None:
     """Have the API serve the custom resources."""
     api.kubectl("apply", "-f", str(Path(__file__).parent / "crds.yaml"))
     api.kubectl("wait", "--for=condition=Established", "crd", "--all")
+
+
+def may(api: ControlPlane, verb: str, what: str) -> bool:
+    """Whether the agent's account is allowed this everywhere; `pods/eviction` is a subresource."""
+    what, _, part = what.partition("/")
+    words = ["auth", "can-i", verb, what, "-A", "--as", ACCOUNT, *([f"--subresource={part}"] if part else [])]
+    return api.kubectl(*words, check=False).returncode == 0
+
+
+def comes(api: ControlPlane, allowed: bool, verb: str, what: str) -> bool:
+    """Whether this becomes allowed, or not, soon: the server learns of roles a moment after they are made."""
+    deadline = time.monotonic() + 60
+    while may(api, verb, what) is not allowed:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 class Told:

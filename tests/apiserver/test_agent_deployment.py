@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.apiserver.conftest import Helm
-from tests.apiserver.following import make_crds
+from tests.apiserver.following import comes, make_crds, may
 from tests.apiserver.test_helm import SYSTEM, manifests
 from tests.apiserver.test_kustomize import apply, contains
 from tests.deploy.rendered import DEPLOY, Json, charted, kustomized
@@ -15,7 +13,6 @@ from tests.deploy.test_agent_manifests import named
 from tests.kubernetes.control_plane import ControlPlane
 
 CHART = DEPLOY / "helm/agent"
-ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
 ALLOWED = [(verb, what) for what in ("pods", "nodes", "nodeslos.slo.koordinator.sh") for verb in ("list", "watch")]
 REFUSED = [("get", "secrets"), ("create", "pods"), ("patch", "nodes"), ("delete", "pods"), ("list", "configmaps")]
 
@@ -24,23 +21,6 @@ REFUSED = [("get", "secrets"), ("create", "pods"), ("patch", "nodes"), ("delete"
 def kinds(api: ControlPlane) -> None:
     """The kinds of Koordinator's rules, which a server has to know before it can say who may read them."""
     make_crds(api)
-
-
-def may(api: ControlPlane, verb: str, what: str) -> bool:
-    """Whether the agent's account is allowed this everywhere; `pods/eviction` is a subresource."""
-    what, _, part = what.partition("/")
-    words = ["auth", "can-i", verb, what, "-A", "--as", ACCOUNT, *([f"--subresource={part}"] if part else [])]
-    return api.kubectl(*words, check=False).returncode == 0
-
-
-def comes(api: ControlPlane, allowed: bool, verb: str, what: str) -> bool:
-    """Whether this becomes allowed, or not, soon: the server learns of roles a moment after they are made."""
-    deadline = time.monotonic() + 10
-    while may(api, verb, what) is not allowed:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def daemon_set(api: ControlPlane) -> Json:

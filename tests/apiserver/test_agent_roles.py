@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from nri.kube.client import NODE_SLOS, NODE_TOPOLOGIES, NODES, PODS, Apiserver, ApiserverError, Kind, connect
-from tests.apiserver.following import make_crds, node, pod, slo, topology
+from tests.apiserver.following import ACCOUNT, comes, make_crds, node, pod, slo, topology
 from tests.kubernetes.control_plane import ControlPlane
 
 ROLES = Path(__file__).parents[2] / "deploy/agent/rbac.yaml"
-ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
 FOLLOWED = (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)
 
 
@@ -23,6 +22,7 @@ def objects(api: ControlPlane) -> Iterator[None]:
     make_crds(api)
     api.kubectl("apply", "-f", str(ROLES))
     api.apply(node(), slo({}), topology({}), pod("some"))
+    assert comes(api, True, "list", "pods")
     yield
     for what in ("node", "nodeslo", "noderesourcetopology", "pod"):
         api.kubectl("delete", what, "--all", "--force", "--grace-period=0")
@@ -104,6 +104,7 @@ def test_evictions_are_a_role_of_their_own(api: ControlPlane, client: Apiserver)
     api.kubectl("create", "clusterrolebinding", "evict", "--clusterrole=nri-agent-evict", f"--user={ACCOUNT}")
     try:
         api.apply(pod("batch"))
+        assert comes(api, True, "create", "pods/eviction")
         client.evict("default", "batch")
         left = api.kubectl("get", "pod", "batch", "-o", "jsonpath={.metadata.deletionTimestamp}", check=False)
         assert left.returncode == 1 or left.stdout, "it is there, and not about to end"
@@ -117,6 +118,7 @@ def test_evictions_are_a_role_of_their_own(api: ControlPlane, client: Apiserver)
 def test_the_kubelets_list_of_pods_is_a_role_of_its_own(api: ControlPlane) -> None:
     api.kubectl("create", "clusterrolebinding", "kubelet", "--clusterrole=nri-agent-kubelet", f"--user={ACCOUNT}")
     try:
+        assert comes(api, True, "get", "nodes/pods")
         assert allowed(api) >= {"nodes/pods [] [] [get]"}
         for part in ("proxy", "log", "metrics"):
             done = api.kubectl("auth", "can-i", "get", f"nodes/{part}", f"--as={ACCOUNT}", check=False)

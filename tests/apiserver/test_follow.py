@@ -6,7 +6,6 @@ import base64
 import json
 import logging
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 
@@ -118,7 +117,7 @@ def test_an_hour_without_an_apiserver_costs_patience_and_no_storm(
         now[0] += seconds
         if now[0] > 3600:
             over.set()
-            up.wait(60)
+            up.wait(600)
 
     follower, told = follow(NODES, clock=lambda: now[0], pause=pause)
     caplog.set_level(logging.WARNING)
@@ -131,8 +130,7 @@ def test_an_hour_without_an_apiserver_costs_patience_and_no_storm(
     assert told.last == {NODE: "1"}
     assert len([record for record in caplog.records if "stays in force" in record.message]) < 10
     api.apply(node(v="2"))
-    wait_for(lambda: told.last == {NODE: "2"}, "change after the hour")
-    assert follower.problem == ""
+    wait_for(lambda: told.last == {NODE: "2"} and not follower.problem, "change after the hour")
     api.kubectl("delete", "node", NODE)
 
 
@@ -140,7 +138,7 @@ def test_what_changed_while_the_apiserver_forgot_its_history_is_listed_anew(api:
     api.apply(node("kept", v="1"), node("lost", v="1"))
     # It is kept away by a pause that ends when all has happened.
     gate = threading.Event()
-    follower, told = follow(NODES, pause=lambda seconds: gate.wait(60))
+    follower, told = follow(NODES, pause=lambda seconds: gate.wait(600))
     before = follower._version
     api.kill_apiserver()
     wait_for(lambda: follower.problem, "problem")
@@ -217,9 +215,9 @@ def test_a_resource_that_the_cluster_does_not_have_is_told_and_asked_for_again(
 def test_stopping_does_not_wait_for_the_end_of_a_watch(follow: Follow) -> None:
     follower, _ = follow(NODES)
     wait_for(lambda: follower._open is not None, "watch")
-    begun = time.monotonic()
+    thread = follower._thread
     follower.stop()
-    assert time.monotonic() - begun < 5
+    assert thread is not None and not thread.is_alive(), "it waits for the end of its watch"
     assert follower._thread is None
 
 

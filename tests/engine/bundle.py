@@ -65,7 +65,8 @@ class Bundles:
         """Remove what is left of the containers, and their cgroups."""
         for container in self.started:
             self.call("delete", "--force", container, check=False)
-        for _ in range(50):
+        deadline = time.monotonic() + 20 * PATIENCE
+        while time.monotonic() < deadline:
             left = [path for path in CGROUPS.glob(f"**/{self.parent}") if path.is_dir()]
             for path in left:
                 try:

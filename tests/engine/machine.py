@@ -152,7 +152,7 @@ class Machine:
 
 def settled(leftovers: Callable[[], list[str]]) -> list[str]:
     """What is left once the kernel has had a moment to end what was killed."""
-    deadline = time.monotonic() + 5 * PATIENCE
+    deadline = time.monotonic() + 20 * PATIENCE
     while (left := leftovers()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left

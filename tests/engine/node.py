@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import nri
+from nri.api import naming
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import CgroupConfig, EngineConfig, NetworkConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
@@ -28,6 +29,7 @@ from tests.engine.machine import Machine, settled, wait_for
 from tests.engine.registry import busybox
 from tests.support.needs import need, need_tool
 from tests.support.oci_runtimes import wrapped_crun
+from tools.runtimes.machine import PATIENCE
 
 IMAGE = "localhost/nri/busybox:1"
 PLUGINS = Path("/usr/lib/cni")
@@ -154,6 +156,8 @@ class Node:
                 plugin_config_path=str(folder / "conf.d"),
                 policy_path="",
                 admin_socket="",
+                plugin_registration_timeout=naming.REGISTRATION_TIMEOUT_S * PATIENCE,
+                plugin_request_timeout=naming.REQUEST_TIMEOUT_S * PATIENCE,
             ),
         )
 

@@ -12,6 +12,7 @@ from typing import Self
 
 from tests.peers.build import peer
 from tests.support.needs import need_tool
+from tests.support.ports import HeldPort
 from tools.runtimes.images import BUSYBOX, image_archive
 
 #: user "me", password "secret"; bcrypt, the only form that the registry takes.
@@ -37,9 +38,8 @@ class RegistryProcess:
     def __init__(self, folder: Path, *, password: bool = False, tls: bool = False) -> None:
         self.folder, self._password, self._tls = folder, password, tls
         folder.mkdir(parents=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.host = f"localhost:{probe.getsockname()[1]}"
+        self._port = HeldPort()
+        self.host = f"localhost:{self._port.number}"
         self.log = folder / "log"
 
     def __enter__(self) -> Self:
@@ -52,7 +52,7 @@ class RegistryProcess:
         deadline = time.monotonic() + 20
         while True:
             try:
-                with socket.create_connection(("127.0.0.1", int(self.host.rpartition(":")[2])), 1):
+                with socket.create_connection(("127.0.0.1", self._port.number), 1):
                     return self
             except OSError:
                 assert self._process.poll() is None and time.monotonic() < deadline, self.log.read_text()
@@ -99,3 +99,4 @@ class RegistryProcess:
         self.pause(False)
         self._process.terminate()
         self._process.wait(20)
+        self._port.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ import pytest
 from tests.support.needs import need, need_root, need_tool
 from tools.runtimes.cri import Pod
 from tools.runtimes.engine import Engine
+from tools.runtimes.machine import PATIENCE
 
 PODS = int(os.environ.get("NRI_PODS", "20"))
 BATCHES = 4
@@ -57,6 +58,14 @@ def use(engine: Engine) -> Use:
     return Use(private, len(os.listdir(f"/proc/{engine.pid}/fd")), len(os.listdir(f"/proc/{engine.pid}/task")))
 
 
+def settled(engine: Engine, holds: Callable[[Use], bool]) -> Use:
+    """What the process has when something holds, or after a while: a thread ends a moment after what it was for."""
+    deadline = time.monotonic() + 20 * PATIENCE
+    while not holds(now := use(engine)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return now
+
+
 def up_and_down(engine: Engine) -> list[str]:
     """All pods up, in batches, and down again; a line for each batch."""
     lines, pods = [], list[Pod]()
@@ -80,9 +89,9 @@ def up_and_down(engine: Engine) -> list[str]:
 def test_pods_that_are_gone_take_neither_memory_nor_descriptors_nor_threads(engine: Engine) -> None:
     empty = use(engine)
     lines = [f"no pods: {empty}", *up_and_down(engine)]
-    first = use(engine)
+    first = settled(engine, lambda now: now.descriptors <= empty.descriptors + 8)
     lines += up_and_down(engine)
-    second = use(engine)
+    second = settled(engine, lambda now: now.descriptors <= first.descriptors + 2 and now.threads <= first.threads + 2)
     print("\n" + "\n".join(lines))
     assert second.memory_kb - first.memory_kb < SLACK_KB + GROWTH_KB * PODS, f"{first} and then {second}"
     assert second.descriptors <= first.descriptors + 2, f"{first} and then {second}"

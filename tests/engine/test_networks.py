@@ -176,7 +176,7 @@ def test_a_plugin_that_hangs_is_killed_and_named(networks: Networks) -> None:
     hanging.parent.mkdir()
     hanging.write_text("#!/bin/sh\n[ $CNI_COMMAND = ADD ] || exit 0\nsleep 300\n")
     hanging.chmod(0o755)
-    networks.cni.folders, networks.cni.timeout_s = (PLUGINS, hanging.parent), 3
+    networks.cni.folders, networks.cni.timeout_s = (PLUGINS, hanging.parent), 8  # for all others, too
     path = networks.namespaces.create("pod1")
     with pytest.raises(CommandTimeout, match="hang ADD"):
         networks.cni.add(networks.write({"type": "hang"}), "pod1", path)

@@ -83,11 +83,17 @@ def test_an_engine_killed_after_each_step_of_a_container_leaves_its_pod_alone(no
     assert node.engine.containers.get(made).state is ContainerState.RUNNING
 
 
-def killer(node: Node, path: Path, program: str, condition: str) -> str:
-    """A program that kills the engine in the middle of a step, and goes on with its work."""
-    path.write_text(f'#!/bin/sh\n{condition} && kill -9 $(cat {node.folder}/engine.pid)\nexec {program} "$@"\n')
+def killer(node: Node, path: Path, program: str, condition: str, late_s: int = 0) -> str:
+    """A program that kills the engine in the middle of a step, and goes on with its work, perhaps a while later."""
+    late = f" && sleep {late_s}" if late_s else ""
+    path.write_text(f'#!/bin/sh\n{condition} && kill -9 $(cat {node.folder}/engine.pid){late}\nexec {program} "$@"\n')
     path.chmod(0o755)
     return str(path)
+
+
+def _wait_gone(node: Node, word: str) -> None:
+    """Wait until no process of the machine has this word on its command line."""
+    node.wait_for(lambda: not [line for _, line in node.machine._processes() if word in line], f"the end of {word}")
 
 
 def _with_pid(node: Node, work: Callable[[Engine], Any]) -> Callable[[Engine], None]:
@@ -120,6 +126,22 @@ def test_an_engine_killed_while_the_runtime_makes_a_container_leaves_nothing_of_
     node.assert_nothing_left()
 
 
+def test_an_engine_killed_before_its_conmon_begins_leaves_nothing_of_a_container(node: Node) -> None:
+    pod = node.pod()
+    node.engine.containers.remove(node.create(pod))
+    before = sorted(node.left())
+    usual = node.config
+    node.config = replace(usual, conmon=killer(node, node.folder / "late", "conmon", "true", late_s=1))
+    killed_while(node, _with_pid(node, lambda engine: engine.containers.create(pod, node.container_config())))
+    node.config = usual
+    engine = node.start()
+    assert (engine.containers.list(), engine.complaints) == ([], [])
+    _wait_gone(node, "conmon")
+    _wait_gone(node, f"{node.folder}/late")
+    assert settled(lambda: sorted(set(node.left()) - set(before))) == []
+    node.remove(pod)
+
+
 @pytest.mark.parametrize("command", ["ADD", "DEL"])
 def test_an_engine_killed_while_a_network_is_made_or_given_back_leaves_no_address(node: Node, command: str) -> None:
     config = node.pod_config(network=pb.POD)
@@ -135,6 +157,38 @@ def test_an_engine_killed_while_a_network_is_made_or_given_back_leaves_no_addres
     node.start()
     node.remove(*([pod] if pod else []))
     assert node.engine.pods.list() == [] and node.engine.complaints == []
+    _wait_gone(node, "cni-killer")
+    node.assert_nothing_left()
+
+
+#: A `host-local` whose first ADD kills the engine and comes to its end in the middle of the next engine's DEL.
+LATE = """\
+#!/bin/sh
+cd {folder}
+if [ $CNI_COMMAND = ADD ]; then
+    echo $PPID > adding && kill -9 $(cat {node}/engine.pid)
+    until [ -e go ]; do sleep 0.02; done
+    exec /usr/lib/cni/host-local
+fi
+/usr/lib/cni/host-local
+code=$?
+touch go
+while [ -e /proc/$(cat adding) ]; do sleep 0.02; done
+exit $code
+"""
+
+
+def test_a_network_that_is_still_being_made_for_a_killed_engine_is_not_made_after_it_was_given_back(node: Node) -> None:
+    folder = node.folder / "cni-late"
+    folder.mkdir()
+    (folder / "host-local").write_text(LATE.format(folder=folder, node=node.folder))
+    (folder / "host-local").chmod(0o755)
+    (folder / "ptp").symlink_to("/usr/lib/cni/ptp")
+    node.config = replace(node.config, network=replace(node.config.network, plugin_dirs=(folder,)))
+    config = node.pod_config(network=pb.POD)
+    killed_while(node, _with_pid(node, lambda engine: engine.pods.run(config)))
+    engine = node.start()
+    assert (engine.pods.list(), engine.complaints) == ([], [])
     node.assert_nothing_left()
 
 
@@ -205,6 +259,7 @@ def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again
 def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
     pod = node.pod(network=pb.POD, pid=pb.POD)
     made = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
+    node.wait_for(lambda: "ready" in (node.folder / "logs/pod/later.log").read_text(), "its trap")
     with pytest.raises(NriError, match="nonesuch"):
         node.create(pod, "never", ("/nonesuch",))
     killed_while(node, lambda _: die())
@@ -380,10 +435,11 @@ def test_a_call_whose_runtime_is_killed_can_be_made_again(
         mortal("")
         engine.containers.stop(made)
     else:
-        engine.machinery.runtime("runc").timeout_s = 2  # it tries so long
+        monkeypatch.setattr(engine.machinery.runtime("runc"), "timeout_s", 2)  # it tries so long
         engine.containers.stop(made)
         with pytest.raises(EngineError, match="delete"):
             engine.containers.remove(made)
+        monkeypatch.undo()
         mortal("")
         engine.containers.remove(made)
     node.remove(pod)

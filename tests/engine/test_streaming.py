@@ -205,14 +205,15 @@ def test_a_program_whose_client_leaves_is_killed(world: World, over: str) -> Non
     world.container()
     session = world.run(over, "sh", "-c", "echo here; sleep 4321", stdin=True)
     session.wait_said("here\n")
-    world.machine.wait_for(lambda: _running("sleep 4321"), "the program's start")
-    (pid,) = _running("sleep 4321")
+    world.machine.wait_for(lambda: _running(world, "sleep 4321"), "the program's start")
+    (pid,) = _running(world, "sleep 4321")
     session.tell("leave")
     world.machine.wait_for(lambda: _line(Path(f"/proc/{pid}/cmdline")) == "", "the program's end")
 
 
-def _running(line: str) -> list[int]:
-    return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _line(path) == line]
+def _running(world: World, line: str) -> list[int]:
+    """The processes of this command line in the cgroups of the test's own containers."""
+    return [pid for pid, found in world.machine._processes() if found.strip() == line]
 
 
 def _line(path: Path) -> str:
@@ -240,6 +241,7 @@ def test_a_program_that_reads_no_input_does_not_hold_up_its_client(world: World)
         session.tell("type", text="x" * 65536, repeat=40)
         ended = session.end()
         assert ended["ok"] and session.said() == "closed\ndone\n", ended
+        session.tell("type", text="nobody reads this")  # and it is not waited for
 
 
 @pytest.mark.parametrize(
@@ -324,8 +326,8 @@ def test_a_containers_own_terminal_is_resized(world: World, over: str) -> None:
 
 def test_attaching_to_a_container_that_has_ended_is_an_error(world: World) -> None:
     world.container("true")
-    world.machine.wait_for(lambda: world.runtime.state(world.id).status == "stopped", "its end")
-    time.sleep(0.1)
+    world.machine.watcher().watch(world.id, world.bundle, world.runtime)
+    world.machine.wait_for(lambda: world.machine.exits, "the end of its conmon, which listens until then")
     assert "does not listen" in world.attached("spdy").end()["error"]
 
 
@@ -481,8 +483,16 @@ def test_addresses_of_the_cri_lead_to_programs_streams_and_ports(client: Client,
         attached.wait_said("got line\n")
         attached.tell("leave")
         for over in OVER:
+            live.machine.wait_for(lambda: _listens(live, container, 8080), "its server, which serves once")
             url = live.cri.call("PortForward", pod_sandbox_id=pod).url
             forward = client.begin("forward", url, over, ports=["0:8080"])
             assert talk(forward.ports()[0], b"") == b"hello\n"
             forward.tell("leave")
             forward.end()
+
+
+def _listens(live: Live, container: str, port: int) -> bool:
+    """Whether something listens on this port in a container's network."""
+    done = live.cri.call("ExecSync", container_id=container, cmd=["cat", "/proc/net/tcp", "/proc/net/tcp6"])
+    rows = [line.split() for line in done.stdout.decode().splitlines()]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)

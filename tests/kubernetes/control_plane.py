@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.kubernetes import build
-from tests.kubernetes.kubelet import free_port
 from tests.support.needs import need_tool
+from tests.support.ports import HeldPort
 from tools.runtimes import debs
 from tools.runtimes.config import pod_gateway
 from tools.runtimes.machine import Say, architecture, cache_dir, cache_lock
@@ -58,7 +58,8 @@ class ControlPlane:
         self.kubeconfig = self.folder / "kubeconfig"
         self._programs = {name: build.program(name) for name in ("kube-apiserver", "kubectl")}
         self._etcd = install_etcd(say)
-        self.port, self.address = free_port(), pod_gateway(run_dir)
+        self._ports = [HeldPort() for _ in range(3)]
+        self.port, self.address = self._ports[0].number, pod_gateway(run_dir)
         self._listen = "0.0.0.0" if for_pods else "127.0.0.1"
         self._arguments = [*arguments, *(() if for_pods else ("--disable-admission-plugins", "ServiceAccount"))]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -70,7 +71,7 @@ class ControlPlane:
 
     def start(self) -> None:
         """Start both and wait until the API is ready."""
-        folder, client, peer = self.folder, free_port(), free_port()
+        folder, client, peer = self.folder, self._ports[1].number, self._ports[2].number
         key, public, tokens = folder / "pki/sa.key", folder / "pki/sa.pub", folder / "tokens.csv"
         openssl = need_tool("openssl")
         subprocess.run([openssl, "genrsa", "-out", key, "2048"], check=True, capture_output=True, timeout=60)
@@ -155,6 +156,8 @@ class ControlPlane:
             process.send_signal(signal.SIGKILL)
             process.wait()
         self._processes.clear()
+        for port in self._ports:
+            port.close()
 
     @property
     def pids(self) -> list[int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any
 
 from tests.kubernetes.client import KubeletClient
 from tests.support.needs import need_tool
+from tests.support.ports import HeldPort
 from tools.runtimes.daemon import end_process
 from tools.runtimes.mounts import unmount_all
 
@@ -62,7 +62,8 @@ class Kubelet:
         self._process: subprocess.Popen[bytes] | None = None
         for path in (self.manifests, self.folder / "root", self.folder / "pki", self.folder / "plugins"):
             path.mkdir(parents=True)
-        port = free_port()
+        self._port = HeldPort()
+        port = self._port.number
         self.client = KubeletClient(port, address, token)
         settings = configuration(self.folder, cri_socket, cgroup_root=f"/{run_dir.name}", port=port)
         settings["featureGates"] = dict.fromkeys(gates, True)
@@ -114,6 +115,7 @@ class Kubelet:
     def close(self) -> None:
         """End it and unmount what it left mounted; the run directory's owner removes the rest."""
         self._end(signal.SIGKILL)
+        self._port.close()
         unmount_all(self.folder)
         for path in self._made:
             with contextlib.suppress(OSError):
@@ -203,11 +205,3 @@ def make_cgroup(name: str) -> None:
         for file in ("cpuset.cpus", "cpuset.mems"):
             if top != CGROUPS and (top / file).exists():
                 (top / name / file).write_text((top / file).read_text())
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nothing listens on by now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

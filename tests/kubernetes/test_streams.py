@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +26,14 @@ def speaker(node: Node) -> Iterator[StaticPod]:
     """A pod that has said something and waits."""
     static = node.run(pod("speaker", container("main", SPEAKER)))
     static.wait_ready()
+    wait_said(static, "to stdout", "to stderr")  # ready is what runs
     yield static
     static.remove()
+
+
+def wait_said(static: StaticPod, *words: str) -> None:
+    """Wait until a pod's log has these words."""
+    wait_for(lambda: all(each in static.client.logs(static.name, "main") for each in words), f"{words} in the log")
 
 
 def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
@@ -40,6 +45,7 @@ def test_logs_have_what_a_container_writes(speaker: StaticPod) -> None:
 def test_the_end_of_a_long_log_is_told_alone(run: RunPod) -> None:
     static = run(pod("wordy", container("main", f"{LINES}; echo end >&2; {UNTIL_TERM}")))
     static.wait_ready()
+    wait_said(static, "end", "line 2000 of many")
     found = static.client.logs(static.name, "main", tailLines=3)
     assert found.splitlines()[-1] == "end" or "line 2000 of many" in found
     assert len(static.client.logs(static.name, "main").splitlines()) == 2001
@@ -53,6 +59,7 @@ def test_the_log_of_the_container_before_a_restart_is_still_there(run: RunPod) -
     )
     static.wait_restarted()
     static.wait_ready()
+    wait_said(static, "second")
     assert static.client.logs(static.name, "main") == "second\n"
     assert static.client.logs(static.name, "main", previous="true") == "first\n"
 
@@ -117,10 +124,10 @@ def test_a_command_that_is_not_there_is_an_error_that_names_it(speaker: StaticPo
 
 
 def test_a_terminal_has_the_size_that_it_is_given(speaker: StaticPod) -> None:
-    script = "read line; stty size; exit 3"
+    # The size is set beside the stream of what is typed.
+    script = "read line; until [ \"$(stty size)\" = '45 123' ]; do sleep 0.1; done; stty size; exit 3"
     with speaker.client.open_exec(speaker.name, "main", ["/bin/sh", "-c", script], stdin=True, tty=True) as stream:
         stream.send(RESIZE, json.dumps({"Width": 123, "Height": 45}).encode())
-        time.sleep(0.5)  # the size is set beside the stream of what is typed
         stream.send(STDIN, b"typed\n")
         done = collect(stream)
     assert b"45 123" in done.stdout
@@ -139,6 +146,7 @@ def test_an_attached_client_talks_to_the_containers_own_process(run: RunPod) -> 
             assert message is not None, f"it ended after {heard!r}"
             assert message[0] in (STDOUT, STDERR, ERROR)
             heard += message[1]
+    wait_said(static, "heard this\n")
     assert static.client.logs(static.name, "main") == "heard this\n"
 
 
@@ -146,6 +154,7 @@ def test_a_port_of_a_pod_can_be_reached_through_kubelet(run: RunPod) -> None:
     serve = "while :; do echo forwarded | nc -l -p 7070; done"
     static = run(pod("ported", container("main", serve)))
     static.wait_ready()
+    wait_for(lambda: ":1B9E 00000000" in static.run("/bin/cat", "/proc/net/tcp", "/proc/net/tcp6"), "its server")
     with static.client.open_port(static.name, 7070) as stream:
         received: dict[int, bytes] = {0: b"", 1: b""}
         while b"forwarded\n" not in received[0]:

@@ -66,9 +66,10 @@ def run_case(proxied: Proxied, folder: Path, name: str, case: Case | None) -> Co
     made = cri.create(
         pod, "main", env={"OF_POD": "old"}, annotations={"of-container": "1"}, memory_limit_in_bytes=64 << 20
     )
-    if case is None or case.start:
+    started = case is None or case.start
+    if started:
         cri.start(made)
-    return ContainerView(cri, made, folder, shared=case is None)
+    return ContainerView(cri, made, folder, shared=case is None, started=started)
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,14 @@ def rootfs(folder: Path) -> Path:
     for tool in _TOOLS:
         (folder / "bin" / tool).symlink_to("busybox")
     return folder
+
+
+def wait_own_process(pid: int) -> None:
+    """Wait until a container's process is its own: its start is told a moment before runc's becomes it."""
+    deadline = time.monotonic() + 20 * PATIENCE
+    while b"runc\0init" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < deadline, "it is still runc's"
+        time.sleep(0.02)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ stops working and one that starts to work both fail a test.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import grpc
 import pytest
 
 from tests.real.adjustments import CASES, CDI_SPEC, Case
+from tests.real.bundles import wait_own_process
 from tests.real.conftest import Runtime
 from tests.real.support_matrix import APPLIED, IGNORED, adjustment_support
 from tools.runtimes import cgroups
@@ -31,17 +31,15 @@ class ContainerView:
     id: str
     dir: Path
     shared: bool = False
+    started: bool = True
     pid: int = 0
     info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.info = self.cri.info(self.id)
         self.pid = self.info.get("pid", 0)
-        # "Started" is told a moment before runc's own process becomes the container's.
-        for _ in range(100):
-            if not self.pid or b"runc\0init" not in Path(f"/proc/{self.pid}/cmdline").read_bytes():
-                return
-            time.sleep(0.05)
+        if self.pid and self.started:
+            wait_own_process(self.pid)
 
     def exec(self, *command: str) -> str:
         return self.cri.exec(self.id, *command)
@@ -73,9 +71,10 @@ def run_case(runtime: Runtime, folder: Path, name: str, case: Case | None) -> Co
     container = cri.create(
         pod, "main", env={"OF_POD": "old"}, annotations={"of-container": "1"}, memory_limit_in_bytes=64 << 20
     )
-    if case is None or case.start:
+    started = case is None or case.start
+    if started:
         cri.start(container)
-    return ContainerView(cri, container, folder, shared=case is None)
+    return ContainerView(cri, container, folder, shared=case is None, started=started)
 
 
 @pytest.fixture(scope="module")

@@ -69,9 +69,7 @@ def beside(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     bundled.prepare(folder)
     side = Beside(runtime, folder, {}, {})
     side.before = {handler: bundled.plain(side, handler) for handler in OF_CONTAINERD}
-    with bundled.programs(
-        folder, daemon.nri_socket, lambda name: bool(daemon.log_lines(f"plugin .*{name}.* connected"))
-    ) as side.programs:
+    with bundled.programs(folder, daemon.nri_socket, daemon.has_connected) as side.programs:
         yield side
     daemon.cri.remove_all()
 

@@ -14,7 +14,7 @@ import pytest
 from tests.real.conftest import HERE
 from tests.support.needs import need, need_root, need_tool
 from tools.runtimes import MissingError, install
-from tools.runtimes.leftovers import PLACES, PREFIX, cgroup_dirs, remove
+from tools.runtimes.leftovers import PLACES, PREFIX, alone, cgroup_dirs, remove
 from tools.runtimes.machine import ensure_packages
 
 ROOT = HERE.parents[1]
@@ -47,8 +47,19 @@ def run_dirs() -> set[Path]:
 
 def leftovers() -> set[Path]:
     """Run directories on this machine that nobody uses any more: other tests may run beside these."""
-    locked = {line.split()[5] for line in Path("/proc/locks").read_text().splitlines() if "->" not in line}
-    return {path for path in run_dirs() if (mark := path / "owner").exists() and lock_of(mark.stat()) not in locked}
+    with alone():  # so that none is just being made
+        found = {path: mark_of(path) for path in run_dirs()}
+        locked = {line.split()[5] for line in Path("/proc/locks").read_text().splitlines() if "->" not in line}
+        # One that has gone since was let go of by its owner, who takes its files away before.
+        return {path for path, mark in found.items() if mark and mark not in locked and mark_of(path) == mark}
+
+
+def mark_of(run_dir: Path) -> str:
+    """The mark of a run directory as /proc/locks has it; "" if it is gone."""
+    try:
+        return lock_of((run_dir / "owner").stat())
+    except OSError:
+        return ""
 
 
 def lock_of(file: os.stat_result) -> str:

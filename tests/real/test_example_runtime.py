@@ -9,13 +9,16 @@ from pathlib import Path
 
 from tests.real.bundles import rootfs
 from tests.support.needs import need_root, need_tool
-from tools.runtimes.machine import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = """\
+import sys
 import nri
 
 class Shape(nri.Plugin):
+    def synchronize(self, pods, containers):
+        print("it takes the state in", file=sys.stderr, flush=True)
+
     def create_container(self, pod, container):
         if "refuse" in container.args:
             raise nri.Reject("not here")
@@ -46,9 +49,8 @@ def test_a_plugin_shapes_containers_that_runc_runs(tmp_path: Path) -> None:
         try:
             assert plugin.stderr is not None
             for line in plugin.stderr:
-                if "registered with example" in line:
-                    break
-            time.sleep(0.3 * PATIENCE)  # for the rest of the handshake
+                if "it takes the state in" in line:
+                    break  # events that come from now on wait for it
             example.stdin.write('sh -c "echo pod $POD_NAME; busybox grep /data /proc/mounts"\nrefuse\nnone\n')
             example.stdin.close()
             printed = example.stdout.read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests.real.conftest import Runtime
@@ -17,10 +16,7 @@ def test_pod_name_tells_a_container_its_pod(runtime: Runtime) -> None:
     command = [sys.executable, str(EXAMPLES / "pod_name.py"), "--idx", "60", "--socket-path", str(daemon.nri_socket)]
     plugin = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        for _ in range(300):
-            if daemon.log_lines("plugin .*60-pod-name.* connected"):
-                break
-            time.sleep(0.05)
+        daemon.wait_connected("60-pod-name")
         pod = daemon.cri.run_pod("named")
         assert "POD_NAME=named" in daemon.cri.exec(daemon.cri.run(pod, "main"), "/bin/env").splitlines()
         daemon.cri.remove_pod(pod.id)

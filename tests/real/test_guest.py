@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,13 @@ def traces(folder: Path) -> list[str]:
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where guests keep their files; a short path, because of sockets."""
     need_root()
     made = Path(tempfile.mkdtemp(prefix="nri-t-", dir="/tmp"))
     monkeypatch.setattr(tempfile, "tempdir", str(made))
-    return made
+    yield made
+    shutil.rmtree(made)
 
 
 def test_the_exit_code_and_the_report_of_a_command_come_out(tmp_path: Path, folder: Path) -> None:

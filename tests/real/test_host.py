@@ -31,7 +31,7 @@ from nri.host import (
 from nri.host import process as processes
 from nri.host.cgroups.units import Value
 from nri.host.core_sched import Scope
-from tests.real.bundles import Bundles, rootfs
+from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
 
 MIB = 1 << 20
@@ -73,6 +73,7 @@ def started(folder: Path) -> Iterator[Pod]:
     try:
         bundles.start(str(bundles.bundle(top, spec)), top)
         pid = json.loads(bundles.call("state", top))["pid"]
+        wait_own_process(pid)
         yield Pod(detect(root), f"{top}/pod", path, pid, bundles, top)
     finally:
         bundles.call("delete", "--force", top, check=False)

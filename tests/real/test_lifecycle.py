@@ -42,6 +42,7 @@ def test_a_late_plugin_gets_pods_and_containers_that_exist(runtime: Runtime, plu
     cri.create(pod, "created")
     exited = cri.run(pod, "exited", ["/bin/true"])
     runtime.plugin.wait_for("StopContainer", id=exited)
+    cri.wait_exited(exited)
     line = plug(runtime.daemon, idx="20").wait_for("Synchronize")
     assert pod.config.metadata.name in line["pods"]
     assert {"running", "created"} <= set(line["containers"])

@@ -11,6 +11,7 @@ from tests.real.conftest import Plug, Start
 from tests.real.plugin_process import PluginProcess
 from tests.real.support_matrix import FACTS, YES
 from tools.runtimes import Containerd
+from tools.runtimes.machine import PATIENCE
 
 # containerd 2.x takes longer for each container that a pod has already, so not all in a few pods.
 PODS = 16
@@ -45,9 +46,8 @@ def test_a_state_larger_than_a_message_is_synchronized_where_the_table_says_so(
             assert plugin.wait_for("Synchronize", timeout_s=60)["ids"] == len(made)
             return
         plugin.wait_for("Configure")
-        for _ in range(200):
-            if daemon.log_lines("failed to sync"):
-                break
+        until = time.monotonic() + 60 * PATIENCE
+        while not daemon.log_lines("failed to sync") and time.monotonic() < until:
             time.sleep(0.05)
         assert daemon.log_lines("failed to sync"), plugin.story()
         assert not plugin.lines("Synchronize")

@@ -6,10 +6,13 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from nri.api.naming import DEFAULT_SOCKET
+from nri.stub.program.failure_note import note_path
 from tests.real.conftest import Start
 from tests.real.plugin_process import RECORDER
 from tests.real.support_matrix import FACTS, YES
@@ -32,6 +35,16 @@ def wait_for_end(pid: int) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+@pytest.fixture(autouse=True)
+def _no_note_stays() -> Iterator[None]:
+    """A plugin that a runtime starts notes its failure at the usual place, if this machine has a runtime there."""
+    note = Path(note_path(DEFAULT_SOCKET, "05-pre"))
+    was_there = note.exists()
+    yield
+    if not was_there:
+        note.unlink(missing_ok=True)
 
 
 @pytest.fixture

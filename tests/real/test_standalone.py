@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -31,8 +32,9 @@ from nri.policies.koordinator import names as n
 from nri.policies.koordinator import paths
 from nri.policies.koordinator.convert.manifest import pod_folder
 from nri.policies.koordinator.profile import PROFILE, Node
-from tests.real.bundles import Bundles, rootfs
+from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
+from tools.runtimes.machine import PATIENCE
 
 MIB = 1 << 20
 
@@ -76,7 +78,9 @@ class Machine:
         spec = self.bundles.spec(command)
         spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod}/{name}"
         self.bundles.start(str(self.bundles.bundle(name, spec)), name)
-        return pod, f"{pod}/{name}", json.loads(self.bundles.call("state", name))["pid"]
+        pid = json.loads(self.bundles.call("state", name))["pid"]
+        wait_own_process(pid)
+        return pod, f"{pod}/{name}", pid
 
     def round(self, *reasons: str) -> None:
         """One round."""
@@ -96,10 +100,17 @@ class Machine:
         """Leave nothing behind."""
         for name in self.names:
             self.bundles.call("delete", "--force", name, check=False)
-        for row in self.everything.rows:
-            for folder, _, _ in os.walk(f"{row.path}/{self.top}", topdown=False):
-                with contextlib.suppress(OSError):
-                    os.rmdir(folder)
+        deadline = time.monotonic() + 20 * PATIENCE
+        while self.left() and time.monotonic() < deadline:  # a process that was killed ends a moment later
+            for top in self.left():
+                for folder, _, _ in os.walk(top, topdown=False):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(folder)
+
+    def left(self) -> list[str]:
+        """The cgroups of its own that are there."""
+        tops = [f"{row.path}/{self.top}" for row in self.everything.rows]
+        return [top for top in tops if os.path.exists(top)]
 
 
 @pytest.fixture
@@ -115,8 +126,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         yield made
     finally:
         made.clean()
-    left = [row.path for row in made.everything.rows if os.path.exists(f"{row.path}/{made.top}")]
-    assert not left
+    assert not made.left()
 
 
 def pod(qos: str, kube_class: str, annotations: Mapping[str, str] | None = None, limit: str = "") -> dict[str, Any]:

@@ -86,6 +86,16 @@ def test_folders_are_made_with_their_modes_whatever_the_umask(tmp_path: Path, um
     assert [mode_of(folder) for folder in (path.parent, *path.parents[1:3])] == [mode, 0o755, 0o755]
 
 
+def test_a_folder_that_cannot_be_made_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, mode: int, *, dir_fd: int) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+
+    monkeypatch.setattr(os, "mkdir", refuse)  # root may make any folder
+    with pytest.raises(PermissionError) as caught:
+        make_folder(str(tmp_path / "nri" / "plugins" / "s.sock"), 0o755)
+    assert caught.value.filename == str(tmp_path / "nri")
+
+
 def test_a_link_in_the_place_of_a_folder_that_is_to_be_made_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +163,15 @@ def test_a_file_that_is_not_a_socket_stays(path: str) -> None:
         UnixListener(path, replace_live=True)
     assert caught.value.errno == errno.EADDRINUSE
     assert Path(path).read_text() == "precious"
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / ("x" * 120))
+    with pytest.raises(
+        OSError, match=f"{path}: AF_UNIX path too long; a socket's path has at most 107 bytes"
+    ) as caught:
+        UnixListener(path)
+    assert caught.value.errno == errno.ENAMETOOLONG
 
 
 def test_a_missing_folder_is_an_error_that_leaves_nothing_open(tmp_path: Path) -> None:

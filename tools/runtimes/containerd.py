@@ -7,12 +7,13 @@ never touches another containerd. Use it as a context manager. Next: `cri` drive
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tools.runtimes.config import DaemonSettings, containerd_config
-from tools.runtimes.daemon import Runtime
+from tools.runtimes.daemon import START_TIMEOUT_S, Runtime
 from tools.runtimes.images import image_archive
 from tools.runtimes.machine import MissingError, Say, find_tool, last_line, require_root
 from tools.runtimes.mounts import mount, unmount
@@ -65,6 +66,18 @@ class Containerd(Runtime):
         self._begin([self.installed.bin / "containerd", "-c", config, "-l", self._log_level], PATH=search_path)
         if not (self.run_dir / "imported").exists():
             self._import_images()
+
+    def has_connected(self, plugin: str) -> bool:
+        """Whether it has told that a plugin of this ``NN-name`` takes part, or the end of that name."""
+        return bool(self.log_lines(f"plugin .*{plugin}.* connected"))
+
+    def wait_connected(self, plugin: str) -> None:
+        """Wait for that: a plugin's own word comes before, and an event in between would not be told to it."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self.has_connected(plugin):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"containerd has not told within {START_TIMEOUT_S:.0f} s that {plugin} takes part")
+            time.sleep(0.02)
 
     def ctr(self, *arguments: str) -> str:
         """Run containerd's own debugging command on this daemon."""

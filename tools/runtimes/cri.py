@@ -23,7 +23,9 @@ from tools.runtimes.images import BUSYBOX, FOREVER
 from tools.runtimes.machine import PATIENCE
 
 CALL_TIMEOUT_S = 60.0 * PATIENCE
-EXEC_TIMEOUT_S = int(10 * PATIENCE)
+EXEC_TIMEOUT_S = int(30 * PATIENCE)
+#: How long a pod that does not stop is asked to.
+STOP_TRIES_S = 10.0 * PATIENCE
 _SERVICE = pb.DESCRIPTOR.services_by_name["RuntimeService"]
 
 
@@ -180,12 +182,13 @@ class Cri:
 
         As the kubelet does, it tries again: containerd fails to stop a container that is just ending by itself.
         """
-        for further in (2, 1, 0):
+        until = time.monotonic() + STOP_TRIES_S
+        while True:
             try:
                 self.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod_id))
                 return
             except grpc.RpcError as error:
-                if not further or error.code() is not grpc.StatusCode.UNKNOWN:
+                if time.monotonic() > until or error.code() is not grpc.StatusCode.UNKNOWN:
                     raise
                 time.sleep(0.5)
 

@@ -127,14 +127,15 @@ class Runtime(Daemon, ABC):
 
     def __init__(self, what: str, *, in_memory: bool = True) -> None:
         place = next((p for p in leftovers.PLACES if os.access(p, os.W_OK)), tempfile.gettempdir())
-        run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
-        if in_memory:
-            mount("tmpfs", run_dir, "mode=0700")
+        with leftovers.alone():  # until it is marked, a sweep takes it for a dead owner's
+            run_dir = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX, dir=place))
+            if in_memory:
+                mount("tmpfs", run_dir, "mode=0700")
+            self._owner = leftovers.own(run_dir)
         super().__init__(what, run_dir / "cri.sock", run_dir / "log")
         self.nri_socket = run_dir / "nri.sock"
         self.plugin_dir = run_dir / "plugins"
         self.plugin_config_dir = run_dir / "conf.d"
-        self._owner = leftovers.own(run_dir)
         for name in ("plugins", "conf.d", "cni", "logs"):
             (run_dir / name).mkdir()
 

@@ -2,7 +2,8 @@
 
 Rules: works from the run directory's name alone, whether or not the runtime still lives, so
 it serves the normal end, an interrupted one, and a sweep after a kill. A live owner holds a
-lock on its run directory; a sweep leaves such directories alone. Next: `containerd` calls this.
+lock on its run directory; a sweep leaves such directories alone. Several processes may make
+run directories and sweep at once: `alone` is for one at a time. Next: `containerd` calls this.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools.runtimes.mounts import unmount_all
@@ -35,12 +37,19 @@ _ATTEMPTS, _PAUSE_S = 100, 0.05
 
 def sweep(*, kept: bool = False) -> list[Path]:
     """Remove what dead owners left; with `kept`, also what was asked to stay. Returns the directories."""
+    with alone():
+        return sweep_alone(kept=kept)
+
+
+def sweep_alone(*, kept: bool = False) -> list[Path]:
+    """The same for who is `alone` already."""
     removed = []
     for place in PLACES:
         for run_dir in sorted(Path(place).glob(f"{PREFIX}*")):
             if not os.access(run_dir, os.W_OK | os.X_OK):
                 continue  # another user's
-            if (kept or not (run_dir / KEEP).exists()) and not is_owned(run_dir):
+            # Asked for last: its owner lets go of it after it has said that it is to stay.
+            if not is_owned(run_dir) and (kept or not (run_dir / KEEP).exists()):
                 remove(run_dir)
                 removed.append(run_dir)
     for path in cni_results():
@@ -48,8 +57,20 @@ def sweep(*, kept: bool = False) -> list[Path]:
     return removed
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Keep other processes from sweeping while the block lasts, and from making a run directory."""
+    place = next(place for place in PLACES if os.access(place, os.R_OK))  # the same one for all
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def own(run_dir: Path) -> int:
-    """Mark a run directory as in use for as long as the returned file descriptor is open."""
+    """Mark a run directory as in use for as long as the returned file descriptor is open; to be called `alone`."""
     descriptor = os.open(run_dir / "owner", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return descriptor
@@ -91,9 +112,11 @@ def cni_results(run_dir: Path | None = None) -> list[Path]:
 
     It forgets only pods that were removed in order.
     """
+    paths = [*CNI_RESULTS.glob("*")]
+    # Looked at afterwards, since a run has its directory before it has a pod.
     there = {path.name for place in PLACES for path in Path(place).glob(f"{PREFIX}*")}
     found = []
-    for path in CNI_RESULTS.glob("*"):
+    for path in paths:
         with contextlib.suppress(OSError):
             run = re.search(rf"{PREFIX}\w+", path.name) or re.search(rf"/{PREFIX}\w+", path.read_text(errors="replace"))
             name = run[0].lstrip("/") if run else ""

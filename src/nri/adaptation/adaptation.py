@@ -148,8 +148,8 @@ class Adaptation(Events):
         self._kept.runtime_commits = commits
         chain = Chain(request_timeout_s, self._policies)
         context = EventContext(self.rules, trail, self._reporting, self._kept)
-        invoker = Invoker(self.rules, self._reporting)
-        super().__init__(Dispatcher(chain, invoker, context, request_timeout_s, fan_out), trail, chain)
+        dispatcher = Dispatcher(chain, Invoker(self.rules, self._reporting), context, request_timeout_s, fan_out)
+        super().__init__(dispatcher, trail, chain)
         # The ways in: built into the runtime, installed, or by the socket.
         settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
         self._wire_registration(settings, updates, synchronize)
@@ -168,6 +168,7 @@ class Adaptation(Events):
             records = trail.provenance or Provenance()
             begins = trail.inventory.known.begins
             self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules, begins)
+        self._started = False
         self._stopping = threading.Event()
         for listener in (chain.note_absent, self._installed.nudge, self._count_plugins):
             self._registry.listen(listener)
@@ -194,8 +195,11 @@ class Adaptation(Events):
     def start(self) -> None:
         """Start the plugins of this machine, wait until each takes part or has failed, then listen.
 
-        Raises ConfigError, NriError if a built-in plugin fails, OSError if the socket cannot be made.
+        Raises ConfigError, NriError if a built-in plugin fails, OSError without a socket, LocalProtocolError if it ran.
         """
+        if self._started or self._stopping.is_set():
+            raise LocalProtocolError("start() was called already, or stop(): an adaptation starts once; make a new one")
+        self._started = True
         try:
             for plugin in self._builtin:
                 peer = BuiltinPeer(self._registry, plugin)
@@ -239,14 +243,11 @@ class Adaptation(Events):
         self._housekeeping.stop()
         self._kept.stop()
         self._handshake.stop()
-        if self._listener is not None:
-            self._listener.stop()
-        if self._admin is not None:
-            self._admin.stop()
-        self._installed.stop()
-        peers = self._registry.peers()
+        for way_in in (self._listener, self._admin, self._installed):
+            if way_in is not None:
+                way_in.stop()
         if self.rules.shutdown_is_sent:
-            self._registry.shut_down([peer for peer in peers if peer.state in JOINED], SHUTDOWN_S)
+            self._registry.shut_down([peer for peer in self._registry.peers() if peer.state in JOINED], SHUTDOWN_S)
         self._registry.stop()
         self._installed.join(monotonic() + SHUTDOWN_S)
         self._housekeeping.join()
@@ -262,13 +263,13 @@ class Adaptation(Events):
 
     @property
     def plugins(self) -> list[PluginHealth]:
-        """How every plugin is that is or was connected, or is installed; by index."""
+        """The health of every plugin that is or was connected, or is installed; by index."""
         rows = [health_of(peer) for peer in self._registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
-        """Who changed what in which container; None if no record of that is kept."""
+        """The record of changes, by container and plugin; None if none is kept."""
         return self._trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:

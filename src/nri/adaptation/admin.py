@@ -106,7 +106,7 @@ class Admin:
         return explanation.to_json()
 
     def _why_nothing(self, wanted: str) -> str:
-        """Why there is no history of a container: it was removed, is older than all histories, or never was."""
+        """Say why there is no history of a container: it was removed, is older than all histories, or never was."""
         since = datetime.fromtimestamp(self._provenance.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         if self._provenance.was_here(wanted):
             return f'the history of container "{wanted}" is forgotten: it was removed'

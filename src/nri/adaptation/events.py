@@ -59,15 +59,15 @@ class Events:
     `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
     """
 
-    run_pod_sandbox: PodEvent
-    stop_pod_sandbox: PodEvent
-    remove_pod_sandbox: PodEvent
-    post_update_pod_sandbox: PodEvent
-    post_create_container: ContainerEvent
-    start_container: ContainerEvent
-    post_start_container: ContainerEvent
-    post_update_container: ContainerEvent
-    remove_container: ContainerEvent
+    run_pod_sandbox: PodEvent  #: A pod starts: its network is there, its containers are not.
+    stop_pod_sandbox: PodEvent  #: A pod has stopped: its network is still there.
+    remove_pod_sandbox: PodEvent  #: A pod is removed.
+    post_update_pod_sandbox: PodEvent  #: A pod's resources have changed.
+    post_create_container: ContainerEvent  #: A container has been created.
+    start_container: ContainerEvent  #: A container is about to start.
+    post_start_container: ContainerEvent  #: A container has started.
+    post_update_container: ContainerEvent  #: A container's resources have changed.
+    remove_container: ContainerEvent  #: A container is removed.
 
     def __init__(self, dispatcher: Dispatcher, trail: AuditTrail, chain: Chain) -> None:
         self._dispatcher = dispatcher

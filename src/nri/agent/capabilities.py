@@ -1,4 +1,4 @@
-"""What this machine lets the agent do: each knob and feature, the hooks that need it, and where one is not there, why.
+"""The abilities of this machine: each knob and feature, the hooks that need it, and where one is not there, why.
 
 Rules: reads only, and never fails: what cannot be found out is not supported, and says so. The rows are for people,
 `nri agent capabilities` and the agent's own socket; nothing decides by them, for each write is tried and told. Next:

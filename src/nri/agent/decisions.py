@@ -7,8 +7,9 @@ that fails in a way that it does not know itself is left out by itself, and is a
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final
 
@@ -25,10 +26,12 @@ from nri.policies.koordinator.contexts import (
 )
 from nri.policies.koordinator.profile import PROFILE, STAGES, Because, Node, Outcome, decide
 from nri.policies.koordinator.values import Changes, HookError
-from nri.text import plain
+from nri.text import cut, plain
 
 __all__ = ["Decisions", "subject_of", "values_of"]
 
+_log = logging.getLogger(__name__)
+_MOST_TEXT: Final = 400
 _FIELDS: Final = tuple(each.name for each in fields(Changes))
 #: All labels and annotations that a hook reads.
 _KEYS: Final = frozenset(key for row in PROFILE for key in row.keys)
@@ -77,9 +80,29 @@ class Decisions:
         )
         subject = subject_of(context)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
-        self._history.failed(subject, stage, transport, ((each.hook, plain(each.reason)) for each in errors))
+        self.errors(subject, stage, transport, [(each.hook, each.reason) for each in errors], outcome.asked)
         self._history.has(subject, _keys_of(context))
         return outcome
+
+    def failed(self, context: Context, transport: str, hook: str, reason: str) -> None:
+        """Record what a hook without a stage makes of one pod: that it failed, or with "" that it did not."""
+        self.errors(subject_of(context), transport, transport, [(hook, reason)] if reason else [], (hook,))
+
+    def errors(
+        self, subject: Subject, stage: str, transport: str, rows: Sequence[tuple[str, str]], asked: Collection[str]
+    ) -> None:
+        """Record the errors of hooks that were asked, and log each once, until it is over.
+
+        Args:
+            subject: whom they were asked about.
+            stage: at which.
+            transport: by whom.
+            rows: hooks that failed, each with its reason.
+            asked: all hooks that were asked.
+        """
+        told = [(hook, plain(reason)) for hook, reason in rows]
+        for hook, reason in self._history.failed(subject, stage, transport, told, asked):
+            _log.warning("%s: %s: %s; what was set stays", _named(subject), hook, cut(reason, _MOST_TEXT))
 
     def told(self, context: Context, transport: str, results: Sequence[Result]) -> None:
         """Record what came of what was decided."""
@@ -95,6 +118,12 @@ class Decisions:
         """A pod is gone for good: forget its cgroup, and keep its history only while there is room."""
         self.executor.forget(pod.cgroup_parent)
         self._history.ended(pod.uid)
+
+
+def _named(subject: Subject) -> str:
+    """A subject on one line of a log."""
+    words = (subject.namespace, subject.name, subject.container) if subject.namespace else (subject.key,)
+    return plain("/".join(each for each in words if each), _MOST_TEXT)
 
 
 def subject_of(context: Context) -> Subject:
@@ -130,11 +159,12 @@ def _one_by_one(stage: str, context: Context, node: Node) -> Outcome:
         try:
             found = decide(stage, context, replace(node, gates=frozenset({row.name})))
         except Exception as error:  # noqa: BLE001 - see `decide`
-            found = Outcome(errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))])
+            found = Outcome(asked=[row.name], errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))])
             found.failed = found.errors[0] if node.fail else None
         outcome.changes |= found.changes
         outcome.because += found.because
         outcome.errors += found.errors
+        outcome.asked += found.asked
         if found.failed is not None:
             outcome.failed = found.failed
             break

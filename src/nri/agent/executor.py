@@ -23,6 +23,7 @@ from nri.host.cgroups import expand
 from nri.host.resctrl import parse_schemata
 from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator.hooks.core_sched import Membership
+from nri.policies.koordinator.paths import MANY_PODS, of_many_pods
 from nri.policies.koordinator.values import Changes, Resctrl
 from nri.policies.koordinator.writes import Write, container_writes, folder_writes, pod_writes
 
@@ -114,6 +115,8 @@ class Executor:
         """
         results: list[Result] = []
         if isinstance(context, PodContext):
+            if of_many_pods(context.cgroup_parent):
+                return [Result(context.cgroup_parent, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
             results += self.retry(context.cgroup_parent)
             writes = pod_writes(context.cgroup_parent, changes, reason)
         elif isinstance(context, ContainerContext):
@@ -166,7 +169,7 @@ class Executor:
         return sorted({pid for each in self._below(tidy(folder)) for pid in self._listed(each)})[:_MOST_PROCESSES]
 
     def held(self) -> dict[str, float]:
-        """How much is remembered, for the gauge `held`."""
+        """The number of values that are remembered, for the gauge `held`."""
         with self._lock:  # it goes through them, and they come and go
             waiting = len(self._pending)
         return {"waiting writes": waiting, "written values": len(self._writer)}

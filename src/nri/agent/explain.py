@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,21 +112,35 @@ class History:
                 pod.values[subject.container, row.field] = row if before is None or before.differs(row) else before
             self._settle(subject.key, pod)
 
-    def failed(self, subject: Subject, stage: str, transport: str, errors: Iterable[tuple[str, str]]) -> None:
-        """Keep errors: of each the hook and its reason."""
+    def failed(
+        self,
+        subject: Subject,
+        stage: str,
+        transport: str,
+        errors: Iterable[tuple[str, str]],
+        asked: Collection[str] = (),
+    ) -> list[tuple[str, str]]:
+        """Keep errors: of each the hook and its reason. Those that hooks which were asked had before are over.
+
+        Returns those that are new.
+        """
         rows = list(errors)
-        if not rows:
-            return
-        subject = _bounded(subject)
         with self._lock:
+            known = self._pods.get(_short(subject.key))
+            if not rows and (known is None or not known.errors):
+                return []
+            subject = _bounded(subject)
             pod = self._pod(subject)
+            before = {(each["hook"], each["reason"]) for each in pod.errors if each["container"] == subject.container}
+            newest = {(hook, _short(reason)) for hook, reason in rows}
+            left = [each for each in pod.errors if not _superseded(each, subject.container, newest, asked)]
+            at = self._now()
             for hook, reason in rows:
                 row = {"hook": hook, "reason": _short(reason), "stage": stage, "transport": transport}
-                same = [each for each in pod.errors if {**row, "container": subject.container}.items() <= each.items()]
-                for each in same:
-                    pod.errors.remove(each)
-                pod.errors.append({**row, "container": subject.container, "at": self._now()})
+                left.append({**row, "container": subject.container, "at": at})
+            pod.errors = deque(left, maxlen=_MOST_ERRORS)
             self._settle(subject.key, pod)
+            return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
 
     def has(self, subject: Subject, keys: Iterable[str]) -> None:
         """Keep which of the labels and annotations that hooks read a pod has, if anything is known of it."""
@@ -243,6 +257,13 @@ class History:
         while len(self._pods) > self._most_pods or (self._size > self._most_bytes and len(self._pods) > 1):
             _, gone = self._pods.popitem(last=False)
             self._size -= gone.size
+
+
+def _superseded(
+    row: dict[str, Any], container: str, newest: Collection[tuple[str, str]], asked: Collection[str]
+) -> bool:
+    """Whether a newer decision says the same, or says that it is over."""
+    return row["container"] == container and (row["hook"] in asked or (row["hook"], row["reason"]) in newest)
 
 
 def _still(before: dict[str, Any], row: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """A koordlet that runs on this machine: two agents that write the same files undo each other's work.
 
 Rules: found by its name, in the processes of the machine's root, because it runs in a container of its own; only the
-beginning of what a process says of itself is read. A name is anybody's to take, so that of a process counts only if it
+beginning of what a process says of itself is read. Any process can take a name, so that of a process counts only if it
 is root's, and sees the processes of the machine as koordlet has to: no user and no pod can keep the agent from
 starting. Next: `nri.agent.agent`, which does not start beside one.
 """

@@ -1,4 +1,4 @@
-"""What the hooks are told of the machine before any rule: its caches, and how to ask for its RDMA devices.
+"""The machine as hooks are told of it before any rule: its caches, and how to ask for its RDMA devices.
 
 Rules: reads only; what cannot be read is None, and the hook that needs it decides nothing. A PCI address comes from a
 pod's annotation, so it has to look like one before it is a part of a path. Next: `nri.agent.agent`.

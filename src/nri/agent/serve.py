@@ -63,7 +63,7 @@ class Server:
         path: the unix socket; its folder is made if it is not there.
         address: HOST:PORT for TCP; empty for none. Port 0 takes any.
         public: the paths that TCP serves.
-        brief: handlers for some of these that say less, because anybody can ask.
+        brief: handlers for some of these that say less, because all processes can ask.
         deadline_s: for one request and its answer together.
 
     Raises:

@@ -42,7 +42,7 @@ class Visitors:
         self._changed = threading.Condition()
 
     def __len__(self) -> int:
-        """How many have a place."""
+        """The number of those that have a place."""
         return len(self._present)
 
     def enter(self, visitor: Visitor) -> bool:

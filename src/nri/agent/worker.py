@@ -1,7 +1,7 @@
 """One thread that works when it is told to, and at least every so often.
 
 Rules: what is told while it works becomes one more round, not one for each (ten pods that start are one look at all
-pods); an error ends the round, never the thread; `stop` ends it within the round that runs. Next: whoever has rounds,
+pods); an error ends the round, never the thread; `stop` ends it within the round that runs. Next: what has rounds,
 such as :mod:`nri.agent.transports.standalone`.
 """
 

@@ -25,7 +25,7 @@ def parse(text: str) -> frozenset[int]:
 
     Raises:
         ValueError: the kernel would refuse the list; says which part of it and why. Or it names the same numbers so
-            often that nobody can have meant it.
+            often that it cannot be meant.
     """
     numbers: set[int] = set()
     left = _MOST

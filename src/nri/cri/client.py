@@ -161,14 +161,14 @@ def _knock(path: str, hint: str) -> None:
 
 
 def _refusal(path: str, error: OSError) -> str:
-    """Why nobody can connect to a socket, in a few words."""
+    """Say in a few words why a connection to a socket is refused."""
     if isinstance(error, ConnectionRefusedError) and not Path(path).is_socket():
         return "it is no socket"
     return (error.strerror or str(error)).lower()
 
 
 def met(path: str) -> str:
-    """Why a socket does not serve gRPC, in words: what is there, or why it cannot be connected to; "" if it does.
+    """Say why a socket does not serve gRPC: what is there, or why it cannot be connected to; "" if it does.
 
     It is greeted as gRPC does, which begins with HTTP/2: a server of that answers with its settings.
     """

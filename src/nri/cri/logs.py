@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, Self
 
-__all__ = ["Entry", "Joiner", "parse_line", "read_log"]
+__all__ = ["Joiner", "LogEntry", "parse_line", "read_log"]
 
 _CHUNK = 1 << 16
 POLL_S = 0.1
@@ -20,7 +20,7 @@ POLL_S = 0.1
 LONGEST = 1 << 20
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A line of a log, or a part of one: `time` is RFC 3339, `stream` stdout or stderr, `text` without its end."""
 
     time: str
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     partial: bool = False
 
 
-def parse_line(line: bytes) -> Entry | None:
+def parse_line(line: bytes) -> LogEntry | None:
     """An entry out of a line without its end; None for what is none, such as a line that was cut by a full disk."""
     parts = line.split(b" ", 3)
     if len(parts) < 3 or parts[1] not in (b"stdout", b"stderr"):
@@ -38,26 +38,26 @@ def parse_line(line: bytes) -> Entry | None:
     if not tags[0] or tags[0] not in (b"P", b"F"):
         return None
     text = parts[3] if len(parts) > 3 else b""
-    return Entry(parts[0].decode(errors="replace"), parts[1].decode(), text, tags[0] == b"P")
+    return LogEntry(parts[0].decode(errors="replace"), parts[1].decode(), text, tags[0] == b"P")
 
 
 class Joiner:
     """Joins the parts of lines, of each stream by itself."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Entry] = {}
+        self._open: dict[str, LogEntry] = {}
 
-    def add(self, entry: Entry) -> Entry | None:
+    def add(self, entry: LogEntry) -> LogEntry | None:
         """The whole line, if this entry ends one. It bears the time of its first part."""
         first = self._open.pop(entry.stream, None)
         if first is not None:
-            entry = Entry(first.time, entry.stream, first.text + entry.text, entry.partial)
+            entry = LogEntry(first.time, entry.stream, first.text + entry.text, entry.partial)
         if entry.partial and len(entry.text) < LONGEST:
             self._open[entry.stream] = entry
             return None
         return entry._replace(partial=False)
 
-    def rest(self) -> list[Entry]:
+    def rest(self) -> list[LogEntry]:
         """The lines that were begun and not ended."""
         rest = [entry._replace(partial=False) for entry in self._open.values()]
         self._open.clear()
@@ -66,7 +66,7 @@ class Joiner:
 
 def read_log(
     path: str, *, tail: int | None = None, follow: Callable[[], bool] | None = None, poll_s: float = POLL_S
-) -> Iterator[Entry]:
+) -> Iterator[LogEntry]:
     """The lines of a log. Raises OSError if it cannot be read.
 
     Args:
@@ -155,7 +155,7 @@ class _Tracked:
 
     @staticmethod
     def _count(block: bytes, *, whole: bool) -> int:
-        """How many full lines a block has; its first line may be cut."""
+        """Count the full lines of a block; its first line may be cut."""
         lines = block.split(b"\n")
         found = [parse_line(line) for line in (lines if whole else lines[1:])]
         return sum(entry is not None and not entry.partial for entry in found)

@@ -57,7 +57,7 @@ class Daemon:
         self.engine.stop()
 
     def describe(self) -> str:
-        """Where it listens, in one line: the CRI, plugins, `nri why`, exec and attach."""
+        """Say in one line where it listens: the CRI, plugins, `nri why`, exec and attach."""
         nri = self.config.nri
         if nri.disable:
             plugins = "NRI is off"
@@ -73,7 +73,7 @@ class Daemon:
 
 
 class _Streams:
-    """What the streaming server asks of an engine."""
+    """The engine as the streaming server asks it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -131,7 +131,7 @@ def _failed(pid: int, wanted: object, error: OSError) -> Result:
 
 
 def _reason(error: OSError) -> str:
-    """Why the machine does not do it. EINVAL is what prctl says of a command that it does not know."""
+    """Say why the machine does not do it. EINVAL is what prctl says of a command that it does not know."""
     if error.errno == errno.EINVAL:
         return "the kernel is older than Linux 5.14, or built without CONFIG_SCHED_CORE"
     if error.errno == errno.ENODEV:

@@ -45,7 +45,7 @@ class Process(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What /proc/PID/stat says, as far as it is used here. `started` is 0 in a text that does not go that far."""
+    """The part of /proc/PID/stat that is used here. `started` is 0 in a text that does not go that far."""
 
     pid: int
     name: str
@@ -102,7 +102,7 @@ def cgroups(root: Root, pid: int) -> dict[str, str] | None:
 
 
 def oom_score(root: Root, pid: int) -> int | None:
-    """How much likelier than others a process is killed when memory runs out; None if it has ended."""
+    """The badness by which the kernel chooses a process to kill when memory runs out; None if it has ended."""
     text = root.find(f"/proc/{pid}/{_NAME}")
     try:
         return None if text is None else int(text)

@@ -56,7 +56,7 @@ class Bandwidth(NamedTuple):
 
 
 class Capabilities(NamedTuple):
-    """What resctrl can do here. `domains` are the numbers of the caches, by resource."""
+    """The abilities of resctrl here. `domains` are the numbers of the caches, by resource."""
 
     caches: Mapping[str, Cache]
     bandwidth: Bandwidth | None
@@ -70,7 +70,7 @@ class Resctrl:
         self._root, self._path = root, path
 
     def capabilities(self) -> Capabilities | Unsupported:
-        """What can be shared here, or the reason why nothing can. Raises ValueError for a text not understood."""
+        """Find out what can be shared here, or why nothing can. Raises ValueError for a text not understood."""
         text = self._root.find(f"{self._path}/schemata")
         if text is None:
             return Unsupported(self._missing())
@@ -162,7 +162,7 @@ class Resctrl:
         return outcome, f"{words}: {said}" if said not in ("", "ok") else words
 
     def _missing(self) -> str:
-        """Why there is no resctrl: the processor, or nobody has mounted it."""
+        """Say why there is no resctrl: the processor lacks it, or it is not mounted."""
         flags: set[str] = set()
         for line in (self._root.find("/proc/cpuinfo") or "").splitlines():
             if line.startswith(("flags", "Features")):

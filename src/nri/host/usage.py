@@ -1,4 +1,4 @@
-"""What the machine and its cgroups use: processor time and memory, as loops that watch a node need them.
+"""The use of the machine and its cgroups: processor time and memory, as loops that watch a node need them.
 
 Rules: reads only; a counter is since the start, so that a share of time is a difference of two readings; a value that
 this kernel does not have is None, never 0. Working set is usage less what the kernel can drop first, as the kubelet
@@ -69,7 +69,7 @@ def memory(root: Root) -> dict[str, int]:
 
 
 def cgroup_usage(hierarchies: Hierarchies, cgroup: str) -> CgroupUsage:
-    """What a cgroup uses.
+    """Read what a cgroup uses.
 
     Raises:
         FileNotFoundError: there is no such cgroup.

@@ -51,12 +51,16 @@ class ContainerReader:
         self._pod = pod
         self._image = image
         self._qos = qos
+        self._names: set[str] = set()
 
     def read(self, tree: dict[str, Any], wanted: Quantities) -> m.Container:
         """Make the message of a container that asks for the resources `wanted`. ConfigError says what is wrong."""
         pod, name = self._pod, self._document.text(tree, "name")
         if not name:
             raise self._document.error("a container without a name", "spec.containers", tree)
+        if name in self._names:
+            raise self._document.error(f'a second container of the name "{name}"', "spec.containers", tree, "name")
+        self._names.add(name)
         made = m.Container(
             id=kubelet.make_id(pod.id, name),
             pod_sandbox_id=pod.id,

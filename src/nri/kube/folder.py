@@ -1,8 +1,8 @@
 """Files of manifests that are read again when they change: one file, or those of a folder.
 
-Rules: one `stat` a file tells whether to read it; what a file held stays until it can be read again or is gone; every
-file is by itself, so that a bad one spoils no other. Bounded: more files or bigger ones than anybody writes are told.
-Next: `nri.kube.document`, which reads one.
+Rules: one `stat` a file tells whether to read it; what a file held stays until it can be read again or is gone, and
+until it holds something again if it has become empty; every file is by itself, so that a bad one spoils no other.
+Bounded: more files or bigger ones than people write are told. Next: `nri.kube.document`, which reads one.
 """
 
 from __future__ import annotations
@@ -80,7 +80,11 @@ class Folder:
     def _read(self, name: str) -> None:
         self.errors.pop(name, None)
         try:
-            found = list(objects(read_file(name, ordinary=True)))
+            source = read_file(name, ordinary=True)
+            if self.files.get(name) and not source.text.strip():
+                # As it is between a shell's `kubectl get ... > rules.yaml` and the answer, or for good without one.
+                raise ConfigError(name, "", "it has become empty", "remove the file, if that is meant")
+            found = list(objects(source))
         except ConfigError as error:
             self.errors[name] = error
         except RecursionError:

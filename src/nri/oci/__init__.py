@@ -6,20 +6,20 @@ A spec is a plain dict, as JSON has it, and what is not known here stays in it:
 
 No engine is needed, and nothing of the rest of this package but the messages. The face is lazy: what is not used is
 not loaded. Modules: `generator` (an adjustment, step by step: `process`, `linux`, `resources`, `mounts`), `draft` (a
-spec being changed), `propagation` (the host's mounts), `fields` (the table of the spec), `canonical`, `validation` and
-`difference`, which walk it. Rooms: `cdi` (device files), `classes` (block I/O and RDT).
+spec being changed), `propagation` (the host's mounts), `fields` (the table of the spec), `canonical_form`, `validation`
+and `comparison`, which walk it. Rooms: `cdi` (device files), `classes` (block I/O and RDT).
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.oci.canonical import canonical as canonical
+    from nri.oci.canonical_form import canonical as canonical
     from nri.oci.cdi.devices import CdiDevices as CdiDevices
     from nri.oci.classes.blockio import BlockIoClasses as BlockIoClasses
     from nri.oci.classes.rdt import RdtClasses as RdtClasses
-    from nri.oci.difference import Change as Change
-    from nri.oci.difference import difference as difference
+    from nri.oci.comparison import Change as Change
+    from nri.oci.comparison import difference as difference
     from nri.oci.draft import Spec as Spec
     from nri.oci.generator import Generator as Generator
     from nri.oci.propagation import MountPoint as MountPoint
@@ -45,15 +45,15 @@ __all__ = [
 _HOME = {
     "BlockIoClasses": "classes.blockio",
     "CdiDevices": "cdi.devices",
-    "Change": "difference",
+    "Change": "comparison",
     "Generator": "generator",
     "MountPoint": "propagation",
     "MountTable": "propagation",
     "Problem": "validation",
     "RdtClasses": "classes.rdt",
     "Spec": "draft",
-    "canonical": "canonical",
-    "difference": "difference",
+    "canonical": "canonical_form",
+    "difference": "comparison",
     "validate": "validation",
 }
 

@@ -150,7 +150,7 @@ class DefaultValidator:
         self._checks = tuple(required if check is _required else check for check in _CHECKS)
 
     def validate(self, request: ValidateContainerAdjustmentRequest) -> str | None:
-        """Why the merged adjustment is refused; None if it is not."""
+        """Say why the merged adjustment is refused; None if it is not."""
         owners = _owners(request)
         for check in self._checks:
             reason = check(self.config, request, owners)

@@ -118,6 +118,11 @@ class FakeRuntime(Events):
         """
         if not isinstance(plugin, Plugin):
             raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}")
+        given: Any
+        for option, given in (("idx", idx), ("name", name or ""), ("config", config)):
+            if not isinstance(given, str):
+                step = "json.dumps(...)" if option == "config" else f'"{given}"'
+                raise LocalProtocolError(f"add() takes {option} as text, not {given!r}: write {option}={step}")
         adaptation = self._live()
         attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)
         attached.connect(adaptation, link)

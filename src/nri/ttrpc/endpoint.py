@@ -23,7 +23,7 @@ from nri.ttrpc.envelope import Request
 from nri.ttrpc.interceptors import around
 from nri.ttrpc.link import Link
 from nri.ttrpc.waiters import Waiter, payload_of
-from nri.ttrpc.waiting import abandon, await_response, begun_late, start
+from nri.ttrpc.waiting import abandon, await_response, begun_late, send_and_read, start
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,7 +179,10 @@ class Endpoint:
                     watch = link.watch
                     if watch is not None and watch.armed:
                         watch.busy()
-                link.transport.send(link.client_id, frame, write_by)
+                if waiter is None or link.watch is not None:
+                    link.transport.send(link.client_id, frame, write_by)
+                else:
+                    send_and_read(link, self._answerer, link.client_id, frame, write_by)
             except (DeadlineExceeded, ConnectionClosed) as error:
                 failure = error
                 failure.__traceback__ = failure.__context__ = None  # they have this frame: each would keep the other

@@ -93,7 +93,8 @@ class ClientStreams:
     def data(self, stream_id: int, payload: bytes) -> bytes:
         """The frame of one of our messages. LocalProtocolError if our half is closed; OversizedMessage over 4 MiB."""
         if stream_id not in self._sending:
-            raise LocalProtocolError("nothing can be sent any more: this half of the stream is closed")
+            ended = "this half of the stream is closed" if stream_id in self._open else "the stream is over"
+            raise LocalProtocolError(f"nothing can be sent any more: {ended}")
         return frames.pack(stream_id, frames.DATA, payload)
 
     def close(self, stream_id: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The rare ways of a call: another thread reads, something else comes before the response, or the write has failed.
+"""The rare ways of a call: another thread reads, something else comes before the response, the write waits or fails.
 
 All of it is waiting for what others do. Which way a call takes is decided in `nri.ttrpc.endpoint`.
 """
@@ -10,18 +10,23 @@ from time import monotonic
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError
 from nri.signals import heed
 from nri.stream import SentInPart
+from nri.ttrpc.answering import NOW
 from nri.ttrpc.waiters import Callback, Reading, Waiter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from nri.ttrpc.answering import Answerer
     from nri.ttrpc.envelope import Response
     from nri.ttrpc.link import Link
     from nri.ttrpc.waiters import Sent
 
-__all__ = ["abandon", "await_response", "begun_late", "start"]
+__all__ = ["abandon", "await_response", "begun_late", "send_and_read", "start"]
+
+# How often a write that waits looks whether there is something to read, in seconds.
+_GLANCE_S: Final = 0.01
 
 
 def await_response(
@@ -88,6 +93,34 @@ def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
     left_s = deadline - monotonic()
     if (left_s <= 0 or not waiter.lock.acquire(timeout=left_s)) and waiter.response is None:
         raise DeadlineExceeded("a response")
+
+
+def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[bytes], deadline: float | None) -> None:
+    """Write a frame as `Transport.send` does; while that waits, read what comes, if no other thread does.
+
+    For connections that neither a loop nor a monitor reads: a peer that cannot write to us may not read either, and
+    both would wait. The caller has the role of the sender. What a stream must not take yet is not read.
+    """
+    write_by, in_part = NOW, False
+    while True:
+        try:
+            if in_part:
+                link.transport.flush(write_by)
+            else:
+                link.transport.send(conn_id, frame, write_by)
+        except SentInPart:
+            in_part = True
+        except DeadlineExceeded:
+            pass
+        else:
+            return
+        now = monotonic()
+        if deadline is not None and now >= deadline:
+            raise SentInPart("the peer to read") if in_part else DeadlineExceeded("the peer to read")
+        answerer.poll()
+        if link.closed is not None:
+            raise ConnectionClosed(link.closed)
+        write_by = now + _GLANCE_S if deadline is None else min(deadline, now + _GLANCE_S)
 
 
 def abandon(link: Link, sent: Sent) -> None:

@@ -60,6 +60,20 @@ def made(**options: Any) -> Adaptation:
     return Adaptation("r", "1", **given)
 
 
+@both
+def test_a_second_start_is_refused_and_ends_nothing(mode: Mode, tmp_path: Path) -> None:
+    path = tmp_path / "nri.sock"
+    adaptation = made(compat=mode, disable_connections=False, socket_path=str(path))
+    adaptation.start()
+    with pytest.raises(LocalProtocolError, match=r"^start\(\) was called already"):
+        adaptation.start()
+    assert path.is_socket()
+    adaptation.run_pod_sandbox(make_pod())
+    adaptation.stop()
+    with pytest.raises(LocalProtocolError, match="make a new one"):
+        adaptation.start()
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

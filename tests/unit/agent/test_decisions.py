@@ -77,6 +77,34 @@ def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
     assert found["errors"]
     counted = 'nri_agent_hook_errors_total{transport="nri",stage="PreRunPodSandbox",hook="CPUSetAllocator"} 1\n'
     assert counted in made.observer.text()
+    assert {error.hook for error in outcome.errors} == {"BatchResource", "CPUSetAllocator"}
+
+
+def test_the_error_of_a_bad_annotation_is_logged_once_until_it_is_over(
+    made: Parts, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = PodContext("shop", "web", UID, {}, {STATUS: "{"}, POD)
+    for stage in ("PreRunPodSandbox", "ReconcilePod", "ReconcilePod"):
+        made.decisions.decide(stage, bad, "nri")
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line.startswith(f'shop/web: CPUSetAllocator: annotation {STATUS}: "{{" is not JSON: ')
+    made.decisions.decide("ReconcilePod", PodContext("shop", "web", UID, {}, {}, POD), "nri")
+    made.decisions.decide("ReconcilePod", bad, "nri")
+    made.decisions.decide("PreCreateContainer", ContainerContext(bad, name="app\n"), "nri")
+    assert [each.getMessage()[:25] for each in caplog.records[1:]] == [
+        "shop/web: CPUSetAllocator",
+        "shop/web/app\\n: CPUSetAll",
+    ]
+
+
+def test_the_error_of_a_bad_annotation_is_over_when_it_was_mended(made: Parts) -> None:
+    bad = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, BAD, POD)
+    made.decisions.decide("PreRunPodSandbox", bad, "nri")
+    mended = PodContext("shop", "web", UID, bad.labels, {STATUS: "{"}, POD)
+    made.decisions.decide("ReconcilePod", mended, "standalone")
+    found = made.history.of(UID)
+    assert found is not None
+    assert [(row["hook"], row["transport"]) for row in found["errors"]] == [("CPUSetAllocator", "standalone")]
 
 
 def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:

@@ -68,6 +68,16 @@ def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
     assert (folder / "memory.max").read_text().strip() == "max"
 
 
+def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_class_folder(root: Root) -> None:
+    made = parts(root)
+    context = PodContext(uid="other", namespace="shop", name="crictl", cgroup_parent="/kubepods/besteffort")
+    (result,) = made.executor.changes(context, Changes(cfs_quota=50_000, memory_limit=1 << 30))
+    assert (result.outcome, result.reason) == (
+        Outcome.REFUSED, "it is the cgroup of many pods, and none of this pod's own",
+    )  # fmt: skip
+    assert text(root, "cpu,cpuacct", "kubepods/besteffort", "cpu.cfs_quota_us") == "-1"
+
+
 def test_the_class_of_traffic_of_a_pod_is_written(root: Root) -> None:
     parts(root).executor.changes(BATCH, Changes(net_class=0x10004))
     assert text(root, "net_cls", POD, "net_cls.classid") == str(0x10004)

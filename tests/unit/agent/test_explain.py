@@ -66,9 +66,23 @@ def test_an_error_that_comes_again_is_told_once() -> None:
     for _ in range(5):
         history.failed(WEB, "PreRunPodSandbox", "nri", [("BatchResource", "not JSON")])
     history.failed(WEB, "PreRunPodSandbox", "nri", [])
+    history.failed(APP, "PreCreateContainer", "nri", [], ["BatchResource"])
+    history.failed(WEB, "PreRunPodSandbox", "nri", [], ["CPUSetAllocator"])
     found = history.of("web")
     assert found is not None
     assert [row["reason"] for row in found["errors"]] == ["not JSON"]
+
+
+def test_an_error_is_over_as_soon_as_its_hook_was_asked_again_and_did_not_fail() -> None:
+    history = History(now=Clock())
+    bad = [("BatchResource", "not JSON"), ("CPUSetAllocator", "no CPUs")]
+    history.failed(WEB, "PreRunPodSandbox", "nri", bad)
+    history.failed(WEB, "ReconcilePod", "standalone", [("CPUSetAllocator", "other CPUs")], [name for name, _ in bad])
+    found = history.of("web")
+    assert found is not None
+    assert [(row["hook"], row["reason"]) for row in found["errors"]] == [("CPUSetAllocator", "other CPUs")]
+    history.failed(Subject("unknown"), "ReconcilePod", "standalone", [], ["BatchResource"])
+    assert history.of("unknown") is None
 
 
 def test_a_name_that_two_pods_have_needs_its_namespace() -> None:

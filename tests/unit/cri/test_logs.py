@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cri.logs import LONGEST, Entry, Joiner, parse_line, read_log
+from nri.cri.logs import LONGEST, Joiner, LogEntry, parse_line, read_log
 
 T = "2026-01-02T03:04:05.000000001Z"
 
@@ -17,14 +17,14 @@ def row(text: str, tag: str = "F", stream: str = "stdout") -> str:
     return f"{T} {stream} {tag} {text}\n"
 
 
-def texts(found: Iterator[Entry]) -> list[str]:
+def texts(found: Iterator[LogEntry]) -> list[str]:
     return [entry.text.decode() for entry in found]
 
 
 def test_a_line_has_time_stream_tags_and_any_text() -> None:
-    assert parse_line(f"{T} stderr F a  b ".encode()) == Entry(T, "stderr", b"a  b ")
-    assert parse_line(f"{T} stdout P:x half".encode()) == Entry(T, "stdout", b"half", True)
-    assert parse_line(f"{T} stdout F".encode()) == Entry(T, "stdout", b"")
+    assert parse_line(f"{T} stderr F a  b ".encode()) == LogEntry(T, "stderr", b"a  b ")
+    assert parse_line(f"{T} stdout P:x half".encode()) == LogEntry(T, "stdout", b"half", True)
+    assert parse_line(f"{T} stdout F".encode()) == LogEntry(T, "stdout", b"")
 
 
 @pytest.mark.parametrize("line", [b"", b"words", b"t stdlog F x", b"t stdout X x", b"t stdout"])
@@ -40,7 +40,7 @@ def test_parts_are_joined_for_each_stream_by_itself(tmp_path: Path) -> None:
 
 def test_a_line_that_never_ends_comes_in_parts() -> None:
     joiner = Joiner()
-    assert joiner.add(Entry(T, "stdout", b"x" * LONGEST, True)) == Entry(T, "stdout", b"x" * LONGEST)
+    assert joiner.add(LogEntry(T, "stdout", b"x" * LONGEST, True)) == LogEntry(T, "stdout", b"x" * LONGEST)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, []), (1, ["c"]), (2, ["aab", "c"]), (9, ["x", "aab", "c"])])

@@ -87,6 +87,29 @@ def test_a_file_that_cannot_be_read_keeps_what_it_said_and_spoils_no_other(tmp_p
     assert (names(folder)["a.yaml"], folder.errors) == (["mended"], {})
 
 
+@pytest.mark.parametrize("nothing", ["", " \n"])
+def test_a_file_that_has_become_empty_keeps_what_it_said_until_it_is_written_or_gone(
+    tmp_path: Path, nothing: str
+) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(nothing)
+    folder = Folder(path)
+    folder.changed()
+    assert (folder.files, folder.errors) == ({str(path): []}, {})
+    path.write_text("name: one\n")
+    folder.changed()
+    path.write_text(nothing)
+    assert folder.changed()
+    assert names(folder) == {"rules.yaml": ["one"]}
+    assert "it has become empty" in str(folder.errors[str(path)])
+    path.write_text("name: two\n")
+    folder.changed()
+    assert (names(folder), folder.errors) == ({"rules.yaml": ["two"]}, {})
+    path.write_text('{"kind": "List", "items": []}')
+    folder.changed()
+    assert (names(folder), folder.errors) == ({"rules.yaml": []}, {})
+
+
 def test_an_error_names_the_line_in_the_file_also_of_a_later_document(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("name: one\n---\na: 1\na: 2\n")
     folder = Folder(tmp_path)

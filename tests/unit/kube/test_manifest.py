@@ -77,6 +77,7 @@ MISTAKES = {
     pod("{containers: []}"): "a pod needs at least one container",
     pod("{containers: {name: app}}"): "expected a list of tables",
     pod("{containers: [{image: i}]}"): "a container without a name",
+    pod("{initContainers: [{name: a}], containers: [{name: b}, {name: a}]}"): 'a second container of the name "a"',
     pod("{containers: [{name: a, resources: {limits: {cpu: lots}}}]}"): '"lots" is not a quantity',
     pod("{containers: [{name: a, args: x}]}"): "args: expected a list",
     pod(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 
 from nri.cli.main import nri
+from tests.support.commands import unmeasured
 from tools import check
 
 ROOT = check.ROOT
@@ -65,3 +68,19 @@ def test_a_recipe_names_targets_of_the_makefile_only(path: Path) -> None:
     named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", path.read_text(), re.MULTILINE))
     assert named
     assert named <= targets
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["tools/release_check.py", "--dry-run"], "unrecognized arguments: --dry-run"),
+        (["tools/compiled.py", "3.12"], "unrecognized arguments: 3.12"),
+        (["-m", "bench", "--rounds", "0", "state"], "--rounds 0: at least 1"),
+    ],
+    ids=lambda value: Path(value[-1]).name if isinstance(value, list) else "",
+)
+def test_what_builds_for_minutes_refuses_words_that_it_does_not_know_first(command: list[str], says: str) -> None:
+    argv = [sys.executable, *command]
+    done = subprocess.run(argv, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr

@@ -113,6 +113,24 @@ def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> Non
         nri_runtime.add(PodName)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "text"),
+    [
+        ("idx", 10, 'add() takes idx as text, not 10: write idx="10"'),
+        ("name", 5, 'add() takes name as text, not 5: write name="5"'),
+        ("config", {"a": 1}, "add() takes config as text, not {'a': 1}: write config=json.dumps(...)"),
+        ("config", None, "add() takes config as text, not None: write config=json.dumps(...)"),
+    ],
+)
+def test_an_option_that_is_no_text_is_told_with_what_to_write(
+    nri_runtime: FakeRuntime, option: str, given: Any, text: str
+) -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        nri_runtime.add(PodName(), **{option: given})
+    assert str(caught.value) == text
+    assert nri_runtime.plugins == []
+
+
 def test_configuration_reaches_the_plugin(nri_runtime: FakeRuntime) -> None:
     class Pin(PodName):
         class Config:

@@ -41,7 +41,7 @@ KEPT_BYTES: Final = 64 << 10
 
 
 class Presence(Enum):
-    """Where a container stands, as one that wants to update it must know."""
+    """The standing of a container, for those that want to update it."""
 
     CREATING = "it is being created"
     KNOWN = "it is there"

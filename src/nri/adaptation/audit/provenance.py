@@ -1,4 +1,4 @@
-"""Who changed what in a container, when, and from which value to which: the chain behind `nri why CONTAINER`.
+"""The history of each container: every change, with its plugin, time and both values: the chain behind `nri why`.
 
 While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply, appended
 to a list in one go. Now and then, and when an operator asks, the list is sorted into one history per container; what
@@ -294,7 +294,7 @@ class Provenance:
         return explain(container, records, forgotten, rules)
 
     def stats(self) -> dict[str, Any]:
-        """How much is kept, as numbers by name."""
+        """Sizes of what is kept, as numbers by name."""
         self._sort_all()
         with self._lock:
             return {"containers": len(self._histories), "bytes": self._bytes, "max_bytes": self._max_bytes}

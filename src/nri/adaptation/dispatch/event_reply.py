@@ -1,4 +1,4 @@
-"""What an event gives back to the runtime: `EventReply`, the common part of the replies of all kinds of events.
+"""The reply to an event, as the runtime gets it: `EventReply`, the common part of the replies of all kinds of events.
 
 Next: `nri.adaptation.dispatch.create_event`.
 """
@@ -51,12 +51,12 @@ class EventReply:
 
     @property
     def owners(self) -> m.OwningPlugins:
-        """Which plugin set which field, of the event's container and of those updated along with it."""
+        """The owner of each field that was set, of the event's container and of those updated along with it."""
         owners: m.OwningPlugins = self._merge.owners()
         return owners
 
     def order_of(self, update: m.ContainerUpdate) -> int:
-        """When a plugin asked for an update, as a number: of two replies the one with the greater number is later.
+        """The place of an update in time, as a number: of two replies the one with the greater number is later.
 
         Replies to requests that run side by side may be carried out in another order than plugins gave them. A runtime
         that keeps the number with each field that it changes can leave out what is older than what it has done.

@@ -36,7 +36,7 @@ def unnamed(label: str, error: RpcError) -> RpcError:
 
 
 def standing(peer: Peer) -> str:
-    """Where a plugin stands that cannot be asked, for an error's text."""
+    """The standing of a plugin that cannot be asked, for an error's text."""
     state = "not connected" if peer.state is State.GONE else peer.state.value
     if peer.state is State.OPEN:
         state = f"left out after {peer.breaker.missed} requests without an answer"

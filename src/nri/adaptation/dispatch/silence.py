@@ -1,11 +1,11 @@
-"""How long an event waits for a plugin that goes on not answering: one and a half of its timeouts in all.
+"""The bound on an event's wait for a plugin that goes on not answering: one and a half of its timeouts in all.
 
 Events that come to a plugin while another one waits for its answer stand behind that one. If the answer does not come,
 each of them has lost as much time as the one that was asked; with a whole timeout for each, the fourth of four would
-wait for four. So what a plugin's silence has cost an event counts, whoever was asked: when its turn comes it has what
-is left, and with nothing left it is as if the plugin had not answered it. What is left after one silence is half a
-timeout, so that a plugin that was held up for a moment loses the request that it did not answer, and not all that
-waited. Time in which others were answered does not count: a plugin that is slow and answers loses nothing.
+wait for four. So what a plugin's silence has cost an event counts, whichever plugin was asked: when its turn comes it
+has what is left, and with nothing left it is as if the plugin had not answered it. What is left after one silence is
+half a timeout, so that a plugin that was held up for a moment loses the request that it did not answer, and not all
+that waited. Time in which others were answered does not count: a plugin that is slow and answers loses nothing.
 
 Each plugin's breaker sums its silences up; an event notes the sum when it first comes to wait for the plugin, or is
 first not answered by it, and has borne the difference since. The same goes on when the plugin is asked to validate.
@@ -44,7 +44,7 @@ def meet(event: Event, peer: Peer) -> None:
 
 
 def left_s(event: Event, peer: Peer, timeout_s: float) -> float:
-    """How long the event may still wait for the plugin's answer, in seconds; 0.0: not at all."""
+    """Seconds for which the event may still wait for the plugin's answer; 0.0: not at all."""
     met = event.silence
     if met is None or peer not in met:
         return timeout_s

@@ -28,7 +28,12 @@ _SPEC: Final = BY_METHOD["stop_container"]
 
 
 class StopReply(EventReply):
-    """The outcome of StopContainer: `updates` of other containers, for the runtime to apply."""
+    """The outcome of StopContainer.
+
+    Attributes:
+        updates: updates of other containers, for the runtime to apply.
+        ignored: what plugins asked for and did not get, with reasons.
+    """
 
     __slots__ = ()
 

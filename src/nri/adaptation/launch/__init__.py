@@ -1,5 +1,6 @@
 """The plugins that are installed on this machine: found, started, watched, started again, ended.
 
-Reading order: `installed` (all of them), `supervisor` (one of them), `process` (one run), `discovery` and `trusted`
-(which files are plugins).
+Reading order: `installed` (all of them), `supervisor` (one of them), `start` (one run: a `process` with its
+`last_words`, or `wasm` in this one), `discovery`, `trusted` and `wasm_file` (which files are plugins, and of which
+kind).
 """

@@ -85,7 +85,7 @@ def discover(folder: str, rules: Rules = Rules.DEFAULT) -> tuple[list[Found], li
 
 
 def _look_at(path: str) -> tuple[str, bool]:
-    """Why a file with a good name is not launched, or "" if it is; and whether it is WebAssembly."""
+    """Say why a file with a good name is not launched, or "" if it is; and whether it is WebAssembly."""
     if not _is_text(path):
         return "its name is not UTF-8 text", False  # messages could not hold it
     try:

@@ -90,5 +90,5 @@ class Installed:
 
     @property
     def health(self) -> list[PluginHealth]:
-        """How the installed plugins are, running or not."""
+        """The health of the installed plugins, running or not."""
         return [supervisor.health for supervisor in self._supervisors.values()]

@@ -32,7 +32,7 @@ class LastWords:
 
     @property
     def text(self) -> str:
-        """What is kept, each line of it plain (`nri.text`)."""
+        """The lines that are kept, each of them plain (`nri.text`)."""
         lines = [*self._lines, *([_short(self._partial)] if self._partial else [])]
         text = b"\n".join(lines)[-LAST_BYTES:]
         return lines_of(text.decode(errors="replace").strip())

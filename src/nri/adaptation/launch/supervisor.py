@@ -91,14 +91,14 @@ class Supervisor:
 
     @property
     def state(self) -> State:
-        """Where the plugin stands, between two connections as well."""
+        """The state of the plugin, between two connections as well."""
         if self._process is not None and self.peer is not None:
             return self.peer.state
         return State.CRASH_LOOP if self._backoff.crash_loop else State.GONE
 
     @property
     def health(self) -> PluginHealth:
-        """How the plugin is, whether it runs or not."""
+        """The health of the plugin, whether it runs or not."""
         state, peer = self.state, self.peer
         told: Any = {"restarts": self.restarts, "last_words": self.last_words}
         if peer is not None:
@@ -203,7 +203,7 @@ class Supervisor:
         return process.failed or peer.cut_off
 
     def _break_off(self, error: Exception) -> None:
-        """End a run that an error of ours has left without anybody who looks after it, so that there can be another."""
+        """End a run that an error of ours has left unwatched, so that there can be another."""
         process, peer = self._process, self.peer
         if process is not None and peer is not None:
             process.kill()

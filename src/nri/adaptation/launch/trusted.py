@@ -190,7 +190,7 @@ def _path_of(descriptor: int) -> str:
 def _outsider() -> int | None:
     """The number that stands for every user outside of our user namespace; None if we are not in one.
 
-    There, root's own folders above ours look like anybody's; that only their owner may write them has to do.
+    There, root's own folders above ours look like another user's; that only their owner may write them has to do.
     """
     with open("/proc/self/uid_map", encoding="ascii") as file:
         if file.read().split() == ["0", "0", "4294967295"]:

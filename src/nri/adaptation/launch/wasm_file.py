@@ -1,4 +1,4 @@
-"""Which files are WebAssembly, and whether that can be run here; the file itself is not loaded, nor wasmtime.
+"""Tell files in WebAssembly from others, and whether they can be run here; neither the file is loaded nor wasmtime.
 
 Next: `nri.adaptation.launch.start`, which starts such a file, and `nri.adaptation.launch.discovery`, which reports one
 that cannot be.

@@ -75,7 +75,7 @@ class Claimer:
         return False
 
     def _cleared(self, entry: Entry) -> list[str]:
-        """Which removed keys change hands."""
+        """The removed keys that change hands."""
         if self.rules.removal_frees_key:
             return list(entry.removed)
         if entry.row.kind is Kind.MAP:

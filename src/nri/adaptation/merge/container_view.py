@@ -67,7 +67,7 @@ class ContainerView:
         self._pending.append((entries, fresh, adjust))
 
     def steps(self) -> list[bytes | None]:
-        """How the container changed so far: per change the bytes to append, or None for encoding it anew."""
+        """The container's changes so far: for each the bytes to append, or None for encoding it anew."""
         if self._pending:
             pending, self._pending = self._pending, []
             for entries, fresh, adjust in pending:

@@ -191,7 +191,7 @@ class CreateMerge:
         return self._encoded
 
     def steps(self) -> list[bytes | None]:
-        """How `container` came about: per change what to append to its bytes, or None for encoding it anew."""
+        """The changes that made `container`: for each the bytes to append, or None for encoding it anew."""
         return self._view().steps()
 
     def reply(self) -> m.CreateContainerResponse:
@@ -230,7 +230,7 @@ class CreateMerge:
         return [] if self.book is None else self.book.updates()
 
     def owners(self) -> m.OwningPlugins:
-        """Who set what, of this container and of those updated along with it."""
+        """The owner of each field that was set, of this container and of those updated along with it."""
         return self.ledger.message()
 
     @property

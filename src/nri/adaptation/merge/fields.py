@@ -23,7 +23,7 @@ _NUMBERS = {name: number for number, name in FIELD_NAMES.items()}
 
 
 class Kind(IntEnum):
-    """How the values of several plugins combine. Integers, because members of a plain Enum hash slowly."""
+    """The ways in which values of several plugins combine. Integers, because members of a plain Enum hash slowly."""
 
     SIMPLE = 0
     """One value, one owner; set when present (texts: when not empty)."""
@@ -34,7 +34,7 @@ class Kind(IntEnum):
     LIST = 3
     """A list that only grows; no plugin owns an element."""
     ACCUMULATED = 4
-    """Everybody adds, all are owners."""
+    """Every plugin adds, all are owners."""
     ARGS = 5
     """One list, one owner; a leading empty text takes it from its owner."""
     RESET = 6

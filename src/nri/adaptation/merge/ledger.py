@@ -1,4 +1,4 @@
-"""Who owns which field of which container, for one event: claims, clearings, and a way back.
+"""The owners of fields, by container, for one event: claims, clearings, and a way back.
 
 What is owned is a place: a container, a field, and for a compound field the key of the entry in it. Its owner is a
 text:

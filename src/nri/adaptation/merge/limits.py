@@ -1,4 +1,4 @@
-"""How much one reply may ask for, counted on its bytes before it is decoded: a plugin cannot make work without end.
+"""The bounds of one reply, counted on its bytes before it is decoded: a plugin cannot make work without end.
 
 An entry is a key of a map, an item of a list, or a field that is set; a message that only holds others counts as what
 is in it. Counting ends at the limit, and a reply of fewer bytes than entries are allowed is not counted at all, so the
@@ -30,7 +30,7 @@ def most_for(containers: int) -> int:
 
 
 def too_much(kind: Any, data: bytes, most: int, most_bytes: int = 0) -> str:
-    """Why an encoded message is more than a plugin may ask for, in words that follow "its reply"; "" if it is not.
+    """Say why an encoded message is more than a plugin may ask for, in words that follow "its reply"; "" if it is not.
 
     Args:
         kind: the message's class.

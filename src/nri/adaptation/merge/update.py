@@ -64,7 +64,7 @@ class UpdateMerge:
         return self.book.ignored
 
     def owners(self) -> m.OwningPlugins:
-        """Who set what."""
+        """The owner of each field that was set."""
         return self.ledger.message()
 
 
@@ -94,7 +94,7 @@ class StopMerge:
         return self.book.ignored
 
     def owners(self) -> m.OwningPlugins:
-        """Who set what."""
+        """The owner of each field that was set."""
         return self.ledger.message()
 
 

@@ -173,7 +173,7 @@ class UpdateBook:
         return _Planned(plugin, update, [entry for entry in entries if entry.value is not None], False, kept)
 
     def _why_absent(self, target: str) -> str:
-        """Why an update or eviction is left out, as a text; "" if its container is there, or about to be."""
+        """Say why an update or eviction is left out; "" if its container is there, or about to be."""
         if not self._rules.absent_containers_left_out:
             return ""
         if not target:

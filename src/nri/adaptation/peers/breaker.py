@@ -53,7 +53,7 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """Where the breaker stands. Open turns into half-open by the next `admit`, not by time alone."""
+        """The state of the breaker. Open turns into half-open by the next `admit`, not by time alone."""
         return self._state
 
     def admit(self, now: float) -> bool:

@@ -129,5 +129,5 @@ class FifoLock:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
+        """The number of those that wait for their turn."""
         return len(self._queue)

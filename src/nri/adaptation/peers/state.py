@@ -32,7 +32,7 @@ __all__ = ["JOINED", "TABLE", "Action", "Signal", "State", "step"]
 
 
 class State(Enum):
-    """Where a plugin stands. The values are the words of health reports."""
+    """The state of a plugin. The values are the words of health reports."""
 
     CONNECTED = "connected"
     REGISTERED = "registered"

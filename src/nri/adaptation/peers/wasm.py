@@ -32,7 +32,7 @@ class Functions(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """What it exports."""
+        """The names that it exports."""
 
     def call(self, function: str, payload: bytes, deadline: float) -> bytes:
         """Run a function on a request. Raises DeadlineExceeded, ConnectionClosed, ProtocolError, RpcError."""

@@ -1,4 +1,4 @@
-"""Who may bear a plugin's name: rules for a name hold for what a plugin is, not for what it says. Pure.
+"""The right to bear a plugin's name: rules for a name hold for what a plugin is, not for what it says. Pure.
 
 A plugin that connects chooses its index and name, and policies go by these. So a policy also says whose process may
 bear its name: which user's (``uid``, as the kernel tells), and whether one that this runtime has launched
@@ -17,7 +17,7 @@ __all__ = ["refusal"]
 
 
 def refusal(policy: PluginPolicy, label: str, *, launched: bool, uid: int | None) -> str:
-    """Why this process may not be the plugin of this ``NN-name``; "" if it may.
+    """Say why this process may not be the plugin of this ``NN-name``; "" if it may.
 
     Args:
         launched: this runtime has started it.

@@ -48,7 +48,7 @@ log = logging.getLogger("nri.adaptation.plugin_policy.policy")
 
 @dataclass(frozen=True, slots=True)
 class PluginPolicy:
-    """How one plugin is treated. Without arguments: the defaults.
+    """The rules for one plugin. Without arguments: the defaults.
 
     Attributes:
         timeout: request timeout in seconds by number of the event, None for the runtime's; place 0 is for other calls.
@@ -279,7 +279,7 @@ class Policies:
         return tuple(name for name, _ in self._required)
 
     def to_json(self) -> dict[str, object]:
-        """Where the policies come from and what they say, for `nri why` and inspectors."""
+        """The policies and the file that they come from, for `nri why` and inspectors."""
         return {
             "path": self.path,
             "generation": self.generation,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.registration.chain import Chain
 
-__all__ = ["Admission", "Entry", "Snapshot"]
+__all__ = ["Admission", "SharedState", "Snapshot"]
 
 Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 
@@ -29,7 +29,7 @@ Snapshot = tuple[Sequence[m.PodSandbox], Sequence[m.Container]]
 LOOK_S = 1.0
 
 
-class Entry:
+class SharedState:
     """The one state that all plugins that joined together were given.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Ticket:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.done = threading.Event()
-        self.entry: Entry | None = None
+        self.entry: SharedState | None = None
         self.error: Exception | None = None
 
 
@@ -96,7 +96,7 @@ class Admission:
         """Events may have waited so many seconds for a plugin to take the state in: let no other in for as long."""
         self._chain.gate.rest(held_s)
 
-    def enter(self, peer: Peer) -> Entry | None:
+    def enter(self, peer: Peer) -> SharedState | None:
         """Put a plugin into the chain, with its lock held. None: the runtime stops, or the plugin left while it waited.
 
         Raises what the runtime's callback raises.
@@ -155,7 +155,7 @@ class Admission:
             return
         news = self._inventory.begin()
         try:
-            entry = Entry(_state_of(self._snapshot()), self._inventory, news)
+            entry = SharedState(_state_of(self._snapshot()), self._inventory, news)
         except BaseException as error:
             self._inventory.cancel(news)
             for ticket in batch:

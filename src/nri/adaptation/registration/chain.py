@@ -76,5 +76,5 @@ class Chain:
 
     @property
     def active(self) -> int:
-        """How many plugins are in and alive."""
+        """The number of plugins that are in and alive."""
         return sum(peer.state in JOINED for peer in self.peers)

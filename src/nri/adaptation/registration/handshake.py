@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
-    from nri.adaptation.registration.admission import Entry
+    from nri.adaptation.registration.admission import SharedState
     from nri.adaptation.registration.chain import Chain
     from nri.rules import Rules
 
@@ -167,7 +167,7 @@ class Handshake:
         peer.signal(Signal.CONFIGURED)
 
     def _patience_s(self, policy: PluginPolicy) -> float:
-        """How long one step of the handshake may take, in seconds.
+        """Seconds that one step of the handshake may take.
 
         A short timeout in the policy bounds what a plugin costs each request. No request waits for a handshake, so it
         does not keep out a plugin that starts on a busy machine; a long one holds here as well.
@@ -175,7 +175,7 @@ class Handshake:
         return max(policy.timeout_s() or 0.0, self._settings.request_timeout_s)
 
     def refusal(self, peer: Peer, index: str, name: str) -> str:
-        """Why the operator's policy does not let this plugin bear a name; "" if it does."""
+        """Say why the operator's policy does not let this plugin bear a name; "" if it does."""
         if peer.kind == BUILTIN:
             return ""
         policy = self._policies.for_plugin(index, name)
@@ -194,7 +194,7 @@ class Handshake:
         if isinstance(peer, RemotePeer):
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
-    def _hand_over(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:
+    def _hand_over(self, peer: Peer, entry: SharedState) -> list[m.ContainerUpdate]:
         """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
         updates: list[m.ContainerUpdate] = []
         began = monotonic()
@@ -212,7 +212,7 @@ class Handshake:
             self._admission.rest(monotonic() - began)
         return updates
 
-    def _synchronize(self, peer: Peer, entry: Entry) -> list[m.ContainerUpdate]:
+    def _synchronize(self, peer: Peer, entry: SharedState) -> list[m.ContainerUpdate]:
         """Hand over the state; returns the updates that the plugin asks for and may ask for."""
         reporting = self._reporting
         policy = self._policies.for_plugin(peer.index, peer.name)

@@ -1,4 +1,4 @@
-"""Who a plugin says it is, held to what a plugin can be called, and whether the one that has a name is still there.
+"""The name that a plugin gives itself, held to what a plugin can be called, and whether its present bearer still lives.
 
 Refusals are the answers to RegisterPlugin, with the reference's texts where it has one. Next:
 `nri.adaptation.registration.registry`, which gives names away.

@@ -65,7 +65,7 @@ class PluginUpdates:
         return limits.most_for(len(known)) if self._rules.other_updates_limited else 0
 
     def check_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> NriError | None:
-        """Why the policy does not allow a plugin's answer to Synchronize, which is recorded then; None if it does."""
+        """Say why the policy does not allow a plugin's answer to Synchronize, and record that; None if it does."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
         try:
             self._check(peer, "Synchronize", encoded, [*self._there(updates)], [])

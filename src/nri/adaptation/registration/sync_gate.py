@@ -206,7 +206,7 @@ class SyncGate:
         return now >= self._way_from and int((now - self._way_from) / self._preference_s) % 2 == 0
 
     def _pause(self, most_s: float, now: float) -> float:
-        """How long to wait for a notice before looking again: not beyond the end of a right of way, in seconds."""
+        """Seconds to wait for a notice before looking again: not beyond the end of a right of way."""
         if self._inside or now < self._way_from:
             return most_s
         used_s = (now - self._way_from) % self._preference_s

@@ -53,7 +53,7 @@ class BlockIo:
         folder = moment.best_effort_folder
         self._limits(moment, folder_subject(BEST_EFFORT), folder, moment.strategies.disks, "", fresh)
         for pod in moment.pods:
-            disks = moment.of_pod(pod).disks
+            disks = moment.of_pod(pod, NAME).disks
             if disks and pod.qos != NONE:
                 self._limits(moment, pod.subject(), pod.folder, disks, pod.uid, fresh)
         for (path, knob), (subject, devices) in self._set.items():

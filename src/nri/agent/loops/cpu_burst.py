@@ -61,7 +61,7 @@ class CpuBurst:
         pool = _pool(moment)
         seen: set[str] = set()
         for pod in pods:
-            config = moment.of_pod(pod).burst
+            config = moment.of_pod(pod, NAME).burst
             idle = config.policy == "none"
             if idle and self._looked_once and not self._touched.intersection(each.id for each in pod.containers):
                 continue

@@ -143,7 +143,7 @@ def _batch_milli(pod: LoopPod, most: int) -> int:
     """Thousandths of a CPU that a pod asks for as batch resources, not more than the machine has.
 
     By its spec, which the scheduler has counted. An annotation says so of pods of a runtime, which has no word for it;
-    else it could have all others evicted, for anybody may write one.
+    else it could have all others evicted, for all may write one.
     """
     found = [extended for spec in pod.specs if (extended := manifest.extended_of(spec)) is not None]
     if not found and pod.manifest.get("cgroupParent"):

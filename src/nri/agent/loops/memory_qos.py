@@ -49,7 +49,7 @@ class MemoryQosLoop:
         wanted: dict[tuple[str, str], tuple[int, Subject]] = {}
         sums: dict[str, dict[str, int]] = {}
         for pod in moment.pods:
-            qos = moment.of_pod(pod).memory
+            qos = moment.of_pod(pod, NAME).memory
             values = pod_values(qos, sum(_request(pod, each.get("name", "")) for each in pod.specs))
             wanted.update({(pod.folder, knob): (value, pod.subject()) for knob, value in values.items()})
             self._containers(moment, pod, qos, wanted)

@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from nri.agent.explain import Subject
 from nri.agent.loops.samples import Sample
-from nri.agent.loops.strategy import OfPod, Strategies, of_pod
+from nri.agent.loops.strategy import READERS, OfPod, Strategies, of_pod
 from nri.agent.parts import Parts
+from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.host import Topology, Unsupported, Writer
 from nri.host.cgroups.units import Value
@@ -112,6 +113,8 @@ class Moment:
         wishes: what strategies want written.
         evictions: whom they want gone.
         errors: what could not be decided.
+        misread: by pod and strategy what is wrong with its annotation, "" if nothing is.
+        good: the annotations that could be read, of this round and the ones before it.
         unsupported: what this machine does not tell, and so cannot be decided on it, a line each.
     """
 
@@ -123,6 +126,8 @@ class Moment:
     wishes: list[Wish] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    misread: dict[tuple[Subject, str], str] = field(default_factory=dict)
+    good: LastGood = field(default_factory=LastGood)
     unsupported: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -138,13 +143,21 @@ class Moment:
             return None
         return None if isinstance(found, Unsupported) else found
 
-    def of_pod(self, pod: LoopPod) -> OfPod:
-        """Return the rules that hold for a pod."""
+    def of_pod(self, pod: LoopPod, loop: str) -> OfPod:
+        """Return the rules that hold for a pod.
 
-        def failed(error: str) -> None:
-            self.errors.append(f"{pod.key}: {error}")
-
-        return of_pod(self.strategies, pod.qos, pod.annotations, failed)
+        An annotation that `loop` cannot read is an error, and the last good one counts, or else the node's word.
+        """
+        wrong: dict[str, str] = {}
+        found = of_pod(self.strategies, pod.qos, pod.annotations, wrong.__setitem__)
+        key = next(key for key, reader in READERS.items() if reader == loop)
+        self.misread[pod.subject(), loop] = wrong.get(loop, "")
+        if loop not in wrong:
+            self.good.keep(pod.uid, key, pod.annotations)
+            return found
+        self.errors.append(f"{pod.key}: {wrong[loop]}")
+        instead = self.good.instead(pod.uid, key, pod.annotations)
+        return found if instead is None else of_pod(self.strategies, pod.qos, instead, wrong.__setitem__)
 
     def cannot(self, loop: str, what: str, why: str) -> None:
         """Note what a strategy cannot do, because this machine does not tell what it takes; nothing if `why` is ""."""

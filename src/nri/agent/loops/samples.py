@@ -127,7 +127,7 @@ class Sampler:
 
 
 def _why(path: str, error: OSError | ValueError) -> str:
-    """Why a file of the machine tells nothing, in one line that names it."""
+    """Say why a file of the machine tells nothing, in one line that names it."""
     words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)
     return plain(words if path in words else f"{path}: {words}", 200)
 

@@ -1,4 +1,4 @@
-"""What NodeSLO asks of the loops, and what a pod's annotations say otherwise; all of it off unless it is switched on.
+"""The strategies that NodeSLO asks for, and a pod's annotations otherwise; all of them off unless switched on.
 
 Rules: pure. A part that cannot be read is an error of that part, told, and its last good form stays in force. Numbers
 out of range are refused as a whole. Next: :mod:`nri.agent.loops.samples`.
@@ -19,11 +19,25 @@ from nri.policies.koordinator.names import BE, LS, LSE, LSR, SYSTEM
 from nri.policies.koordinator.rules.kept import Kept
 from nri.policies.koordinator.shapes import Record, decode, fit
 
-__all__ = ["ANNOTATION_BLOCK_IO", "ANNOTATION_BURST", "ANNOTATION_MEMORY", "Strategies", "Threshold", "of_pod"]
+__all__ = [
+    "ANNOTATION_BLOCK_IO",
+    "ANNOTATION_BURST",
+    "ANNOTATION_MEMORY",
+    "READERS",
+    "Strategies",
+    "Threshold",
+    "of_pod",
+]
 
 ANNOTATION_BURST: Final = "koordinator.sh/cpuBurst"
 ANNOTATION_MEMORY: Final = "koordinator.sh/memoryQOS"
 ANNOTATION_BLOCK_IO: Final = "koordinator.sh/blkioQOS"
+#: Which strategy reads an annotation.
+READERS: Final = {
+    ANNOTATION_BURST: "CPUBurst",
+    ANNOTATION_MEMORY: "CgroupReconcile",
+    ANNOTATION_BLOCK_IO: "BlkIOReconcile",
+}
 
 _NUMBERS = (
     "cpuSuppressThresholdPercent", "cpuSuppressMinPercent", "memoryEvictThresholdPercent", "memoryEvictLowerPercent",
@@ -131,8 +145,17 @@ class OfPod(NamedTuple):
     disks: tuple[DiskLimits, ...]
 
 
-def of_pod(strategies: Strategies, qos: str, annotations: Mapping[str, str], failed: Callable[[str], None]) -> OfPod:
-    """Return what holds for a pod; an annotation that cannot be read is told, and the node's word stays."""
+def of_pod(
+    strategies: Strategies, qos: str, annotations: Mapping[str, str], failed: Callable[[str, str], None]
+) -> OfPod:
+    """Return what holds for a pod; an annotation that cannot be read is told, and the node's word stays.
+
+    Args:
+        strategies: what NodeSLO asks for.
+        qos: the pod's class.
+        annotations: the pod's.
+        failed: called with the strategy whose annotation it is, and what is wrong with it.
+    """
     node = strategies.memory.get(qos, MemoryQos())
     burst = strategies.burst
     return OfPod(
@@ -147,7 +170,7 @@ def _annotated(
     key: str,
     parse: Callable[[str], _Value],
     otherwise: _Value,
-    failed: Callable[[str], None],
+    failed: Callable[[str, str], None],
 ) -> _Value:
     text = annotations.get(key)
     if not text:
@@ -155,7 +178,7 @@ def _annotated(
     try:
         return parse(text)
     except ValueError as error:
-        failed(f"annotation {key}: {error}")
+        failed(READERS[key], f"annotation {key}: {error}")
         return otherwise
 
 

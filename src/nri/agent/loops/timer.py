@@ -22,6 +22,7 @@ from nri.agent.loops.moment import Eviction, LoopPod, Moment, Wish
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import ANNOTATION_BLOCK_IO, ANNOTATION_BURST, ANNOTATION_MEMORY, Strategies
 from nri.agent.parts import Parts
+from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import key_of, running
 from nri.agent.settings.values import Settings
 from nri.agent.worker import Worker
@@ -93,6 +94,8 @@ class Loops:
         self._unsupported: dict[str, None] = {}
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
+        self._good = LastGood()
+        self._misread: list[str] = []
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -117,6 +120,7 @@ class Loops:
     def round(self, _reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict."""
         self._strategies.take(self._parts.book.document("NodeSLO"))
+        self._tell(self._strategies.errors)
         if not (self._strategies.known and self._parts.pods.synced):
             return
         senseless: list[str] = []
@@ -141,6 +145,9 @@ class Loops:
                 self._broken[loop.name] = text
             else:
                 self._broken.pop(loop.name, None)
+        for (subject, name), reason in moment.misread.items():
+            rows = [(name, reason)] if reason else []
+            self._parts.decisions.errors(subject, _STAGE, self.name, rows, (name,))
         self._write(moment)
         for eviction in moment.evictions:
             self._evict(eviction, moment)
@@ -150,6 +157,13 @@ class Loops:
         self._unsupported = moment.unsupported
         every = (*self._strategies.errors, *moment.unsupported, *moment.errors)
         self.errors = [plain(each, 200) for each in every][:100]
+
+    def _tell(self, errors: list[str]) -> None:
+        """Log what of NodeSLO is not used, once, until it is over."""
+        for text in errors:
+            if text not in self._misread:
+                _log.warning("NodeSLO: %s; what it said last of that is in force", plain(text, 400))
+        self._misread = errors
 
     def _pods(self, senseless: list[str]) -> list[LoopPod]:
         """The pods that run; one of which the resources cannot be read is left out, and told."""
@@ -170,7 +184,8 @@ class Loops:
     def _moment(self, pods: list[LoopPod], loops: list[_Loop]) -> Moment:
         topology = self._topology()
         empty = Sample(0.0, len(topology.cpus), None, None, None, {})
-        moment = Moment(self._parts, self._strategies, pods, empty, topology)
+        moment = Moment(self._parts, self._strategies, pods, empty, topology, good=self._good)
+        self._good.only({pod.uid for pod in pods})
         folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
         folders.append(moment.best_effort_folder)
         if any(isinstance(loop, CpuBurst) for loop in loops):

@@ -2,7 +2,7 @@
 
 Rules: reads only. A folder that the source of the pods knows goes before one that is computed. A pod that has ended
 has no folders and is left out. A static pod is listed by an apiserver under another uid than its folder has, the hash
-of its file; that is believed only where no other pod has or claims it, for annotations are for anybody to write. A
+of its file; that is believed only where no other pod has or claims it, for annotations can be written by all. A
 pause container is in no status: it is the one folder of a pod that no status names. Next: :mod:`nri.agent.parts`.
 """
 

@@ -1,4 +1,4 @@
-"""What a source of pods is: the pods of this node that it knows last, and a word when they have changed.
+"""A source of pods: the pods of this node that it knows last, and a word when they have changed.
 
 A pod is an API object: a dict with `metadata`, `spec` and `status`, whose `containerStatuses` have a `containerID` such
 as `containerd://...`. What a source does not know is absent; what the API has no place for, the folder of a pod's
@@ -46,7 +46,7 @@ class PodSource(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why what is known may be old, in one line; "" if it is not."""
+        """The reason why what is known may be old, in one line; "" if it is not."""
         ...
 
 
@@ -111,5 +111,5 @@ class KnownPods:
 
     @property
     def problem(self) -> str:
-        """Why what is known may be old, in one line; "" if it is not."""
+        """The reason why what is known may be old, in one line; "" if it is not."""
         return self._known.problem

@@ -1,4 +1,4 @@
-"""What the kubelet asked for a container, where the runtime only tells what was made of it.
+"""The kubelet's request for a container, where the runtime only tells what was made of it.
 
 A CPU quota that was scaled must not be scaled again by an agent that starts later. So it is asked of the API, if its
 pods are known; else it is read from an annotation that the container was given when its quota was scaled. What is known

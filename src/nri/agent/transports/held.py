@@ -1,4 +1,4 @@
-"""What runs, as a plugin has been told: the contexts of pods and containers, and what was last decided for each.
+"""The pods and containers that a plugin has been told of: their contexts, and what was last decided for each.
 
 Rules: a container enters when it is being created, and leaves when it has stopped, is removed, or its pod is: some
 runtimes tell nothing of a creation that failed. What the kubelet has asked for is kept beside what was made of it,

@@ -2,7 +2,7 @@
 
 Rules: a request comes as a dict with the protocol's field names, and is given back with the changes in it, because the
 proxy takes a response for the whole. What the protocol has no words for is done by the executor, as soon as there is a
-cgroup to do it to; what nobody can do is told as unsupported. Of containers it is kept what was asked for before our
+cgroup to do it to; what cannot be done is told as unsupported. Of containers it is kept what was asked for before our
 own changes, so that a ratio is not applied twice. Next: `nri.agent.transports.hooks`, the server.
 """
 

@@ -1,7 +1,7 @@
 """Decide again for what runs: when a runtime has told what there is, and when a rule has changed.
 
-Pods' values are written, containers' values go to the runtime: in the reply to Synchronize, else as updates that nobody
-asked for, in portions, because a runtime holds its lock while it applies one. Only what is decided otherwise than
+Pods' values are written, containers' values go to the runtime: in the reply to Synchronize, else as unsolicited
+updates, in portions, because a runtime holds its lock while it applies one. Only what is decided otherwise than
 before is sent. Order: pods, containers, and again those pods whose value the kernel has refused while containers had
 more. A hook that cannot decide changes nothing; a rule that is gone gives back what the kubelet asked for. Next:
 `nri.agent.transports.refresher`, the thread for it.

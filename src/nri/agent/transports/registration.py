@@ -1,9 +1,9 @@
 """The registration of the agent at a runtime: which events it subscribes to, and that there is only one of its name.
 
 Runtimes let two of one name register. Two of them then set the same values, and every container is refused as a
-conflict. So there is a lock, a file beside the runtime's socket, which whoever can register sees as well: it has the
-process's number in it, and the kernel takes the lock away with the process. A folder that cannot be written has no
-lock. Next: `nri.agent.transports.nri`.
+conflict. So there is a lock, a file beside the runtime's socket, which each process that can register sees as well: it
+has the process's number in it, and the kernel takes the lock away with the process. A folder that cannot be written
+has no lock. Next: `nri.agent.transports.nri`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Registration:
         label: the plugin, ``NN-name``.
 
     Raises:
-        TakenError: on entering: somebody else has it.
+        TakenError: on entering: another process has it.
     """
 
     def __init__(self, socket: str, label: str) -> None:

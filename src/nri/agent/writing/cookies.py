@@ -78,7 +78,7 @@ class CoreScheduling:
     def learn(self, membership: Membership, container: str, pids: Sequence[int]) -> None:
         """Take over the cookie that a container has from an earlier life of the agent, as that of its group.
 
-        One that takes part no longer is a group by itself, so that its cookie is nobody else's and can be taken away.
+        One that takes part no longer is a group by itself, so that its cookie is its own alone and can be taken away.
         """
         if pids and self._scheduler.probe() is None:
             group = membership.group if membership.enabled else container

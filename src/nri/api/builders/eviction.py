@@ -49,5 +49,5 @@ class Eviction(Builder):
 
     @property
     def reason(self) -> str:
-        """Why, for people; may be empty."""
+        """The reason, for people; may be empty."""
         return self.message.reason

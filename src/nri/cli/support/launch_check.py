@@ -2,7 +2,8 @@
 
 Rules: nothing is left out and nothing simulated. The launcher itself is started by the launching part of the adaptation
 (`nri.adaptation.launch`): no PATH, three variables, the folder /, the time that runtimes allow. The runtime behind it
-is the one of our tests, without a pod in it. containerd 1.7 ends with "fatal" over a plugin that fails here.
+is the one of our tests, without a pod in it. containerd 1.7 ends with "fatal" over a plugin that fails here. What the
+plugin notes for `nri doctor` is taken back: nothing has failed on the node.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri.adaptation.launch.discovery import config_text
-from nri.api.naming import REGISTRATION_TIMEOUT_S, split_file_name
+from nri.api.naming import DEFAULT_SOCKET, REGISTRATION_TIMEOUT_S, split_file_name
 from nri.cli.errors import Failure
 from nri.metrics import Observer
+from nri.stub.program.failure_note import note_path
 from nri.testing import FakeRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from nri.adaptation import PluginHealth
 
 __all__ = ["rehearse"]
@@ -66,17 +70,41 @@ def rehearse(
         (plugins / file_name).write_bytes(launcher)
         (plugins / file_name).chmod(0o700)
         (configs / f"{file_name}.conf").write_bytes(text)
-        reason = _start(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
+        with _notes_kept(file_name):
+            reason = _start(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
     if reason:
         raise Failure(f"{file}: does not start as the runtime would start it: {_with_source(reason, name)}")
 
 
 def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
-    """Return the configuration that the plugin would get, and the file that it comes from."""
+    """Return the configuration that the plugin would get, and the file that it comes from. Failure if it is no text."""
     if config is not None:
-        return config.read_bytes(), str(config)
+        raw = config.read_bytes()
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            raise Failure(f"{config}: not UTF-8 text: byte {error.start} is 0x{raw[error.start]:02x}") from None
+        return raw, str(config)
     text, path = config_text(str(drop_ins), *split_file_name(file_name))
     return text.encode(), path or ""
+
+
+@contextlib.contextmanager
+def _notes_kept(file_name: str) -> Iterator[None]:
+    """Keep the plugin's note for `nri doctor` as it is: one that is started by a runtime looks for it where all do."""
+    path = Path(note_path(DEFAULT_SOCKET, file_name))
+    had_folder = os.path.isdir(path.parent)  # False too where we may not look, and so could not write
+    before = path.read_bytes() if os.path.isfile(path) else None
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if before is None:
+                path.unlink(missing_ok=True)
+            elif not path.is_file() or path.read_bytes() != before:
+                path.write_bytes(before)
+            if not had_folder:
+                path.parent.rmdir()
 
 
 def _executable_folder(file: Path) -> str:

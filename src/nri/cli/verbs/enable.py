@@ -105,7 +105,7 @@ def _check(
     try:
         rehearse(launcher, file_name, file, config, drop_ins, settings.timeout_s)
     except Failure as error:
-        by_hand = shlex.join([*start, "--idx", file_name[:2]])
+        by_hand = shlex.join([*start, "--idx", file_name[:2], *(["--config", str(config)] if config else [])])
         raise Failure(
             f"{error.message}\nnothing was written: runtimes drop such a plugin, containerd 1.7 does not start itself. "
             f"Try it by hand: {by_hand}. If it can start only on another machine: --no-check"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -38,4 +40,6 @@ def command(settings: Settings, name: str, idx: str, folder: Path | None) -> Non
         out.text(path)
     module = names_of(name, idx)["module"]
     out.note("")
-    out.note(f"next:  cd {folder or name}  and then  pytest  or, as root,  nri run {module}.py --idx {idx}")
+    test = "pytest" if find_spec("pytest") else "pip install pytest && pytest"
+    place = shlex.quote(str(folder or name))
+    out.note(f"next:  cd {place}  and then  {test}  or, as root,  nri run {module}.py --idx {idx}")

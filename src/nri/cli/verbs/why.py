@@ -55,7 +55,7 @@ def command(settings: Settings, container: str | None, path: str | None, plugins
 def _ask(settings: Settings, path: str | None, method: str, request: dict[str, Any]) -> dict[str, Any]:
     """Ask the runtime; a failure becomes a line with the next step."""
     from nri.adaptation import admin
-    from nri.errors import RpcError, RuntimeUnavailable
+    from nri.errors import ConnectionClosed, RpcError, RuntimeUnavailable
     from nri.ttrpc import Code
 
     where = path or admin.DEFAULT_SOCKET
@@ -66,6 +66,9 @@ def _ask(settings: Settings, path: str | None, method: str, request: dict[str, A
         if "permission denied" in error.reason.lower():
             raise Failure(f"cannot connect to {where}: permission denied. Run it as root", UNREACHABLE) from None
         raise Failure(f"cannot connect to {where}: {error.reason}; {ours} (--admin-socket)", UNREACHABLE) from None
+    except ConnectionClosed:  # a runtime's socket for plugins speaks otherwise
+        reason = "the other side has closed the connection: perhaps it is no admin socket"
+        raise Failure(f"{where}: {reason}; {ours} (--admin-socket)", UNREACHABLE) from None
     except RpcError as error:
         if error.code == Code.UNIMPLEMENTED:
             raise Failure(f"{where} is not an admin socket; {ours} (--admin-socket)", UNREACHABLE) from None

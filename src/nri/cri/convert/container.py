@@ -86,7 +86,7 @@ def container(
 
 
 def _reason(status: pb.ContainerStatus) -> str:
-    """How a container ended, in containerd's words."""
+    """Say how a container ended, in containerd's words."""
     if status.state != pb.CONTAINER_EXITED:
         return ""
     return "Error" if status.exit_code else "Completed"

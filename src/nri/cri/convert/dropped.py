@@ -46,7 +46,7 @@ class Converted(Generic[T]):
 
     Args:
         value: the message that was made.
-        find: finds what is not in it. Called when somebody asks for it: it costs as much as the conversion itself, and
+        find: finds what is not in it. Called when it is asked for: it costs as much as the conversion itself, and
             most events of plugins are made without a look at it.
 
     Attributes:

@@ -31,7 +31,7 @@ _RESOURCES = (
 
 
 def requested(config: pb.ContainerConfig) -> Spec:
-    """What a container's configuration says of its spec: arguments, variables, user, mounts, resources, OOM score."""
+    """Make a spec of a container's configuration alone: arguments, variables, user, mounts, resources, OOM score."""
     security = config.linux.security_context
     process: dict[str, Any] = {
         "args": [*config.command, *config.args],

@@ -78,7 +78,7 @@ def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
 
 
 def _layer(path: str, reading: Reading, column: int) -> Foreign:
-    """What a reading says as a layer."""
+    """Make a layer of a reading."""
     errors = [_error(reading, remark) for remark in reading.remarks if remark.kind not in _NOTES | _SILENT]
     if errors:
         raise together(errors)

@@ -138,7 +138,7 @@ class CgroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class ContainerConfig:
-    """What all containers get, and the node's files that classes and devices are resolved by.
+    """Settings of all containers, and the node's files that classes and devices are resolved by.
 
     Attributes:
         pids_limit: the most processes of a container; 0 for no limit.

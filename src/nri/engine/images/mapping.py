@@ -1,6 +1,6 @@
 """The ids of a pod with a user namespace, as its root file systems need them.
 
-Rules: nothing of the image itself is changed; ids that are not mapped stay, and belong to nobody inside. Next:
+Rules: nothing of the image itself is changed; ids that are not mapped stay, and have no owner inside. Next:
 :mod:`nri.engine.images.users`.
 """
 
@@ -21,7 +21,7 @@ _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Mapping(NamedTuple):
-    """Where the ids of a user namespace lie among the node's.
+    """The place of a user namespace's ids among the node's.
 
     Attributes:
         namespace: the namespace, pinned.
@@ -65,7 +65,7 @@ class Mapping(NamedTuple):
 
 
 def open_way(folder: Path, gid: int) -> None:
-    """Let a user namespace's root, by its group, and nobody else, into a folder to which it has to find its way.
+    """Let a user namespace's root alone, by its group, into a folder to which it has to find its way.
 
     The folders above can be passed then, and still not be listed: what lies in them is closed by its own mode.
     """

@@ -7,7 +7,6 @@ Next: :mod:`nri.engine.images.unpack`.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -31,6 +30,9 @@ _MISSING = (
     "requested access to the resource is denied",
 )
 _FATAL = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
+#: Go's escapes in a quoted text; a byte that is no UTF-8 is one of two hexadecimal digits.
+_ESCAPE = re.compile(r"\\(u[0-9a-f]{4}|U[0-9a-f]{8}|.)", re.DOTALL)
+_LETTERS = dict(zip('abfnrtv"\\', '\a\b\f\n\r\t\v"\\', strict=True))
 
 
 class Progress(NamedTuple):
@@ -159,6 +161,18 @@ def fatal_words(text: str) -> str:
     """The own sentence of skopeo out of its last log line, or the line."""
     found = _FATAL.findall(text)
     if found:
-        return str(json.loads(f'"{found[-1]}"', strict=False)) if "\\x" not in found[-1] else found[-1]
+        return _unquoted(found[-1])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+def _unquoted(text: str) -> str:
+    """A text as it was before Go quoted it; an escape that means no character, or a byte alone, stays."""
+
+    def character(escape: re.Match[str]) -> str:
+        if len(escape[1]) == 1:
+            return _LETTERS.get(escape[1], escape[0])
+        number = int(escape[1][1:], 16)
+        return chr(number) if number < 0xD800 or 0xDFFF < number <= 0x10FFFF else escape[0]
+
+    return _ESCAPE.sub(character, text)

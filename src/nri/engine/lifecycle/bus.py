@@ -1,6 +1,6 @@
 """The steps of pods and containers that are done: a line of the log each, and the CRI's event for as many as listen.
 
-Rules: a listener that does not keep up loses the oldest events, and holds up nobody. Next:
+Rules: a listener that does not keep up loses the oldest events, and holds up no other. Next:
 :mod:`nri.engine.lifecycle.hub`.
 """
 
@@ -45,7 +45,7 @@ class Subscription:
             return None
 
     def put(self, event: pb.ContainerEventResponse | None) -> None:
-        """Take an event in; the oldest one goes if nobody reads."""
+        """Take an event in; the oldest one goes if none is read."""
         if self._queue.qsize() >= _KEPT:
             try:
                 self._queue.get_nowait()
@@ -108,7 +108,7 @@ class EventBus:
 
 
 def _how(life: PodLife | ContainerLife) -> str:
-    """How a container ended, for the log."""
+    """Say for the log how a container ended."""
     if isinstance(life, PodLife):
         return ""
     record = life.record

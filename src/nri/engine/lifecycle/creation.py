@@ -174,7 +174,7 @@ class Creation:
 
 
 def _told(life: ContainerLife, wanted: m.LinuxResources, left_out: list[str]) -> list[UpdateResult]:
-    """What of an adjustment this machine cannot do: told in the log, and kept for those who ask later."""
+    """Tell in the log what of an adjustment this machine cannot do, and keep it for those who ask later."""
     if not left_out:
         return []
     for line in left_out:

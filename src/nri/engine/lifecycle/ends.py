@@ -66,7 +66,7 @@ class Ends:
         self._on_thread(lambda: self._tell_when_open(life), life.id)
 
     def forget(self, identity: str) -> None:
-        """Have an end told no more: whoever asks brings it about."""
+        """Have an end told no more: the caller brings it about."""
         self._exits.forget(identity)
 
     def _on_exit(self, found: Exit) -> None:

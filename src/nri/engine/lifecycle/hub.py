@@ -1,9 +1,9 @@
 """One adaptation for all of an engine's domains: namespaces of containers that know nothing of each other.
 
 One job: join the domains' states for plugins that register, and hand each update and eviction to the domain that has
-the container. Rules: an id that two domains have is nobody's: what plugins want of it is refused by both names, and
-never done to the wrong container. Without NRI there is no adaptation, and events are not sent.
-Next: :mod:`nri.engine.lifecycle.resources`.
+the container. Rules: an id that two domains have is that of neither: what plugins want of it is refused by both names,
+and never done to the wrong container. Without NRI there is no adaptation, and events are not sent. Next:
+:mod:`nri.engine.lifecycle.resources`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ __all__ = ["NriDomain", "NriHub"]
 #: How long after a restart the plugins of before have to come back before they are told what they missed, in seconds.
 RETURN_S = 5.0
 _NOTED_AFTER_S = 0.5
+#: States of plugins (`nri.adaptation.PluginHealth`).
+_ON_THE_WAY, _TAKES_PART = "starting", ("active", "late", "open")
 _log = logging.getLogger(__name__)
 
 
@@ -56,8 +58,10 @@ class NriHub:
         self._domains: dict[str, NriDomain] = {}
         self._memory = memory
         self._before = _read_names(memory)
-        self._noting = threading.Lock()
+        self._noting, self._writing = threading.Lock(), threading.Lock()
         self._timer: threading.Timer | None = None
+        self._noted: list[str] | None = None
+        self._stopped = False
         self.adaptation = None if config.disable else self._adaptation(config, version, more)
 
     def _adaptation(self, config: NriConfig, version: str, more: dict[str, Any]) -> Adaptation:
@@ -106,6 +110,7 @@ class NriHub:
     def stop(self) -> None:
         """End connections and launched plugins."""
         with self._noting:
+            self._stopped = True
             if self._timer is not None:
                 self._timer.cancel()
         if self.adaptation is not None:
@@ -152,20 +157,32 @@ class NriHub:
     # --- which plugins take part, for the next life ---
 
     def _note_soon(self) -> None:
-        """Note the plugins once the one that is joining has joined."""
+        """Note the plugins once those that are joining have joined."""
         with self._noting:
-            if self._timer is None or not self._timer.is_alive():
-                self._timer = threading.Timer(_NOTED_AFTER_S, self._note)
+            if self._timer is None and not self._stopped:
+                self._timer = threading.Timer(_NOTED_AFTER_S, self._note_joined)
                 self._timer.daemon = True
                 self._timer.start()
 
-    def _note(self) -> None:
+    def _note_joined(self) -> None:
+        with self._noting:
+            self._timer = None  # before the look at them: who joins after it has a note of its own
+        if self._note():
+            self._note_soon()
+
+    def _note(self) -> bool:
+        """Write down which plugins take part; returns whether some are still on their way."""
         assert self.adaptation is not None
-        names = sorted(row.plugin for row in self.adaptation.plugins if row.state == "active")
-        try:
-            write_whole(self._memory, json.dumps(names).encode())
-        except OSError as error:
-            _log.warning("which plugins take part cannot be written down: %s", error)
+        with self._writing:
+            rows = self.adaptation.plugins
+            names = sorted(row.plugin for row in rows if row.state in _TAKES_PART)
+            try:
+                if names != self._noted:
+                    write_whole(self._memory, json.dumps(names).encode())
+                    self._noted = names
+            except OSError as error:
+                _log.warning("which plugins take part cannot be written down: %s", error)
+        return any(row.state == _ON_THE_WAY for row in rows)
 
 
 def _read_names(path: Path) -> list[str]:

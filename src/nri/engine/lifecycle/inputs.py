@@ -96,7 +96,7 @@ def image_config(image: Image) -> ImageConfig:
 
 
 def _mapping(pod: PodLife, config: pb.ContainerConfig) -> Mapping | None:
-    """How the ids of a container are mapped, if they are: as its pod's. Raises RequestError."""
+    """The mapping of a container's ids, if they are mapped: that of its pod. Raises RequestError."""
     asked = config.linux.security_context
     options = (asked if asked.HasField("namespace_options") else pod.config.linux.security_context).namespace_options
     mapped = id_mappings(options)

@@ -190,7 +190,7 @@ class PodSteps:
     # --- conmon's cgroup ---
 
     def place(self, parent: str, identity: str) -> Callable[[int], None] | None:
-        """What puts a conmon into its cgroup; None where that is systemd's."""
+        """Return a function that puts a conmon into its cgroup; None where systemd does that."""
         path = self._conmon_cgroup(parent, identity)
         return self.cgroups.place(path) if path else None
 

@@ -1,4 +1,4 @@
-"""What a restarted engine does with what it finds: records, processes, mounts.
+"""The first work of a restarted engine, with what it finds: records, processes, mounts.
 
 Rules: what runs runs on; what was half made is taken back; what has ended meanwhile goes through the same door as every
 end; after a restart of the machine all has ended. What cannot be taken back is told and left for the next removal.
@@ -20,6 +20,7 @@ from nri.engine.lifecycle.parts.undo import take_back
 from nri.engine.lifecycle.pod_steps import PodSteps
 from nri.engine.lifecycle.sweep import sweep
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
+from nri.engine.support.command import end_left
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point
 
@@ -74,6 +75,7 @@ class Replay:
         self._lives.take_in(life)
 
     def _take_back_pod(self, life: PodLife) -> None:
+        self._end_left(life, f"CNI_CONTAINERID={life.id}")
         complaints = take_back(self._steps.of(life))
         self.complaints += [f"pod {life.id}, half made: {each}" for each in complaints]
         if not complaints:
@@ -111,9 +113,15 @@ class Replay:
             return False  # it has ended, or its runtime is gone: its end will be taken up
 
     def _take_back_container(self, life: ContainerLife) -> None:
+        self._end_left(life)
         try:
             self._creation.dismantle(life)
         except (EngineError, OSError) as error:
             self.complaints.append(f"container {life.id}, half made: {error}")
         else:
             self._lives.drop(life)
+
+    def _end_left(self, life: PodLife | ContainerLife, variable: str = "") -> None:
+        """End the programs that were making it when the engine was killed: else they go on while it is taken back."""
+        if not self._machinery.dry:
+            end_left(self._machinery.places.bundle(life.id), variable)

@@ -149,7 +149,7 @@ def _set_by(wanted: m.LinuxResources) -> list[str]:
 
 
 def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What a runtime is told of an update, where a new memory limit is one for swap as well, if there is one. Pure."""
+    """Return an update in which a new memory limit is one for swap as well, if the container has such a limit. Pure."""
     made = copy.deepcopy(told)
     memory = made.get("memory") or {}
     swap = spec["linux"]["resources"].get("memory", {}).get("swap")

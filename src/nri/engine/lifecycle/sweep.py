@@ -1,7 +1,7 @@
-"""What no record knows is taken away: what a machine's sudden end has left of pods and containers.
+"""The removal of what no record knows: of what a machine's sudden end has left of pods and containers.
 
 Rules: only what has an id's name in a folder of ours, and only when every record could be read: one that was set aside
-may be that of what looks like nobody's. Next: :mod:`nri.engine.engine`.
+may be that of what looks unowned. Next: :mod:`nri.engine.engine`.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _transfers_v2(lines: Iterable[str]) -> list[Transfer]:
 
 
 def _descriptors(pid: str) -> list[str]:
-    """What the open descriptors of a process lead to; none if it is gone."""
+    """The targets of a process's open descriptors; none if it is gone."""
     found = []
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):

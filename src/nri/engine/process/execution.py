@@ -3,7 +3,7 @@
 Rules: the OCI runtime stays as the parent and carries the exit code; what was started is killed with all of its
 children at its deadline, when its client goes, and never merely abandoned. A program that could not be started is an
 error, one that ended with a code is a result.
-Next: :mod:`nri.engine.process.stats`.
+Next: :mod:`nri.engine.process.kills`.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nri.engine.process.console import start_with_terminal
+from nri.engine.process.kills import kill_started, pid_of
 from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import run, start
 from nri.engine.support.errors import CommandFailed, CommandTimeout
 
-__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started"]
+__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync"]
 
 #: What CRI wants of ExecSync at most (cri-api: 16 MiB).
 LIMIT_BYTES = 16 << 20
-#: How far above a program its runtime may be: a wrapper or two.
-_ANCESTORS = 4
 #: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
 #: zombie of the container's first process, which seldom looks after strangers.
 _REAP_S = 2.0
@@ -69,22 +68,22 @@ def exec_sync(
     with tempfile.TemporaryDirectory(dir=runtime.calls) as folder:
         argv, pid_file, log = _argv(runtime, container_id, process, Path(folder))
         action = f"exec in {container_id}"
-
-        late = False
+        late_since: float | None = None
 
         def tick() -> None:
-            nonlocal late
-            over_s = time.monotonic() - began - timeout_s if timeout_s else -1.0
-            if over_s >= 0 and not late:
-                late = True
+            nonlocal late_since
+            if not timeout_s or time.monotonic() - began < timeout_s:
+                return
+            if late_since is None:
                 kill_started(pid_file)
-            if timeout_s and over_s >= _REAP_S:
+                late_since = time.monotonic()  # not the deadline, which a machine that stood still is long past
+            elif time.monotonic() - late_since >= _REAP_S:
                 raise CommandTimeout(action, timeout_s)
 
         output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
-        if late and timeout_s:
+        if late_since is not None and timeout_s:
             raise CommandTimeout(action, timeout_s)
-        if not _pid_of(pid_file):
+        if not pid_of(pid_file):
             raise CommandFailed(action, output.code, cause_of(output.stderr, log))
         return ExecResult(output.stdout, output.stderr, _code(output.code))
 
@@ -165,7 +164,7 @@ class Execution:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise CommandTimeout(self._action, timeout_s or 0) from None
-        if not _pid_of(self._pid_file):
+        if not pid_of(self._pid_file):
             raise CommandFailed(self._action, code, cause_of(b"", self._log))
         return _code(code)
 
@@ -185,77 +184,6 @@ class Execution:
         self._folder.cleanup()
 
 
-def kill_started(pid_file: Path) -> None:
-    """Kill the program of a pid file with all that came of it, as far as it is still its child.
-
-    Only while the runtime that started it is above it: a number alone may be another process by now. A runtime writes
-    the number down after the program's start, so until then the runtime is killed with all that came of it.
-    """
-    pid = _pid_of(pid_file)
-    if not pid:
-        for runtime in _runtimes_with(pid_file):
-            _kill_tree(runtime)
-        return
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if _started_with(pid, pid_file):
-            children = _children(pid)
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            for child in children:
-                _kill_tree(child)
-    except OSError:
-        pass  # it ended meanwhile
-    finally:
-        os.close(descriptor)
-
-
-def _kill_tree(pid: int) -> None:
-    children = _children(pid)
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    for child in children:
-        _kill_tree(child)
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _runtimes_with(pid_file: Path) -> list[int]:
-    """The processes that have this pid file on their command line."""
-    wanted, found = os.fsencode(pid_file), []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and wanted in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
-                found.append(int(entry))
-        except OSError:
-            continue
-    return found
-
-
-def _started_with(pid: int, pid_file: Path) -> bool:
-    """Whether one of a process's ancestors has this pid file on its command line."""
-    wanted = os.fsencode(pid_file)
-    for _ in range(_ANCESTORS):
-        try:
-            row = Path(f"/proc/{pid}/stat").read_text()
-            pid = int(row.rpartition(")")[2].split()[1])
-            if wanted in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                return True
-        except (OSError, ValueError):
-            return False
-    return False
-
-
 def _argv(
     runtime: Runtime, container_id: str, process: Mapping[str, Any], folder: Path
 ) -> tuple[list[str], Path, Path]:
@@ -264,13 +192,6 @@ def _argv(
     spec.write_text(json.dumps(process))
     argv = [runtime.binary, *runtime.options(log), "exec", "--pid-file", str(pid_file), "--process", str(spec)]
     return [*argv, container_id], pid_file, log
-
-
-def _pid_of(path: Path) -> int:
-    try:
-        return int(path.read_text() or 0)
-    except (OSError, ValueError):
-        return 0
 
 
 def _code(code: int) -> int:

@@ -34,7 +34,7 @@ class Methods:
     Attributes:
         service: the full name of the service.
         handlers: gRPC's handlers by the names of the calls.
-        missing: the calls that nobody answers.
+        missing: the calls that no group answers.
     """
 
     def __init__(self, service: ServiceDescriptor, groups: Sequence[object]) -> None:
@@ -100,7 +100,7 @@ def _abort(name: str, context: grpc.ServicerContext, error: Exception) -> NoRetu
 
 
 class _Call:
-    """What of a gRPC context the groups may ask for."""
+    """The part of a gRPC context that the groups may use."""
 
     def __init__(self, context: grpc.ServicerContext) -> None:
         self._context = context

@@ -30,13 +30,13 @@ class Streaming(Protocol):
     def exec_url(
         self, container_id: str, argv: list[str], *, tty: bool, stdin: bool, stdout: bool, stderr: bool
     ) -> str:
-        """Where to run a program."""
+        """The address at which a program can be run."""
 
     def attach_url(self, container_id: str, *, tty: bool, stdin: bool, stdout: bool, stderr: bool) -> str:
-        """Where to watch a container and type."""
+        """The address at which a container can be watched and typed to."""
 
     def port_forward_url(self, pod_id: str, ports: list[int]) -> str:
-        """Where to reach ports of a pod."""
+        """The address at which ports of a pod can be reached."""
 
 
 class ExecutionCalls:
@@ -58,7 +58,7 @@ class ExecutionCalls:
         return pb.ExecSyncResponse(stdout=stdout, stderr=stderr, exit_code=found.code)
 
     def exec(self, request: pb.ExecRequest, call: Call) -> pb.ExecResponse:
-        """Where to run a program with its streams."""
+        """Give out an address at which a program can be run with its streams."""
         _check_words(request.cmd)
         _check_streams(request)
         streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
@@ -66,14 +66,14 @@ class ExecutionCalls:
         return pb.ExecResponse(url=self._streaming.exec_url(container_id, list(request.cmd), **streams))
 
     def attach(self, request: pb.AttachRequest, call: Call) -> pb.AttachResponse:
-        """Where to have the streams of a container's own program."""
+        """Give out an address for the streams of a container's own program."""
         _check_streams(request)
         streams = {"tty": request.tty, "stdin": request.stdin, "stdout": request.stdout, "stderr": request.stderr}
         container_id = self._running(request.container_id, "attach")
         return pb.AttachResponse(url=self._streaming.attach_url(container_id, **streams))
 
     def port_forward(self, request: pb.PortForwardRequest, call: Call) -> pb.PortForwardResponse:
-        """Where to reach ports of a pod."""
+        """The address at which ports of a pod can be reached."""
         pod = self._pods.get(request.pod_sandbox_id)
         if pod.state is not PodState.READY:
             raise WrongState(f"pod {pod.id}", pod.state, "port forward")

@@ -115,7 +115,7 @@ class MetricCalls:
     def list_metric_descriptors(
         self, request: pb.ListMetricDescriptorsRequest, call: Call
     ) -> pb.ListMetricDescriptorsResponse:
-        """Which metrics there are, and their labels in order."""
+        """The metrics that there are, and their labels in order."""
         rows = TABLE.values()
         made = [pb.MetricDescriptor(name=row.name, help=row.help, label_keys=[*_LABELS, *row.more]) for row in rows]
         return pb.ListMetricDescriptorsResponse(descriptors=made)
@@ -176,13 +176,13 @@ class Metrics:
         self._at_ns, self._labels = at_ns, labels
 
     def used(self, stats: ContainerStats | None) -> None:
-        """What every cgroup says; nothing if nothing runs."""
+        """The figures of every cgroup; none if nothing runs."""
         if stats is not None:
             found = {row.key: getattr(stats, row.key) for row in USED}
             self.rows(USED, {key: value for key, value in found.items() if value is not None})
 
     def counted(self, counters: Counters) -> None:
-        """What is counted for a container that runs."""
+        """The figures of a container that runs."""
         self.rows(COUNTED, counters.numbers)
         for row, kind in zip(FAULTS, ("pgfault", "pgmajfault"), strict=True):
             self.rows([row], counters.numbers, kind, "container")
@@ -191,7 +191,7 @@ class Metrics:
             self._block(each)
 
     def network(self, interface: InterfaceStats) -> None:
-        """What one interface has counted."""
+        """The figures of one interface."""
         self.rows(NETWORK, {row.key: getattr(interface, row.key) for row in NETWORK}, interface.name)
 
     def rows(self, rows: Sequence[Row], numbers: Mapping[str, int], *more: str) -> None:

@@ -1,4 +1,4 @@
-"""What pods and containers use right now: readings of their cgroups, networks and room on the disk.
+"""The present use of pods and containers: readings of their cgroups, networks and room on the disk.
 
 One job: :class:`Readings`, which `stats` and `metrics` tell in their own words. Rules: what the kernel does not say is
 None, never 0; rates come from two readings that are half a second apart at least; the room that a container has written
@@ -92,7 +92,7 @@ class Readings:
         return []
 
     def room(self, container_id: str) -> tuple[int, Usage] | None:
-        """What a container has written, and when that was found; None if it has no file system any more."""
+        """The room that a container takes on disk, and when that was found; None if it has no file system any more."""
         now = time.time_ns()
         with self._lock:
             kept = self._rooms.get(container_id)

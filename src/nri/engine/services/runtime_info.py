@@ -1,4 +1,4 @@
-"""What the engine is, whether it is ready, and what it shares with the kubelet.
+"""The engine about itself: its name and version, whether it is ready, and what it shares with the kubelet.
 
 Rules: nothing is remembered here but what UpdateRuntimeConfig says, so an answer is how it is now.
 Next: `nri.engine.services.pods`.
@@ -22,7 +22,7 @@ API_VERSION, KUBELET_VERSION = "v1", "0.1.0"
 
 
 class Facts(NamedTuple):
-    """Where the answers come from.
+    """The sources of the answers.
 
     Attributes:
         conditions: asked at each Status; RuntimeReady and NetworkReady, which the kubelet asks for, among them.
@@ -72,6 +72,6 @@ class RuntimeInfoCalls:
         return pb.UpdateRuntimeConfigResponse()
 
     def runtime_config(self, request: pb.RuntimeConfigRequest, call: Call) -> pb.RuntimeConfigResponse:
-        """Who makes cgroups; a kubelet takes this over."""
+        """The cgroup driver, which a kubelet takes over."""
         driver = pb.SYSTEMD if self._facts.cgroup_driver == "systemd" else pb.CGROUPFS
         return pb.RuntimeConfigResponse(linux=pb.LinuxRuntimeConfiguration(cgroup_driver=driver))

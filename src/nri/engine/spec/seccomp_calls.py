@@ -97,5 +97,5 @@ BY_CAPABILITY: dict[str, str] = {
 
 REFUSED: str = """
     _sysctl add_key io_uring_enter io_uring_register io_uring_setup kexec_file_load kexec_load keyctl nfsservctl
-    request_key swapoff swapon sysfs userfaultfd uselib ustat vm86 vm86old
+    request_key swapoff swapon sysfs uselib userfaultfd ustat vm86 vm86old
 """

@@ -1,4 +1,4 @@
-"""What the streaming server wants of the engine.
+"""The engine as the streaming server needs it.
 
 Next: :mod:`nri.engine.streaming.link`.
 """

@@ -13,7 +13,7 @@ from contextlib import closing
 
 from nri.engine.streaming.channels.command import CommandChannels, Gone, Input, InputEnd, Resize
 from nri.engine.streaming.channels.status import Status
-from nri.engine.streaming.link import CHUNK, Limits, Link, Watch
+from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
 from nri.engine.streaming.programs import Program
 from nri.errors import NriError
 
@@ -27,9 +27,9 @@ class CommandSession:
     """The state of one command. `start` starts it when the client is ready."""
 
     def __init__(
-        self, link: Link, watch: Watch, channels: CommandChannels, start: Callable[[], Program], limits: Limits
+        self, link: Link, poller: Poller, channels: CommandChannels, start: Callable[[], Program], limits: Limits
     ) -> None:
-        self._link, self._watch, self._channels, self._start, self._limits = link, watch, channels, start, limits
+        self._link, self._poller, self._channels, self._start, self._limits = link, poller, channels, start, limits
         self._input: deque[bytes] = deque()
         self._input_size = 0
         self._input_ended = self._input_closed = self._gone = False
@@ -44,7 +44,7 @@ class CommandSession:
             left = deadline - time.monotonic()
             if left <= 0 or self._left():
                 return
-            self._listen(self._watch.wait({self._link.fileno(): self._link.mask(read=True)}, left), read=True)
+            self._listen(self._poller.wait({self._link.fileno(): self._link.mask(read=True)}, left), read=True)
         try:
             program = self._start()
         except (NriError, OSError) as error:
@@ -68,7 +68,7 @@ class CommandSession:
             if idle <= 0:
                 return Status(error=f"no traffic for {self._limits.idle_s:g} s")
             read = self._input_size < self._limits.input_bytes and self._link.waiting < self._limits.answers_bytes
-            ready = self._watch.wait(self._masks(program, read=read), min(idle, _TICK_S if program.ending else idle))
+            ready = self._poller.wait(self._masks(program, read=read), min(idle, _TICK_S if program.ending else idle))
             self._held.extend(program.read(ready))
             self._listen(ready, read=read)
 

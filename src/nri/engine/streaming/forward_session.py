@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from nri.engine.streaming.channels.command import Gone
 from nri.engine.streaming.channels.forward import Arrived, Dropped, ForwardChannels, HalfEnd, Wanted
-from nri.engine.streaming.link import CHUNK, Limits, Link, Watch
+from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
 from nri.errors import NriError
 
 __all__ = ["ForwardSession"]
@@ -43,12 +43,12 @@ class ForwardSession:
     def __init__(
         self,
         link: Link,
-        watch: Watch,
+        poller: Poller,
         channels: ForwardChannels,
         connect: Callable[[int], socket.socket],
         limits: Limits,
     ) -> None:
-        self._link, self._watch, self._channels, self._limits = link, watch, channels, limits
+        self._link, self._poller, self._channels, self._limits = link, poller, channels, limits
         self._connect = connect
         self._ports: dict[str, _Port] = {}
         self._made: queue.SimpleQueue[tuple[str, _Port, socket.socket | str]] = queue.SimpleQueue()
@@ -66,7 +66,7 @@ class ForwardSession:
                 if idle <= 0:
                     break
                 read = self._has_room()
-                self._turn(self._watch.wait(self._masks(read=read), min(idle, _TICK_S)), read=read)
+                self._turn(self._poller.wait(self._masks(read=read), min(idle, _TICK_S)), read=read)
             self._channels.finish()
             self._link.send(self._channels.take())
         finally:

@@ -1,6 +1,6 @@
 """The client's connection and what else a session waits for: one thread, many descriptors, no wait without an end.
 
-Rules: nothing here blocks but :meth:`Watch.wait`; what is to be sent is kept until it goes, and whoever fills the link
+Rules: nothing here blocks but :meth:`Poller.wait`; what is to be sent is kept until it goes, and what fills the link
 looks at :attr:`Link.waiting` first.
 Next: :mod:`nri.engine.streaming.programs`.
 """
@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["CHUNK", "Limits", "Link", "Stopped", "Watch"]
+__all__ = ["CHUNK", "Limits", "Link", "Poller", "Stopped"]
 
 CHUNK = 32768
 _LINGER_S = 5.0
@@ -22,7 +22,7 @@ _LINGER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long a client may take, in seconds, and how much is kept for it, in bytes.
+    """The bounds of a client: the time that it may take, in seconds, and what is kept for it, in bytes.
 
     Attributes:
         token_s: for coming with its token.
@@ -47,7 +47,7 @@ class Stopped(Exception):
     """The server stops."""
 
 
-class Watch:
+class Poller:
     """Waits for descriptors, and for the end of the server, which is `stop` becoming readable."""
 
     def __init__(self, stop: int) -> None:
@@ -86,27 +86,27 @@ class Link:
         self.heard = time.monotonic()
 
     def fileno(self) -> int:
-        """The socket, for :class:`Watch`."""
+        """The socket, for :class:`Poller`."""
         return self._socket.fileno()
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait to be sent."""
+        """The number of bytes that wait to be sent."""
         return len(self._out)
 
     def mask(self, *, read: bool) -> int:
-        """What to wait for at the socket; a client that goes is noticed also while it is not read."""
+        """The events to wait for at the socket; a client that goes is noticed also while it is not read."""
         return (select.POLLIN if read else select.POLLRDHUP) | (select.POLLOUT if self._out else 0)
 
     def hear(self, ready: Mapping[int, int], *, read: bool) -> bytes:
-        """What has come, after a wait for :meth:`mask`."""
+        """Read what has come, after a wait for :meth:`mask`."""
         events = ready.get(self.fileno(), 0) & ~select.POLLOUT
         if events and not read:
             self.lost = True
         return self.read() if events and read else b""
 
     def read(self) -> bytes:
-        """What has come; nothing if that is nothing, or the end, then :attr:`lost` is set."""
+        """Read what has come; nothing if that is nothing, or the end, then :attr:`lost` is set."""
         try:
             data = self._socket.recv(2 * CHUNK)
         except BlockingIOError:
@@ -133,7 +133,7 @@ class Link:
         del self._out[:sent]
         self.heard = time.monotonic()
 
-    def finish(self, watch: Watch, idle_s: float) -> None:
+    def finish(self, poller: Poller, idle_s: float) -> None:
         """Send what waits, end our half, and hear the client out for a moment: else it may lose what it was sent.
 
         `idle_s` is how long it may take nothing before it is left.
@@ -151,7 +151,7 @@ class Link:
             left = heard + idle_s - time.monotonic()
             if left <= 0:
                 return
-            ready = watch.wait({self.fileno(): self.mask(read=True)}, left).get(self.fileno(), 0)
+            ready = poller.wait({self.fileno(): self.mask(read=True)}, left).get(self.fileno(), 0)
             if ready & ~select.POLLOUT:
                 self.read()
                 self.heard = heard  # what it says now is of no interest any more
@@ -159,7 +159,7 @@ class Link:
 
 
 def read_some(descriptor: int, size: int) -> bytes | None:
-    """What a pipe or terminal has; None if that is nothing now. Empty at its end, which for a terminal is an error."""
+    """Read what a pipe or terminal has; None if nothing now. Empty at its end, which for a terminal is an error."""
     try:
         return os.read(descriptor, size)
     except BlockingIOError:

@@ -42,11 +42,11 @@ class Program(Protocol):
     ending: bool
 
     def masks(self, *, output: bool, input_: bool) -> dict[int, int]:
-        """What to wait for: output to read, input to be taken, the end."""
+        """The events to wait for: output to read, input to be taken, the end."""
         ...
 
     def read(self, ready: Mapping[int, int]) -> list[tuple[int, bytes]]:
-        """What it has written, by stream, without waiting."""
+        """Read what it has written, by stream, without waiting."""
         ...
 
     def write(self, data: bytes) -> int:
@@ -62,7 +62,7 @@ class Program(Protocol):
         ...
 
     def outcome(self) -> Status | None:
-        """How it ended; None as long as it runs, or has output to read."""
+        """The program's end; None as long as it runs, or has output to read."""
         ...
 
     def close(self) -> None:

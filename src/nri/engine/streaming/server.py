@@ -23,7 +23,7 @@ from nri.engine.streaming.channels.command import CommandChannels, wanted
 from nri.engine.streaming.channels.forward import ForwardChannels
 from nri.engine.streaming.command_session import CommandSession
 from nri.engine.streaming.forward_session import ForwardSession
-from nri.engine.streaming.link import Limits, Link, Stopped, Watch
+from nri.engine.streaming.link import Limits, Link, Poller, Stopped
 from nri.engine.streaming.programs import AttachProgram, ExecProgram, Program
 from nri.engine.streaming.tokens import Ask, Tokens
 from nri.engine.streaming.web.http import Request, RequestReader, answer
@@ -64,7 +64,7 @@ class StreamingServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, as the beginning of every address that it gives out; "" before its start."""
+        """The beginning of every address that it gives out; "" before its start."""
         return self._url
 
     def stop(self) -> None:
@@ -94,7 +94,7 @@ class StreamingServer:
         stdout: bool = False,
         stderr: bool = False,
     ) -> str:
-        """Where a client can run a program. Raises RequestError, TooMany."""
+        """Give out an address at which a client can run a program. Raises RequestError, TooMany."""
         if not argv:
             raise RequestError("cmd", "", "no program to run")
         ask = Ask("exec", container_id, tuple(argv), tty, stdin, stdout, stderr)
@@ -103,7 +103,7 @@ class StreamingServer:
     def attach_url(
         self, container_id: str, *, tty: bool = False, stdin: bool = False, stdout: bool = False, stderr: bool = False
     ) -> str:
-        """Where a client can attach to a container. Raises RequestError, TooMany."""
+        """Give out an address at which a client can attach to a container. Raises RequestError, TooMany."""
         return self._command_url(Ask("attach", container_id, (), tty, stdin, stdout, stderr))
 
     def _command_url(self, ask: Ask) -> str:
@@ -116,7 +116,7 @@ class StreamingServer:
         return self._put(ask)
 
     def port_forward_url(self, pod_id: str, ports: Sequence[int] = ()) -> str:
-        """Where a client can reach ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
+        """Give out an address for ports of a pod; over SPDY the client names them. Raises RequestError, TooMany."""
         if not pod_id:
             raise RequestError("pod_sandbox_id", "", "no pod is named")
         for port in ports:
@@ -148,9 +148,9 @@ class StreamingServer:
             thread.start()
 
     def _accept(self, listener: socket.socket) -> None:
-        watch = Watch(self._stop)
+        poller = Poller(self._stop)
         while True:
-            watch.wait({listener.fileno(): select.POLLIN}, 3600)
+            poller.wait({listener.fileno(): select.POLLIN}, 3600)
             try:
                 connection, _ = listener.accept()
             except OSError as error:  # gone again, or no descriptor is free
@@ -169,27 +169,27 @@ class StreamingServer:
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link, watch = Link(connection), Watch(self._stop)
+        link, poller = Link(connection), Poller(self._stop)
         reader = RequestReader()
         idle_s = self._limits.request_s
         try:
-            request = self._read_request(link, watch, reader)
+            request = self._read_request(link, poller, reader)
             if request is not None:
                 ask, upgrade = self._ask_of(request)
                 link.send(upgrade.answer)
                 idle_s = self._limits.idle_s
-                self._session(link, watch, ask, upgrade).run(reader.rest)
+                self._session(link, poller, ask, upgrade).run(reader.rest)
         except Refused as refused:
             link.send(refused.answer)
         except (NriError, OSError) as error:
             _log.info("streaming: a client was left: %s", error)
-        link.finish(watch, idle_s)
+        link.finish(poller, idle_s)
 
-    def _read_request(self, link: Link, watch: Watch, reader: RequestReader) -> Request | None:
+    def _read_request(self, link: Link, poller: Poller, reader: RequestReader) -> Request | None:
         """The request; None if none came in time. Raises Refused for what is none."""
         deadline = time.monotonic() + self._limits.request_s
         while (left := deadline - time.monotonic()) > 0 and not link.lost:
-            if watch.wait({link.fileno(): select.POLLIN}, left) and (data := link.read()):
+            if poller.wait({link.fileno(): select.POLLIN}, left) and (data := link.read()):
                 try:
                     if request := reader.receive(data):
                         return request
@@ -198,7 +198,7 @@ class StreamingServer:
         return None
 
     def _ask_of(self, request: Request) -> tuple[Ask, Upgrade]:
-        """What was asked for, and the protocol. Raises Refused."""
+        """Read from a request what it asks for, and the protocol. Raises Refused."""
         if request.method not in ("GET", "POST"):
             raise Refused(HTTPStatus.METHOD_NOT_ALLOWED, "GET and POST are served", ("Allow", "GET, POST"))
         found = _PATH.fullmatch(request.path)
@@ -212,12 +212,12 @@ class StreamingServer:
 
     # --- sessions --------------------------------------------------------------------------------------------------
 
-    def _session(self, link: Link, watch: Watch, ask: Ask, upgrade: Upgrade) -> CommandSession | ForwardSession:
+    def _session(self, link: Link, poller: Poller, ask: Ask, upgrade: Upgrade) -> CommandSession | ForwardSession:
         if ask.kind == "portforward":
             connect = partial(self._backend.open_port, ask.id)
-            return ForwardSession(link, watch, _forward_channels(ask, upgrade), connect, self._limits)
+            return ForwardSession(link, poller, _forward_channels(ask, upgrade), connect, self._limits)
         start = partial(self._exec if ask.kind == "exec" else self._attach, ask)
-        return CommandSession(link, watch, _command_channels(ask, upgrade), start, self._limits)
+        return CommandSession(link, poller, _command_channels(ask, upgrade), start, self._limits)
 
     def _exec(self, ask: Ask) -> Program:
         execution = self._backend.exec(ask.id, ask.argv, tty=ask.tty, stdin=ask.stdin)

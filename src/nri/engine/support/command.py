@@ -25,6 +25,8 @@ LIMIT_BYTES = 4 << 20
 _CHUNK = 1 << 16
 #: How long pipes may stay open after the program itself has ended: a child of it may have kept them.
 _LINGER_S = 0.5
+#: How long a program that was killed has to end.
+_END_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +127,47 @@ def last_words(text: bytes, lines: int = 2) -> str:
     return "; ".join(found[-lines:])[-2000:]
 
 
-def end_left(folder: Path) -> list[int]:
-    """Kill what an engine that was killed has left running on files of this folder; returns the pids.
+def end_left(folder: Path, variable: str = "") -> list[int]:
+    """Kill what an engine that was killed has left running on files of this folder, and wait for its end.
 
-    Only for a folder that is ours alone: a program with a path below it on its command line was started by us.
+    Only for a folder that is ours alone: a program with a path below it on its command line was started by us. So was
+    one with this variable (``NAME=value``) in its environment. Returns the pids.
     """
-    wanted, found = f"{folder}/".encode(), []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        try:
-            if wanted in (entry / "cmdline").read_bytes():
-                os.kill(int(entry.name), signal.SIGKILL)
-                found.append(int(entry.name))
-        except OSError:
-            continue  # it ended meanwhile, or is not ours to end
-    return found
+    wanted, ended = f"{folder}/".encode(), list[int]()
+    while True:  # it may start others until it is killed
+        found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_left(pid, wanted, variable)]
+        killed = [pid for pid in found if _killed(pid, wanted, variable)]
+        ended += killed
+        if not found or killed != found:  # all are gone, or one is not ours to end
+            return ended
+
+
+def _is_left(pid: int, wanted: bytes, variable: str) -> bool:
+    try:
+        if pid == os.getpid():
+            return False
+        if wanted in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return True
+        return bool(variable) and variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False  # it has ended
+
+
+def _killed(pid: int, wanted: bytes, variable: str) -> bool:
+    """Kill a process, and wait for its end; it is looked at again, because the number may be another one's by now."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if _is_left(pid, wanted, variable):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            return readable(descriptor, _END_S)
+        return True
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    finally:
+        os.close(descriptor)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -31,7 +31,7 @@ class InvalidRequest(EngineError):
 
 
 class NotThere(EngineError):
-    """There is no such pod, container or image."""
+    """A pod, container or image that is not there."""
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"no {kind} {name!r}")
@@ -60,7 +60,7 @@ class WrongState(EngineError):
 
 
 class TooMany(EngineError):
-    """There is a bound, and it is reached. `limit` is how many there may be."""
+    """A bound that is reached. `limit` is how many there may be."""
 
     def __init__(self, things: str, limit: int) -> None:
         super().__init__(f"too many {things}: there may be {limit} at a time")

@@ -46,7 +46,7 @@ class Step(NamedTuple):
 
 
 def depth(cgroup: str) -> int:
-    """How far below the root a cgroup is."""
+    """The number of steps from the root to a cgroup."""
     return len([name for name in cgroup.split("/") if name])
 
 

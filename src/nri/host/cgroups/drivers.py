@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Driver(enum.Enum):
-    """Who makes cgroups: the runtime itself, or systemd."""
+    """The maker of cgroups: the runtime itself, or systemd."""
 
     CGROUPFS = "cgroupfs"
     SYSTEMD = "systemd"
@@ -45,7 +45,7 @@ class KubeQos(enum.Enum):
 
 
 class Parsed(NamedTuple):
-    """What a path says. None: it is not that far down, or does not say.
+    """The parts of a cgroup's path. None: it is not that far down, or does not say.
 
     Attributes:
         pod_uid: with hyphens, as Kubernetes writes it.
@@ -152,7 +152,7 @@ def kube_qos_of(path: str) -> KubeQos:
 
 
 def parse(path: str) -> Parsed | None:
-    """What the path of a cgroup says of a pod and a container; None if it is not below the cgroup of all pods."""
+    """Read a pod and a container from the path of a cgroup; None if it is not below the cgroup of all pods."""
     names = [name for name in path.split("/") if name]
     tops = [number for number, name in enumerate(names) if _is_top(name)]
     if not tops:

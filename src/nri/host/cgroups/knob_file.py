@@ -59,7 +59,7 @@ def read(hierarchies: Hierarchies, cgroup: str, name: str) -> Value | Unsupporte
 
 
 def in_force(hierarchies: Hierarchies, cgroup: str, name: str) -> frozenset[int] | None:
-    """What is in force of a knob that is a set; None if the kernel does not tell, or there is no such cgroup.
+    """The members of a set that are in force; None if the kernel does not tell, or there is no such cgroup.
 
     On cgroup v2 an empty set is that of the cgroup above. Raises KeyError and ValueError as :func:`read` does.
     """
@@ -117,13 +117,13 @@ def put(hierarchies: Hierarchies, write: Write, row: Knob, located: Located, val
 
 
 def _less(hierarchies: Hierarchies, located: Located, value: Value) -> frozenset[int] | None:
-    """What is in force of a set, if that is not all of it."""
+    """The members of a set that are in force, if those are not all."""
     found = _effective(hierarchies, located) if value else None
     return found if found != value else None
 
 
 def _effective(hierarchies: Hierarchies, located: Located) -> frozenset[int] | None:
-    """What is in force of a set, where the kernel tells."""
+    """The members of a set that are in force, where the kernel tells."""
     if not located.place.effective:
         return None
     try:

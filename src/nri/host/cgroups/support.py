@@ -1,4 +1,4 @@
-"""Which knobs work on this machine, and of each other one the reason.
+"""The knobs that work on this machine, and of each other one the reason.
 
 One job: from a knob and the hierarchies to the file, or to :class:`Unsupported`; :func:`survey` does so for the whole
 table. Rules: reads only; there is always a reason, and it names what does the same, if something does. On cgroup v2 the

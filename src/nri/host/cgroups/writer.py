@@ -52,7 +52,7 @@ class Writer:
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """How many values are remembered."""
+        """The number of values that are remembered."""
         return len(self._known)
 
     def read(self, cgroup: str, name: str) -> Value | Unsupported:

@@ -21,7 +21,7 @@ from nri.kube.client.kinds import PODS, Kind
 from nri.kube.client.lines import Lines, TooLong
 from nri.kube.client.objects import Event, Object, read_event, read_page, read_status, status_of
 
-__all__ = ["MOST_BYTES", "MOST_OBJECTS", "Apiserver", "Watch", "connect"]
+__all__ = ["MOST_BYTES", "MOST_OBJECTS", "Apiserver", "WatchStream", "connect"]
 
 #: A list is not longer, in bytes: an object of the API has at most 1.5 MB, and annotations 256 kB.
 MOST_BYTES = 64 << 20
@@ -109,7 +109,7 @@ class Apiserver:
             words = {"fieldSelector": fields, "limit": str(_PAGE), "continue": page.more}
 
     @contextmanager
-    def watch(self, kind: Kind, version: str, fields: str = "", lasting_s: int = 300) -> Iterator[Watch]:
+    def watch(self, kind: Kind, version: str, fields: str = "", lasting_s: int = 300) -> Iterator[WatchStream]:
         """Watch what happens to the objects of a kind after a version, for about so many seconds."""
         what = f"watch {kind}"
         words = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
@@ -117,7 +117,7 @@ class Apiserver:
         asked = {"params": _words(words), "timeout": patience(_SILENCE_S)}
         with self._errors(what), self._lender.lend() as http, http.stream("GET", kind.path, **asked) as answer:
             self._refused(what, answer, self._clock() + READ_S)
-            yield Watch(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
+            yield WatchStream(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
 
     def evict(self, namespace: str, name: str, uid: str = "", grace_s: int | None = None) -> None:
         """Ask for a pod to be evicted; it ends later, or not: ApiserverError 429 if a disruption budget forbids it.
@@ -186,7 +186,7 @@ class Apiserver:
             raise ApiserverError(what, 0, f"{self.address}: {words}") from None
 
 
-class Watch:
+class WatchStream:
     """A watch that is open: its events, in the groups in which they come."""
 
     def __init__(self, what: str, answer: Any, clock: Callable[[], float], deadline: float) -> None:

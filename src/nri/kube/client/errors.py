@@ -1,4 +1,4 @@
-"""What goes wrong with an apiserver: one error, with the status that tells what to do about it.
+"""The error of the apiserver's client, with the status that tells what to do about it.
 
 Next: `nri.kube.client.connection`, which raises it.
 """

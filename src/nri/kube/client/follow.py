@@ -21,7 +21,7 @@ from nri.kube.client.errors import ApiserverError
 from nri.kube.client.objects import Event, Object, key_of, version_of
 
 if TYPE_CHECKING:
-    from nri.kube.client.connection import Apiserver, Watch
+    from nri.kube.client.connection import Apiserver, WatchStream
     from nri.kube.client.kinds import Kind
 
 __all__ = ["Follower"]
@@ -77,13 +77,13 @@ class Follower:
         self._backoff = Backoff(clock=clock)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._open: Watch | None = None
+        self._open: WatchStream | None = None
         self._objects: dict[Key, Object] = {}
         #: The version to watch from, "" if all must be listed first.
         self._version = ""
         #: The newest version that was ever known; no list may be older.
         self._newest = "0"
-        #: Whether all objects have been known at least once.
+        #: Whether all objects have been known, and told, at least once.
         self.synced = False
         #: Why what is known may be old, "" if it is not.
         self.problem = ""
@@ -156,8 +156,8 @@ class Follower:
         items, version = self._api.list(self._kind, self._fields, self._newest)
         self._objects = {key_of(item): item for item in items}
         self._version = self._newest = version
-        self.synced = True
         self._tell()
+        self.synced = True  # not before the listener has them: who waits for this looks there next
 
     def _watch(self) -> None:
         with self._api.watch(self._kind, self._version, self._fields, random.choice(_LASTING_S)) as watch:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-__all__ = ["VERSION", "Chain", "ChainError", "Entry", "Listing", "read_listing"]
+__all__ = ["VERSION", "ChainError", "Listing", "ProgramChain", "ProgramEntry", "read_listing"]
 
 #: Of the protocol, where the file is missing.
 VERSION = "0.1"
@@ -41,7 +41,7 @@ class ChainError(Exception):
     """A program refused, or did not do its work; the text begins with its name, and `words` is what it said last."""
 
 
-class Entry(NamedTuple):
+class ProgramEntry(NamedTuple):
     """A program and its configuration; `conf` is a table with the key `conf`, or empty."""
 
     type: str
@@ -52,7 +52,7 @@ class Listing(NamedTuple):
     """The content of the file; `unknown` are keys that were read past, in words."""
 
     version: str
-    plugins: tuple[Entry, ...]
+    plugins: tuple[ProgramEntry, ...]
     unknown: tuple[str, ...] = ()
 
 
@@ -88,7 +88,7 @@ def read_listing(path: str) -> Listing:
     return Listing(version, listed, tuple(unknown[:MOST_UNKNOWN]))
 
 
-def _entry(path: str, place: int, given: Any) -> Entry:
+def _entry(path: str, place: int, given: Any) -> ProgramEntry:
     key = f"plugins[{place}]"
     if not isinstance(given, dict):
         raise ConfigError(path, key, 'an object was expected, such as {"type": "clearcfs"}')
@@ -97,10 +97,10 @@ def _entry(path: str, place: int, given: Any) -> Entry:
         raise ConfigError(path, f"{key}.type", "the name of a program was expected")
     if "/" in kind and not kind.startswith("/"):
         raise ConfigError(path, f"{key}.type", f"{kind!r} is no name and no absolute path")
-    return Entry(kind, {"conf": given["conf"]} if "conf" in given else {})
+    return ProgramEntry(kind, {"conf": given["conf"]} if "conf" in given else {})
 
 
-class Chain:
+class ProgramChain:
     """The programs that a file names.
 
     Args:
@@ -161,7 +161,7 @@ class Chain:
                 raise ChainError(f"plugin: {plain(entry.type, 200)}: {plain(str(error))}") from None
         return results
 
-    def _ask(self, entry: Entry, given: dict[str, Any], deadline: float | None) -> dict[str, Any]:
+    def _ask(self, entry: ProgramEntry, given: dict[str, Any], deadline: float | None) -> dict[str, Any]:
         timeout_s = self._timeout_s
         if deadline is not None:
             timeout_s = min(timeout_s, deadline - monotonic())

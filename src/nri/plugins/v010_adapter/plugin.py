@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import nri
 from nri.config import Duration
-from nri.plugins.v010_adapter.chain import Chain, ChainError
+from nri.plugins.v010_adapter.chain import ChainError, ProgramChain
 from nri.plugins.v010_adapter.request import CREATE, DELETE, of_container, of_pod
 from nri.stub.program.options import Flag
 
@@ -42,13 +42,13 @@ class V010Adapter(nri.Plugin):
     config: Config
 
     def __init__(self) -> None:
-        self._chain: Chain | None = None
+        self._chain: ProgramChain | None = None
 
     def configure(self) -> None:
         wanted = self.config
         if wanted.plugin_timeout <= 0 or wanted.output_limit <= 0:
             raise nri.ConfigError("the configuration", "", "plugin_timeout and output_limit must be above 0")
-        chain = Chain(
+        chain = ProgramChain(
             wanted.conf,
             wanted.bin_dir,
             timeout_s=wanted.plugin_timeout,

@@ -30,7 +30,7 @@ LINGER_S = 0.2
 
 
 class Ended(NamedTuple):
-    """How a program ended.
+    """The end of a program.
 
     Attributes:
         code: its exit code, negative for a signal.

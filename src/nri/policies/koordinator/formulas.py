@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Final
 
 from nri.kube.quantity import CPU_PERIOD_US, MOST, ceil
+from nri.policies.koordinator.quirks import Quirks
 
 __all__ = ["MAX_SHARES", "MIN_QUOTA_US", "MIN_SHARES", "UNLIMITED", "amount", "milli", "quota_us", "scaled", "shares"]
 
@@ -46,9 +47,12 @@ def quota_us(milli_cpu: int) -> int:
     return _bounded(max(milli_cpu * CPU_PERIOD_US // 1000, MIN_QUOTA_US))
 
 
-def scaled(quota: int, ratio: float) -> int:
+def scaled(quota: int, ratio: float, quirks: Quirks = Quirks.DEFAULT) -> int:
     """Return a quota for a CPU that is so many times as fast as the one it was made for; slower ones change nothing."""
-    return math.ceil(quota / ratio) if quota > 0 and ratio > 1 else quota
+    if quota <= 0 or ratio <= 1:
+        return quota
+    least = MIN_QUOTA_US if quirks.scaled_quota_is_possible else 1
+    return max(math.ceil(quota / ratio), min(quota, least))
 
 
 def _bounded(number: int) -> int:

@@ -20,7 +20,7 @@ _MOST: Final = 1 << 20
 
 
 class Memo:
-    """What was made of texts, or the error. Any thread may call.
+    """A memo of what was made of texts, or the error. Any thread may call.
 
     Args:
         most: characters of all texts that are remembered.

@@ -13,6 +13,7 @@ from nri.policies.koordinator.names import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 __all__ = [
     "CGROUPFS",
+    "MANY_PODS",
     "RUNTIMES",
     "SYSTEMD",
     "container_folder",
@@ -20,10 +21,13 @@ __all__ = [
     "host_application_path",
     "kube_class_of",
     "kube_class_path",
+    "of_many_pods",
     "pod_path",
 ]
 
 CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
+#: Why values of one pod are not written to the folder of a class.
+MANY_PODS = "it is the cgroup of many pods, and none of this pod's own"
 _ROOTS = {SYSTEMD: "kubepods.slice", CGROUPFS: "kubepods"}
 _CLASS_FOLDERS = {
     SYSTEMD: {BURSTABLE: "kubepods-burstable.slice", BEST_EFFORT: "kubepods-besteffort.slice"},
@@ -54,6 +58,15 @@ def _joined(*parts: str) -> str:
 def kube_class_path(kube_class: str, driver: str = SYSTEMD) -> str:
     """The folder of a Kubernetes QoS class; that of guaranteed pods is the root of all pods."""
     return _joined(_ROOTS[driver], _CLASS_FOLDERS[driver].get(kube_class, ""))
+
+
+#: The folders of classes, by either driver.
+_SHARED = frozenset(kube_class_path(kube, driver) for kube in (GUARANTEED, BURSTABLE, BEST_EFFORT) for driver in _ROOTS)
+
+
+def of_many_pods(folder: str) -> bool:
+    """Whether a folder is that of a Kubernetes QoS class, and so no pod's own."""
+    return folder.strip("/") in _SHARED
 
 
 def pod_path(kube_class: str, uid: str, driver: str = SYSTEMD) -> str:

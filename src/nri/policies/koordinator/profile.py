@@ -1,7 +1,7 @@
 """The profile: which hook decides at which stage, from which rules and annotations; and the run of all of them.
 
 Order: by name, as in the original, and of two hooks that set one thing the later one's word counts (CPUSetAllocator
-takes away the quota that CPUNormalization has scaled). A hook that fails stops nobody else unless the failure policy is
+takes away the quota that CPUNormalization has scaled). A hook that fails stops no other unless the failure policy is
 "Fail". Next: `nri.policies.koordinator.hooks`.
 """
 
@@ -136,9 +136,13 @@ class Because:
 
 @dataclass(slots=True)
 class Outcome:
-    """The decision of all hooks of a stage together. `failed` is the error that stops the request, if one does."""
+    """The decision of all hooks of a stage together. `failed` is the error that stops the request, if one does.
+
+    `asked` are the hooks that there are at the stage and that are on, whether they had anything to say or not.
+    """
 
     changes: Changes = NO_CHANGES
+    asked: list[str] = field(default_factory=list)
     because: list[Because] = field(default_factory=list)
     errors: list[HookError] = field(default_factory=list)
     failed: HookError | None = None
@@ -165,11 +169,11 @@ def _oom(context: Any, node: Node) -> Decision:
 
 
 def _batch(context: Any, node: Node) -> Decision:
-    return batch_resource.container(context, node.batch)
+    return batch_resource.container(context, node.batch, node.quirks)
 
 
 def _normal(context: Any, node: Node) -> Decision:
-    return cpu_normalization.container(context, node.ratio)
+    return cpu_normalization.container(context, node.ratio, node.quirks)
 
 
 _SLO, _TOPOLOGY, _NODE, _PODS = "NodeSLO", "NodeResourceTopology", "Node", "pods"
@@ -199,7 +203,11 @@ PROFILE: Final = (
         False,
         (_NODE,),
         (n.LABEL_QOS, n.ANNOTATION_STATUS),
-        {RUN_POD: lambda context, node: cpu_normalization.pod(context, node.ratio), CREATE: _normal, UPDATE: _normal},
+        {
+            RUN_POD: lambda context, node: cpu_normalization.pod(context, node.ratio, node.quirks),
+            CREATE: _normal,
+            UPDATE: _normal,
+        },
     ),
     Row(
         cpuset.NAME,
@@ -272,6 +280,7 @@ def decide(stage: str, context: Any, node: Node) -> Outcome:
         hook = row.stages.get(stage) or row.stages.get(earlier)
         if hook is None or not (row.default if node.gates is None else row.name in node.gates):
             continue
+        outcome.asked.append(row.name)
         try:
             decision = hook(context, node)
         except HookError as error:

@@ -1,4 +1,4 @@
-"""Where this package decides otherwise than the original, one named attribute each, in one frozen value.
+"""The differences from the original, one named attribute each, in one frozen value.
 
 Rules of this file: as those of `nri.rules`. An attribute is False in `Quirks.REFERENCE` and True by default, its name
 says what holds when it is True, and code asks for the attribute, never for the mode. Every one is a row of the table
@@ -24,6 +24,10 @@ class Quirks:
     """Of a hook that failed nothing is applied."""
     empty_batch_spec_ignored: bool = True
     """A batch annotation that names no containers leaves the pod as it is, and does not set its memory limit to 0."""
+    bad_batch_spec_told: bool = True
+    """A batch annotation that cannot be read is an error that names it; to the original such a pod asks for nothing."""
+    scaled_quota_is_possible: bool = True
+    """A quota that is scaled to faster CPUs stays one that the kernel takes."""
     resctrl_class_needs_group: bool = True
     """A container gets an RDT class only if the pod's annotation can be read, for only then is there a group."""
     clear_reaches_executor: bool = True
@@ -40,6 +44,8 @@ class Quirks:
     """A NodeSLO that does not mention a class has it switched off; the original panics."""
     empty_verbs_folder_told: bool = True
     """An RDMA device without verbs is an error that names it; the original panics."""
+    absent_bandwidth_is_none: bool = True
+    """A pod whose annotation limits its traffic one way is not limited the other way."""
     negative_bandwidth_refused: bool = True
     """A negative bandwidth is an error; the original takes it for a huge one."""
     bandwidth_shares_in_bytes: bool = True

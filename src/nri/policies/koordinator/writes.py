@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nri.policies.koordinator.paths import of_many_pods
 from nri.policies.koordinator.values import Changes
 
 __all__ = ["KNOBS", "Write", "container_writes", "folder_writes", "pod_writes"]
@@ -37,8 +38,8 @@ class Write(NamedTuple):
 
 
 def pod_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:
-    """Return the writes for a pod: no transport can say any of it."""
-    return _writes(folder, changes, _POD, reason)
+    """Return the writes for a pod: no transport can say any of it. A pod that has no cgroup of its own has none."""
+    return [] if of_many_pods(folder) else _writes(folder, changes, _POD, reason)
 
 
 def container_writes(folder: str, changes: Changes, reason: str = "") -> list[Write]:

@@ -75,7 +75,7 @@ def _is(root: Path, path: str, device: m.LinuxDevice) -> bool:
 
 
 def _differs(device: m.LinuxDevice, node: str) -> str:
-    """What of a device's mode and owner the host's node has otherwise, as text."""
+    """Say what of a device's mode and owner the host's node has otherwise."""
     found = os.stat(node)
     rows = (
         ("file_mode", stat.S_IMODE(found.st_mode), "o"),

@@ -50,7 +50,7 @@ class Unsaid(NamedTuple):
 
 
 class Owners:
-    """Which plugin set what in one container; as the reply to CreateContainer tells it."""
+    """The plugins that set the fields of one container, as the reply to CreateContainer tells it."""
 
     def __init__(self, owners: m.OwningPlugins, container_id: str) -> None:
         self._owners, self._id = owners, container_id

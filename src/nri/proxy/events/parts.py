@@ -1,4 +1,4 @@
-"""What the answers of calls work with, in one place, and the questions that all of them ask.
+"""The parts that answers of calls work with, in one place, and the questions that all of them ask.
 
 Rules: a pod or container that is not known is asked for at the runtime; one that the runtime does not know either is
 None, and the call is passed on, so that the runtime says so. Where the runtime cannot be asked, a call that makes or
@@ -39,7 +39,7 @@ _log = logging.getLogger("nri.proxy")
 
 
 def time_for(deadline: float | None) -> float | None:
-    """How long a question to the runtime may take inside a call with this deadline, in seconds; None for as usual."""
+    """Seconds that a question to the runtime may take inside a call with this deadline; None for as usual."""
     if deadline is None:
         return None
     return min(max(deadline - monotonic() - _ANSWER_S, 0.001), CALL_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What plugins want of containers that are there: resources by UpdateContainerResources, evictions by StopContainer.
+"""Plugins' wishes for containers that are there: resources by UpdateContainerResources, evictions by StopContainer.
 
 Rules: no plugin is asked about it again; of two answers the later one counts, whichever is done first; each update
 comes back field by field as applied, unsupported or stale; what the CRI has no word for is unsupported, and told with

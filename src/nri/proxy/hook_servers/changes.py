@@ -1,4 +1,4 @@
-"""What a hook server's response changes in a request of the CRI. Pure: messages in, the same messages changed.
+"""The changes of a CRI request by a hook server's response. Pure: messages in, the same messages changed.
 
 Rules: only what differs from what was asked is touched, so that what the protocol has no words for stays as it came:
 the order of the environment, values that are not UTF-8, fields of a newer CRI. Next:

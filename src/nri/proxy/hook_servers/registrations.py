@@ -2,10 +2,10 @@
 
     {"remote-endpoint": "/run/koordlet.sock", "failure-policy": "Ignore", "runtime-hooks": ["PreRunPodSandbox"]}
 
-Rules: the order of the servers is that of the files' names. A file is read again when its inode, size or time of change
-is another. A bad one is named in the log and passed over, and what was last good of it stays; a file that is gone takes
-its server along. Who may write such a file is told of every container, so others must not. Next:
-`nri.proxy.hook_servers.clients`.
+Rules: the order of the servers is that of the files' names. A file is read again when its content
+(`nri.config.watch`), mode or owner is another. A bad one is named in the log and passed over, and what was last good
+of it stays; a file that is gone takes its server along. Who may write such a file is told of every container, so
+others must not. Next: `nri.proxy.hook_servers.clients`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from nri.config.watch import fingerprint_of
 from nri.policies.koordinator.hook_protocol.dispatch import STAGES, HookServer
 from nri.policies.koordinator.shapes import Items, Record, decode
 from nri.text import plain
@@ -31,8 +32,6 @@ _SHAPE: Final = Record({"remote-endpoint": str, "failure-policy": str, "runtime-
 _POLICIES = ("Fail", "Ignore", "")
 #: A unix socket's path is no longer, in bytes.
 _LONGEST_PATH = 107
-
-_Seen = tuple[int, int, int]
 
 _log = logging.getLogger("nri.proxy.hook_servers")
 
@@ -55,7 +54,7 @@ class Registrations:
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder
         self._lock = threading.Lock()
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, tuple[int, ...]] = {}
         self._good: dict[str, HookServer] = {}
         self._problems: dict[str, str] = {}
         self._unreadable = ""
@@ -93,7 +92,7 @@ class Registrations:
         path = self.folder / name
         try:
             found = path.stat()
-            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+            seen = (*fingerprint_of(found), found.st_mode, found.st_uid)  # a file may be bad by its owner or mode alone
             if self._seen.get(name) == seen:
                 return
             self._seen[name] = seen

@@ -1,6 +1,6 @@
 """The connection to the runtime: raw calls of any method, and calls of the proxy's own.
 
-Rules: one channel that connects by itself, again and again; while nobody listens a call fails at once with
+Rules: one channel that connects by itself, again and again; while no runtime listens a call fails at once with
 UNAVAILABLE, it never waits for a runtime. Next: `nri.proxy.passing.call`, which uses it for a client.
 """
 

@@ -1,4 +1,4 @@
-"""What the proxy knows of pods and containers, kept over its own restarts.
+"""The proxy's knowledge of pods and containers, kept over its own restarts.
 
 Rules: knows no plugin, no kubelet and no runtime. Next: :mod:`nri.proxy.state.records`, then `book`.
 """

@@ -1,4 +1,4 @@
-"""What the proxy keeps of a pod and of a container.
+"""The proxy's records of a pod and of a container.
 
 Rules: plain values and the CRI's own messages. A container has two names: the one that plugins know it by (`id`), which
 is made before the runtime makes the container, and the runtime's (`runtime_id`). Next: `nri.proxy.state.book`.

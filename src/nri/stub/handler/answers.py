@@ -68,6 +68,8 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
             and (result[0] is None or isinstance(result[0], (Adjustment, m.ContainerAdjustment)))
         ):
             adjustment, result = result
+            if isinstance(result, (Adjustment, m.ContainerAdjustment)):
+                raise wrong_answer(event, (adjustment, result))
         if adjustment is not None:
             message = adjustment.message if isinstance(adjustment, Adjustment) else adjustment
             out = bytes_field(adjust_number, message.SerializeToString())
@@ -124,10 +126,10 @@ def wrong_answer(event: str, value: Any, what: str = "{}") -> TypeError:
         what: how it was returned, `{}` stands for its type.
     """
     name = method_name(event)
-    kind = value.__name__ if isinstance(value, type) else type(value).__name__
-    text = f"{name} returned {what.format(kind)}: "
     if isinstance(value, BaseException) or (isinstance(value, type) and issubclass(value, BaseException)):
-        return TypeError(f"{text}raise it, do not return it")
+        kind = value.__name__ if isinstance(value, type) else type(value).__name__
+        return TypeError(f"{name} returned {what.format(kind)}: raise it, do not return it")
+    text = f"{name} returned {what.format(_words_for(value))}: "
     if event in _EXPECTED:
         return TypeError(f"{text}{_EXPECTED[event]} is expected")
     if event == "ValidateContainerAdjustment":
@@ -137,6 +139,15 @@ def wrong_answer(event: str, value: Any, what: str = "{}") -> TypeError:
     if isinstance(value, Update):
         return TypeError(f"{text}there is nothing to return from it; ask for updates with self.runtime.update()")
     return TypeError(f"{text}there is nothing to return from it")
+
+
+def _words_for(value: Any) -> str:
+    """Say of which type a value is, so that it cannot be taken for what is expected."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}, not an instance of it"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_words_for, value))})"
+    return type(value).__name__
 
 
 def _would_cancel(update: m.ContainerUpdate, call: Call) -> bool:

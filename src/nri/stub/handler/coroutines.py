@@ -12,6 +12,7 @@ import sys
 from _thread import allocate_lock
 
 from nri.errors import NriError
+from nri.stub.support import context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ _lock = allocate_lock()
 def run_to_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine to its end and return the result; what it raises is raised."""
     if "asyncio" in sys.modules:
+        call = context.current.get()
+        if call is not None:
+            call.coroutine = coroutine
         return start_task(coroutine).result()
     try:
         coroutine.send(None)

@@ -158,7 +158,8 @@ def _value(flag: str, value: str) -> object:
         raise ConfigError("command line", "--log-level", f"{value!r} is not a level", f"one of {', '.join(_LEVELS)}")
     if flag == "log-format" and value not in ("text", "json"):
         raise ConfigError("command line", "--log-format", f"{value!r} is not a format", "text or json")
-    if flag == "health-addr" and not value.rpartition(":")[2].isdigit():
+    port = value.rpartition(":")[2]
+    if flag == "health-addr" and not (port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16):
         raise ConfigError("command line", "--health-addr", f"{value!r} is not HOST:PORT", "for example 127.0.0.1:8080")
     return value.lower() if flag == "log-level" else value
 
@@ -183,18 +184,22 @@ def identify(options: Options, environment: Mapping[str, str], program: str, cla
     """
     index = options.index or environment.get(naming.ENV_IDX, "")
     name = options.name or environment.get(naming.ENV_NAME, "")
+    file = f"file name {os.path.basename(program)}"
     source = "--idx" if options.index else naming.ENV_IDX
+    name_source = "--name" if options.name else naming.ENV_NAME if name else "name of the class"
     if not index:
-        source = f"file name {os.path.basename(program)}"
+        source = file
         try:
             index, from_file = naming.split_file_name(os.path.basename(program))
         except ValueError:
             reason = "the plugin has no index"
             raise ConfigError("command line", "--idx", reason, "give --idx NN, two digits, such as --idx 10") from None
-        name = name or from_file.removesuffix(".py")
+        if not name:
+            name, name_source = from_file.removesuffix(".py"), file
     name = name or class_name
     try:
         naming.check_index(index)
+        source = name_source
         naming.check_name(name)
     except ValueError as error:
         raise ConfigError("command line", source, str(error)) from None

@@ -193,6 +193,8 @@ class Session:
     def _suspect(self) -> str:
         """Guess what a runtime has refused that hung up without a word, from the call that it made last."""
         service = self._service
+        if service.raised is not None:
+            return ""  # the reason is known, and it is ours
         if service.answered == "Configure":
             return f"right after Configure: it probably refused the events {service.mask}"
         if service.answered == "Synchronize" and service.updates:

@@ -23,10 +23,11 @@ class Call:
         deadline: absolute `time.monotonic()` seconds, or None.
         pod, container: the messages it is about, as far as there are any.
         queued: updates that the handler asked for; they go out after the reply.
+        coroutine: the handler itself, if it is an `async def` and has a loop.
         finished: the reply has been written; tasks that the handler has left behind still see this call.
     """
 
-    __slots__ = ("container", "deadline", "event", "finished", "pod", "queued")
+    __slots__ = ("container", "coroutine", "deadline", "event", "finished", "pod", "queued")
 
     def __init__(self, event: str, deadline: float | None) -> None:
         self.event = event
@@ -34,6 +35,7 @@ class Call:
         self.pod: Any = None
         self.container: Any = None
         self.queued: list[Any] | None = None
+        self.coroutine: Any = None
         self.finished = False
 
 

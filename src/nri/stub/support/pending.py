@@ -8,6 +8,7 @@ sent after its reply. Set once, by whichever thread reads the runtime's answer. 
 from __future__ import annotations
 
 from _thread import allocate_lock
+from time import monotonic
 
 from nri.errors import DeadlineExceeded, NriError
 from nri.stub.support import context
@@ -15,7 +16,7 @@ from nri.stub.support import context
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from typing import Any
+    from typing import Any, Final
 
     from nri.api.builders.update import Update
 
@@ -23,12 +24,26 @@ __all__ = ["UPDATE_TIMEOUT_S", "Pending"]
 
 #: How long the runtime may take for an update, and `Pending.result` waits unless told otherwise, in seconds.
 UPDATE_TIMEOUT_S = 5.0
+# How long a task waits for the end of the handler that began it, where the runtime has set the handler no deadline.
+_PATIENCE_S: Final = 2.0
+_SENT_LATER: Final = "the update is sent after this handler's reply: do not wait here; return it or add a callback"
 
 
 def _in_a_handler() -> bool:
     """Whether a handler is running. Not in a task that one has left behind, though that carries its context."""
     call = context.current.get()
     return call is not None and not call.finished
+
+
+def _is_handler(call: context.Call) -> bool:
+    """Whether it is the handler itself that runs here, and not a task that it has begun."""
+    import asyncio
+
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return True  # there is no loop, so there are no tasks
+    return task is None or task.get_coro() is call.coroutine
 
 
 class Pending:
@@ -60,9 +75,7 @@ class Pending:
         """
         if not self.done:
             if self._in_handler and _in_a_handler():
-                raise NriError(
-                    "the update is sent after this handler's reply: do not wait here; return it or add a callback"
-                )
+                raise NriError(_SENT_LATER)
             if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
                 raise DeadlineExceeded("the runtime's answer to an update")
             self._waiting.release()  # for the next one who asks
@@ -81,8 +94,10 @@ class Pending:
     def __await__(self) -> Generator[Any, None, list[Update]]:
         import asyncio
 
-        if not self.done and self._in_handler and _in_a_handler():
-            self.result()  # raises, and says why
+        call = context.current.get()
+        begun_by = call if call is not None and not call.finished and self._in_handler and not self.done else None
+        if begun_by is not None and _is_handler(begun_by):
+            raise NriError(_SENT_LATER)
         loop = asyncio.get_running_loop()
         arrived = loop.create_future()
 
@@ -94,6 +109,15 @@ class Pending:
             loop.call_soon_threadsafe(wake)
 
         self.add_done_callback(finish)
+        if begun_by is not None:
+            # A task of the handler's: it may be left behind, and then gets its answer; or the handler waits for it.
+            left_s = _PATIENCE_S if begun_by.deadline is None else begun_by.deadline - monotonic()
+
+            def look(call: context.Call) -> None:
+                if not call.finished and not arrived.done():
+                    arrived.set_exception(NriError(_SENT_LATER))
+
+            loop.call_later(left_s / 2, look, begun_by)
         yield from arrived.__await__()
         return self.result(0)
 

@@ -93,7 +93,7 @@ def _without_context(given: Given) -> dict[str, Any]:
 
 
 def _set(value: Any) -> Any:
-    """What is set of an input: a key that is null is as good as absent. A place in a list stays one."""
+    """Return what is set of an input: a key that is null is as good as absent. A place in a list stays one."""
     if isinstance(value, dict):
         return {key: _set(each) for key, each in value.items() if each is not None}
     return [_set(each) for each in value] if isinstance(value, list) else value

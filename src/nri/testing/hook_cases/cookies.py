@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nri.policies.koordinator.hooks.cookie_groups import CookieGroups, Entry
+from nri.policies.koordinator.hooks.cookie_groups import CookieGroups, HeldCookie
 from nri.testing.hook_cases import inputs
 from nri.testing.hook_cases.inputs import Given
 
@@ -91,7 +91,7 @@ def _clear(given: Given) -> Outcome:
 
 def _cache(given: Given) -> Outcome:
     ordered = given.get("ordered_pids") or []
-    entry = Entry(given.get("init_cookie_id") or 0, ordered)
+    entry = HeldCookie(given.get("init_cookie_id") or 0, ordered)
     invalid = not entry.valid
     entry.pids.update(given.get("add_pids") or ())
     added = sorted(entry.pids)

@@ -9,7 +9,7 @@ from nri.policies.koordinator import paths, writes
 from nri.policies.koordinator.contexts import ContainerContext, KubeQosContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.hooks import core_sched
-from nri.policies.koordinator.hooks.cookie_groups import CookieGroups, Entry
+from nri.policies.koordinator.hooks.cookie_groups import CookieGroups, HeldCookie
 from nri.policies.koordinator.names import KUBE_CLASSES, SYSTEM
 from nri.policies.koordinator.refresh import switches
 from nri.policies.koordinator.refresh.running import RunningPod, reconciled_class
@@ -38,7 +38,7 @@ class _Node:
         self.quirks = given.quirks
         self.groups = CookieGroups(Threads(given), given.quirks)
         for group, entry in inputs.mapping(given.get("cookie_cache")).items():
-            self.groups.entries[group] = Entry(entry.get("cookie") or 0, entry.get("pids") or ())
+            self.groups.entries[group] = HeldCookie(entry.get("cookie") or 0, entry.get("pids") or ())
         self.groups.members.update(inputs.mapping(given.get("group_cache")))
         self.first = list(self.groups.entries.values())
 

@@ -86,7 +86,8 @@ def _identity_folder(given: Given) -> Outcome:
     tree, kube = Tree(given), given.get("kube_qos") or ""
     rule = _in_effect(given, tree)
     changes = NO_CHANGES if rule is None else group_identity.kube_class(KubeQosContext(kube), rule).changes
-    return _outcome(tree, paths.kube_class_path(kube), changes, False)
+    tree.write(writes.folder_writes(paths.kube_class_path(kube), changes))
+    return {**inputs.shown(changes), "error": False, "files": tree.files}
 
 
 def _identity_program(given: Given) -> Outcome:
@@ -189,7 +190,7 @@ def _batch_pod(given: Given) -> Outcome:
 
 def _batch_container(given: Given) -> Outcome:
     context, rule = inputs.container(given), inputs.batch_rule(given.get("rule"))
-    changes, error = decided(lambda: batch_resource.container(context, rule))
+    changes, error = decided(lambda: batch_resource.container(context, rule, given.quirks))
     return {**inputs.shown(changes), "error": error}
 
 
@@ -221,19 +222,22 @@ def _batch_parse_node(given: Given) -> Outcome:
 
 def _normal_pod(given: Given) -> Outcome:
     tree, context = Tree(given), inputs.pod(given.get("pod"))
-    changes, error = decided(lambda: cpu_normalization.pod(context, inputs.ratio_of(given.get("rule"))))
+    changes, error = decided(lambda: cpu_normalization.pod(context, inputs.ratio_of(given.get("rule")), given.quirks))
     return _outcome(tree, context.cgroup_parent, changes, error)
 
 
 def _normal_container(given: Given) -> Outcome:
     context = inputs.container(given)
-    changes, error = decided(lambda: cpu_normalization.container(context, inputs.ratio_of(given.get("rule"))))
+    changes, error = decided(
+        lambda: cpu_normalization.container(context, inputs.ratio_of(given.get("rule")), given.quirks)
+    )
     return {**inputs.shown(changes), "error": error}
 
 
 def _normal_apply(given: Given) -> Outcome:
     tree = Tree(given)
-    tree.write(quotas.normalized(inputs.running(given.get("pods")), inputs.ratio_of(given.get("rule"))).writes)
+    pods, ratio = inputs.running(given.get("pods")), inputs.ratio_of(given.get("rule"))
+    tree.write(quotas.normalized(pods, ratio, given.quirks).writes)
     return {"error": False, "files": tree.files}
 
 

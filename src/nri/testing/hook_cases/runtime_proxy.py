@@ -24,7 +24,7 @@ def _request_of(info: Any) -> Outcome:
 
 
 def _stored(given: Given) -> Outcome:
-    """What the proxy has stored, which cases call by the name of the original test's variable."""
+    """Return what the proxy has stored, which cases call by the name of the original test's variable."""
     return next((found for value in given.values() if isinstance(value, dict) and (found := _request_of(value))), {})
 
 

@@ -90,6 +90,8 @@ class Inbox:
 
     def _put(self, message: bytes) -> None:
         with self._lock:
+            if self.over:
+                return  # dropped: no thread will take it
             self._messages.append(message)
             self._size_bytes += len(message)
             if len(self._messages) >= ROOM_MESSAGES or self._size_bytes >= ROOM_BYTES:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from nri.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError, ProtocolError
 from nri.ttrpc.services.codec import WAIT_S, decoded, encoded
 from nri.ttrpc.services.inbox import Inbox
+from nri.ttrpc.waiting import send_and_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +90,7 @@ class _Stream(Generic[M]):
                 raise ConnectionClosed(link.closed)
             data = frame()
             if data:
-                link.transport.send(conn_id, [data], deadline)
+                send_and_read(link, self._answerer, conn_id, [data], deadline)
         except DeadlineExceeded:
             raise DeadlineExceeded(f"{self.name}: the peer to read") from None
         finally:
@@ -178,7 +179,8 @@ class ClientStream(_Stream[M]):
         frame = link.client.streams.close
         try:
             if link.closed is None and self._id in link.client.streams:
-                self._notice_the_end()
+                self._inbox.drop()  # so that what still comes is read, and the server not held up
+                self._answerer.poll()
                 self._write(link.client_id, lambda: frame(self._id), self._until(_CLOSE_S, self._send_s))
         except (DeadlineExceeded, ConnectionClosed, ProtocolError):
             pass  # the server learns it from the end of the connection, or of its own deadline

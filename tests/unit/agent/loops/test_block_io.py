@@ -57,6 +57,36 @@ def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) 
     assert "the machine has no disk '/dev/none'" in world.loops.health()[1]
 
 
+def test_an_annotation_that_cannot_be_read_any_more_leaves_its_limits_and_one_that_is_gone_takes_them(
+    tmp_path: Path,
+) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    asks = '{"blocks": [{"name": "/dev/sda", "ioCfg": {"writeBPS": 7}}]}'
+    folder = world.pod(pod("a", n.LS))
+    for text, limit in ((asks, "8:0 7"), ("{", "8:0 7"), ("", "8:0 0")):
+        world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": text})])
+        world.loop()
+        assert world.text(folder, "blkio.throttle.write_bps_device") == limit, text
+    world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{"})])
+    world.loop()
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 0"
+
+
+def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    bad = pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{"})
+    world.pod(bad)
+    world.source.replace([bad])
+    world.loop()
+    (error,) = (world.history.of("a") or {})["errors"]
+    assert (error["hook"], error["reason"][:36]) == ("BlkIOReconcile", "annotation koordinator.sh/blkioQOS: ")
+    world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{}"})])
+    world.loop()
+    assert (world.history.of("a") or {})["errors"] == []
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "error"),
     [

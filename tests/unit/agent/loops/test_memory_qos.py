@@ -48,6 +48,17 @@ def test_protection_adds_up_on_the_way_to_the_root_and_goes_when_it_is_switched_
     assert value(world, f"{top}/podb/bc", "memory.high") == -1
 
 
+def test_an_annotation_that_cannot_be_read_any_more_leaves_what_it_gave(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo(minLimitPercent=50))
+    world.pod(ls("a", "100Mi"))
+    for text in ('{"minLimitPercent": 10}', "{"):
+        one = ls("a", "100Mi")
+        one["metadata"]["annotations"] = {"koordinator.sh/memoryQOS": text}
+        world.source.replace([one])
+        world.loop()
+        assert value(world, "kubepods/burstable/poda", "memory.min") == 10 * MIB
+
+
 def test_a_pod_that_wants_none_has_none(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo(minLimitPercent=50))
     one = ls("a", "100Mi")

@@ -10,11 +10,13 @@ from nri.agent.loops.strategy import (
     ANNOTATION_BLOCK_IO,
     ANNOTATION_BURST,
     ANNOTATION_MEMORY,
+    READERS,
     OfPod,
     Strategies,
     Threshold,
     of_pod,
 )
+from nri.agent.settings.gates import LOOPS
 from nri.policies.koordinator.loops.cpu_burst import BurstConfig
 from nri.policies.koordinator.loops.memory_qos import MemoryQos
 
@@ -60,7 +62,7 @@ def test_numbers_out_of_range_are_refused(spec: dict[str, Any], error: str) -> N
 
 def of(annotations: dict[str, str], **spec: Any) -> tuple[OfPod, list[str]]:
     errors: list[str] = []
-    return of_pod(taken(**spec), "LS", annotations, errors.append), errors
+    return of_pod(taken(**spec), "LS", annotations, lambda _, error: errors.append(error)), errors
 
 
 def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
@@ -85,3 +87,9 @@ def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
     told = {each.split(":")[0] for each in errors}
     assert told >= {f"annotation {ANNOTATION_BURST}", f"annotation {ANNOTATION_MEMORY}"}
     assert all(len(each) < 400 for each in errors)
+
+
+def test_a_bad_annotation_is_told_by_the_name_of_the_strategy_that_reads_it() -> None:
+    told: dict[str, str] = {}
+    of_pod(taken(), "LS", dict.fromkeys(READERS, "{"), told.__setitem__)
+    assert set(told) == set(READERS.values()) <= set(LOOPS)

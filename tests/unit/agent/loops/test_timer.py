@@ -197,6 +197,18 @@ def rounds_go_by(folder: Path, rounds: int) -> None:
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
+def test_what_of_nodeslo_cannot_be_read_is_one_entry_of_the_log_until_it_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = ({"cpuBurstStrategy": {"policy": policy}} for policy in ("auto", "atuo"))
+    world = LoopWorld(tmp_path, good)
+    for spec in (good, bad, bad, good, bad):
+        world.slo(spec)
+        world.loop()
+    line = "NodeSLO: cpuBurstStrategy.policy: there is no policy 'atuo'; what it said last of that is in force"
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [line, line]
+
+
 def test_a_strategy_that_breaks_off_each_round_is_one_entry_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

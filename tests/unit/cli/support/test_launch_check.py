@@ -99,3 +99,22 @@ def test_a_plugin_that_does_not_is_a_failure_in_a_line(tmp_path: Path) -> None:
             launcher([sys.executable, str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path
         )
     assert caught.value.message == f"{plugin}: does not start as the runtime would start it: not today"
+
+
+@pytest.mark.parametrize("before", [None, "an older failure"])
+@pytest.mark.parametrize("does", ["mkdir -p {folder}; echo new > {note}", "rm -f {note}"])
+def test_the_notes_for_the_doctor_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, does: str
+) -> None:
+    monkeypatch.setattr(launch_check, "DEFAULT_SOCKET", str(tmp_path / "nri.sock"))
+    folder, plugin = tmp_path / "failed-plugins", tmp_path / "pin"
+    note = folder / "10-pin"
+    if before is not None:
+        folder.mkdir()
+        note.write_text(before)
+    plugin.write_text(f"#!/bin/sh\nPATH=/bin\n{does.format(folder=folder, note=note)}\nexit 1\n")
+    plugin.chmod(0o755)
+    with pytest.raises(Failure):
+        launch_check.rehearse(launcher([str(plugin)], "10-pin").encode(), "10-pin", plugin, None, tmp_path)
+    assert folder.exists() is (before is not None)
+    assert before is None or note.read_text() == before

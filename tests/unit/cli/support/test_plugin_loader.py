@@ -83,6 +83,7 @@ def test_a_mistake_is_wrong_usage_with_its_place(write, text: str, reason: str) 
     ("target", "reason"),
     [
         ("gone.py", "gone.py: no such file"),
+        (".", ".: a folder, not a file"),
         ("no_such_module:X", "no_such_module: no such file, and no module of that name"),
         ("json:JSONDecoder", "json: JSONDecoder is not a plugin class there"),
     ],

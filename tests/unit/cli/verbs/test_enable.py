@@ -188,7 +188,17 @@ def test_a_configuration_that_the_plugin_cannot_use_is_refused_by_its_own_name(
     done = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
     assert done.returncode == 1
     assert f'{config}:1: cpu: unknown key (did you mean "cpus"?)' in done.stderr
+    assert f" --idx 10 --config {config}. If it can start only" in done.stderr
     assert not (tmp_path / "conf.d").exists()
+
+
+def test_a_configuration_that_is_no_text_is_refused_by_its_own_name(nri, plugin: Path, places, tmp_path: Path) -> None:
+    config = tmp_path / "my.yaml"
+    config.write_bytes(b"cpus: \xff\n")
+    done = nri("enable", str(plugin), "--idx", "10", "--config", str(config), *places)
+    assert done.returncode == 1
+    assert f"error: {config}: not UTF-8 text: byte 6 is 0xff" in done.stderr
+    assert "nri-enable-" not in done.stderr
 
 
 def test_a_configuration_that_is_there_already_is_tried_too(nri, plugin: Path, places, tmp_path: Path) -> None:

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from packaging.version import Version
+
+from nri.cli.settings import Settings
+from nri.cli.verbs import new
 
 
 @pytest.fixture
@@ -113,3 +117,14 @@ def test_json_names_the_files(nri, tmp_path: Path) -> None:
     found = json.loads(nri("new", "a", "-o", "json", cwd=tmp_path).stdout)
     assert found["folder"] == "a"
     assert "a/a.py" in found["files"]
+
+
+@pytest.mark.parametrize(("there", "step"), [(True, "pytest"), (False, "pip install pytest && pytest")])
+def test_the_next_step_can_be_typed_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool, step: str
+) -> None:
+    monkeypatch.setattr(new, "find_spec", lambda name: object() if there else None)
+    folder = tmp_path / "my plugin"
+    done = CliRunner().invoke(new.command, ["pod-name", "--folder", str(folder)], obj=Settings())
+    assert done.exit_code == 0, done.output
+    assert f"next:  cd '{folder}'  and then  {step}  or, as root," in done.output

@@ -15,6 +15,7 @@ from nri.cli.settings import Settings
 from nri.cli.verbs.why import _ask, _show_chain, _show_policies
 from nri.errors import RuntimeUnavailable
 from nri.rules import Rules
+from nri.testing import FakeRuntime
 from nri.ttrpc import Server
 
 POLICY = """
@@ -126,6 +127,14 @@ def test_another_service_at_the_socket_is_told_from_the_admin_socket(nri):
         done = nri("why", "9", "--admin-socket", f"{folder}/s")
     assert done.returncode == 3
     assert "is not an admin socket" in done.stderr
+
+
+def test_the_socket_of_plugins_is_told_from_the_admin_socket(nri):
+    with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
+        with FakeRuntime(socket_path=f"{folder}/s"):
+            done = nri("why", "--plugins", "--admin-socket", f"{folder}/s")
+    assert done.returncode == 3
+    assert "/s: the other side has closed the connection: perhaps it is no admin socket; only runtimes" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["c1", "--plugins"], ["--plugins", "--policies"]])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,6 +108,37 @@ def test_plugins_are_given_all_domains_and_are_remembered_for_the_next_life(tmp_
     finally:
         attached.stop()
     assert (tmp_path / "plugins.json").read_text() == '["10-p"]'
+
+
+def test_a_plugin_that_takes_its_time_to_synchronize_is_remembered_as_soon_as_it_takes_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, go_on = threading.Semaphore(0), threading.Event()
+
+    class Plugin(nri.Plugin):
+        def synchronize(self, pods: Any, containers: Any) -> None:
+            assert go_on.wait(20)
+
+    monkeypatch.setattr("nri.engine.lifecycle.hub._NOTED_AFTER_S", 0.01)
+    made = hub(tmp_path, Domain("k8s.io"))
+    look = made._note
+    monkeypatch.setattr(made, "_note", lambda: (look(), looks.release())[0])
+    made.start()
+    attached = Attached(Plugin(), "10", "slow", "")
+    try:
+        assert made.adaptation is not None
+        attached.connect(made.adaptation)
+        assert looks.acquire(timeout=20) and looks.acquire(timeout=20)
+        assert (tmp_path / "plugins.json").read_text() == "[]"
+        go_on.set()
+        attached.wait(made.adaptation)
+        deadline = time.monotonic() + 20
+        while (tmp_path / "plugins.json").read_text() != '["10-slow"]':  # as an engine that is killed now leaves it
+            assert time.monotonic() < deadline, "it was not remembered"
+            time.sleep(0.01)
+    finally:
+        attached.stop()
+        made.stop()
 
 
 def test_without_nri_there_is_no_adaptation_and_no_socket(tmp_path: Path) -> None:

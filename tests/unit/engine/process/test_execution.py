@@ -1,10 +1,13 @@
-"""One more program in a container: its process as the OCI spec has it, and what may be killed for it."""
+"""One more program in a container: its process as the OCI spec has it, and how long its end is waited for."""
 
-import subprocess
 import time
 from pathlib import Path
 
-from nri.engine.process.execution import exec_process, kill_started
+import pytest
+
+from nri.engine.process import Runtime, execution
+from nri.engine.process.execution import exec_process, exec_sync
+from nri.engine.support.errors import CommandTimeout
 
 
 def test_the_containers_process_is_taken_over_but_for_arguments_terminal_and_score() -> None:
@@ -26,24 +29,32 @@ def test_the_containers_process_is_taken_over_but_for_arguments_terminal_and_sco
     assert container["args"] == ["a"]
 
 
-def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:
-    stranger = subprocess.Popen(["sleep", "60"])
-    (tmp_path / "pid").write_text(str(stranger.pid))
-    kill_started(tmp_path / "pid")
-    time.sleep(0.1)
-    assert stranger.poll() is None
-    stranger.kill()
-    stranger.wait()
-    for text in (str(stranger.pid), "", "x"):
-        (tmp_path / "pid").write_text(text)
-        kill_started(tmp_path / "pid")
+#: Starts a program that lasts, and takes a moment to look after it when it was killed.
+RUNTIME = """\
+#!/bin/sh
+while [ "$1" != --pid-file ]; do shift; done
+sleep 60 &
+echo $! > $2
+wait $!
+sleep 0.5
+echo reaped > {folder}/reaped
+"""
 
 
-def test_what_was_started_is_killed_with_its_children(tmp_path: Path) -> None:
-    script = f"sleep 60 & echo $! > {tmp_path}/child; sh -c 'echo $$ > $0; sleep 61; true' $0"
-    runtime = subprocess.Popen(["sh", "-c", script, str(tmp_path / "pid")])
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        time.sleep(0.01)
-    kill_started(tmp_path / "pid")
-    assert runtime.wait(20) != 0
-    subprocess.run(["kill", (tmp_path / "child").read_text().strip()], check=True)
+def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_that_stood_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were it killed with the program, that would stay in the container as a zombie."""
+    script = tmp_path / "runtime"
+    script.write_text(RUNTIME.format(folder=tmp_path))
+    script.chmod(0o755)
+    kill = execution.kill_started
+
+    def late(pid_file: Path) -> None:
+        time.sleep(execution._REAP_S + 0.1)
+        kill(pid_file)
+
+    monkeypatch.setattr(execution, "kill_started", late)
+    with pytest.raises(CommandTimeout):
+        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, timeout_s=0.3)
+    assert (tmp_path / "reaped").exists()

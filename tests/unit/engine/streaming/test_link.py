@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nri.engine.streaming.link import Link, Stopped, Watch, read_some
+from nri.engine.streaming.link import Link, Poller, Stopped, read_some
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def test_a_client_that_goes_is_noticed_by_reading_by_writing_and_by_neither(pair
 
 def test_a_wait_ends_with_events_with_time_and_with_the_server(pair: tuple[Link, socket.socket], bell: int) -> None:
     link, theirs = pair
-    watch, asked = Watch(bell), {link.fileno(): link.mask(read=True)}
-    assert watch.wait(asked, 0.01) == {} == watch.wait({}, -1)
+    poller, asked = Poller(bell), {link.fileno(): link.mask(read=True)}
+    assert poller.wait(asked, 0.01) == {} == poller.wait({}, -1)
     theirs.sendall(b"x")
-    assert watch.wait(asked, 20) == {link.fileno(): select.POLLIN}
-    assert watch.wait({}, 0.01) == {}, "what is not asked for is not waited for"
+    assert poller.wait(asked, 20) == {link.fileno(): select.POLLIN}
+    assert poller.wait({}, 0.01) == {}, "what is not asked for is not waited for"
     os.eventfd_write(bell, 1)
     with pytest.raises(Stopped):
-        watch.wait(asked, 20)
+        poller.wait(asked, 20)
 
 
 def test_at_the_end_all_is_sent_and_the_client_heard_out(pair: tuple[Link, socket.socket], bell: int) -> None:
@@ -67,14 +67,14 @@ def test_at_the_end_all_is_sent_and_the_client_heard_out(pair: tuple[Link, socke
     theirs.sendall(b"never read by anybody")
     link.send(b"goodbye")
     theirs.shutdown(socket.SHUT_WR)
-    link.finish(Watch(bell), 20)
+    link.finish(Poller(bell), 20)
     assert theirs.recv(100) == b"goodbye" and theirs.recv(100) == b""
 
 
 def test_at_the_end_a_client_that_takes_nothing_is_left(pair: tuple[Link, socket.socket], bell: int) -> None:
     link, _ = pair
     link.send(bytes(10 << 20))
-    link.finish(Watch(bell), 0.1)
+    link.finish(Poller(bell), 0.1)
     assert link.waiting and not link.lost
 
 

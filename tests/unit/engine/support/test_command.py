@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.support.command import last_words, readable, run, start, wait_ended
+from nri.engine.support.command import end_left, last_words, readable, run, start, wait_ended
 from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
 
 
@@ -101,3 +101,22 @@ def test_a_descriptor_above_1023_is_waited_for() -> None:
     finally:
         for descriptor in (low, other, high):
             os.close(descriptor)
+
+
+def test_what_a_killed_engine_left_running_has_ended_by_its_command_line_or_environment(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    file = f"{tmp_path}/mine/file"
+    Path(file).touch()
+    by_file = start(["tail", "-f", file])
+    by_variable = start(["sh", "-c", "sleep 300; exit"], env={"OWNER": "me"})
+    stranger = start(["sleep", "300"], env={"OWNER": "men"})
+    try:
+        assert sorted(
+            set(end_left(tmp_path / "mine", "OWNER=me")) & {by_file.pid, by_variable.pid, stranger.pid}
+        ) == sorted([by_file.pid, by_variable.pid])
+        assert (by_file.poll(), by_variable.poll(), stranger.poll()) == (-9, -9, None)
+        assert end_left(tmp_path / "mine", "OWNER=me") == []
+    finally:
+        for each in (by_file, by_variable, stranger):
+            each.kill()
+            each.wait()

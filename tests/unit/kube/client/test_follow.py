@@ -66,6 +66,14 @@ def test_the_first_list_may_be_old_and_a_watch_goes_on_from_it(
     assert follower.synced
 
 
+def test_it_is_synced_once_its_listener_has_all(server: HttpServer, api: Apiserver) -> None:
+    synced: list[bool] = []
+    follower = Follower(api, PODS, lambda _: synced.append(follower.synced))
+    server.script(page(pods("a")), stream(event("ADDED", "b", "8")))
+    follower.run_once()
+    assert (synced[0], follower.synced) == (False, True)
+
+
 def test_after_an_end_it_resumes_from_the_last_version_also_of_a_bookmark(
     server: HttpServer, follower: Follower, told: Told
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nri.errors import ConfigError
-from nri.plugins.v010_adapter.chain import Chain, ChainError, Entry, Listing, read_listing
+from nri.plugins.v010_adapter.chain import ChainError, Listing, ProgramChain, ProgramEntry, read_listing
 from tests.support.v010 import Node
 
 ABOUT = {"state": "create", "id": "c", "spec": {"resources": None}}
@@ -20,15 +20,17 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def chain(node: Node, said: list[str] | None = None, **options: Any) -> Chain:
+def chain(node: Node, said: list[str] | None = None, **options: Any) -> ProgramChain:
     said = [] if said is None else said
     options = {"timeout_s": 10.0, "most_bytes": 1 << 20, **options}
-    return Chain(str(node.conf), str(node.programs), tell=said.append, **options)
+    return ProgramChain(str(node.conf), str(node.programs), tell=said.append, **options)
 
 
 def test_a_file_names_programs_with_any_configuration(node: Node) -> None:
     node.write({"version": "0.1", "plugins": [{"type": "a", "conf": [1, {"b": None}]}, {"type": "/opt/b"}]})
-    assert read_listing(str(node.conf)) == Listing("0.1", (Entry("a", {"conf": [1, {"b": None}]}), Entry("/opt/b", {})))
+    assert read_listing(str(node.conf)) == Listing(
+        "0.1", (ProgramEntry("a", {"conf": [1, {"b": None}]}), ProgramEntry("/opt/b", {}))
+    )
 
 
 def test_without_a_file_there_are_no_programs(node: Node) -> None:
@@ -123,7 +125,7 @@ def test_an_empty_path_is_not_the_working_directory(
     monkeypatch.chdir(node.programs)
     monkeypatch.setenv("PATH", "")
     node.name("recorder")
-    running = Chain(str(node.conf), str(tmp_path), timeout_s=1.0, most_bytes=100, tell=print)
+    running = ProgramChain(str(node.conf), str(tmp_path), timeout_s=1.0, most_bytes=100, tell=print)
     with pytest.raises(ChainError, match=r'exec: "recorder": executable file not found in \$PATH'):
         running.pass_through(ABOUT, None)
 

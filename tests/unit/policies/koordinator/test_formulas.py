@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.policies.koordinator import formulas
+from nri.policies.koordinator.quirks import Quirks
 
 MILLI = st.integers(min_value=-(10**6), max_value=10**9)
 RATIO = st.floats(min_value=0.01, max_value=100, allow_nan=False)
@@ -38,12 +39,19 @@ def test_a_quota_is_unlimited_or_at_least_what_the_kernel_takes(milli: int) -> N
 
 @given(st.integers(min_value=1, max_value=10**9), RATIO)
 def test_a_scaled_quota_is_the_smallest_that_is_not_below_its_share(quota: int, ratio: float) -> None:
-    scaled = formulas.scaled(quota, ratio)
+    scaled = formulas.scaled(quota, ratio, Quirks.REFERENCE)
     if ratio <= 1:
         assert scaled == quota
     else:
         assert 1 <= scaled <= quota
         assert scaled >= quota / ratio > scaled - 1
+
+
+@given(st.integers(min_value=1, max_value=10**9), RATIO)
+def test_a_quota_that_the_kernel_takes_is_scaled_to_one_that_it_takes(quota: int, ratio: float) -> None:
+    """`scaled_quota_is_possible`."""
+    scaled = formulas.scaled(quota, ratio)
+    assert scaled == max(formulas.scaled(quota, ratio, Quirks.REFERENCE), min(quota, formulas.MIN_QUOTA_US))
 
 
 @pytest.mark.parametrize("quota", [-1, 0])

@@ -17,6 +17,14 @@ def test_a_pods_values_are_written_by_neutral_names() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "folder", ["kubepods", "/kubepods/besteffort/", "kubepods.slice", "/kubepods.slice/kubepods-burstable.slice"]
+)
+def test_values_of_one_pod_are_not_written_where_many_pods_are(folder: str) -> None:
+    assert pod_writes(folder, Changes(cfs_quota=50_000, memory_limit=5)) == []
+    assert folder_writes(folder, Changes(cpu_idle=1)) != []
+
+
 def test_nothing_is_written_where_there_is_no_folder_and_a_clear_is_not_written() -> None:
     assert container_writes("", Changes(cpu_shares=2)) == []
     assert container_writes("a", Changes(cpuset="")) == []

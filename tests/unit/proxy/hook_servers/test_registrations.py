@@ -120,6 +120,15 @@ def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path, caplog: pyt
     assert f"{tmp_path}/b.json: it is no file; it is passed over" in caplog.text
 
 
+def test_a_file_whose_mode_is_mended_is_taken_although_its_content_is_the_same(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.json")
+    path.chmod(0o666)
+    found = Registrations(tmp_path)
+    assert endpoints(found) == []
+    path.chmod(0o644)
+    assert endpoints(found) == ["/run/a.sock"]
+
+
 def test_files_beyond_bounds_are_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

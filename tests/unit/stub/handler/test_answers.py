@@ -128,3 +128,25 @@ def test_an_answer_to_an_event_that_has_none_says_where_it_belongs(answer, next_
         running.runtime.begin()
         message = running.runtime.call("StartContainer", m.StartContainerRequest(pod=POD)).message
         assert f"start_container returned {type(answer).__name__}" in message and next_step in message
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (nri.Adjustment, "the class Adjustment, not an instance of it"),
+        ((ADJUSTMENT, ADJUSTMENT), "(Adjustment, Adjustment)"),
+        ((ADJUSTMENT, 5), "int"),
+        ([ADJUSTMENT], "a list with Adjustment in it"),
+        ((ADJUSTMENT, [UPDATE], 5), "a list with Adjustment in it"),
+    ],
+)
+def test_an_answer_that_is_nearly_right_is_told_from_what_is_expected(answer, kind: str) -> None:
+    class Answers(nri.Plugin):
+        def create_container(self, pod, container):
+            return answer
+
+    with plugin_thread(Answers()) as running:
+        running.runtime.begin()
+        request = m.CreateContainerRequest(pod=POD, container=CONTAINER)
+        message = running.runtime.call("CreateContainer", request).message
+        assert f"create_container returned {kind}: None, an Adjustment, an Update" in message

@@ -180,6 +180,29 @@ def test_a_runtime_that_hangs_up_has_probably_refused_what_it_was_told_last(
     assert (says in said) if says else "right after" not in said, said
 
 
+def test_a_runtime_that_hangs_up_on_the_plugins_own_error_is_suspected_of_nothing(
+    options: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    options.no_reconnect = False
+
+    class Fails(Names):
+        def synchronize(self, pods, containers):
+            raise ValueError("the cache is bad")
+
+    def hang_up(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        runtime.configure()
+        assert runtime.call("Synchronize").code
+        runtime.close()
+
+    def begin_and_stop(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert run(Program(Fails(), options), hang_up, begin_and_stop) == 0
+    assert "connection lost: synchronize failed: ValueError: the cache is bad; connecting again" in caplog.text
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_program_with_its_code(options: Options, number: int, code: int) -> None:
     def begin_and_signal(runtime: ScriptedRuntime) -> None:

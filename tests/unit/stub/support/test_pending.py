@@ -142,6 +142,21 @@ def test_awaiting_an_update_in_its_own_handler_raises_at_once() -> None:
         assert "do not wait here" in running.runtime.call("StartContainer", START).message
 
 
+def test_a_handler_that_waits_for_a_task_that_awaits_an_update_learns_why_that_never_ends() -> None:
+    import asyncio
+
+    class Awaits(Names):
+        async def start_container(self, pod, container):
+            async def ask():
+                await self.runtime.update(nri.Update("c1"))
+
+            await asyncio.create_task(ask())
+
+    with plugin_thread(Awaits()) as running:
+        running.runtime.begin()
+        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+
+
 def test_an_update_that_is_no_longer_awaited_still_ends() -> None:
     import asyncio
 

@@ -49,7 +49,8 @@ def test_an_update_in_a_handler_is_sent_after_the_reply() -> None:
     assert results == [[]]
 
 
-def test_what_a_task_asks_for_that_a_handler_has_left_behind_is_sent() -> None:
+@pytest.mark.parametrize("pause_s", [None, 0.0, 0.02])
+def test_what_a_task_asks_for_that_a_handler_has_left_behind_is_sent(pause_s: float | None) -> None:
     import asyncio
 
     results = []
@@ -57,10 +58,12 @@ def test_what_a_task_asks_for_that_a_handler_has_left_behind_is_sent() -> None:
     class LeavesBehind(Names):
         async def start_container(self, pod, container):
             async def later():
-                await asyncio.sleep(0.02)
+                if pause_s is not None:
+                    await asyncio.sleep(pause_s)
                 results.append(await self.runtime.update(nri.Update("c1").set_cpu_shares(5)))
 
             self.task = asyncio.create_task(later())
+            await asyncio.sleep(0.01)  # so that it begins to wait while this handler is at work
 
     with plugin_thread(LeavesBehind()) as running:
         running.runtime.begin()

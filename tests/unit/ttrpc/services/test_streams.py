@@ -155,9 +155,17 @@ def test_a_server_that_has_enough_ends_the_stream_for_the_client_too(path: str) 
         with client.stream("s", "M", streaming="client") as stream:
             stream.send(b"one")
             eventually(lambda: stream._inbox.over or client._endpoint.poll() is None, "the reply comes")
-            with pytest.raises(LocalProtocolError, match=r"s/M: nothing can be sent any more"):
+            with pytest.raises(LocalProtocolError, match=r"^s/M: nothing can be sent any more: the stream is over$"):
                 stream.send(b"two")
             assert stream.result() == b"one"
+
+
+@pytest.mark.parametrize("size", [0, 20_000])
+def test_a_stream_that_is_given_up_unread_leaves_the_connection_to_others(client: Client, size: int) -> None:
+    with client.stream(NAME, "Relay", None, Item) as stream:
+        with pytest.raises(DeadlineExceeded, match="the peer to read"):
+            send_on(stream, Item(payload=bytes(size)), 0.2)  # what comes back is not taken, so the server reads no more
+    assert client.call(NAME, "Look", Item(number=1), Item, timeout_s=PATIENCE_S).number == 1
 
 
 def test_data_of_a_server_that_must_not_stream_fails_the_stream(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""How a function of a plugin in WebAssembly ended, in words for the log and for who called it.
+"""The failures of functions in WebAssembly, in words for the log and for the caller.
 
 Next: `nri.adaptation.launch.wasm.instance`, which calls functions.
 """
@@ -16,7 +16,7 @@ _FRAMES = 8
 
 
 def words_for(error: BaseException) -> str:
-    """How a function ended, in words."""
+    """Say in words how a function ended."""
     if isinstance(error, wasmtime.ExitTrap):
         return f"exit code {error.code}"
     if isinstance(error, wasmtime.Trap):

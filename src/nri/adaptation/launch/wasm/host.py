@@ -1,4 +1,4 @@
-"""What a plugin in WebAssembly can call: the host's ``log``, and WASI preview 1 without a machine behind it.
+"""The functions that WebAssembly can call: the host's ``log``, and WASI preview 1 without a machine behind it.
 
 WASI is wasmtime's own, with no folder, argument, variable or socket; stdout leads nowhere, stderr to the last words.
 Two functions are ours. ``poll_oneoff``, with which a plugin sleeps, ends at the call's deadline, because nothing can
@@ -52,7 +52,7 @@ class Guest(Protocol):
 
     @property
     def deadline(self) -> float:
-        """When the present call ends, in monotonic seconds."""
+        """The end of the present call, in monotonic seconds."""
 
     def sleep(self, seconds: float) -> None:
         """Wait, but no longer than the call may take."""
@@ -74,7 +74,7 @@ class _Nobody:
 
 
 def foreign(module: Any, engine: Any) -> list[str]:
-    """What a module imports and cannot be given, each as ``module.name``, with the reason if it is its type."""
+    """The imports of a module that it cannot be given, each as ``module.name``, with the reason if it is its type."""
     found = []
     store = wasmtime.Store(engine)
     given = linker(engine, store, _Nobody())

@@ -93,7 +93,7 @@ class Instance:
 
     @property
     def names(self) -> Collection[str]:
-        """What the plugin exports."""
+        """The names that the plugin exports."""
         return self._program.names
 
     @property
@@ -262,7 +262,7 @@ class Instance:
         return error if isinstance(error, RemoteProtocolError) else ConnectionClosed(status)
 
     def _fullness(self) -> str:
-        """How much memory it had, if that was close to all that it may have."""
+        """Say how much memory it had, if that was close to all that it may have."""
         size = 0 if self._memory is None else self._memory.data_len(self._store)
         return f", with {size >> 20} of {MEMORY_BYTES >> 20} MiB of memory" if size > MEMORY_BYTES * 0.9 else ""
 
@@ -270,7 +270,7 @@ class Instance:
 
     @property
     def deadline(self) -> float:
-        """When the present call ends, in monotonic seconds."""
+        """The end of the present call, in monotonic seconds."""
         return self._deadline
 
     def sleep(self, seconds: float) -> None:

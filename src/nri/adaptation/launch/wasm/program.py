@@ -100,7 +100,7 @@ class Program:
 
 
 def _config() -> Any:
-    """How programs are compiled: interruptible, and without references of the newer kinds; see `_has_plain_types`."""
+    """The compiler's settings: interruptible, and without references of the newer kinds; see `_has_plain_types`."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.wasm_threads = False  # none runs beside a call

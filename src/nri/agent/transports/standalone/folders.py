@@ -1,4 +1,4 @@
-"""What belongs to no pod: the folders of the kube-QoS classes, programs of the host, and identities left behind.
+"""Cgroups that belong to no pod: folders of the kube-QoS classes, programs of the host, and identities left behind.
 
 Rules: each folder and program by itself, so that one which cannot be decided costs the others nothing. A new NodeSLO
 also reaches what a pod has given its containers, and folders of pods that are listed no more, where the kernel knows

@@ -1,7 +1,7 @@
 """The transport: two threads, one for cgroups and one for the network, so that a hanging tc delays no quota.
 
 Rules: a change of pods or rules is taken up at once, however many there are; every `interval` all is looked at, also
-what is believed to be right, so that whatever somebody overwrites is back a round later. Nothing is decided before all
+what is believed to be right, so that a value that is overwritten is back a round later. Nothing is decided before all
 pods are known once, but for folders and programs, which need none. Next: :mod:`nri.agent.loops`.
 """
 
@@ -13,6 +13,7 @@ from typing import Final
 
 from nri.agent.explain import Subject
 from nri.agent.parts import Parts
+from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import running
 from nri.agent.settings.values import Settings
 from nri.agent.transports.standalone import folders, groups, terway
@@ -63,6 +64,7 @@ class Standalone:
         self._pods = PodRound(parts)
         self._network = NetworkShares(parts, settings.tc.interface, shaper)
         self._terway = str(settings.terway.folder)
+        self._good = LastGood()
         interval_s = settings.standalone.interval
         self._workers = (
             Worker("nri-standalone", self.round, interval_s, now=now),
@@ -126,7 +128,7 @@ class Standalone:
         tally = Tally()
         pods = self._running(tally)
         results = self._network.apply(pods, tally, force=TIMER in reasons)
-        results += terway.apply(self._parts, self._terway, pods, tally)
+        results += terway.apply(self._parts, self._terway, pods, tally, self._good)
         self._parts.history.told(_NETWORK, NAME, results)
         self.last_network = tally
 

@@ -1,12 +1,13 @@
 """A check of the files that an agent is given: settings, rules, and pods as the hooks would meet them; all at once.
 
-Rules: nothing is written, and nobody is asked. Next: `nri.cli.support.agent.offline`, which reads and decides.
+Rules: nothing is written, and no server is asked. Next: `nri.cli.support.agent.offline`, which reads and decides.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nri.agent.loops.strategy import Strategies
 from nri.cli.errors import FAILED, USAGE
 from nri.cli.support.agent.offline import book_of, explained, missing_rules, no_pods, passed_over, pods_of
 from nri.config.complaint import apart
@@ -56,6 +57,9 @@ def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, 
             wrong.append(_of(lacking))
         found = [Finding(each.source, each.kind, each.error) for each in book.problems()]
         wrong += found
+        strategies = Strategies()
+        strategies.take(book.document("NodeSLO"))
+        wrong += [Finding(book.sources()["NodeSLO"], "NodeSLO", error) for error in strategies.errors]
         kinds = [kind for kind in ("NodeSLO", "NodeResourceTopology", "Node") if book.document(kind)]
         words.append(f"rules ({', '.join(kinds) or f'none in {settings.rules.path}'})")
         node, notes = book.node, passed_over(settings)
@@ -67,7 +71,7 @@ def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, 
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
-            rows = [explained(pod, node or book_of(settings).node, {}) for pod in listed]
+            rows = [explained(pod, node or book_of(settings).node, {}, settings.loops_on) for pod in listed]
             wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
             # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
             notes += [f"{pods}: {_name(row)}: {note}" for row in rows for note in row["notes"]]

@@ -1,4 +1,4 @@
-"""What an agent says of a pod, with the rules and annotations that each hook reads, and as rows for people.
+"""An agent's account of a pod, with the rules and annotations that each hook reads, and as rows for people.
 
 Rules: pure. The agent names the hook of each value; which rules and annotations a hook reads is in its row of
 `nri.policies.koordinator.profile`. Next: `nri.cli.support.agent.offline`, which explains without an agent.

@@ -25,7 +25,7 @@ _ALIKE = 0.88
 
 
 def misspelt(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[str]:
-    """What was most likely meant, a line for each key or class that nothing reads."""
+    """Say what was most likely meant, a line for each key or class that nothing reads."""
     return [*_classes(labels, annotations), *_keys({**labels, **annotations})]
 
 

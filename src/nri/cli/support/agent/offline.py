@@ -1,7 +1,7 @@
 """Decisions without an agent: pods out of manifests, rules out of files, and what each hook would give them.
 
-Rules: nothing is written and nobody is asked; what this machine cannot do is told beside each value, because the node
-may be another one. The result has the form of the agent's own explanations (`nri.agent.explain`). Next:
+Rules: nothing is written and no server is asked; what this machine cannot do is told beside each value, because the
+node may be another one. The result has the form of the agent's own explanations (`nri.agent.explain`). Next:
 `nri.cli.support.agent.explained`, which shows it.
 """
 
@@ -21,6 +21,7 @@ from nri.agent.rules.files import FileRules
 from nri.agent.rules.parsed import KINDS
 from nri.agent.settings import base_node
 from nri.agent.settings.node_name import node_name
+from nri.cli.support.agent.misread import misread
 from nri.cli.support.agent.misspelt import misspelt
 from nri.config.complaint import together
 from nri.errors import ConfigError
@@ -33,7 +34,7 @@ from nri.policies.koordinator.profile import CREATE, PROFILE, RUN_POD, decide
 from nri.policies.koordinator.writes import KNOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from nri.agent.settings import LoadedSettings, Settings
     from nri.kube.document import Document
@@ -117,18 +118,20 @@ def no_pods(path: str) -> ConfigError:
 
 
 def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
-    """What every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
+    """Work out what every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
     book, pods = book_of(settings), pods_of(path)
     if problems := book.problems():
         raise together([ConfigError(each.source, "", each.error) for each in problems])
     if not pods:
         raise no_pods(path)
     table = {row.what: row for row in capabilities(host.Root(settings.root))}
-    return [{**explained(pod, book.node, table), "rules": book.sources()} for pod in pods]
+    return [{**explained(pod, book.node, table, settings.loops_on), "rules": book.sources()} for pod in pods]
 
 
-def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability]) -> dict[str, Any]:
-    """What one pod would get by these rules; `table` is what the machine can do."""
+def explained(
+    pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability], loops: Collection[str] = ()
+) -> dict[str, Any]:
+    """Work out what one pod would get: `table` is what the machine can do, `loops` the strategies that are on."""
     history = History()
     context = manifest.pod_context(pod, manifest.pod_folder(pod))
     if not context.uid:
@@ -140,6 +143,7 @@ def explained(pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability
         about = subject_of(subject)
         history.decided(about, stage, "", values_of(outcome.because))
         history.failed(about, stage, "", ((each.hook, each.reason) for each in outcome.errors))
+    history.failed(subject_of(context), "", "", misread(context, node, loops).items())
     found = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
     notes = [*misspelt(context.labels, context.annotations), *_without_effect(context, node)]
     found |= {"namespace": context.namespace, "name": context.name, "notes": notes}
@@ -183,7 +187,7 @@ def _without_effect(context: PodContext, node: Node) -> Iterator[str]:
 
 
 def _unsupported(values: list[dict[str, Any]]) -> list[str]:
-    """What this machine could not do, a line each."""
+    """The writes that this machine could not do, a line each."""
     lines = dict.fromkeys(
         f"{KNOBS[row['field']]}: not supported on this machine: {row['unsupported_because']}"
         + (f"; instead: {row['instead']}" if row["instead"] else "")

@@ -39,6 +39,8 @@ def run(settings: Settings, loaded: LoadedSettings) -> int:
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
     if config.rules.source == "files" and not config.rules.path.exists():
         _log.warning("there are no rules until there is %s (rules.path)", config.rules.path)
+    if config.pods.source == "files" and not config.pods.path.exists():
+        _log.warning("there are no pods until there is %s (pods.path)", config.pods.path)
     try:
         from nri.agent.agent import Agent
 

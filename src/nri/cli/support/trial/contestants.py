@@ -53,10 +53,16 @@ def contestants(targets: Sequence[str], configs: Sequence[str]) -> list[Contesta
 
 
 def _split(text: str) -> tuple[str, str]:
-    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``; "" where neither gives an index."""
+    """Return index and target of ``NN=TARGET``, or of a file called ``NN-name``; "" where neither gives an index.
+
+    Failure for an index that is not two digits.
+    """
     match = _INDEXED.fullmatch(text)
     if match:
         return match["index"], match["rest"]
+    wrong = re.fullmatch(r"([0-9]+)=(.+)", text, re.DOTALL)
+    if wrong and not os.path.exists(text):
+        raise Failure(f'{text}: invalid plugin index "{wrong[1]}", must be 2 digits: write NN={wrong[2]}', USAGE)
     named = _NAMED.fullmatch(os.path.basename(text))
     return (named["index"] if named else ""), text
 

@@ -21,7 +21,7 @@ from nri.text import escape
 
 if TYPE_CHECKING:
     from nri.cri.client import CriClient
-    from nri.cri.logs import Entry
+    from nri.cri.logs import LogEntry
 
 EXAMPLES = [
     "nri logs web                            # of the container, or of the pod's only one",
@@ -89,7 +89,7 @@ class _Lives:
         return True
 
 
-def _print(out: Output, entry: Entry, timestamps: bool) -> None:
+def _print(out: Output, entry: LogEntry, timestamps: bool) -> None:
     """Print a line, byte for byte where no person watches."""
     if not out.human:
         text = entry.text.decode(errors="replace")

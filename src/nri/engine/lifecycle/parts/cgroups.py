@@ -27,7 +27,7 @@ class Cgroups:
         self._v2, self._root = v2, root
 
     def place(self, path: str) -> Callable[[int], None]:
-        """What puts a process into this cgroup, which is made. It raises OSError."""
+        """Return a function that makes this cgroup and puts a process into it; it raises OSError."""
 
         def put(pid: int) -> None:
             seen = set()

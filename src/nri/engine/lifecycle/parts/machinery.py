@@ -70,7 +70,7 @@ class Machinery:
         self._blockio = BlockIoClasses.read(blockio) if blockio else None
 
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
-        """What tells ends of containers."""
+        """Make the part that tells ends of containers."""
         return Exits(self.places.exits, on_exit)
 
     def exec_sync(
@@ -105,11 +105,11 @@ class Machinery:
 
     @functools.cache  # noqa: B019  an engine lasts as long as its process
     def machine_of(self, handler: str) -> Machine:
-        """What the machine can do with the OCI runtime of this handler."""
+        """The abilities of the machine with the OCI runtime of this handler."""
         return with_features(self.machine, self._features(self.runtime(handler)))
 
     def _features(self, runtime: Runtime) -> Mapping[str, Any]:
-        """What an OCI runtime says that it can do."""
+        """The abilities that an OCI runtime claims."""
         try:
             output = run([runtime.binary, "features"], timeout_s=runtime.timeout_s, check=False)
             features = json.loads(output.stdout) if output.code == 0 else {}
@@ -133,7 +133,7 @@ class Machinery:
         return default if self.systemd_cgroup else f"{default.rstrip('/')}/pod{pod_id}"
 
     def generator(self, spec: Mapping[str, Any], left_out: Callable[[str], object] | None = None) -> Generator:
-        """What applies adjustments and updates of plugins to a spec, with this node's classes and devices.
+        """Make the generator that applies plugins' answers to a spec, with this node's classes and devices.
 
         `left_out` gets a line for each resource that this machine cannot limit; without it the log does.
         """

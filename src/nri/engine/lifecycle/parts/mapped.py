@@ -7,10 +7,11 @@ as all is pinned; its namespaces belong to its namespace of users. Next:
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError, ToolMissing
@@ -42,8 +43,8 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
         assert process.stderr is not None
         try:
             # What comes back has been through the program that is started when all namespaces are there.
-            process.stdin.write(b"\n")
-            process.stdin.flush()
+            with suppress(BrokenPipeError):  # it has ended already, and says why
+                os.write(process.stdin.fileno(), b"\n")  # past the buffer, which would try again at its end
             if process.stdout.read(1) != b"\n":
                 raise EngineError(f"no user namespace: {process.stderr.read(1000).decode(errors='replace').strip()}")
             for key, name in _FILES.items():

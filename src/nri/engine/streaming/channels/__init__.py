@@ -1,4 +1,4 @@
-"""What Kubernetes's protocols mean, over SPDY or a WebSocket: channels of a command, connections to ports. Pure.
+"""Kubernetes's protocols over SPDY or a WebSocket: channels of a command, connections to ports. Pure.
 
 Next: :mod:`nri.engine.streaming.channels.command`.
 """

@@ -1,4 +1,4 @@
-"""What a client of exec and attach can do, whatever it speaks: type, end its input, change the terminal's size, go.
+"""The acts of a client of exec and attach, in any protocol: type, end its input, change the terminal's size, go.
 
 One job: the events and the one interface that the two transports of remote commands share. Next: their two modules,
 :mod:`nri.engine.streaming.channels.spdy_command` and :mod:`nri.engine.streaming.channels.websocket_command`.
@@ -64,7 +64,7 @@ class CommandChannels(Protocol):
         ...
 
     def room(self, stream: int) -> int:
-        """How many bytes of STDOUT or STDERR may be sent now."""
+        """The number of bytes of STDOUT or STDERR that may be sent now."""
         ...
 
     def write(self, stream: int, data: bytes) -> None:
@@ -76,7 +76,7 @@ class CommandChannels(Protocol):
         ...
 
     def take(self) -> bytes:
-        """What is to be sent; it is no longer kept there."""
+        """Take out the bytes that are to be sent."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a client of port forwarding can do, whatever it speaks: open connections, send, end or drop them, go.
+"""The acts of a client of port forwarding, in any protocol: open connections, send, end or drop them, go.
 
 One job: the events and the one interface that the transports of port forwarding share. Next: the transports,
 :mod:`nri.engine.streaming.channels.spdy_forward` and :mod:`nri.engine.streaming.channels.websocket_forward`.
@@ -61,7 +61,7 @@ class ForwardChannels(Protocol):
         ...
 
     def room(self, key: str) -> int:
-        """How many bytes may be sent on a connection now."""
+        """The number of bytes that may be sent on a connection now."""
         ...
 
     def send(self, key: str, data: bytes) -> None:
@@ -90,5 +90,5 @@ class ForwardChannels(Protocol):
         ...
 
     def take(self) -> bytes:
-        """What is to be sent; it is no longer kept there."""
+        """Take out the bytes that are to be sent."""
         ...

@@ -79,7 +79,7 @@ class SpdyCommand:
         self._spdy.consumed(self._streams.get(STDIN, 0), size)
 
     def room(self, stream: int) -> int:
-        """How many bytes may be sent; what goes to nobody is always taken."""
+        """The number of bytes that may be sent; what goes to no client is always taken."""
         found = self._streams.get(stream, 0)
         return self._spdy.room(found) if self._spdy.is_open(found) else 1 << 30
 
@@ -96,5 +96,5 @@ class SpdyCommand:
         self._spdy.go_away()
 
     def take(self) -> bytes:
-        """What is to be sent."""
+        """Take out the bytes that are to be sent."""
         return self._spdy.take()

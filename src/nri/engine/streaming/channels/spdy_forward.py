@@ -90,7 +90,7 @@ class SpdyForward:
         self._spdy.consumed(self._pairs[key].data if key in self._pairs else 0, size)
 
     def room(self, key: str) -> int:
-        """How many bytes may be sent on a connection now."""
+        """The number of bytes that may be sent on a connection now."""
         return self._spdy.room(self._pairs[key].data) if key in self._pairs else 0
 
     def send(self, key: str, data: bytes) -> None:
@@ -135,7 +135,7 @@ class SpdyForward:
         self._spdy.go_away()
 
     def take(self) -> bytes:
-        """What is to be sent."""
+        """Take out the bytes that are to be sent."""
         return self._spdy.take()
 
 
@@ -167,7 +167,7 @@ class TunnelForward(SpdyForward):
         self._socket.close()
 
     def take(self) -> bytes:
-        """What is to be sent."""
+        """Take out the bytes that are to be sent."""
         self._forward()
         return self._socket.take()
 

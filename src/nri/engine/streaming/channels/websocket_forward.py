@@ -78,5 +78,5 @@ class WebSocketForward:
         self._channels.socket.close()
 
     def take(self) -> bytes:
-        """What is to be sent."""
+        """Take out the bytes that are to be sent."""
         return self._channels.socket.take()

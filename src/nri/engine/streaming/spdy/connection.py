@@ -101,7 +101,7 @@ class Connection:
                 yield from step(frame)
 
     def take(self) -> bytes:
-        """What is to be sent; it is no longer kept here."""
+        """Take out the bytes that are to be sent."""
         data = bytes(self._out)
         self._out.clear()
         return data
@@ -114,7 +114,7 @@ class Connection:
             self._out += control(frames.SYN_REPLY, stream, rest=self._packer.pack({}))
 
     def room(self, stream: int) -> int:
-        """How many bytes may be sent on a stream now; 0 also if it is gone."""
+        """The number of bytes that may be sent on a stream now; 0 also if it is gone."""
         found = self._streams.get(stream)
         if found is None or not found.sends:
             return 0

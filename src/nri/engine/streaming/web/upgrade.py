@@ -1,4 +1,4 @@
-"""Which protocol a request is switched to: SPDY/3.1 or a WebSocket, and which of Kubernetes's protocols over it.
+"""The protocol that a request is switched to: SPDY/3.1 or a WebSocket, and one of Kubernetes's protocols over it.
 
 Rules: the client's order decides; only names from our own lists ever stand in an answer. Pure.
 Sources: RFC 6455 section 4.2; Kubernetes's header ``X-Stream-Protocol-Version``.
@@ -23,7 +23,7 @@ _VERSION, _ACCEPTED = "X-Stream-Protocol-Version", "X-Accepted-Stream-Protocol-V
 
 
 class Upgrade(NamedTuple):
-    """What is spoken from now on, and the answer that says so."""
+    """The protocol that is spoken from now on, and the answer that says so."""
 
     websocket: bool
     protocol: str

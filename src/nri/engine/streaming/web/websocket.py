@@ -68,7 +68,7 @@ class MessageSocket:
             self._out += self._connection.send(CloseConnection(code=1000))
 
     def take(self) -> bytes:
-        """What is to be sent; it is no longer kept here."""
+        """Take out the bytes that are to be sent."""
         data = bytes(self._out)
         self._out.clear()
         return data

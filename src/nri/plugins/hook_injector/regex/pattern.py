@@ -57,7 +57,7 @@ class Budget:
 
 
 class _State:
-    """Where all ways through the program stand between two characters, and what character was the last."""
+    """The state of all ways through the program between two characters, and what character was the last."""
 
     __slots__ = ("before", "instructions", "moves")
 
@@ -105,7 +105,7 @@ class Pattern:
         return found
 
     def _move(self, state: _State, character: str, budget: Budget) -> _State | None:
-        """Where a character leads that has not come at this state before; None if the pattern is found already."""
+        """The next state, for a character that is new at this one; None if the pattern is found already."""
         kind = _kind(character)
         budget.spend(_MOVE)
         reached, found = self._reached(state, kind, budget)

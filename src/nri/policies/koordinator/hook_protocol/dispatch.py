@@ -1,4 +1,4 @@
-"""Which hook server is asked for a request: the first one that lists the stage, and no other.
+"""The choice of a hook server for a request: the first one that lists the stage, and no other.
 
 Next: `nri.policies.koordinator.hook_protocol.merge`.
 """
@@ -35,7 +35,7 @@ class HookServer(NamedTuple):
 def chosen(
     servers: Iterable[HookServer], call: str, moment: str = PRE, unreachable: Sequence[str] = ()
 ) -> tuple[HookServer, str] | None:
-    """Return the server to ask, and the stage; None if nobody listens. One that cannot be reached is passed over."""
+    """Return the server to ask, and the stage; None if no server listens. One that cannot be reached is passed over."""
     for server in servers:
         for stage in server.stages:
             if STAGES.get(stage) != call or not stage.startswith(moment.removesuffix("Hook")):

@@ -1,4 +1,4 @@
-"""How a hook server's response changes a CRI request, by the rules of Koordinator's proxy.
+"""The changes of a CRI request by a hook server's response, by the rules of Koordinator's proxy.
 
 All values are dicts with the protocol's field names; 0 and "" are "not set". CPUs of a response always count, so that
 "" clears them. Next: `nri.policies.koordinator.hook_protocol.requests`.

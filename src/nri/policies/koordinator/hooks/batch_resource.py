@@ -7,16 +7,16 @@ pod's annotation or its spec says them again. A pod without them is left alone. 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nri.policies.koordinator import formulas
+from nri.policies.koordinator import formulas, pod_annotations
 from nri.policies.koordinator.contexts import ContainerContext, ExtendedResources, PodContext
 from nri.policies.koordinator.formulas import UNLIMITED
 from nri.policies.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, qos_class
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import Changes, Decision
+from nri.policies.koordinator.values import Changes, Decision, HookError
 
 __all__ = ["NAME", "BatchRule", "container", "pod"]
 
@@ -31,39 +31,58 @@ class BatchRule:
     has_quota: bool | None = None
     ratio: float | None = None
 
-    def quota(self, milli_cpu: int) -> int:
+    def quota(self, milli_cpu: int, quirks: Quirks) -> int:
         """Return the quota for a limit."""
         if self.has_quota is False:
             return UNLIMITED
-        return formulas.scaled(formulas.quota_us(milli_cpu), -1 if self.ratio is None else self.ratio)
+        return formulas.scaled(formulas.quota_us(milli_cpu), -1 if self.ratio is None else self.ratio, quirks)
 
 
 def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
-    """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is."""
+    """Decide for a batch pod: the sum of its containers, unlimited as soon as one of them is.
+
+    Raises HookError for an annotation that cannot be read, where nothing else says what the pod asks for.
+    """
+    if qos_class(context.labels) != BE:
+        return _NOTHING
     spec = context.extended
-    if qos_class(context.labels) != BE or spec is None or (quirks.empty_batch_spec_ignored and not spec):
+    if spec is None:
+        return _untold(context.annotations, quirks)
+    if quirks.empty_batch_spec_ignored and not spec:
         return _NOTHING
     requested = sum(max(formulas.amount(each.requests, BATCH_CPU), 0) for each in spec.values())
     changes = Changes(
         cpu_shares=formulas.shares(requested),
-        cfs_quota=rule.quota(_limit(spec.values(), BATCH_CPU)),
+        cfs_quota=rule.quota(_limit(spec.values(), BATCH_CPU), quirks),
         memory_limit=_limit(spec.values(), BATCH_MEMORY),
     )
     return Decision(changes, "batch resources of the pod's containers")
 
 
-def container(context: ContainerContext, rule: BatchRule) -> Decision:
-    """Decide for a container of a batch pod."""
-    spec = context.extended
-    if qos_class(context.pod.labels) != BE or spec is None:
+def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
+    """Decide for a container of a batch pod. Raises HookError as `pod` does."""
+    if qos_class(context.pod.labels) != BE:
         return _NOTHING
+    spec = context.extended
+    if spec is None:
+        return _untold(context.pod.annotations, quirks)
     memory = formulas.amount(spec.limits, BATCH_MEMORY)
     changes = Changes(
         cpu_shares=formulas.shares(max(formulas.amount(spec.requests, BATCH_CPU), 0)),
-        cfs_quota=rule.quota(formulas.amount(spec.limits, BATCH_CPU)),
+        cfs_quota=rule.quota(formulas.amount(spec.limits, BATCH_CPU), quirks),
         memory_limit=memory if memory > 0 else UNLIMITED,
     )
     return Decision(changes, "batch resources of the container")
+
+
+def _untold(annotations: Mapping[str, str], quirks: Quirks) -> Decision:
+    """Decide nothing, because nothing is asked for, or nothing that could be read."""
+    if quirks.bad_batch_spec_told:
+        try:
+            pod_annotations.extended_resources(annotations)
+        except ValueError as error:
+            raise HookError(NAME, str(error)) from None
+    return _NOTHING
 
 
 def _limit(containers: Collection[ExtendedResources], name: str) -> int:

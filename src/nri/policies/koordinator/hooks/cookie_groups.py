@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from nri.policies.koordinator.quirks import Quirks
 
-__all__ = ["NO_COOKIE", "CookieGroups", "Cookies", "Entry"]
+__all__ = ["NO_COOKIE", "CookieGroups", "Cookies", "HeldCookie"]
 
 #: Everybody's cookie while core scheduling does not concern them.
 NO_COOKIE: Final = 0
@@ -39,7 +39,7 @@ class Cookies(Protocol):
         ...
 
 
-class Entry:
+class HeldCookie:
     """A cookie and the processes known to have it."""
 
     def __init__(self, cookie: int, pids: Iterable[int] = ()) -> None:
@@ -48,7 +48,7 @@ class Entry:
 
     @property
     def valid(self) -> bool:
-        """Whether it is of use: a real cookie that somebody has."""
+        """Whether it is of use: a real cookie that a process has."""
         return self.cookie > NO_COOKIE and bool(self.pids)
 
 
@@ -63,7 +63,7 @@ class CookieGroups:
     def __init__(self, cookies: Cookies, quirks: Quirks = Quirks.DEFAULT) -> None:
         self._cookies = cookies
         self._quirks = quirks
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, HeldCookie] = {}
         self.members: dict[str, str] = {}
         self._seen: dict[tuple[str, str], float] = {}
 
@@ -100,7 +100,7 @@ class CookieGroups:
         except OSError:
             return False
         if cookie > NO_COOKIE:
-            self._keep(group, container, Entry(cookie, added), now)
+            self._keep(group, container, HeldCookie(cookie, added), now)
         return cookie > NO_COOKIE
 
     def disable(self, container: str, pids: Sequence[int], now: float = 0.0) -> None:
@@ -110,7 +110,7 @@ class CookieGroups:
         entry = self._valid(last) if last is not None else None
         if last is None or not pids:
             return
-        entry = entry or Entry(NO_COOKIE)
+        entry = entry or HeldCookie(NO_COOKIE)
         entry.pids.difference_update(self.clear(pids))
         self._drop(last, container, entry)
 
@@ -125,7 +125,7 @@ class CookieGroups:
         if entry is not None and entry.cookie not in (NO_COOKIE, cookie):
             return True  # two cookies for one group: the reconciler mends that
         if entry is None:
-            entry = Entry(cookie)
+            entry = HeldCookie(cookie)
         entry.pids.update(having)
         self._keep(group, container, entry, now)
         return True
@@ -189,11 +189,11 @@ class CookieGroups:
         except OSError:
             return list(targets)
 
-    def _valid(self, group: str) -> Entry | None:
+    def _valid(self, group: str) -> HeldCookie | None:
         entry = self.entries.get(group)
         return entry if entry is not None and entry.valid else None
 
-    def _keep(self, group: str, container: str, entry: Entry, now: float) -> None:
+    def _keep(self, group: str, container: str, entry: HeldCookie, now: float) -> None:
         self.members[container] = group
         if entry.valid:
             self.entries[group] = entry
@@ -201,7 +201,7 @@ class CookieGroups:
             self.entries.pop(group, None)
         self._seen[("group", group)] = self._seen[("member", container)] = now
 
-    def _drop(self, group: str, container: str, entry: Entry) -> None:
+    def _drop(self, group: str, container: str, entry: HeldCookie) -> None:
         self.members.pop(container, None)
         if not entry.valid:
             self.entries.pop(group, None)

@@ -13,6 +13,7 @@ from typing import Final
 from nri.policies.koordinator import formulas, pod_annotations
 from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.names import LS, NONE, qos_class
+from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node import NO_RATIO
 from nri.policies.koordinator.values import Changes, Decision
 
@@ -21,14 +22,14 @@ __all__ = ["NAME", "container", "pod", "shares_cpus"]
 NAME: Final = "CPUNormalization"
 
 
-def pod(context: PodContext, ratio: float = NO_RATIO) -> Decision:
+def pod(context: PodContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide a pod's quota; it is known in standalone mode alone."""
-    return _decision(context.resources, context.labels, context.annotations, ratio)
+    return _decision(context.resources, context.labels, context.annotations, ratio, quirks)
 
 
-def container(context: ContainerContext, ratio: float = NO_RATIO) -> Decision:
+def container(context: ContainerContext, ratio: float = NO_RATIO, quirks: Quirks = Quirks.DEFAULT) -> Decision:
     """Decide a container's quota."""
-    return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio)
+    return _decision(context.resources, context.pod.labels, context.pod.annotations, ratio, quirks)
 
 
 def shares_cpus(labels: Mapping[str, str], given: Mapping[str, str]) -> bool:
@@ -43,9 +44,9 @@ def shares_cpus(labels: Mapping[str, str], given: Mapping[str, str]) -> bool:
 
 
 def _decision(
-    resources: Resources | None, labels: Mapping[str, str], given: Mapping[str, str], ratio: float
+    resources: Resources | None, labels: Mapping[str, str], given: Mapping[str, str], ratio: float, quirks: Quirks
 ) -> Decision:
     quota = None if resources is None else resources.cfs_quota
     if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
         return Decision()
-    return Decision(Changes(cfs_quota=formulas.scaled(quota, ratio)), f"the node's CPUs count {ratio:g} times")
+    return Decision(Changes(cfs_quota=formulas.scaled(quota, ratio, quirks)), f"the node's CPUs count {ratio:g} times")

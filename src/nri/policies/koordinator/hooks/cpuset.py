@@ -1,7 +1,7 @@
 """CPUSetAllocator: the CPUs of containers and host applications, and no CPU quota for pods that have CPUs of their own.
 
 Order: the CPUs that the scheduler gave the pod; the share pools of the memory nodes it gave; the system's CPUs for
-SYSTEM; all share pools for LS; a clear for best-effort pods, whose CPUs somebody else limits; what the kubelet's static
+SYSTEM; all share pools for LS; a clear for best-effort pods, whose CPUs a loop limits; what the kubelet's static
 policy gave; all share pools. Next: `nri.policies.koordinator.hooks.batch_resource`.
 """
 

@@ -1,7 +1,7 @@
 """GroupIdentity: the identity (`cpu.bvt_warp_ns`) by which Anolis' scheduler lets latency-sensitive pods go first.
 
 From NodeSLO, and for LS pods from the annotation `koordinator.sh/cpuQOS`, which wins. Identities exclude core
-scheduling. On a kernel without the file the knob is unsupported, or substituted by whoever writes it. Next:
+scheduling. On a kernel without the file the knob is unsupported, or substituted by its writer. Next:
 `nri.policies.koordinator.hooks.cpuset`.
 """
 

@@ -22,7 +22,7 @@ _MIN, _MAX = -1000, 1000
 
 
 class Needed(NamedTuple):
-    """Which processes are to be written, and how many could not be read."""
+    """The processes that are to be written, and how many could not be read."""
 
     pids: tuple[int, ...]
     unreadable: int

@@ -44,20 +44,22 @@ def node_text(bandwidths: Bandwidths) -> str:
     )
 
 
-def pods_text(pods: Iterable[tuple[PodContext, str]], quirks: Quirks = Quirks.DEFAULT) -> tuple[str, list[HookError]]:
-    """Return the pods' file, and what could not be read: such a pod is left out and the others stay.
+def pods_text(
+    pods: Iterable[tuple[PodContext, str]], quirks: Quirks = Quirks.DEFAULT
+) -> tuple[str, dict[str, HookError]]:
+    """Return the pods' file, and what could not be read, by uid: such a pod is left out and the others stay.
 
     Args:
         pods: each pod with its Kubernetes QoS class.
         quirks: where to decide as the original.
     """
     entries: dict[str, Any] = {}
-    errors: list[HookError] = []
+    errors: dict[str, HookError] = {}
     for pod, kube_class in pods:
         try:
             limits = pod_limits(pod.annotations, quirks)
         except HookError as error:
-            errors.append(error)
+            errors[pod.uid] = error
             continue
         entries[pod.uid] = {
             "podName": pod.name,
@@ -81,13 +83,18 @@ def pod_limits(annotations: Mapping[str, str], quirks: Quirks = Quirks.DEFAULT) 
         return PodLimits()
     try:
         found = read(annotations, ANNOTATION_NETWORK_QOS, _LIMITS) or {}
-        return PodLimits(*(_bytes(found.get(key, ""), quirks) for key in ("ingressLimit", "egressLimit")))
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
+    return PodLimits(*(_bytes(found.get(key, ""), key, quirks) for key in ("ingressLimit", "egressLimit")))
 
 
-def _bytes(text: str, quirks: Quirks) -> int:
-    bits = quantity.ceil(quantity.capped(text))
-    if bits < 0 and quirks.negative_bandwidth_refused:
-        raise ValueError(f"a bandwidth is not {bits}")
+def _bytes(text: str, key: str, quirks: Quirks) -> int:
+    if not text and quirks.absent_bandwidth_is_none:
+        return 0
+    try:
+        bits = quantity.ceil(quantity.capped(text))
+        if bits < 0 and quirks.negative_bandwidth_refused:
+            raise ValueError(f"a bandwidth is not {bits}")
+    except ValueError as error:
+        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: {key}: {error}") from None
     return bits % (1 << 64) // 8

@@ -1,6 +1,6 @@
-"""How much CPU is left for best-effort pods, and by which CPUs or which quota they are held to it.
+"""The CPU that is left for best-effort pods, and the CPUs or the quota by which they are held to it.
 
-The budget is a share of the node (65 % by default) less what everybody else uses. It grows by a tenth of the node per
+The budget is a share of the node (65 % by default) less what all others use. It grows by a tenth of the node per
 round at most, shrinks at once, and small changes of a quota are not worth a write. Units: thousandths of a CPU, and
 microseconds per period. Next: `nri.policies.koordinator.loops.cpu_burst`.
 """
@@ -73,7 +73,7 @@ def chosen_cpus(count: int, shared: Sequence[Cpu], reserved: Sequence[Cpu] = ())
 
     Args:
         count: how many.
-        shared: CPUs of nobody, or of latency-sensitive pods that share theirs.
+        shared: CPUs of no pod, or of latency-sensitive pods that share theirs.
         reserved: CPUs of LSR pods, which lend them.
     """
     if not shared and not reserved:

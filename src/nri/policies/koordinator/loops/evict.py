@@ -1,4 +1,4 @@
-"""When best-effort pods are evicted for CPU or memory, how much that has to free, and in which order they go.
+"""Eviction of best-effort pods for CPU or memory: when, how much it has to free, and in which order they go.
 
 CPU by satisfaction: what they get of what they ask for, on the average of a window and now. CPU and memory by usage of
 the node. Next: `nri.policies.koordinator.loops.memory_qos`.

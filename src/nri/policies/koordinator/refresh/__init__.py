@@ -1,1 +1,1 @@
-"""What a changed rule writes again for what runs already: pods and folders in, writes out; pure."""
+"""The writes of a changed rule for what runs already: pods and folders in, writes out; pure."""

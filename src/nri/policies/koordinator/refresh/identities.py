@@ -1,7 +1,7 @@
 """Group identities of everything that runs when NodeSLO has changed, in the order in which the kernel wants them.
 
 First the kube-QoS folders, then each pod with the containers below it (identities are inherited, but a container that
-was given one keeps it), then folders of pods that nobody lists any more. Next:
+was given one keeps it), then folders of pods that are listed no more. Next:
 `nri.policies.koordinator.refresh.switches`.
 """
 

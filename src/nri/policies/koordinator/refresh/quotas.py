@@ -27,20 +27,20 @@ def batch(pods: Iterable[RunningPod], rule: BatchRule, quirks: Quirks = Quirks.D
             continue
         refresh.pod(context, lambda each: _quota_of(batch_resource.pod(each, rule, quirks)))
         for container in pod.main_containers():
-            refresh.container(container, lambda each: _quota_of(batch_resource.container(each, rule)))
+            refresh.container(container, lambda each: _quota_of(batch_resource.container(each, rule, quirks)))
     return refresh
 
 
-def normalized(pods: Iterable[RunningPod], ratio: float) -> Refresh:
+def normalized(pods: Iterable[RunningPod], ratio: float, quirks: Quirks = Quirks.DEFAULT) -> Refresh:
     """Return the quotas of pods that share CPUs, and of their containers."""
     refresh = Refresh()
     for pod in pods:
         context = pod.context()
         if reconciled_class(context) not in (LS, NONE) or not manifest.active(pod.pod):
             continue
-        refresh.pod(context, lambda each: cpu_normalization.pod(each, ratio))
+        refresh.pod(context, lambda each: cpu_normalization.pod(each, ratio, quirks))
         for container in pod.main_containers():
-            refresh.container(container, lambda each: cpu_normalization.container(each, ratio))
+            refresh.container(container, lambda each: cpu_normalization.container(each, ratio, quirks))
     return refresh
 
 

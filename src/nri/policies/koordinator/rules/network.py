@@ -75,7 +75,10 @@ def tc(spec: Any, current: TcRule, quirks: Quirks = Quirks.DEFAULT) -> TcRule:
 def tc_bandwidths(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
     """Return the bandwidths in bits per second."""
     found = read_spec(spec)
-    total = _unsigned(_total(found), quirks)
+    try:
+        total = _unsigned(_total(found), quirks)
+    except ValueError as error:
+        raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: {error}") from None
     return _bandwidths(found, total, lambda value: tc_bits_per_s(value, total, quirks))
 
 
@@ -104,7 +107,7 @@ def terway(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
         return Bandwidths()
     total = _total(found)
     if total < 0:
-        raise ValueError(f"the node's bandwidth is {total}")
+        raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: a bandwidth is not {total}")
     node = total // 8
     whole = node if quirks.bandwidth_shares_in_bytes else total
     return _bandwidths(found, node, lambda value: bytes_per_s(value, whole, quirks))
@@ -124,15 +127,24 @@ def bytes_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEF
 
 def class_shares(network: Mapping[str, Any], share: Callable[[int | str | None], int]) -> dict[str, int]:
     """Return the four parts of one class's network QoS as `share` reads them; none counts unless it is switched on."""
-    on = network.get("enable", False)
-    return {part: share(network.get(key)) if on else 0 for part, key in _PARTS.items()}
+    shares = dict.fromkeys(_PARTS, 0)
+    for part, key in _PARTS.items() if network.get("enable", False) else ():
+        try:
+            shares[part] = share(network.get(key))
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+    return shares
 
 
 def _bandwidths(found: Mapping[str, Any], node: int, share: Callable[[int | str | None], int]) -> Bandwidths:
     values = {"hw_tx_bps_max": node, "hw_rx_bps_max": node}
     for level, name in _CLASSES.items():
         network = found.get("resourceQOSStrategy", {}).get(name, {}).get("networkQOS", {})
-        values.update({f"{level}_{part}": value for part, value in class_shares(network, share).items()})
+        try:
+            shares = class_shares(network, share)
+        except ValueError as error:
+            raise ValueError(f"spec.resourceQOSStrategy.{name}.networkQOS.{error}") from None
+        values.update({f"{level}_{part}": value for part, value in shares.items()})
     return Bandwidths(**values)
 
 

@@ -30,7 +30,7 @@ class SharePool(NamedTuple):
 
 
 class CpusetRule(NamedTuple):
-    """Which CPUs are whose. `kubelet_policy` is `static`, `none` or "" for not known."""
+    """The owners of CPUs. `kubelet_policy` is `static`, `none` or "" for not known."""
 
     share_pools: tuple[SharePool, ...] = ()
     batch_pools: tuple[SharePool, ...] = ()

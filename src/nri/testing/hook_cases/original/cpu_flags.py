@@ -1,4 +1,4 @@
-"""What the CPU can do about cache and memory bandwidth, from `/proc/cpuinfo` and the kernel's command line.
+"""The CPU's abilities with cache and memory bandwidth, from `/proc/cpuinfo` and the kernel's command line.
 
 Next: `nri.testing.hook_cases.original.folder_names`.
 """

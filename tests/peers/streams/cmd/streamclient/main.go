@@ -174,8 +174,10 @@ func (c *client) startRun(ctx context.Context, s *session, cmd command) {
 	options := remotecommand.StreamOptions{Tty: cmd.TTY}
 	stdout := &output{out: c.out, of: cmd.Of, stream: "stdout", sum: sha256.New()}
 	stderr := &output{out: c.out, of: cmd.Of, stream: "stderr", sum: sha256.New()}
+	typed, typing := io.Pipe()
+	s.typed = typing
 	if cmd.Stdin {
-		options.Stdin, s.typed = io.Pipe()
+		options.Stdin = typed
 	}
 	if cmd.Stdout {
 		options.Stdout = stdout
@@ -188,6 +190,7 @@ func (c *client) startRun(ctx context.Context, s *session, cmd command) {
 	}
 	go func() {
 		err := executor.StreamWithContext(ctx, options)
+		typed.Close() // client-go reads no more once the server has ended the stream: who types would wait for ever
 		answer := lines.Object{"id": cmd.ID, "ok": err == nil, "stdout": stdout.total(), "stderr": stderr.total(), "code": 0}
 		var ended exec.CodeExitError
 		if errors.As(err, &ended) {

@@ -45,9 +45,17 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     assert list(found) == ["a"]
     assert found["a"]["qosConfig"] == {"ingressBandwidth": 0, "egressBandwidth": 10_000_000}
     assert world.standalone.last_network.errors == 1
+    assert world.standalone.last_network.first_error.startswith("ns/b: TerwayQoS: annotation koordinator.sh/networkQOS")
+    (error,) = (world.history.of("b") or {})["errors"]
+    assert (error["hook"], error["reason"][:38]) == ("TerwayQoS", "annotation koordinator.sh/networkQOS: ")
+    assert world.history.of("a") is None
     (world.folder / "var/lib/terway/qos/pod.json").write_text("somebody else's")
     world.round()
     assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == found
+    broken = pod("a", n.LS, annotations={n.ANNOTATION_NETWORK_QOS: "{"})
+    world.source.replace([broken, bad])
+    world.round()
+    assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == found, "what it had stays"
     world.book.put("NodeSLO", slo("tc"), "test")
     world.round("NodeSLO")
     assert files(world) == []

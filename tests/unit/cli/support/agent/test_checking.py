@@ -55,6 +55,27 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(sett
     assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
 
 
+def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: Settings) -> None:
+    path = settings.rules.path / "slo.yaml"
+    path.write_text(
+        "kind: NodeSLO\nspec:\n  resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 165}\n"
+        "  cpuBurstStrategy: {policy: atuo}\n"
+    )
+    done = check(loaded(settings), settings, rules=True, pods="")
+    assert done.code == 1
+    assert [(each.where, each.what, each.problem) for each in done.findings] == [
+        (str(path), "NodeSLO", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
+        (str(path), "NodeSLO", "cpuBurstStrategy.policy: there is no policy 'atuo'"),
+    ]
+
+
+def test_annotations_of_strategies_that_are_on_are_read_too(settings: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "pod.yaml"
+    path.write_text(BAD_POD.replace("scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuBurst"))
+    (finding,) = check(loaded(settings), settings, rules=False, pods=str(path)).findings
+    assert (finding.what, finding.problem[:46]) == ("web", "CPUBurst: annotation koordinator.sh/cpuBurst: ")
+
+
 def test_rules_that_are_not_there_are_a_finding(settings: Settings) -> None:
     settings.rules.path.rmdir()
     done = check(loaded(settings), settings, rules=True, pods="")

@@ -33,6 +33,14 @@ def test_a_hundred_plugins_have_an_index_each_and_one_more_has_none() -> None:
         contestants(["a.py"] * 101, [])
 
 
+@pytest.mark.parametrize(("target", "index"), [("5=a.py", "5"), ("100=a.py", "100")])
+def test_an_index_that_is_not_two_digits_is_no_part_of_a_file_name(target: str, index: str) -> None:
+    with pytest.raises(Failure) as caught:
+        contestants([target], [])
+    assert str(caught.value) == f'{target}: invalid plugin index "{index}", must be 2 digits: write NN=a.py'
+    assert caught.value.code == USAGE
+
+
 def test_plugins_that_share_an_index_are_named() -> None:
     shared = shared_indices(contestants(["10=a.py", "10-b", "20=c.py"], []))
     assert shared == ["a.py and 10-b have index 10 in common: no runtime says which of them comes first"]

@@ -1,5 +1,6 @@
 """Batch resources of pods and containers, and pods that are none."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -11,7 +12,7 @@ from nri.policies.koordinator.contexts import ContainerContext, ExtendedResource
 from nri.policies.koordinator.hooks import batch_resource
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import NO_CHANGES, Changes
+from nri.policies.koordinator.values import NO_CHANGES, Changes, HookError
 
 AMOUNT = st.integers(min_value=1, max_value=10**6)
 
@@ -69,6 +70,31 @@ def test_what_asks_for_nothing_is_left_alone() -> None:
     bare = PodContext(labels={names.LABEL_QOS: "BE"})
     assert batch_resource.pod(bare, BatchRule()).changes == NO_CHANGES
     assert batch_resource.container(ContainerContext(bare), BatchRule()).changes == NO_CHANGES
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "1e400x"}}}}']
+)
+def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_or_the_pod_is_no_batch_pod(
+    text: str,
+) -> None:
+    """`bad_batch_spec_told`."""
+    given = {names.ANNOTATION_EXTENDED: text}
+    bad = PodContext(labels={names.LABEL_QOS: "BE"}, annotations=given)
+    with pytest.raises(HookError, match=names.ANNOTATION_EXTENDED):
+        batch_resource.pod(bad, BatchRule())
+    with pytest.raises(HookError, match=names.ANNOTATION_EXTENDED):
+        batch_resource.container(ContainerContext(bad), BatchRule())
+    assert batch_resource.pod(bad, BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
+    assert batch_resource.container(ContainerContext(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
+    told = replace(bad, extended={"app": ask(500, 1024, 500)})
+    assert batch_resource.pod(told, BatchRule()).changes.cpu_shares == 512
+    assert batch_resource.pod(replace(bad, labels={}), BatchRule()).changes == NO_CHANGES
+
+
+def test_a_small_limit_on_a_faster_node_is_the_least_that_the_kernel_takes() -> None:
+    assert batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2)).changes.cfs_quota == 1000
+    assert batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2), Quirks.REFERENCE).changes.cfs_quota == 834
 
 
 def test_an_annotation_that_names_no_containers_sets_no_memory_limit_of_0() -> None:

@@ -19,6 +19,7 @@ def context(qos: str | None, quota: int | None = 100_000, status: str | None = N
         (context("LS"), 1.2, 83_334),
         (context(None), 1.2, 83_334),
         (context("other"), 1.2, 83_334),
+        (context("LS", 1000), 1.2, 1000),
         (context("LS"), 1.0, 100_000),
         (context("LS"), 0.5, 100_000),
         (context("LS"), -1, None),

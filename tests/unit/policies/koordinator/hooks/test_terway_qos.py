@@ -29,8 +29,16 @@ def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:
         "qosConfig": {"ingressBandwidth": 10_000_000, "egressBandwidth": 1},
     }
     assert found["3"]["prio"] == 2
-    assert len(errors) == 1
-    assert str(errors[0]).startswith('TerwayQoS: annotation koordinator.sh/networkQOS: "not-json" is not JSON')
+    assert list(errors) == ["2"]
+    assert str(errors["2"]).startswith('TerwayQoS: annotation koordinator.sh/networkQOS: "not-json" is not JSON')
+
+
+def test_a_pod_may_limit_one_way_alone() -> None:
+    """`absent_bandwidth_is_none`."""
+    given = {names.ANNOTATION_NETWORK_QOS: '{"egressLimit":"80M"}'}
+    assert terway_qos.pod_limits(given) == terway_qos.PodLimits(0, 10_000_000)
+    with pytest.raises(HookError, match="networkQOS: ingressLimit: "):
+        terway_qos.pod_limits(given, Quirks.REFERENCE)
 
 
 def test_a_negative_bandwidth_of_a_pod_is_refused() -> None:

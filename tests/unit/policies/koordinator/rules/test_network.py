@@ -1,5 +1,6 @@
 """Bandwidths for tc and for terway."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -66,8 +67,17 @@ def test_policies_choose_between_tc_and_terway() -> None:
     assert network.tc(traffic("1k", "terway-qos"), current) == TcRule(False, current.bandwidths)
     assert network.terway_chosen(traffic("1k", "terway-qos"))
     assert not network.terway_chosen(traffic("1k"))
-    with pytest.raises(ValueError, match="bandwidth is -1"):
-        network.terway(traffic("-1"))
+
+
+@pytest.mark.parametrize("read", [network.terway, network.tc_bandwidths])
+def test_a_node_s_bandwidth_that_makes_no_sense_is_named_by_its_key(read: Callable[..., Bandwidths]) -> None:
+    with pytest.raises(ValueError, match=r"^spec\.systemStrategy\.totalNetworkBandwidth: a bandwidth is not -1$"):
+        read(traffic("-1"))
+
+
+def test_a_share_that_makes_no_sense_is_named_by_its_key() -> None:
+    with pytest.raises(ValueError, match=r'^spec\.resourceQOSStrategy\.lsClass\.networkQOS\.egressLimit: "x" is not'):
+        network.terway(traffic("100M", egressLimit="x"))
 
 
 def test_terway_has_no_bandwidths_of_a_node_that_does_not_say_its_own() -> None:

@@ -1,4 +1,4 @@
-"""What the network is to be like, as words for tc, ipset and iptables; pure.
+"""The wanted state of the network, as words for tc, ipset and iptables; pure.
 
 Rules: one HTB discipline 1: on the node's interface, with the classes of `nri.policies.koordinator.hooks.tc` and one
 more for each pod that has a limit of its own. A packet is classified by its sender's address before that is translated,

@@ -1,18 +1,20 @@
 """From pods and rules to a plan of the network, and each pod's class into its `net_cls.classid`.
 
 Rules: an address counts only for a pod that has it alone, so none of a pod in the host's network; a bad annotation
-leaves the pod without a limit of its own, and the others as they are. Ingress is not shaped, and a pod that asks for
-that is told so. Next: :mod:`nri.agent.transports.standalone.transport`.
+leaves the pod the limit that it had, if it had one, and the others as they are. Ingress is not shaped, and a pod that
+asks for that is told so. Next: :mod:`nri.agent.transports.standalone.transport`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Final
 
 from nri.agent.parts import Parts
-from nri.agent.pods.running import key_of, plain_context
+from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.agent.transports.standalone.pods import NAME, switched_on
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.transports.standalone.traffic.plan import Plan, Traffic, own_minors
@@ -21,7 +23,7 @@ from nri.host import ClassId, Outcome, Result
 from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.convert import manifest
 from nri.policies.koordinator.hooks import tc
-from nri.policies.koordinator.names import qos_class
+from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, qos_class
 from nri.policies.koordinator.refresh.running import RunningPod
 from nri.policies.koordinator.rules import network
 from nri.policies.koordinator.rules.network import TcRule
@@ -47,6 +49,7 @@ class NetworkShares:
         self._parts, self._interface, self._shaper = parts, interface, shaper or Shaper()
         self._rule = TcRule()
         self._cleared = False
+        self._good = LastGood()
 
     def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
         """Make the network as NodeSLO wants it; nothing before there is one, or while the hook is off."""
@@ -77,15 +80,23 @@ class NetworkShares:
         if len(pods) > _MOST_PODS:
             self._parts.observer.left_out("tc pods", len(pods) - _MOST_PODS)
         shared: list[tuple[PodContext, Traffic]] = []
+        self._good.only({uid_of(pod.pod) for pod in pods})
         priorities = {each.minor: each.priority for each in classes}
         for pod in pods[:_MOST_PODS]:
             tally.items += 1
             try:
                 context = plain_context(pod)
-                traffic = traffic_of(pod, context, lambda error: tally.failed(tc.NAME, [error]))
+                wrong: list[HookError] = []
+                traffic = traffic_of(pod, context, wrong.append)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
                 tally.failed(key_of(pod.pod), [error])
                 continue
+            if wrong:
+                traffic = self._as_before(pod, context) or traffic
+            else:
+                self._good.keep(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
+            tally.failed(key_of(pod.pod), wrong)
+            self._parts.decisions.failed(context, NAME, tc.NAME, wrong[0].reason if wrong else "")
             if traffic.ingress:
                 self._parts.decisions.told(context, NAME, [_ingress(context, traffic)])
             shared.append((context, traffic._replace(priority=priorities.get(traffic.minor, 0))))
@@ -101,6 +112,11 @@ class NetworkShares:
         results = self._shaper.apply(plan)
         self._class_ids(shared, tally, force)
         return results
+
+    def _as_before(self, pod: RunningPod, context: PodContext) -> Traffic | None:
+        """The traffic of a pod by its last good annotation; None if there was none."""
+        instead = self._good.instead(context.uid, ANNOTATION_NETWORK_QOS, context.annotations)
+        return None if instead is None else traffic_of(pod, replace(context, annotations=instead), lambda _: None)
 
     def _class_ids(self, shared: list[tuple[PodContext, Traffic]], tally: Tally, force: bool) -> None:
         """Each pod's class into its cgroup."""
@@ -120,7 +136,7 @@ def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError
     try:
         ingress, limit = tc.own_limits(context.annotations)
     except HookError as error:
-        failed(HookError(tc.NAME, f"{context.namespace}/{context.name}: {error.reason}"))
+        failed(error)
     minor = tc.minor_of(qos_class(context.labels), manifest.kube_class(pod.pod))
     return Traffic(context.uid, minor, addresses=_addresses(pod.pod), limit=limit, ingress=ingress)
 

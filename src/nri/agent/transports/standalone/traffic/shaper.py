@@ -1,6 +1,6 @@
 """Shaper: a plan made real on the machine's network, step by step, and of each step the truth.
 
-Rules: a discipline of somebody else is left alone, and told. What was made once is looked at each time and made again
+Rules: a discipline of another program is left alone, and told. What was made once is looked at each time and made again
 if it is not there; all of it once in `refresh_s`. What is taken away is only what bears our names. Next:
 :mod:`nri.agent.transports.standalone.traffic.pods`.
 """

@@ -52,6 +52,12 @@ def test_a_pods_limit_is_in_bits_and_has_a_class_of_its_own(tmp_path: Path) -> N
     assert told is not None
     (ingress,) = [row for row in told["writes"] if row["name"] == "tc.ingress"]
     assert (ingress["outcome"], ingress["wanted"]) == ("unsupported", "5000000")
+    world.source.replace([at(limited("a", "{"), "10.1.0.1")])
+    world.round()
+    assert int(world.text(folder, "net_cls.classid")) == 0x10000 | minor, "what it had stays"
+    world.source.replace([at(pod("a", n.LS), "10.1.0.1")])
+    world.round()
+    assert int(world.text(folder, "net_cls.classid")) == 0x10003
 
 
 def test_the_nodes_own_address_is_no_pods(tmp_path: Path) -> None:
@@ -75,6 +81,12 @@ def test_a_bad_annotation_limits_nothing_and_the_other_pods_keep_their_classes(t
     world.round("NodeSLO")
     assert [int(world.text(folder, "net_cls.classid")) for folder in folders] == [0x10003, 0x10003]
     assert world.standalone.last_network.errors == 1
+    (error,) = (world.history.of("bad") or {})["errors"]
+    assert (error["hook"], error["reason"][:38]) == ("TCNetworkQoS", "annotation koordinator.sh/networkQOS: ")
+    assert (world.history.of("good") or {})["errors"] == []
+    world.source.replace([limited("bad", "{}"), good])
+    world.round()
+    assert (world.history.of("bad") or {})["errors"] == []
     assert "reboot" not in str(world.programs.calls)
 
 

@@ -1,7 +1,7 @@
 """Two specs compared, for people: what is new, gone, or other, by names instead of places in a list.
 
 Lists of things that have a name are compared by it: a mount by its destination, a variable by its name. Specs are
-compared in canonical form, so an empty list and none are the same. Next: `nri.oci.canonical`.
+compared in canonical form, so an empty list and none are the same. Next: `nri.oci.canonical_form`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from nri.oci.canonical import canonical
+from nri.oci.canonical_form import canonical
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

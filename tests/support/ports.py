@@ -1,0 +1,23 @@
+"""Ports for servers that are told where to listen."""
+
+from __future__ import annotations
+
+import socket
+
+
+class HeldPort:
+    """A port of loopback that is nobody else's until it is closed, also while its server does not run.
+
+    It is bound here, and nobody listens: the kernel gives it to no other, and a server in Go, or any that reuses
+    addresses, can listen there.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", 0))
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        """Let others have it."""
+        self._socket.close()

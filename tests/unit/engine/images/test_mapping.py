@@ -1,0 +1,70 @@
+"""Owners of files in pods whose ids are mapped."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from nri.engine.images import mapping
+from nri.engine.images.mapping import Mapping, open_way
+
+Owners = dict[str, tuple[int, int]]
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Owners:
+    """Owners that were given, by a file's name; nothing is done to the files."""
+    found: Owners = {}
+    monkeypatch.setattr(os, "chown", lambda path, uid, gid, **_: found.__setitem__(Path(path).name, (uid, gid)))
+    return found
+
+
+def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, given: Owners) -> None:
+    tree = tmp_path / "tree"
+    (tree / "bin").mkdir(parents=True)
+    (tree / "bin/su").touch()
+    (tree / "bin/su").chmod(0o4755)
+    (tree / "link").symlink_to("/etc/passwd")
+    uid, gid = os.getuid(), os.getgid()
+    Mapping(Path("/ns"), 100_000, 200_000, 65_536, 65_536).give(tree)
+    assert given == dict.fromkeys(("tree", "bin", "su", "link"), (100_000 + uid, 200_000 + gid))
+    assert stat.S_IMODE((tree / "bin/su").stat().st_mode) == 0o4755
+
+
+def test_owners_beyond_the_mapping_stay(tmp_path: Path, given: Owners) -> None:
+    (tmp_path / "a").touch()
+    Mapping(Path("/ns"), 100_000, 100_000, os.getuid(), os.getgid()).give(tmp_path / "a")
+    assert given == {"a": (os.getuid(), os.getgid())}
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_that_cannot_map_is_told_by_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(mapping, "mount_mapped", refuse)
+    assert Mapping(Path("/ns"), 1, 1, 1, 1).mount(tmp_path, tmp_path / "lower") is None
+
+
+def test_another_error_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no")
+
+    monkeypatch.setattr(mapping, "mount_mapped", refuse)
+    with pytest.raises(PermissionError):
+        Mapping(Path("/ns"), 1, 1, 1, 1).mount(tmp_path, tmp_path / "lower")
+
+
+def test_the_way_to_a_folder_can_be_passed_and_not_listed(tmp_path: Path) -> None:
+    folder = tmp_path / "a/b"
+    folder.mkdir(parents=True)
+    (tmp_path / "a").chmod(0o700)
+    open_way(folder, os.getgid())
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o710
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o701

@@ -1,0 +1,71 @@
+"""Root file systems of containers, as copies; tests/engine mounts overlays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.engine.images.snapshots import Snapshots
+from nri.engine.support.errors import EngineError, InvalidRequest
+
+
+@pytest.fixture
+def lower(tmp_path: Path) -> Path:
+    folder = tmp_path / "lower"
+    folder.mkdir()
+    (folder / "file").write_text("text")
+    return folder
+
+
+@pytest.fixture
+def snapshots(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path / "snapshots", "copy")
+
+
+def test_what_a_container_writes_is_its_own_and_there_when_it_is_mounted_again(
+    snapshots: Snapshots, lower: Path
+) -> None:
+    mounted = snapshots.mount(lower, "c1", "sha256:a")
+    (mounted / "file").write_text("new")
+    snapshots.detach("c1")
+    assert (snapshots.mount(lower, "c1", "sha256:a") / "file").read_text() == "new"
+    assert (snapshots.mount(lower, "c2", "sha256:a") / "file").read_text() == "text"
+    assert (lower / "file").read_text() == "text"
+    assert snapshots.images() == {"c1": "sha256:a", "c2": "sha256:a"}
+
+
+def test_its_room_is_counted_and_gone_with_it(snapshots: Snapshots, lower: Path) -> None:
+    snapshots.mount(lower, "c1")
+    assert snapshots.usage("c1").inodes == 2
+    assert snapshots.all_usage().inodes == 2
+    snapshots.unmount("c1")
+    snapshots.unmount("c1")
+    assert snapshots.all_usage() == (0, 0)
+    with pytest.raises(FileNotFoundError):
+        snapshots.usage("c1")
+
+
+def test_a_mount_that_fails_leaves_nothing(snapshots: Snapshots, tmp_path: Path) -> None:
+    with pytest.raises(EngineError):
+        snapshots.mount(tmp_path / "none", "c1")
+    assert not [*snapshots.root.iterdir()]
+
+
+def test_one_that_is_half_made_is_nobodys_image(snapshots: Snapshots) -> None:
+    (snapshots.root / "c1").mkdir()
+    (snapshots.root / "c2").mkdir()
+    (snapshots.root / "c2/snapshot.json").write_text("{")
+    assert snapshots.images() == {}
+
+
+@pytest.mark.parametrize("identity", ["", "..", "a/b", ".hidden"])
+def test_what_is_no_id_is_refused(snapshots: Snapshots, identity: str) -> None:
+    with pytest.raises(InvalidRequest, match="is no id"):
+        snapshots.detach(identity)
+
+
+@pytest.mark.parametrize("folder", ["a:b", "a,b", "a b", "a\\b"])
+def test_a_path_that_overlayfs_would_misread_is_refused(tmp_path: Path, folder: str) -> None:
+    with pytest.raises(InvalidRequest, match="overlayfs takes no path"):
+        Snapshots(tmp_path / folder, "copy")

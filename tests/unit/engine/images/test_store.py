@@ -1,0 +1,124 @@
+"""The images of a node, as their folder has them; tests/engine pulls real ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.engine.images import ImageStore
+from nri.engine.images.transport import Transport
+from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
+
+OLD, NEW = "sha256:" + "aa" * 32, "sha256:" + "ab" * 32
+
+
+def put(root: Path, identity: str, **row: Any) -> Path:
+    """An image in a store's folder, as a pull leaves it."""
+    folder = root / "images" / identity.partition(":")[2]
+    (folder / "rootfs").mkdir(parents=True)
+    (folder / "rootfs/file").write_text("text")
+    (folder / "image.json").write_text(json.dumps({"id": identity, "size_bytes": 10, "inodes": 2, **row}))
+    return folder
+
+
+def name(root: Path, **names: str) -> None:
+    table = {each.replace("__", ":"): target for each, target in names.items()}
+    (root / "names.json").write_text(json.dumps({"names": table, "removed": []}))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    put(tmp_path, OLD, pulled_at_ns=1)
+    put(tmp_path, NEW, pulled_at_ns=2)
+    names = {"docker.io/library/busybox:latest": OLD, f"docker.io/library/busybox@{OLD}": OLD}
+    (tmp_path / "names.json").write_text(json.dumps({"names": names, "removed": []}))
+    return tmp_path
+
+
+def opened(root: Path) -> ImageStore:
+    return ImageStore(root, Transport("/none"), driver="copy")
+
+
+def test_images_are_listed_the_newest_first_with_names_and_digests(root: Path) -> None:
+    store = opened(root)
+    assert [image.id for image in store.list()] == [NEW, OLD]
+    image = store.get("busybox")
+    assert (image.repo_tags, image.repo_digests) == (
+        ("docker.io/library/busybox:latest",),
+        (f"docker.io/library/busybox@{OLD}",),
+    )
+    assert store.fs_info() == (20, 4)
+
+
+@pytest.mark.parametrize("asked", ["busybox", "docker.io/library/busybox:latest", OLD, OLD[7:], OLD[7:20] + OLD[20:40]])
+def test_an_image_is_found_by_name_id_or_the_beginning_of_one(root: Path, asked: str) -> None:
+    assert opened(root).get(asked).id == OLD
+
+
+@pytest.mark.parametrize("asked", ["", "alpine", "aaaa", "a" * 5, "sha256:", "../images", "A B"])
+def test_what_is_not_there_or_could_be_two_is_not_there(root: Path, asked: str) -> None:
+    with pytest.raises(NotThere):
+        opened(root).get(asked)
+
+
+def test_a_removed_image_goes_from_the_disk_and_a_second_removal_is_no_error(root: Path) -> None:
+    store = opened(root)
+    store.remove("busybox")
+    store.remove("busybox")
+    assert [image.id for image in store.list()] == [NEW]
+    assert [path.name for path in (root / "images").iterdir()] == [NEW[7:]]
+    assert [image.id for image in opened(root).list()] == [NEW]
+
+
+def test_an_image_that_a_container_uses_stays_until_the_container_is_gone(root: Path) -> None:
+    store = opened(root)
+    mounted = store.mount(store.get("busybox"), "c1")
+    assert (mounted / "file").read_text() == "text"
+    store.remove("busybox")
+    assert [image.id for image in store.list()] == [NEW]
+    assert (root / "images" / OLD[7:]).exists()
+    again = opened(root)
+    assert (root / "images" / OLD[7:]).exists(), "a restart forgets who uses it"
+    again.unmount("c1")
+    assert not (root / "images" / OLD[7:]).exists()
+
+
+def test_what_a_kill_has_left_is_taken_away_and_what_cannot_be_read_is_told(root: Path) -> None:
+    (root / "pulls/half").mkdir(parents=True)
+    (root / "images" / OLD[7:] / "image.json").write_text("{")
+    put(root, "sha256:" + "ac" * 32, surprise=1)
+    store = opened(root)
+    assert [image.id for image in store.list()] == [NEW]
+    assert len(store.complaints) == 2
+    assert all("has to be pulled again" in line for line in store.complaints)
+    assert not [*(root / "pulls").iterdir()]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"names": [], "removed": []}', '{"names": {}, "removed": 1}'])
+def test_names_that_cannot_be_read_leave_images_without_names(root: Path, text: str) -> None:
+    (root / "names.json").write_text(text)
+    store = opened(root)
+    assert len(store.list()) == 2
+    assert ["without names" in line for line in store.complaints] == [True]
+
+
+def test_a_mount_of_an_image_that_is_not_there_is_refused(root: Path) -> None:
+    store = opened(root)
+    image = store.get("busybox")
+    store.remove("busybox")
+    with pytest.raises(NotThere):
+        store.mount(image, "c1")
+
+
+@pytest.mark.parametrize("source", ["docker://a", "dir:/a", "/a.tar", "oci-archive:a.tar"])
+def test_only_archives_with_a_whole_path_are_loaded(root: Path, source: str) -> None:
+    with pytest.raises(InvalidRequest, match="is no archive"):
+        opened(root).load(source, "a:1")
+
+
+def test_an_image_that_is_larger_than_the_disk_is_not_begun(root: Path) -> None:
+    with pytest.raises(EngineError, match="no space left for a:1"):
+        opened(root)._need_room(1 << 60, "a:1")

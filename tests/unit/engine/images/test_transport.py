@@ -1,0 +1,118 @@
+"""skopeo as it is called, by a program of the test in its place."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from nri.engine.images.registries import Credentials, Registry
+from nri.engine.images.transport import Progress, Transport, fatal_words, folder_bytes
+from nri.engine.support.errors import CommandFailed, CommandTimeout, NotThere
+
+
+class Skopeo:
+    """A program that writes down its words and does what the test says."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.said, self.pull = folder / "skopeo", folder / "words", folder / "pull"
+        self.pull.mkdir()
+        self.does("printf manifest")
+
+    def does(self, script: str) -> None:
+        self.path.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {self.said}\n{script}\n')
+        self.path.chmod(0o755)
+
+    @property
+    def words(self) -> list[str]:
+        return self.said.read_text().splitlines()
+
+    def transport(self, *registries: Registry, stall_s: float = 20.0) -> Transport:
+        return Transport(str(self.path), registries, stall_s=stall_s)
+
+
+@pytest.fixture
+def skopeo(tmp_path: Path) -> Skopeo:
+    return Skopeo(tmp_path)
+
+
+def test_a_manifest_comes_byte_for_byte_and_without_credentials_it_says_so(skopeo: Skopeo) -> None:
+    assert skopeo.transport().manifest("quay.io/a:1", skopeo.pull) == b"manifest"
+    assert "--no-creds" in skopeo.words
+    assert skopeo.words[-1] == "docker://quay.io/a:1"
+
+
+def test_credentials_are_in_no_word_and_their_file_is_private_and_gone_with_the_call(skopeo: Skopeo) -> None:
+    kept = skopeo.pull / "kept"
+    skopeo.does(f"stat -c %a {skopeo.pull}/auth.json > {kept}")
+    skopeo.transport().manifest("quay.io/a:1", skopeo.pull, Credentials("me", "secret"))
+    assert "secret" not in " ".join(skopeo.words)
+    assert kept.read_text().strip() == "600"
+    skopeo.does("exit 1")
+    with pytest.raises(CommandFailed):
+        skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, Credentials("me", "secret"))
+    assert not (skopeo.pull / "auth.json").exists()
+
+
+def test_a_registrys_certificates_and_insecurity_hold_for_it_alone(skopeo: Skopeo) -> None:
+    transport = skopeo.transport(Registry("own:5000", insecure=True, certificates="/certs"))
+    transport.copy("own:5000/a:1", skopeo.pull / "l", skopeo.pull)
+    assert {"--src-tls-verify=false", "--src-cert-dir=/certs"} <= set(skopeo.words)
+    transport.copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull)
+    assert not [word for word in skopeo.words if "tls-verify" in word or "cert-dir" in word]
+
+
+def test_an_archive_needs_no_credentials(skopeo: Skopeo) -> None:
+    skopeo.transport().copy("oci-archive:/a.tar", skopeo.pull / "l", skopeo.pull)
+    assert "oci-archive:/a.tar" in skopeo.words
+    assert not [word for word in skopeo.words if "creds" in word]
+
+
+@pytest.mark.parametrize("words", ["manifest unknown", "name unknown: x", "requested access to the resource is denied"])
+def test_an_image_that_is_not_there_is_told_from_other_failures(skopeo: Skopeo, words: str) -> None:
+    skopeo.does(f"echo 'level=fatal msg=\"reading: {words}\"' >&2; exit 1")
+    with pytest.raises(NotThere, match=r"quay\.io/a:1"):
+        skopeo.transport().manifest("quay.io/a:1", skopeo.pull)
+
+
+def test_a_copy_tells_how_far_it_is_and_its_end(skopeo: Skopeo) -> None:
+    told: list[Progress] = []
+    skopeo.does(f"head -c 3000 /dev/zero > {skopeo.pull}/blob")
+    skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, progress=told.append, total_bytes=1000)
+    assert told[-1] == Progress(1000, 1000)
+    skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, progress=told.append)
+    assert told[-1].done_bytes >= 3000
+
+
+def test_a_copy_that_stands_still_is_given_up(skopeo: Skopeo) -> None:
+    skopeo.does("exec sleep 60")
+    with pytest.raises(CommandTimeout, match="without progress"):
+        skopeo.transport(stall_s=0.1).copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull)
+
+
+def test_the_size_of_a_folder_counts_links_as_links(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/b").write_bytes(b"x" * 10)
+    assert folder_bytes(tmp_path) == 10
+    (tmp_path / "c").symlink_to("a/b")
+    assert folder_bytes(tmp_path) == 10 + len("a/b")
+    assert stat.S_ISLNK((tmp_path / "c").lstat().st_mode)
+    assert folder_bytes(tmp_path / "none") == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (r'time="x" level=fatal msg="reading: \"a\"\n"', 'reading: "a"\n'),
+        (r'level=fatal msg="bell \a, tab \v, far \U0001f600"', "bell \a, tab \v, far \U0001f600"),
+        (r'level=fatal msg="half \ud800"', r"half \ud800"),
+        (r'level=fatal msg="bytes \xff"', r"bytes \xff"),
+        (r'level=fatal msg="none \U7fffffff"', r"none \U7fffffff"),
+        (r'level=fatal msg="odd \q"', r"odd \q"),
+        ("first\n  last line  \n\n", "last line"),
+        ("", ""),
+    ],
+)
+def test_the_words_of_a_registry_are_read_whatever_is_in_them(text: str, found: str) -> None:
+    assert fatal_words(text) == found

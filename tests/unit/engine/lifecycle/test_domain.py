@@ -1,0 +1,73 @@
+"""The one place that calls plugins: each step is told once, and shown as it is."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api import messages as m
+
+
+def test_an_end_and_a_removal_are_told_once_and_in_this_order(dry: Any) -> None:
+    life = dry.engine.lives.container(dry.run(dry.pod()))
+    domain = dry.engine.domain
+    domain.remove(life)
+    domain.stop(life)
+    domain.remove(life)
+    assert dry.told.of("c")[-2:] == ["stop_container", "remove_container"]
+    assert dry.told.of("c").count("remove_container") == 1
+
+
+def test_a_pod_is_shown_without_namespaces_that_are_gone(dry: Any, tmp_path: Any) -> None:
+    life = dry.engine.lives.pod(dry.pod())
+    there = tmp_path / "there"
+    there.touch()
+    life.record.namespace_paths = {"network": str(there), "ipc": str(tmp_path / "gone")}
+    shown = dry.engine.domain.pod_message(life)
+    assert [row.type for row in shown.linux.namespaces] == ["network"]
+    assert (shown.name, shown.namespace) == ("pod", "n")
+
+
+def test_the_state_has_pods_and_containers_that_are_not_over(dry: Any) -> None:
+    pod = dry.pod()
+    running, ended = dry.run(pod, "running"), dry.run(pod, "ended")
+    dry.engine.containers.stop(ended)
+    pods, containers = dry.engine.domain.snapshot()
+    assert [each.id for each in pods] == [pod]
+    assert [each.id for each in containers] == [running]
+
+
+def test_an_event_that_is_only_told_and_fails_stops_nothing(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(*_: object) -> None:
+        raise nri.Reject("no")
+
+    dry.told.on["post_start_container"] = refuse
+    with caplog.at_level(logging.WARNING):
+        made = dry.run(dry.pod())
+    assert f"NRI post_start_container of {made}" in caplog.text
+
+
+def test_an_eviction_stops_the_container(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    asked: list[tuple[str, str]] = []
+    dry.engine.domain.on_evict = lambda identity, reason: asked.append((identity, reason))
+    dry.engine.domain.evict([m.ContainerEviction(container_id=made, reason="too big")])
+    assert asked == [(made, "too big")]
+
+
+def test_only_a_whole_id_is_had(dry: Any) -> None:
+    made = dry.run(dry.pod())
+    assert dry.engine.domain.has(made)
+    assert not dry.engine.domain.has(made[:12])
+    assert not dry.engine.domain.has("")
+
+
+def test_a_container_whose_pods_record_is_lost_is_told_all_the_same(dry: Any) -> None:
+    pod = dry.pod()
+    life = dry.engine.lives.container(dry.run(pod))
+    life.record.pod_id = "f" * 64
+    shown, container = dry.engine.domain._pair(life)
+    assert (shown.id, container.id) == ("f" * 64, life.id)

@@ -1,0 +1,70 @@
+"""The parts of a pod, decided before they are made, on a dry engine; tests/engine makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.pod_steps import _port
+from nri.engine.network.results import PortMapping
+from nri.engine.state import PodRecord
+from nri.errors import RequestError
+
+
+@pytest.fixture
+def steps(dry: Any) -> Any:
+    return dry.engine.pods._steps
+
+
+def config(**options: Any) -> pb.PodSandboxConfig:
+    made = pb.PodSandboxConfig(hostname="web")
+    for key, value in options.items():
+        setattr(made.linux.security_context.namespace_options, key, value)
+    return made
+
+
+def test_a_pod_of_the_nodes_network_has_the_nodes_name(dry: Any, steps: Any) -> None:
+    own, nodes = PodRecord("p1"), PodRecord("p2")
+    steps.prepare(own, config())
+    steps.prepare(nodes, config(network=pb.NODE))
+    assert own.hostname == "web"
+    assert nodes.hostname == dry.engine.machinery.machine.hostname
+    assert own.cgroup_path == own.cgroup_parent == dry.engine.machinery.pod_cgroup("p1")
+
+
+@pytest.mark.parametrize("field", ["network", "ipc", "pid"])
+def test_a_mode_that_a_pod_cannot_have_names_its_field(steps: Any, field: str) -> None:
+    with pytest.raises(RequestError, match=f"{field}.*is no mode of a pod"):
+        steps.prepare(PodRecord("p1"), config(**{field: pb.TARGET}))
+
+
+@pytest.mark.parametrize("field", ["network", "ipc", "pid"])
+def test_a_pod_whose_ids_are_mapped_shares_nothing_with_the_node(steps: Any, field: str) -> None:
+    made = config(**{field: pb.NODE})
+    users = made.linux.security_context.namespace_options.userns_options
+    users.mode = pb.POD
+    for rows in (users.uids, users.gids):
+        rows.add(host_id=100_000, container_id=0, length=65_536)
+    with pytest.raises(RequestError, match=f"{field}.*cannot be shared"):
+        steps.prepare(PodRecord("p1"), made)
+
+
+def test_what_is_taken_back_at_a_stop_is_all_but_the_folders(dry: Any, steps: Any) -> None:
+    life = dry.engine.lives.pod(dry.pod())
+    names = [step.name for step in steps.of(life)]
+    assert names == ["folders", "namespaces", "network", "files", "holder"]
+    assert [step.name for step in steps.of(life, only_running=True)] == names[1:]
+
+
+def test_specs_of_its_containers_get_the_cgroup_that_was_decided(dry: Any, steps: Any) -> None:
+    life = dry.engine.lives.pod(dry.pod())
+    pod = steps.spec_pod(life)
+    assert pod.config.linux.cgroup_parent == life.record.cgroup_parent != ""
+    assert not life.config.linux.cgroup_parent, "the request stays as it came"
+
+
+def test_a_port_is_told_as_cni_has_it() -> None:
+    row = pb.PortMapping(protocol=pb.UDP, container_port=53, host_port=5353, host_ip="10.0.0.1")
+    assert _port(row) == PortMapping(5353, 53, "udp", "10.0.0.1")

@@ -1,0 +1,143 @@
+"""CNI plugins called for a pod: programs of the test write down what they are asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.engine.network.cni import Cni
+from nri.engine.network.configuration import Network
+from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
+
+PLUGIN = """#!/bin/sh
+printf '%s %s ' "$CNI_COMMAND" "${0##*/}" >> "$LOG"
+printf 'netns=%s args=%s ' "$CNI_NETNS" "$CNI_ARGS" >> "$LOG"
+cat >> "$LOG"
+echo >> "$LOG"
+[ -e "$FAIL.$CNI_COMMAND.${0##*/}" ] && { echo '{"code": 7, "msg": "no more", "details": "addresses"}'; exit 1; }
+[ "$CNI_COMMAND" = ADD ] && echo '{"ips": [{"address": "10.0.0.2/24", "interface": 0}], "interfaces":
+    [{"name": "eth0", "sandbox": "/x"}]}'
+exit 0
+"""
+
+
+class World:
+    """Two plugins, `first` and `second`, and what they were asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.log = folder, folder / "log"
+        self.namespace = folder / "netns"
+        self.namespace.touch()
+        (folder / "bin").mkdir()
+        for name in ("first", "second"):
+            text = PLUGIN.replace("$LOG", str(self.log)).replace("$FAIL", str(folder / "fail"))
+            (folder / "bin" / name).write_text(text)
+            (folder / "bin" / name).chmod(0o755)
+        self.cni = Cni([folder / "none", folder / "bin"], folder / "cache", timeout_s=20)
+
+    def fail(self, command: str, plugin: str) -> None:
+        Path(f"{self.folder}/fail.{command}.{plugin}").touch()
+
+    def network(self, *types: str, **more: Any) -> Network:
+        return Network("net", "1.0.0", tuple({"type": each} for each in types), **more)
+
+    def add(self, *types: str) -> Any:
+        return self.cni.add(
+            self.network(*types), "p1", self.namespace, arguments={"K8S_POD_NAME": "web"}
+        )  # fmt: skip
+
+    def asked(self) -> list[str]:
+        """Command and plugin of each call so far."""
+        rows = self.log.read_text().splitlines() if self.log.exists() else []
+        return [" ".join(row.split()[:2]) for row in rows]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_plugins_are_called_in_order_and_taken_back_the_other_way(world: World) -> None:
+    found = world.add("first", "second")
+    assert [*found.addresses] == ["10.0.0.2"]
+    assert world.cni.attached() == ["p1"]
+    world.cni.delete("p1")
+    assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
+    assert world.cni.attached() == []
+    rows = world.log.read_text()
+    assert "args=IgnoreUnknown=1;K8S_POD_NAME=web" in rows
+    sent = json.loads(rows.splitlines()[1].partition("K8S_POD_NAME=web ")[2])
+    assert sent["prevResult"]["ips"][0]["address"] == "10.0.0.2/24"
+
+
+def test_one_that_fails_half_way_is_taken_back_and_nothing_is_left(world: World) -> None:
+    world.fail("ADD", "second")
+    with pytest.raises(CommandFailed, match=r"net: second ADD: .*no more"):
+        world.add("first", "second")
+    assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
+    assert world.cni.attached() == []
+
+
+def test_what_could_not_be_taken_back_is_kept_for_the_removal(world: World) -> None:
+    world.fail("ADD", "second")
+    world.fail("DEL", "first")
+    with pytest.raises(CommandFailed, match="second ADD"):
+        world.add("first", "second")
+    assert world.cni.attached() == ["p1"]
+    with pytest.raises(CommandFailed, match="first DEL"):
+        world.cni.delete("p1")
+    Path(f"{world.folder}/fail.DEL.first").unlink()
+    world.cni.delete("p1")
+    assert world.cni.attached() == []
+
+
+def test_a_restart_takes_back_with_the_configuration_of_that_day_and_without_a_namespace_that_is_gone(
+    world: World,
+) -> None:
+    world.add("first")
+    world.namespace.unlink()
+    Cni([world.folder / "bin"], world.folder / "cache").delete("p1")
+    assert world.asked() == ["ADD first", "DEL first"]
+    assert "netns= " in world.log.read_text().splitlines()[-1]
+
+
+def test_a_pod_that_was_never_attached_is_detached_without_a_word(world: World) -> None:
+    world.cni.delete("p1")
+    world.cni.check("p1")
+    assert world.asked() == []
+
+
+def test_a_check_asks_the_plugins_unless_the_network_says_not_to(world: World) -> None:
+    world.add("first")
+    world.cni.check("p1")
+    assert world.asked()[-1] == "CHECK first"
+    world.cni.delete("p1")
+    world.cni.add(world.network("first", disable_check=True), "p1", world.namespace)
+    world.cni.check("p1")
+    assert world.asked()[-1] == "ADD first"
+
+
+def test_a_program_that_is_not_there_is_named_with_the_folders(world: World) -> None:
+    with pytest.raises(ToolMissing, match=f"bridge .*{world.folder}/none, {world.folder}/bin"):
+        world.add("bridge")
+
+
+def test_an_answer_that_is_no_json_is_an_error(world: World) -> None:
+    (world.folder / "bin/second").write_text("#!/bin/sh\necho hello\n")
+    with pytest.raises(EngineError, match="second ADD: an answer that is no JSON"):
+        world.add("second")
+
+
+@pytest.mark.parametrize("identity", ["", "../a", ".a"])
+def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
+    with pytest.raises(EngineError, match="no pod's id"):
+        world.cni.delete(identity)
+
+
+def test_a_kept_answer_that_cannot_be_read_is_named(world: World) -> None:
+    (world.folder / "cache/p1.json").write_text("{")
+    with pytest.raises(EngineError, match=r"p1\.json cannot be read"):
+        world.cni.delete("p1")

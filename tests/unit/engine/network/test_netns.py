@@ -1,0 +1,58 @@
+"""Pinned network namespaces, as far as that needs no root; tests/engine makes real ones."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+import pytest
+
+from nri.engine.network import netns
+from nri.engine.network.netns import NetworkNamespaces
+from nri.engine.support.errors import EngineError, InvalidRequest
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EPERM, "Operation not permitted")
+
+
+def test_one_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netns, "unshare", refuse)
+    found = NetworkNamespaces(tmp_path / "netns")
+    with pytest.raises(EngineError, match=r"no network namespace .*/p1: .*not permitted"):
+        found.create("p1")
+    assert found.names() == []
+
+
+def test_it_is_made_by_a_thread_that_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(netns, "unshare", lambda _: threads.append(threading.current_thread()))
+    monkeypatch.setattr(netns, "_loopback_up", lambda: None)
+    monkeypatch.setattr(netns, "mount", lambda *_, **__: None)
+    found = NetworkNamespaces(tmp_path / "netns")
+    assert found.create("p1") == tmp_path / "netns/p1"
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+    assert not thread.is_alive()
+    with pytest.raises(EngineError, match="there is a network namespace"):
+        found.create("p1")
+    assert found.names() == ["p1"]
+    assert not found.exists("p1"), "its file alone is no namespace"
+
+
+def test_one_that_is_gone_is_removed_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netns, "unmount", lambda *_, **__: False)
+    found = NetworkNamespaces(tmp_path / "netns")
+    found.remove("p1")
+    (found.root / "p2").touch()
+    found.remove("p2")
+    assert found.names() == []
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "x" * 200])
+def test_what_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
+    found = NetworkNamespaces(tmp_path / "netns")
+    for call in (found.create, found.remove, found.exists):
+        with pytest.raises(InvalidRequest):
+            call(name)

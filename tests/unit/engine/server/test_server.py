@@ -1,0 +1,81 @@
+"""The CRI at a unix socket: taken, answered, let go."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.cri.client import CriClient
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.server.server import Server
+from nri.engine.support.errors import EngineError, NotThere
+from nri.errors import NriError
+
+
+class Calls:
+    """A few calls; `GetContainerEvents` runs until it is let go."""
+
+    def __init__(self) -> None:
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def version(self, request: pb.VersionRequest, call: object) -> pb.VersionResponse:
+        return pb.VersionResponse(runtime_name="test")
+
+    def stop_container(self, request: pb.StopContainerRequest, call: object) -> pb.StopContainerResponse:
+        raise NotThere("container", request.container_id)
+
+    def image_fs_info(self, request: pb.ImageFsInfoRequest, call: object) -> pb.ImageFsInfoResponse:
+        return pb.ImageFsInfoResponse()
+
+    def get_container_events(self, request: pb.GetEventsRequest, call: object) -> Iterator[pb.ContainerEventResponse]:
+        self.begun.set()
+        yield pb.ContainerEventResponse(container_id="c1")
+        self.let_go.wait(60)
+
+
+def test_both_services_are_answered_at_a_private_socket_and_unknown_calls_are_told(tmp_path: Path) -> None:
+    server = Server(tmp_path / "run/cri.sock", [Calls()])
+    server.start()
+    try:
+        assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
+        assert stat.S_IMODE(server.path.stat().st_mode) == 0o600
+        with CriClient(str(server.path)) as client:
+            assert client.call("Version", pb.VersionRequest()).runtime_name == "test"
+            client.call("ImageFsInfo", pb.ImageFsInfoRequest())
+            with pytest.raises(NriError, match="no container 'c9'"):
+                client.call("StopContainer", pb.StopContainerRequest(container_id="c9"))
+            with pytest.raises(NriError, match=r"(?i)unimplemented|not found"):
+                client.call("Status", pb.StatusRequest())
+    finally:
+        server.stop()
+    assert not server.path.exists()
+
+
+def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_path: Path) -> None:
+    calls = Calls()
+    server = Server(tmp_path / "cri.sock", [calls], before_stop=calls.let_go.set)
+    server.start()
+    with CriClient(str(server.path)) as client:
+        found = client.stream("GetContainerEvents", pb.GetEventsRequest())
+        assert next(found).container_id == "c1"
+        server.stop(grace_s=20)
+        assert [*found] == []
+
+
+def test_a_server_that_never_started_and_one_that_is_stopped_can_be_stopped(tmp_path: Path) -> None:
+    server = Server(tmp_path / "cri.sock", [Calls()])
+    server.stop()
+    server.start()
+    server.stop()
+    server.stop()
+
+
+def test_a_path_that_cannot_be_listened_at_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cri.sock").write_text("a file")
+    with pytest.raises(EngineError, match=f"cannot listen at {tmp_path}/cri.sock"):
+        Server(tmp_path / "cri.sock", [Calls()]).start()
+    assert (tmp_path / "cri.sock").read_text() == "a file"

@@ -1,0 +1,72 @@
+"""The stream of container events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.bus import EventBus
+from nri.engine.lifecycle.lives import ContainerLife
+from nri.engine.services import events
+from nri.engine.services.events import EventCalls
+from nri.engine.state import ContainerRecord
+from nri.engine.support.errors import TooMany
+
+
+class Call:
+    """A call that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.ended: list[Callable[[], None]] = []
+
+    def time_left(self) -> float | None:
+        return None
+
+    def on_end(self, callback: Callable[[], None]) -> None:
+        self.ended.append(callback)
+
+
+def begin(calls: EventCalls, bus: EventBus) -> tuple[Any, Call]:
+    """A stream that has given its first event, so that it listens."""
+    call = Call()
+    stream = calls.get_container_events(pb.GetEventsRequest(), call)
+    subscribe = bus.subscribe
+
+    def and_tell() -> Any:
+        made = subscribe()
+        bus.tell(ContainerLife(ContainerRecord("c1"), {}), pb.CONTAINER_STARTED_EVENT)
+        return made
+
+    bus.subscribe = and_tell  # type: ignore[method-assign]
+    assert next(stream).container_id == "c1"
+    bus.subscribe = subscribe  # type: ignore[method-assign]
+    return stream, call
+
+
+def test_a_stream_ends_with_its_client() -> None:
+    bus = EventBus()
+    stream, call = begin(EventCalls(bus), bus)
+    (end,) = call.ended
+    end()
+    assert list(stream) == []
+
+
+def test_a_stream_ends_with_the_engine() -> None:
+    bus = EventBus()
+    stream, _ = begin(EventCalls(bus), bus)
+    bus.close()
+    assert list(stream) == []
+
+
+def test_one_too_many_is_refused_and_a_place_that_is_left_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "LISTENERS", 1)
+    bus = EventBus()
+    calls = EventCalls(bus)
+    first, _ = begin(calls, bus)
+    with pytest.raises(TooMany, match="listeners"):
+        next(calls.get_container_events(pb.GetEventsRequest(), Call()))
+    first.close()
+    begin(calls, bus)[0].close()

@@ -1,0 +1,51 @@
+"""Records of pods and containers, to JSON and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
+from nri.engine.state.records import _ENUMS, _TYPES, Record
+
+
+def test_a_record_comes_back_as_it_was() -> None:
+    pod = PodRecord("p1", name="web", labels={"a": "ü"}, state=PodState.READY, ips=["10.0.0.1", "fd00::1"], done=["x"])
+    container = ContainerRecord("c1", state=ContainerState.EXITED, exit_code=137, mounts=[{"a": [1, None]}])
+    for record in (pod, container):
+        assert type(record).from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_keys_of_a_newer_version_are_kept_and_written_again() -> None:
+    found = PodRecord.from_json({"id": "p1", "colour": "blue", "ips": []})
+    assert found.unknown == {"colour": "blue"}
+    assert found.to_json()["colour"] == "blue"
+    assert "unknown" not in found.to_json()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ([], "no table"),
+        (None, "no table"),
+        ({}, "'id' is missing"),
+        ({"id": ""}, "'id' is missing"),
+        ({"id": 1}, "'id' is 1, and has to be of the kind str"),
+        ({"id": "p", "pid": True}, "'pid' is True"),
+        ({"id": "p", "pid": "1"}, "of the kind int"),
+        ({"id": "p", "labels": {"a": 1}}, "'labels' has a value that is no text"),
+        ({"id": "p", "ips": "10.0.0.1"}, "'ips' is '10.0.0.1'"),
+        ({"id": "p", "state": "lost"}, "none of creating, ready"),
+    ],
+)
+def test_what_is_no_record_names_its_key(data: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        PodRecord.from_json(data)
+
+
+@pytest.mark.parametrize("kind", [PodRecord, ContainerRecord])
+def test_every_field_is_of_a_type_that_is_checked(kind: type[Record]) -> None:
+    assert {str(each.type) for each in fields(kind)} <= {*_TYPES, *_ENUMS}

@@ -1,0 +1,32 @@
+"""The engine's errors: one line each, with the parties as attributes."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.engine.support import errors
+from nri.engine.support.errors import EngineError
+from nri.errors import NriError
+
+CASES = [
+    (errors.NotThere("pod", "web"), "no pod 'web'", {"kind": "pod", "name": "web"}),
+    (errors.AlreadyThere("pod", "web", "1f"), "the name 'web' is taken by pod 1f", {"holder": "1f"}),
+    (errors.WrongState("pod 1f", "stopped", "start"), "pod 1f is stopped: start is not possible", {"step": "start"}),
+    (errors.TooMany("listeners", 3), "too many listeners: there may be 3 at a time", {"limit": 3}),
+    (errors.ToolMissing("runc"), "the program 'runc' is missing", {"tool": "runc"}),
+    (errors.CommandFailed("pulling a", 1, "no"), "pulling a: no (exit code 1)", {"code": 1, "cause": "no"}),
+    (errors.CommandFailed("pulling a", -9, ""), "pulling a: no output (ended by signal 9)", {"code": -9}),
+    (errors.CommandTimeout("pulling a", 1.5), "pulling a: still running after 1.5 s, killed", {"timeout_s": 1.5}),
+]
+
+
+@pytest.mark.parametrize(("error", "text", "parties"), CASES, ids=lambda value: type(value).__name__)
+def test_an_error_is_a_line_that_names_its_parties(error: EngineError, text: str, parties: dict[str, object]) -> None:
+    assert isinstance(error, NriError)
+    assert str(error).startswith(text)
+    assert "\n" not in str(error)
+    assert {name: getattr(error, name) for name in parties} == parties
+
+
+def test_every_error_of_the_engine_is_one_of_its_base() -> None:
+    assert all(issubclass(getattr(errors, name), EngineError) for name in errors.__all__)
