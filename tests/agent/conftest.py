@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.node import Node, machine
+from tests.agent.node import REQUEST_S, Node, machine
 from tests.agent.pods import containerd
 from tools.runtimes import Containerd
+from tools.runtimes.config import DaemonSettings
 
 HERE = Path(__file__).parent
 
@@ -25,7 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def daemon() -> Iterator[Containerd]:
     """The containerd that all tests here share; one that ends it starts it again. NRI_CONTAINERD=1.7: an older one."""
-    with containerd(os.environ.get("NRI_CONTAINERD", "2.4")) as made:
+    settings = DaemonSettings(request_timeout_s=REQUEST_S)
+    with containerd(os.environ.get("NRI_CONTAINERD", "2.4"), settings=settings) as made:
         yield made
 
 

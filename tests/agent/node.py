@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from nri.cri.pb import api_pb2 as pb
 from tests.agent import files
+from tests.agent.unread import unread
 from tools.runtimes import Containerd
 from tools.runtimes.cri import Cri, Pod
 from tools.runtimes.machine import PATIENCE
@@ -30,6 +31,10 @@ from tools.runtimes.mounts import unmount
 
 FOLDERS = {"BestEffort": "kubepods/besteffort", "Burstable": "kubepods/burstable", "Guaranteed": "kubepods"}
 WAIT_S = 30.0 * PATIENCE
+#: How long a runtime waits for the agent, in seconds: a busy machine may not run one for longer than a node would wait.
+REQUEST_S = 5.0 * PATIENCE
+#: No creation is shorter, and what connections say to each other by themselves is.
+_REQUEST_BYTES = 200
 
 
 @contextlib.contextmanager
@@ -111,8 +116,8 @@ class Node:
         return int(self.daemon.cri.info(container)["pid"])
 
     def said(self, pod: Pod, name: str) -> str:
-        """What a container has written, without the times of its log."""
-        text = (self.daemon.run_dir / "logs" / f"{pod.id}-{name}.log").read_text()
+        """The whole lines that a container has written, without the times of its log."""
+        text = (self.daemon.run_dir / "logs" / f"{pod.id}-{name}.log").read_text().rpartition("\n")[0]
         return "\n".join(line.split(" ", 3)[3] for line in text.splitlines() if line.count(" ") >= 3)
 
     def recorded(self, pod: Pod, story: Callable[[], str]) -> list[str]:
@@ -181,10 +186,27 @@ class AgentProgram:
         self.process.terminate()
         return self.process.wait(WAIT_S)
 
+    def pause(self) -> None:
+        """Stop it by a signal, and wait until all its threads have: they stop one after the other."""
+        os.kill(self.pid, signal.SIGSTOP)
+        stats = Path(f"/proc/{self.pid}/task")
+        until(
+            lambda: all(each.read_text().rpartition(")")[2].split()[0] == "T" for each in stats.glob("*/stat")),
+            lambda: "it has not stopped",
+        )
+
+    def wait_asked(self, path: str) -> None:
+        """While it is paused: wait until a request waits to be read by it, at a socket whose path begins so."""
+        until(lambda: unread(self.pid, path) >= _REQUEST_BYTES, lambda: f"{unread(self.pid, path)} bytes at {path}")
+
     def wait_ready(self, ready: bool = True) -> None:
         """Wait until it says that it is ready, or is not."""
         wanted = 200 if ready else 503
         until(lambda: self._status() == wanted, self.story)
+
+    def wait_held(self, what: str, count: int) -> None:
+        """Wait until it says that it holds so many; `what` is a label of the metric."""
+        until(lambda: f"nri_agent_held{{{what}}} {count}\n" in self.ask("/metrics"), self.story)
 
     def ask(self, target: str) -> Any:
         """The answer to a request at its socket; JSON is read."""

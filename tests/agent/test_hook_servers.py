@@ -193,6 +193,7 @@ def test_a_server_in_go_changes_a_pod_and_its_container(proxied: Proxied) -> Non
     assert of_cgroup(folder, "cpu.cfs_quota_us") == "40000"
     assert of_cgroup(folder, "memory.limit_in_bytes") == str(64 << 20)
     proxied.cri.remove_pod(pod.id)
+    server.wait_for(lambda line: line.get("stage") == "PostStopPodSandbox", what="the pod's end")
     told = [line for line in server.lines if line["stage"] != "ready"]
     assert [line["stage"] for line in told] == [
         *("PreRunPodSandbox", "PreCreateContainer", "PreStartContainer", "PostStartContainer"),

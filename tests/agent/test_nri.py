@@ -10,7 +10,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,11 @@ import grpc
 import pytest
 
 from tests.agent.files import of_process
-from tests.agent.node import WAIT_S, AgentProgram, Node, machine, until
+from tests.agent.node import REQUEST_S, WAIT_S, AgentProgram, Node, machine, until
 from tests.agent.pods import COMMAND, SCORED, SENSITIVE
 from tools.runtimes import Containerd
 from tools.runtimes.cri import Pod
 from tools.runtimes.engine import Engine
-from tools.runtimes.machine import PATIENCE
 
 GATES = """
 [gates]
@@ -35,13 +33,11 @@ CPUBurst = false
 """
 FAIL = 'failure_policy = "Fail"\n'
 ALL_CPUS = "0-1"
-#: When a call has come to the agent surely, and the runtime, which has two seconds of patience, still waits for it.
-REACHED_S = min(0.3 * PATIENCE, 1.5)
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    made = Engine()
+    made = Engine(request_timeout_s=REQUEST_S)
     try:
         made.start()
         yield made
@@ -107,12 +103,6 @@ def again(daemon: Containerd | Engine) -> None:
         daemon.start()
 
 
-def stopped(pid: int) -> bool:
-    """Whether a signal has stopped all threads of a process: they stop one after the other."""
-    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return all(text.rpartition(")")[2].split()[0] == "T" for text in stats)
-
-
 class Creation(threading.Thread):
     """A container's creation, which waits for the agent, because that is stopped by a signal until it is killed."""
 
@@ -121,10 +111,9 @@ class Creation(threading.Thread):
         self.node, self.pod = node, pod
         self.container = ""
         self.error: Exception | None = None
-        os.kill(agent.pid, signal.SIGSTOP)
-        until(lambda: stopped(agent.pid), agent.story)
+        agent.pause()
         self.start()
-        time.sleep(REACHED_S)
+        agent.wait_asked(str(node.daemon.nri_socket))
         assert self.is_alive(), "the runtime waits for the agent's answer"
 
     def run(self) -> None:
@@ -243,7 +232,7 @@ def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(pl
         assert place.value(batch, "cpu.cfs_quota_us") == "25000", "what it had written of the pod stays"
         agent.start()
         until(lambda: place.of(created, "cpu.cfs_quota_us") == "25000", agent.story)
-        assert place.of(created, "memory.limit_in_bytes") == str(64 << 20)
+        until(lambda: place.of(created, "memory.limit_in_bytes") == str(64 << 20), agent.story)
         score = Path(f"/proc/{place.pid(created)}/oom_score_adj")
         until(lambda: score.read_text().strip() == "555", agent.story)
 
@@ -299,16 +288,16 @@ def test_a_runtime_that_is_killed_in_mid_creation_leaves_nothing_half_decided(pl
         os.kill(agent.pid, signal.SIGCONT)
         assert creation.over().container == ""
         assert of_process(pid, "cpu.cfs_quota_us") == "25000", "what runs keeps its values"
+        agent.wait_ready(False)
         again(daemon)
         agent.wait_ready()
         daemon.cri.run(web, "app", COMMAND)
         assert place.recorded(web, agent.story)[4] == "1"
         assert of_process(pid, "cpu.cfs_quota_us") == "25000"
         daemon.cri.remove_all()
-        held = [line for line in agent.ask("/metrics").splitlines() if 'nri_agent_held{what="nri ' in line]
-        assert 'nri_agent_held{what="nri containers"} 0' in held
+        agent.wait_held('what="nri containers"', 0)
         if isinstance(daemon, Engine):  # containerd tells nothing of pods that are older than its restart
-            assert 'nri_agent_held{what="nri pods"} 0' in held
+            agent.wait_held('what="nri pods"', 0)
 
 
 def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, tmp_path: Path) -> None:
@@ -331,7 +320,7 @@ def test_cycles_of_pods_leave_nothing_in_the_agent(place: Node) -> None:
     count = int(os.environ.get("NRI_PODS", "8"))
     cri = place.daemon.cri
     with AgentProgram(place, "nri", GATES) as agent:
-        used: list[dict[str, int]] = []
+        used: dict[str, int] = {}
         for number in range(count):
             pod = place.run_pod(f"pod-{number}", "BestEffort", **SCORED)
             if number % 4 == 1:
@@ -342,14 +331,15 @@ def test_cycles_of_pods_leave_nothing_in_the_agent(place: Node) -> None:
             else:
                 cri.run(pod, "app", ("sleep", "1000"))
             place.remove_pod(pod)
-            if number in (count // 2, count - 1):
-                used.append(footprint(agent.pid))
-        held = agent.ask("/metrics")
-        assert 'nri_agent_held{what="nri pods"} 0' in held
-        assert 'nri_agent_held{what="nri containers"} 0' in held
-        assert used[1]["fd"] - used[0]["fd"] <= 2, used
-        assert used[1]["task"] - used[0]["task"] <= 2, used
-        assert used[1]["kB"] - used[0]["kB"] <= 2048 + 20 * count, used
+            if number == count // 2:
+                used = footprint(agent.pid)
+        agent.wait_held('what="nri pods"', 0)
+        agent.wait_held('what="nri containers"', 0)
+        most = {"fd": used["fd"] + 2, "task": used["task"] + 2, "kB": used["kB"] + 2048 + 20 * count}
+        until(
+            lambda: all(now <= most[what] for what, now in footprint(agent.pid).items()),
+            lambda: f"{footprint(agent.pid)}, and {used} in the middle",
+        )
         agent.wait_ready()
 
 

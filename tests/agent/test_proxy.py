@@ -6,10 +6,7 @@ agent's proxy; what is looked at is read from the kernel.
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from nri.cri.pb import api_pb2 as pb
 from tests.agent.files import of_process
 from tests.agent.node import WAIT_S, AgentProgram, Node, machine, until
 from tests.agent.pods import COMMAND, SCORED, SENSITIVE, need_controllers
-from tests.agent.test_nri import ALL_CPUS, FAIL, GATES, REACHED_S, again, ratio, ruled, running, topology
+from tests.agent.test_nri import ALL_CPUS, FAIL, GATES, again, ratio, ruled, running, topology
 from tests.support.needs import need, need_root
 from tools.runtimes import Containerd, MissingError, install
 from tools.runtimes.config import DaemonSettings
@@ -156,9 +153,9 @@ class Creation(threading.Thread):
         super().__init__(daemon=True)
         self.agent, self.pod, self.container = agent, pod, ""
         self.error: grpc.RpcError | None = None
-        os.kill(agent.pid, signal.SIGSTOP)
+        agent.pause()
         self.start()
-        time.sleep(REACHED_S)
+        agent.wait_asked(f"{agent.node.folder}/.")  # gRPC made the socket there before it had its name
         assert self.is_alive(), "it waits for the agent"
 
     def run(self) -> None:
@@ -200,7 +197,7 @@ def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it
         assert place.of(app, "cpu.cfs_quota_us") == "25000"
         agent.cri.remove_pod(batch.id)
         agent.cri.remove_pod(around.id)
-        assert 'nri_agent_held{what="proxy containers"} 0' in agent.ask("/metrics")
+        agent.wait_held('what="proxy containers"', 0)
 
 
 def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(place: Node) -> None:

@@ -22,7 +22,7 @@ from nri.proxy.events.views import RUNTIME_ID
 from tests.engine.machine import wait_for
 from tests.engine.test_streaming import Client
 from tests.peers.drivers import FieldPlugin
-from tests.real.plugin_process import PluginProcess
+from tests.real.plugin_process import WAIT_S, PluginProcess
 from tests.support.cri_client import CriClient
 from tools.runtimes import Containerd, cgroups
 from tools.runtimes.cri import Pod
@@ -193,7 +193,7 @@ def test_a_port_of_a_pod_is_reached(proxied: Proxied, plugin: PluginProcess, str
     (port,) = session.ports()
 
     def answered() -> bool:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as connection:
             return connection.recv(64) == b"forwarded\n"
 
     wait_for(answered, "the answer")
@@ -208,7 +208,9 @@ def test_a_plugin_in_go_changes_real_containers(proxied: Proxied, plugin: Plugin
         FieldPlugin(proxied.nri_socket, "allocator", "30", cpus=2, shared=1, tell=True) as allocator,
     ):
         for each in (logger, allocator):
-            each.wait_event("started")
+            each.wait_event("started")  # it is configured then, and does not take part yet
+            active = rf"plugin external:{each.label}\[{each.pid}\] is active"
+            wait_for(lambda active=active: proxied.log_lines(active), f"plugin {each.label}")  # type: ignore[misc]
         step = {"adjust": {"env": [{"key": "OF_GO", "value": "yes"}], "linux": {"oomScoreAdj": {"value": 500}}}}
         cri = proxied.cri
         first = cri.run_pod("go-first", annotations={"logger.test/CreateContainer": json.dumps(step)})

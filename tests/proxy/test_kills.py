@@ -43,6 +43,23 @@ def adjusted(proxied: Proxied, name: str) -> Pod:
     return proxied.cri.run_pod(name, annotations={"test/adjust": "memory"})
 
 
+def containers_of(cri: Cri, pod: Pod) -> list[str]:
+    found = cri.call("ListContainers", pb.ListContainersRequest()).containers
+    return [each.id for each in found if each.pod_sandbox_id == pod.id]
+
+
+def made_at_last(proxied: Proxied, pod: Pod) -> list[str]:
+    """The container of a pod, asked for until it is there, as a kubelet does: one in the making may have its name."""
+
+    def asked() -> bool:
+        if not containers_of(proxied.runtime.cri, pod):
+            code_of(lambda: proxied.cri.create(pod, "main", memory_limit_in_bytes=64 << 20))
+        return bool(containers_of(proxied.runtime.cri, pod))
+
+    wait_for(asked, "the container")
+    return containers_of(proxied.runtime.cri, pod)
+
+
 def code_of(call: Any) -> grpc.StatusCode | None:
     try:
         call()
@@ -116,11 +133,10 @@ def test_a_kill_of_the_proxy_in_the_middle_of_a_creation_leaves_no_container_wit
             direct: Cri = proxied.runtime.cri
             proxied.start_proxy()
             plugin.wait_for("Synchronize", count=2 + number)
-            found = direct.call("ListContainers", pb.ListContainersRequest()).containers
-            mine = [each.id for each in found if each.pod_sandbox_id == pod.id]
-            if not mine:  # the runtime had not heard of it; the kubelet asks again
+            mine = containers_of(direct, pod)
+            if not mine:  # the runtime had not heard of it, or is still at it
                 assert outcome == [grpc.StatusCode.UNAVAILABLE]
-                mine = [proxied.cri.create(pod, "main", memory_limit_in_bytes=64 << 20)]
+                mine = made_at_last(proxied, pod)
             (container,) = mine
             proxied.cri.start(container)
             assert memory(proxied, container) == str(LIMIT), f"killed after {pause_s} s"
@@ -136,11 +152,10 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
         pod = adjusted(proxied, "held")
         container = proxied.cri.run(pod, "main", memory_limit_in_bytes=64 << 20)
         proxied.runtime.kill()
-        began = time.monotonic()
         request = pb.ContainerStatusRequest(container_id=container)
+        # A hang would be DEADLINE_EXCEEDED.
         assert code_of(lambda: proxied.cri.call("ContainerStatus", request)) is grpc.StatusCode.UNAVAILABLE
         assert code_of(lambda: proxied.cri.create(pod, "other")) is grpc.StatusCode.UNAVAILABLE
-        assert time.monotonic() - began < 5
         plugin.wait_for("RemoveContainer", container="other")
         assert not plugin.lines("StopContainer", container="main")
         told = [line["event"] for line in plugin.lines(container="other")]
@@ -158,7 +173,8 @@ def test_a_kill_of_the_runtime_is_unavailable_and_not_a_hang_and_nothing_has_end
 
 
 def test_a_container_that_ends_while_the_proxy_is_away_is_told_when_it_is_back(own: Own) -> None:
-    proxied = own()
+    # It does not look by itself before the plugin has come back: that could not be told then.
+    proxied = own('poll_interval = "10m"')
     with PluginProcess(proxied.nri_socket) as plugin:
         plugin.wait_for("Synchronize")
         pod = proxied.cri.run_pod("ends")

@@ -26,7 +26,7 @@ class Engine(Runtime):
 
     `run_dir` holds all its files: `engine.toml`, `cri.sock`, `nri.sock`, `admin.sock`, `plugins/`, `log`. They are
     `in_memory`, unless it is to work as on a node, where records reach the disk. Without `nri` it has no plugins.
-    `program` is what `nri` is called by.
+    `request_timeout_s` is how long a plugin has for a request, in seconds. `program` is what `nri` is called by.
     """
 
     def __init__(
@@ -36,9 +36,10 @@ class Engine(Runtime):
         dry: bool = False,
         in_memory: bool = True,
         nri: bool = True,
+        request_timeout_s: float = 2.0,
         program: Sequence[str] = PROGRAM,
     ) -> None:
-        self.dry, self._nri = dry, nri
+        self.dry, self._nri, self._request_timeout_s = dry, nri, request_timeout_s
         self._program = program
         self._say = say
         if not dry:
@@ -90,6 +91,7 @@ disable = {str(not self._nri).lower()}
 socket_path = "{self.nri_socket}"
 plugin_path = "{self.plugin_dir}"
 plugin_config_path = "{self.plugin_config_dir}"
+plugin_request_timeout = "{self._request_timeout_s:g}s"
 admin_socket = "{self.admin_socket}"
 policy_path = ""
 """

@@ -10,8 +10,12 @@ import contextlib
 
 from tools.runtimes.daemon import Daemon, Runtime
 from tools.runtimes.engine import PROGRAM
+from tools.runtimes.machine import PATIENCE
 
 __all__ = ["Proxied"]
+
+#: How long plugins have for a request, in seconds: a busy machine may not run one for longer than a node would wait.
+PLUGIN_TIMEOUT_S = 10.0 * PATIENCE
 
 
 class Proxied(Daemon):
@@ -83,6 +87,7 @@ state = "{self.state}"
 socket_path = "{self.nri_socket}"
 plugin_path = "{self.plugin_dir}"
 plugin_config_path = "{self.runtime.plugin_config_dir}"
+plugin_request_timeout = "{PLUGIN_TIMEOUT_S:g}s"
 admin_socket = "{self.admin_socket}"
 policy_path = "{self.policy}"
 """

@@ -45,7 +45,10 @@ class SharedState:
         self._lock = threading.Lock()
 
     def seed(self) -> None:
-        """Have the inventory take over the state, once; with the return it has."""
+        """Have the inventory take over the state, once; with the return it has.
+
+        To be called before a plugin is told of the state: what it asks of a container that is not known is left out.
+        """
         with self._lock:
             news, self._news = self._news, None
             if news is not None:

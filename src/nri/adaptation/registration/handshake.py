@@ -118,7 +118,6 @@ class Handshake:
             peer.signal(Signal.STOP, "the runtime is stopping")
             return
         updates = self._hand_over(peer, entry)
-        entry.seed()
         if updates:
             try:
                 self._apply(peer, updates)
@@ -200,6 +199,7 @@ class Handshake:
         began = monotonic()
 
         def synchronize(peer: Peer) -> None:
+            entry.seed()  # as soon as the plugin knows of a container, it may ask for something of it
             updates.extend(self._synchronize(peer, entry))
 
         try:
@@ -244,7 +244,6 @@ class Handshake:
         reporting.plugin_answered(peer.label, _SYNCHRONIZE, serial, encoded, duration_s)
         refusal = None
         if updates:
-            entry.seed()  # the policy may ask in which namespace a container is
             refusal = self._check(peer, updates)
         reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, refusal)
         reporting.event_ends(_SYNCHRONIZE, serial, b"" if refusal else encoded, refusal, duration_s)

@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nri.adaptation.peers.remote import RemotePeer
-from nri.adaptation.peers.state import State
+from nri.adaptation.peers.state import Signal, State
 from nri.api import naming
 from nri.errors import RpcError
 from nri.text import plain
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
     from nri.api import messages as m
 
-__all__ = ["VERSION_LENGTH", "check", "is_alive"]
+__all__ = ["VERSION_LENGTH", "check", "is_alive", "take_from"]
 
 #: Longest name: a plugin is `NN-name` in a folder as well, and files have 255 characters. Names are kept and logged.
 NAME_LENGTH = 252
@@ -55,3 +55,11 @@ def is_alive(peer: Peer) -> bool:
             except OSError:
                 pass  # it lives, and is another user's
     return peer.state is not State.GONE
+
+
+def take_from(holder: Peer, label: str) -> None:
+    """Take a name from a plugin that is gone. RpcError: it lives, and keeps its name."""
+    if is_alive(holder):
+        process = f" (process {holder.pid})" if holder.pid else ""
+        raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")
+    holder.signal(Signal.STOP, "replaced by a new connection")

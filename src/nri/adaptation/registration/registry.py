@@ -43,6 +43,8 @@ RELEASE_S = 2.0
 REMEMBERED = 256
 
 _REFUSED = "%s: registration refused: %s"
+_GONE = "plugin %s is gone: %s"
+_TOO_EARLY = "updates are only taken from plugins that are registered and configured"
 
 
 class Registry:
@@ -149,23 +151,25 @@ class Registry:
         peer.signal(Signal.REGISTER)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
-        """Give a plugin its name, if need be from one that is gone."""
+        """Give a plugin its name, if need be from one that is gone. RpcError: the one that bears it lives."""
         label = naming.full_name(index, name)
-        with self._lock:
+        while True:
             holder = self._by_label.get(label)
-        if holder is not None and holder is not peer and self._rules.duplicates_refused:
-            if identity.is_alive(holder):
-                process = f" (process {holder.pid})" if holder.pid else ""
-                raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")
-            holder.signal(Signal.STOP, "replaced by a new connection")
-        with self._lock:
-            peer.identify(index, name)
-            self._by_label.pop(label, None)
-            self._by_label[label] = peer
-            if len(self._by_label) > REMEMBERED:
-                gone = [each for each, known in self._by_label.items() if known.state is State.GONE]
-                for each in gone[:1]:
-                    del self._by_label[each]
+            if holder is not None and holder is not peer and self._rules.duplicates_refused:
+                identity.take_from(holder, label)
+            with self._lock:
+                if self._by_label.get(label) is holder:  # else another one has taken it just now
+                    peer.identify(index, name)
+                    self._by_label.pop(label, None)
+                    self._by_label[label] = peer
+                    self._forget_one()
+                    return
+
+    def _forget_one(self) -> None:
+        if len(self._by_label) > REMEMBERED:
+            gone = [label for label, known in self._by_label.items() if known.state is State.GONE]
+            for label in gone[:1]:
+                del self._by_label[label]
 
     # -- what follows from signals ------------------------------------------------------------------------------------
 
@@ -186,8 +190,7 @@ class Registry:
         elif action is Action.REPORT_BACK:
             log.info("plugin %s answers again", peer.qualified)
         elif action is Action.REPORT_GONE:
-            text = "plugin %s is gone: %s"
-            self._reporting.lines.line("plugins that leave", logging.WARNING, text, peer.qualified, peer.last_error)
+            self._reporting.lines.line("plugins that leave", logging.WARNING, _GONE, peer.qualified, peer.last_error)
         if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
             self.tell_listeners()
             with self._lock:
@@ -203,10 +206,9 @@ class Registry:
 
     def _configure(self, peer: Peer) -> None:
         """Take a plugin through the handshake, in a thread of its own."""
-        name = f"nri-join-{peer.label}"
         self._joining.add(peer)
         try:
-            threading.Thread(target=self._join, args=(peer,), name=name, daemon=True).start()
+            threading.Thread(target=self._join, args=(peer,), name=f"nri-join-{peer.label}", daemon=True).start()
         except RuntimeError:
             self._joining.discard(peer)
             peer.signal(Signal.FATAL, "the runtime has no thread left to configure it")
@@ -244,9 +246,7 @@ class Registry:
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
         """Answer UpdateContainers."""
         if Action.APPLY_UPDATE not in peer.would(Signal.UPDATE) and self._rules.updates_need_registration:
-            raise RpcError(
-                Code.FAILED_PRECONDITION, "updates are only taken from plugins that are registered and configured"
-            )
+            raise RpcError(Code.FAILED_PRECONDITION, _TOO_EARLY)
         return self._update_queue.take(peer, request)
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:

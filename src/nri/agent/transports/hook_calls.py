@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -49,10 +49,18 @@ class HookRefused(NriError):
 
 
 class _Seen(NamedTuple):
-    """A container: what was asked for before our changes, the quota that we answered, and its context once it runs."""
+    """A container.
+
+    Attributes:
+        asked: what was asked for before our changes.
+        quota: the one that we answered.
+        round: how often rules had changed before that was decided.
+        running: its context once it runs.
+    """
 
     asked: Resources | None
     quota: int | None
+    round: int
     running: ContainerContext | None = None
 
 
@@ -72,6 +80,7 @@ class HookCalls:
     def __init__(self, parts: Parts, runtime: str = "containerd") -> None:
         self._parts, self._runtime = parts, runtime
         self._lock = threading.Lock()
+        self._round = 0
         self._pods: OrderedDict[str, PodContext] = OrderedDict()
         self._containers: OrderedDict[tuple[str, str], _Seen] = OrderedDict()
         self._answers: Mapping[str, Callable[[Fields], Fields]] = {
@@ -94,19 +103,22 @@ class HookCalls:
         A pod and its containers are one batch, because no quota of a pod may be below one of its containers'.
         """
         with self._lock:
+            self._round += 1
             pods, containers = dict(self._pods), [each.running for each in self._containers.values()]
         running: dict[str, list[PodContext | ContainerContext]] = {uid: [pod] for uid, pod in pods.items()}
         for each in containers:
             if each is not None:
                 running.setdefault(each.pod.uid, []).append(each)
-        done = 0
-        for contexts in running.values():
-            try:
-                self._apply_again(contexts)
-                done += len(contexts)
-            except Exception:  # noqa: BLE001 - one pod never stops the others, nor the thread
-                _log.exception("mode hooks: a pod could not be decided again")
-        return done
+        return sum(map(self._one_again, running.values()))
+
+    def _one_again(self, contexts: Sequence[PodContext | ContainerContext]) -> int:
+        """Decide anew for a pod and its containers; returns how many that are, 0 if it cannot be done."""
+        try:
+            self._apply_again(contexts)
+        except Exception:  # noqa: BLE001 - one pod never stops the others, nor the thread
+            _log.exception("mode hooks: a pod could not be decided again")
+            return 0
+        return len(contexts)
 
     def _apply_again(self, contexts: Iterable[PodContext | ContainerContext]) -> None:
         decisions, executor = self._parts.decisions, self._parts.executor
@@ -129,10 +141,11 @@ class HookCalls:
     # --- pods ---
 
     def _run(self, request: Fields) -> Fields:
-        pod = _pod(request)
+        now, pod = self._round, _pod(request)
         self._remember(self._pods, pod.uid, pod)
         outcome = self._decided(RUN_POD, pod)
         self._parts.decisions.carry_out(pod, outcome, TRANSPORT)
+        self._mend(now, pod)
         return words.pod_response(outcome.changes, _echo(request))
 
     def _pod_stopped(self, request: Fields) -> Fields:
@@ -149,22 +162,22 @@ class HookCalls:
     # --- containers ---
 
     def _create(self, request: Fields) -> Fields:
-        container = self._context(request)
+        now, container = self._round, self._context(request)
         outcome = self._decided(CREATE, container)
         changes = outcome.changes
-        self._remember(self._containers, _key(container), _Seen(container.resources, changes.cfs_quota))
+        self._remember(self._containers, _key(container), _Seen(container.resources, changes.cfs_quota, now))
         if results := [*_unsupported(container, changes)]:
             self._parts.decisions.told(container, TRANSPORT, results)
         return words.container_response(changes, _echo(request))
 
     def _update(self, request: Fields) -> Fields:
-        container = self._context(request)
+        now, container = self._round, self._context(request)
         seen = self._containers.get(_key(container))
         container = _as_asked(container, seen)
         outcome = self._decided(UPDATE, container)
         quota = outcome.changes.cfs_quota
         running = container if _has_id(request) else None
-        self._remember(self._containers, _key(container), _Seen(container.resources, quota, running))
+        self._remember(self._containers, _key(container), _Seen(container.resources, quota, now, running))
         if running is not None:
             self._tell_clear(running, outcome.changes)
         return words.container_response(outcome.changes, _echo(request))
@@ -176,18 +189,15 @@ class HookCalls:
         self._parts.decisions.told(container.pod, TRANSPORT, waited)
         if not _has_id(request):
             return _echo(request)
-        seen = self._containers.get(_key(container))
+        seen = self._containers.get(_key(container)) or _Seen(None, None, self._round)
         container = _as_asked(container, seen)
-        self._remember(
-            self._containers,
-            _key(container),
-            _Seen(container.resources, seen.quota if seen else None, container),
-        )
+        self._remember(self._containers, _key(container), _Seen(container.resources, seen.quota, seen.round, container))
         changes = self._parts.decisions.decide(CREATE, container, TRANSPORT).changes
         if changes.resctrl is not None:
             late = Changes(resctrl=changes.resctrl)
             results = self._parts.executor.changes(container, late, "the container's first process runs now")
             self._parts.decisions.told(container, TRANSPORT, results)
+        self._mend(seen.round, self._pods.get(container.pod.uid, container.pod), container)
         return _echo(request)
 
     def _stopped(self, request: Fields) -> Fields:
@@ -210,6 +220,11 @@ class HookCalls:
         if outcome.failed is not None:
             raise HookRefused(plain(str(outcome.failed)))
         return outcome
+
+    def _mend(self, decided: int, *contexts: PodContext | ContainerContext) -> None:
+        """Decide anew for what runs now if rules have changed since: they were applied to what ran before it."""
+        if decided != self._round:
+            self._one_again(contexts)
 
     def _tell_clear(self, container: ContainerContext, changes: Changes) -> None:
         """Clear a running container's CPUs, which an update of the CRI cannot say."""

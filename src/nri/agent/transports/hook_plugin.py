@@ -117,7 +117,7 @@ class HookPlugin(Plugin):
             if owner is not None and container.state in _ALIVE:
                 self._quietly("container", partial(self._found, owner, container, asked, generation))
         updates = self.reapply.synchronized({each.id: each for each in containers}, self.time_left())
-        if self.reapply.left:
+        if self.reapply.left or generation != self.reapply.generation:
             self.refresher.ask()
         return [Update.of(each) for each in updates]
 
@@ -131,10 +131,11 @@ class HookPlugin(Plugin):
 
     def run_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Write the pod's values."""
-        context = places.pod_context(pod)
+        generation, context = self.reapply.generation, places.pod_context(pod)
         self.held.put_pod(pod.id, context)
         outcome = self._decide(RUN_POD, context)
         self._quietly("pod", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
+        self._since(generation)
 
     def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Write the pod's values again: the kubelet has set its own."""
@@ -168,14 +169,12 @@ class HookPlugin(Plugin):
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Record what the runtime made of the adjustment."""
-        known = self.held.container(container.id)
-        if known is None:
+        if (known := self.held.container(container.id)) is None:
             return
         known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         if known.changes:
             self._compare(known, container)
-        if known.generation != self.reapply.generation:
-            self.refresher.ask()
+        self._since(known.generation)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
@@ -205,11 +204,12 @@ class HookPlugin(Plugin):
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Forget a container that has stopped."""
-        self._forget(container.id)
+        if (known := self.held.drop(container.id)) is not None:
+            self._parts.executor.forget(known.context.cgroup_parent)
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Forget a container that is removed, or whose creation failed."""
-        self._forget(container.id)
+        self.stop_container(pod, container)
 
     # -- how ----------------------------------------------------------------------------------------------------------
 
@@ -224,6 +224,11 @@ class HookPlugin(Plugin):
         if outcome.failed is not None:
             raise Reject(str(outcome.failed))
         return outcome
+
+    def _since(self, generation: int) -> None:
+        """Have what runs decided again if a rule has changed since: what was decided before it may have come after."""
+        if generation != self.reapply.generation:
+            self.refresher.ask()
 
     def _sayable(self, context: ContainerContext, outcome: Outcome) -> Changes:
         changes, left_out = words.sayable(outcome.changes, context.cgroup_parent)
@@ -254,13 +259,14 @@ class HookPlugin(Plugin):
 
     def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer:
         """Decide for a container that starts and whose creation was not told; all of it by writes."""
-        context = places.container_context(pod, container, self._scheme)
+        generation, context = self.reapply.generation, places.container_context(pod, container, self._scheme)
         outcome = self._parts.decisions.decide(CREATE, context, self._transport)
-        known = HeldContainer(pod.id, context, outcome.changes, self.reapply.generation, created=True)
+        known = HeldContainer(pod.id, context, outcome.changes, generation, created=True)
         self.held.put(container.id, known)
         if outcome.failed is not None:
             raise Reject(str(outcome.failed))
         self._quietly("start", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
+        self._since(generation)
         return known
 
     def _mend(self, known: HeldContainer, changes: Changes) -> None:
@@ -279,10 +285,6 @@ class HookPlugin(Plugin):
         context, changes = known.context, known.changes or NO_CHANGES
         results = self._quietly("record", lambda: words.compared(container, changes, context.cgroup_parent))
         self._parts.decisions.told(context, self._transport, results or [])
-
-    def _forget(self, container_id: str) -> None:
-        if (known := self.held.drop(container_id)) is not None:
-            self._parts.executor.forget(known.context.cgroup_parent)
 
     def _removed(self, context: PodContext) -> None:
         outcome = self._parts.decisions.decide(REMOVE_POD, context, self._transport)

@@ -2,7 +2,7 @@
 
 One job: :func:`kill_started`. Rules: a number alone may be another process by now, so the runtime that started a
 program has to be above it; each process is stopped before its children are looked for, since it could start another one
-in between, which nobody would know of. Next: :mod:`nri.engine.process.stats`.
+in between, which would go unnoticed. Next: :mod:`nri.engine.process.stats`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from nri.proxy.events.views import made, pod_shown
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, CREATING, STOPPED, Book, ContainerRecord, PodRecord
 
-__all__ = ["NOT_FOUND", "Adoption", "container_key", "is_skipped", "pod_key"]
+__all__ = ["NOT_FOUND", "Adoption", "container_key", "is_skipped", "pod_key", "start_key"]
 
 #: gRPC's number of NOT_FOUND.
 NOT_FOUND = 5
@@ -40,6 +40,11 @@ def pod_key(metadata: pb.PodSandboxMetadata) -> tuple[str, ...]:
 def container_key(pod_id: str, metadata: pb.ContainerMetadata) -> tuple[str, ...]:
     """The name of a container that only one can have at a time."""
     return ("container", pod_id, metadata.name, str(metadata.attempt))
+
+
+def start_key(record: ContainerRecord) -> tuple[str, ...]:
+    """The name by which the book has a container that is being started."""
+    return ("start", record.id)
 
 
 def is_skipped(settings: ProxySettings, config: pb.PodSandboxConfig) -> bool:
@@ -66,7 +71,8 @@ class Adoption:
             known_pods = {pod.id for pod in self._book.pods()}
             known = {each.id for each in self._book.containers() if each.runtime_id or not self._in_making(each)}
             pods, containers = self._inquiry.lists()
-            self._end_missing(known_pods - {pod.id for pod in pods}, known, {each.id for each in containers})
+            with self._none_joins(late):
+                self._end_missing(known_pods - {pod.id for pod in pods}, known, {each.id for each in containers})
             names = {pod.id for pod in pods} | {each.id for each in containers}
             self._failed = {name: reason for name, reason in self._failed.items() if name in names}
             for pod in pods:

@@ -19,7 +19,7 @@ from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 from nri.proxy.adjust import Owners, Unsaid, adjust
-from nri.proxy.events.adoption import container_key
+from nri.proxy.events.adoption import container_key, start_key
 from nri.proxy.events.parts import Parts
 from nri.proxy.events.updates import in_force, merged
 from nri.proxy.events.views import asked_for, made
@@ -101,7 +101,7 @@ class ContainerCalls:
         if record is None:
             return call.forward(data)
         data = parts.before("StartContainer", data, request, Subject(pod, record), call.deadline)
-        with parts.domain.block(deadline=call.deadline):
+        with parts.domain.block(deadline=call.deadline), parts.book.being_made(*start_key(record)):
             parts.domain.start(record, call.deadline)
             try:
                 answer = call.forward(data)

@@ -1,7 +1,8 @@
 """The one place that tells plugins: a method for each moment in the life of a pod or container.
 
 Rules: events before a change raise what the request fails with, events after one are logged; stop and remove are told
-once, also over restarts, because the record says what was told; a pod with the skip label is never told of. Next:
+once, also over restarts, because the record says what was told, and in this order, because who comes second waits until
+the first one has told it; a pod with the skip label is never told of. Next:
 `nri.proxy.events.updates`, for what plugins want of other containers.
 """
 
@@ -9,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from nri.adaptation import Adaptation, CreateReply, StopReply, UpdateReply
@@ -33,6 +35,8 @@ class Domain:
 
     def __init__(self, book: Book) -> None:
         self._book = book
+        self._telling: dict[str, _Turn] = {}
+        self._lock = threading.Lock()
         self.adaptation: Adaptation
         self.follow: Callable[[CreateReply | UpdateReply | StopReply, float | None], None]
 
@@ -70,17 +74,19 @@ class Domain:
         """Tell, once, that a pod has stopped; that its containers have comes first."""
         for each in self._book.containers(pod.id):
             self.stop(each, deadline)
-        if self._book.advance(pod, STOPPED, (CREATED,)):
-            self._logged("stop_pod_sandbox", _present(pod.shown))
+        with self._turn(pod):
+            if self._book.advance(pod, STOPPED, (CREATED,)):
+                self._logged("stop_pod_sandbox", _present(pod.shown))
 
     def remove_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Tell, once, that a pod is removed with all that is in it, and forget it."""
         for each in self._book.containers(pod.id):
             self.remove(each, deadline)
         self.stop_pod(pod, deadline)
-        if self._book.advance(pod, REMOVED, (STOPPED,)):
-            self._logged("remove_pod_sandbox", _present(pod.shown))
-        self._book.drop(pod)
+        with self._turn(pod):
+            if self._book.advance(pod, REMOVED, (STOPPED,)):
+                self._logged("remove_pod_sandbox", _present(pod.shown))
+            self._book.drop(pod)
 
     # --- containers ---
 
@@ -91,7 +97,7 @@ class Domain:
     def undo_create(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Tell those that were asked that a container is not made after all, and forget it."""
         if self._book.advance(container, REMOVED, (CREATING, CREATED)):
-            self._stopped(container, deadline)
+            self._follow(self._pair("stop_container", container), deadline)
             self._pair("remove_container", container)
         self._book.drop(container)
 
@@ -117,16 +123,20 @@ class Domain:
 
     def stop(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Tell, once, that a container has stopped, and do what plugins want of others then, by the deadline."""
-        if self._book.advance(container, STOPPED, (CREATED,)):
-            container.shown.state = m.ContainerState.CONTAINER_STOPPED
-            self._stopped(container, deadline)
+        with self._turn(container):
+            reply = None
+            if self._book.advance(container, STOPPED, (CREATED,)):
+                container.shown.state = m.ContainerState.CONTAINER_STOPPED
+                reply = self._pair("stop_container", container)
+        self._follow(reply, deadline)
 
     def remove(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Tell, once, that a container is removed, and forget it; that it has stopped comes first."""
         self.stop(container, deadline)
-        if self._book.advance(container, REMOVED, (STOPPED,)):
-            self._pair("remove_container", container)
-        self._book.drop(container)
+        with self._turn(container):
+            if self._book.advance(container, REMOVED, (STOPPED,)):
+                self._pair("remove_container", container)
+            self._book.drop(container)
 
     # --- for plugins that join ---
 
@@ -139,8 +149,22 @@ class Domain:
 
     # --- inside ---
 
-    def _stopped(self, container: ContainerRecord, deadline: float | None) -> None:
-        reply = self._pair("stop_container", container)
+    @contextmanager
+    def _turn(self, record: PodRecord | ContainerRecord) -> Iterator[None]:
+        """Tell ends of a pod or container one after the other: by the kubelet's calls, and as they are found."""
+        with self._lock:
+            mine = self._telling.setdefault(record.id, _Turn())
+            mine.users += 1
+        try:
+            with mine.lock:
+                yield
+        finally:
+            with self._lock:
+                mine.users -= 1
+                if not mine.users:
+                    del self._telling[record.id]
+
+    def _follow(self, reply: StopReply | None, deadline: float | None) -> None:
         if reply is not None:
             self.follow(reply, deadline)
 
@@ -158,6 +182,16 @@ class Domain:
         except NriError as error:
             _log.warning("NRI %s of %s: %s", event, messages[-1].id, error)
             return None
+
+
+class _Turn:
+    """The ends of one pod or container: the lock of who tells one, and how many hold it or wait for it."""
+
+    __slots__ = ("lock", "users")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
 
 
 def _present(pod: m.PodSandbox) -> m.PodSandbox:

@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
+from nri.proxy.events.adoption import start_key
 from nri.proxy.events.parts import Parts
 from nri.proxy.passing import Call
 from nri.proxy.state import CREATED, ContainerRecord
@@ -91,8 +92,11 @@ class Exits:
         for each in found.containers:
             if each.state != pb.CONTAINER_EXITED:
                 continue
-            record = self._parts.book.container(each.id)
-            if record is not None and record.told == CREATED and self._is_due(record.id):
+            book = self._parts.book
+            record = book.container(each.id)
+            if record is None or record.told != CREATED or start_key(record) in book.making:
+                continue  # one that has ended in its start is told after that
+            if self._is_due(record.id):
                 self._tell(record)
         gone = [name for name in self._untold if not self._is_awaited(name)]
         for name in gone:

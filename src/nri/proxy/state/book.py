@@ -18,7 +18,7 @@ __all__ = ["Book"]
 
 
 class Book:
-    """The records of one proxy. `making` are pods and containers that are asked for right now, by their names."""
+    """The records of one proxy. `making` is what is asked for right now, by names."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -102,7 +102,7 @@ class Book:
 
     @contextmanager
     def being_made(self, *name: str) -> Iterator[None]:
-        """While the block lasts a pod or container of this name is asked for: a list may have it before we do."""
+        """While the block lasts a pod, container or start of this name is asked for: a list may have it before us."""
         with self._lock:
             self.making[name] = self.making.get(name, 0) + 1
         try:

@@ -14,7 +14,7 @@ from nri.adaptation import Adaptation
 from nri.api import messages as m
 from nri.errors import LocalProtocolError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, change, eventually, register, response
+from tests.support.adapting import RawPlugin, change, eventually, register, request, response
 
 
 class Quiet(nri.Plugin):
@@ -158,3 +158,21 @@ def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_i
         labels = [f"{number:02}-thorough" for number in range(4)]
         assert runtime.adaptation.ready(labels, 20), "all four take part"
     assert (max(most) == 1) is (compat == "reference"), f"so many were synchronized side by side: {most}"
+
+
+def test_what_a_plugin_asks_for_as_soon_as_it_has_the_state_is_done() -> None:
+    """It has not even answered Synchronize: the containers of the state are known by then."""
+    with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
+        raw = RawPlugin(runtime)
+        raw.sock.sendall(register())
+        raw.wait_for(b"Configure")
+        raw.sock.sendall(response(1, m.ConfigureResponse(events=0x3FFF)))
+        raw.wait_for(b"there")
+        update = m.ContainerUpdate(container_id="there")
+        update.linux.resources.cpu.shares.value = 512
+        raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update]), 3))
+        eventually(lambda: runtime.updates, "the update is applied")
+        raw.sock.sendall(response(3))
+        assert runtime.adaptation.ready([raw.label], 20)
+        raw.close()
+    assert [each.container_id for each in runtime.updates] == ["there"]

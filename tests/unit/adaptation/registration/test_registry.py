@@ -7,13 +7,14 @@ import threading
 
 import pytest
 
-from nri.adaptation.peers.peer import EXTERNAL, LAUNCHED
+from nri.adaptation.peers.peer import EXTERNAL, LAUNCHED, Peer
 from nri.adaptation.peers.remote import RemotePeer
-from nri.adaptation.peers.state import Action, State
+from nri.adaptation.peers.state import Action, Signal, State
 from nri.adaptation.peers.wasm import WasmPeer
+from nri.adaptation.registration import identity
 from nri.api import messages as m
 from nri.api import naming
-from nri.errors import RegistrationError
+from nri.errors import RegistrationError, RpcError
 from nri.mux import frames as mux
 from nri.testing import FakeRuntime
 from nri.ttrpc import frames
@@ -107,6 +108,26 @@ def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime
     assert "plugin 10-raw is connected already" in functions.ended
     assert registry.find("10-raw") is not peer
     holder.close()
+
+
+def test_of_two_that_want_the_name_of_one_that_is_gone_at_one_time_one_gets_it(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = nri_runtime.adaptation._registry
+    gone, first, second = (WasmPeer(registry, "10", "same", Functions(), "", 0) for _ in range(3))
+    registry.adopt(gone)
+    gone.signal(Signal.STOP, "it has ended")
+    is_alive = identity.is_alive
+
+    def meanwhile(holder: Peer) -> bool:
+        monkeypatch.undo()
+        registry.adopt(second)
+        return is_alive(holder)
+
+    monkeypatch.setattr(identity, "is_alive", meanwhile)
+    with pytest.raises(RpcError, match="plugin 10-same is connected already"):
+        registry.adopt(first)
+    assert registry.find("10-same") is second
 
 
 @both

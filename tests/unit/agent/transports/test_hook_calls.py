@@ -17,6 +17,7 @@ from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import FILES_V1, TOP, V1, v1, write_files
 
 NUMBER = "c" * 64
+BVT = "cpu.bvt_warp_ns"
 GPU_RATIO = "koordinator.sh/gpu-memory-ratio"
 APP = f"{POD}/{NUMBER}"
 META = {"name": "batch", "namespace": "shop", "uid": UID}
@@ -35,6 +36,11 @@ def container(number: str = "", **more: Any) -> dict[str, Any]:
         "container_resources": {},
         **more,
     }
+
+
+def identity(value: int) -> dict[str, Any]:
+    """The rule of a group identity for latency-sensitive pods."""
+    return {"spec": {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": value}}}}}
 
 
 def pod(**more: Any) -> dict[str, Any]:
@@ -109,6 +115,38 @@ def test_a_changed_rule_is_written_to_what_runs_and_to_nothing_that_has_stopped(
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "-1", "the pod is not its container"
     calls.answer("PostStopContainer", container(NUMBER, **in_force))
     assert calls.apply_again() == 0
+
+
+def test_a_rule_that_changes_between_a_creation_and_the_start_holds_for_the_container(root: Root) -> None:
+    shared = parts(root, node=Node(gates=frozenset({"CPUNormalization"})), rules=RATIO)
+    calls = HookCalls(shared)
+    labels = {n.LABEL_QOS: n.LS}
+    calls.answer("PreCreateContainer", container(pod_labels=labels, container_resources={"cpu_quota": 100_000}))
+    shared.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "4"}}}, "a test")
+    calls.apply_again()
+    in_force = {"pod_labels": labels, "container_resources": {"cpu_quota": 50_000}}
+    calls.answer("PostStartContainer", container(NUMBER, **in_force))
+    assert text(root, "cpu,cpuacct", APP, "cpu.cfs_quota_us") == "25000"
+
+
+def test_a_rule_that_changes_while_a_pod_is_decided_by_the_old_one_holds_for_it(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(Path(root.path), {f"{TOP}/cpu,cpuacct/{POD}/{BVT}": "0\n"})
+    shared = parts(root, rules={"NodeSLO": identity(1)})
+    calls = HookCalls(shared)
+    decide = type(shared.decisions).decide
+
+    def overtaken(*arguments: Any) -> Any:
+        outcome = decide(*arguments)
+        monkeypatch.undo()
+        shared.book.put("NodeSLO", identity(2), "a test")
+        calls.apply_again()
+        return outcome
+
+    monkeypatch.setattr(type(shared.decisions), "decide", overtaken)
+    calls.answer("PreRunPodSandbox", pod(labels={n.LABEL_QOS: n.LS}))
+    assert text(root, "cpu,cpuacct", POD, BVT) == "2"
 
 
 def test_a_pods_values_wait_for_its_cgroup_until_its_first_container_has_started(tmp_path: Path) -> None:

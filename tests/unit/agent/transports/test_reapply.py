@@ -325,6 +325,38 @@ def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_aft
         assert [update.cpuset_cpus for update in runtime.updates] == ["3"]
 
 
+@pytest.mark.parametrize("event", ["synchronize", "run", "start"])
+def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """The thread that decides again for what runs may have looked before there was anything to be seen."""
+    plugin, parts = made(tmp_path, SHARED)
+    asked: list[int] = []
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
+    sandbox, container = running(SHARED.pod)
+    decide = type(parts.decisions).decide
+
+    def overtaken(*arguments: Any) -> Any:
+        outcome = decide(*arguments)
+        plugin.reapply.rules_changed()
+        return outcome
+
+    events = {
+        "run": lambda: runtime.run_pod_sandbox(sandbox),
+        "start": lambda: runtime.start_container(sandbox, container),
+    }
+    there = ([sandbox], [container]) if event == "synchronize" else ([], [])
+    with FakeRuntime(pods=there[0], containers=there[1]) as runtime:
+        if event == "synchronize":
+            monkeypatch.setattr(type(parts.decisions), "decide", overtaken)
+            runtime.add(plugin)
+        else:
+            runtime.add(plugin)
+            monkeypatch.setattr(type(parts.decisions), "decide", overtaken)
+            events[event]()
+    assert asked
+
+
 def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path) -> None:
     """The kernel takes no quota of a pod below that of its container: first the one, then the other."""
     plugin, parts = made(tmp_path, BATCH)

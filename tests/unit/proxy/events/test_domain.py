@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+import pytest
+
 from nri.api import messages as m
 from nri.proxy.events.domain import Domain, _present
 from nri.proxy.state import CREATED, REMOVED, STOPPED, ContainerRecord, PodRecord
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied
+from tests.support.proxied import WAIT_S, Proxied, wait_for
 
 
 def domain_of(world: Proxied) -> Domain:
@@ -45,6 +50,37 @@ def test_an_end_is_told_once(world: Proxied) -> None:
     domain_of(world).remove_pod(owner)
     assert [event for event in plugin.of("c") if event in ("stop", "remove")] == ["stop", "remove"]
     assert world.proxy.book.pod(pod) is None
+
+
+def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_tell(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end was found in a list of containers just before the kubelet's own calls."""
+    plugin = world.attach(Recorder())
+    made = world.run(world.run_pod())
+    assert world.proxy is not None
+    record, domain = world.proxy.book.container(made), domain_of(world)
+    assert record is not None
+    at_it, go_on = threading.Event(), threading.Event()
+    tell = domain.adaptation.stop_container
+
+    def held_up(*messages: Any) -> Any:
+        at_it.set()
+        assert go_on.wait(WAIT_S)
+        return tell(*messages)
+
+    monkeypatch.setattr(domain.adaptation, "stop_container", held_up)
+    found = threading.Thread(target=domain.stop, args=(record,))
+    removed = threading.Thread(target=domain.remove, args=(record,))
+    found.start()
+    assert at_it.wait(WAIT_S)
+    removed.start()
+    wait_for(lambda: not removed.is_alive() or domain._telling[record.id].users == 2, "the removal")
+    go_on.set()
+    for each in (found, removed):
+        each.join(WAIT_S)
+    assert plugin.of("c")[-2:] == ["stop", "remove"]
+    assert domain._telling == {}
 
 
 def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:

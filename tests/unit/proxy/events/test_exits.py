@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
+from typing import Any
 
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
 from nri.proxy.events.exits import Exits
+from nri.proxy.events.parts import Parts
 from nri.proxy.state import ContainerRecord
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied, wait_for
@@ -70,6 +72,29 @@ def test_one_that_runs_is_not_told_to_have_ended(world: Proxied) -> None:
     assert plugin.of("c")[-1] == "post_start"
     state = world.cri.call("ListContainers").containers[0].state
     assert state == pb.CONTAINER_RUNNING
+
+
+def test_one_that_ends_in_its_start_is_told_to_run_before_its_end(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = world.attach(Recorder())
+    assert world.proxy is not None
+    exits, facts, looks = world.proxy._exits, Parts.facts, list[str]()
+
+    def ended_by_then(parts: Parts, record: ContainerRecord, *more: Any) -> Any:
+        if not looks:
+            looks.append(record.id)
+            world.direct.call("StopContainer", container_id=record.runtime_id, timeout=0)
+            exits._look(world.direct.call("ListContainers"))
+        return facts(parts, record, *more)
+
+    made = world.create(world.run_pod())
+    monkeypatch.setattr(Parts, "facts", ended_by_then)
+    world.cri.call("StartContainer", container_id=made)
+    assert looks
+    world.cri.call("ListContainers")
+    wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
+    assert plugin.of("c")[-3:] == ["start", "post_start", "stop"]
 
 
 def test_one_whose_end_cannot_be_told_keeps_no_other_from_it(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ __all__ = ["misread"]
 
 
 def misread(context: PodContext, node: Node, loops: Collection[str]) -> dict[str, str]:
-    """What is wrong with annotations, by the hook or strategy that reads them.
+    """Say what is wrong with annotations, by the hook or strategy that reads them.
 
     Args:
         context: the pod.
