@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.peers.state import State
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.metrics import Observer
 from nri.testing import FakeRuntime
@@ -40,12 +39,7 @@ def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_lef
         leaving.start()
         assert looking.wait(PATIENCE_S)
         runtime.add(Quiet(), wait=False)
-
-        def joined() -> bool:
-            peer = adaptation._registry.find("10-quiet")
-            return peer is not None and peer.state is State.ACTIVE
-
-        eventually(joined, "the plugin takes part")
+        eventually(lambda: adaptation._chain.peers, "the plugin is in the chain")
         threading.Event().wait(0.05)  # time for its own look, if that does not wait for the other
         go.set()
         leaving.join()

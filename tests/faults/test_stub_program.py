@@ -153,7 +153,7 @@ def test_what_configure_and_synchronize_log_on_the_first_connection_goes_where_t
         listener.accept().begin()
         assert program.stop() == 0
     assert program.text() == "", "nothing passes the file"
-    lines = log.read_text().splitlines()
+    lines = [line for line in log.read_text().splitlines() if "the runtime allows" not in line]  # on a slow machine
     told = [json.loads(line)["message"] if form == "json" else line.partition(": ")[2] for line in lines]
     assert told[:4] == ["configured", "careful", "not by way of the plugin's log", "synchronized"]
 
