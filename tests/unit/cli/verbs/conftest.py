@@ -37,4 +37,6 @@ def plugin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def places(tmp_path: Path) -> list[str]:
-    return ["--plugin-dir", str(tmp_path / "plugins"), "--config-dir", str(tmp_path / "conf.d")]
+    # With time to start, which a plugin may need longer for beside other tests than runtimes allow.
+    folders = ["--plugin-dir", str(tmp_path / "plugins"), "--config-dir", str(tmp_path / "conf.d")]
+    return ["--timeout", "30s", *folders]

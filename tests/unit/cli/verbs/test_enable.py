@@ -175,7 +175,7 @@ def test_a_plugin_that_never_registers_is_refused_after_the_time_that_runtimes_a
     program = tmp_path / "silent"
     program.write_text("#!/bin/sh\necho thinking >&2\nexec /bin/sleep 60\n")
     program.chmod(0o755)
-    done = nri("enable", str(program), "--idx", "10", "--timeout", "500ms", *places)
+    done = nri("enable", str(program), "--idx", "10", *places, "--timeout", "500ms")
     assert done.returncode == 1
     assert "it does not register within 0.5 s; its last words: thinking" in done.stderr
 
