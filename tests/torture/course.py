@@ -41,7 +41,8 @@ class Program:
         self.process = subprocess.Popen(
             (sys.executable, "-m", *arguments),
             cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            # Buffered, and flushed: Python's unbuffered stdout loses what a write that a stop interrupts leaves over.
+            env={**os.environ, **(environment or {})},
         )  # fmt: skip
         self._rest = b""
 
