@@ -9,7 +9,7 @@ import pytest
 from nri.agent.pods.apiserver import ApiserverPods
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.book import RuleBook
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.policies.koordinator.names import ANNOTATION_RATIO, ANNOTATION_SHARE_POOLS
 from nri.policies.koordinator.profile import Node
@@ -24,14 +24,14 @@ def identity(value: int) -> dict[str, object]:
 
 
 @pytest.fixture
-def settings(api: ControlPlane) -> Settings:
+def settings(api: ControlPlane) -> AgentSettings:
     """The settings of an agent on the node."""
     make_crds(api)
-    return Settings(rules=RuleSettings(source="apiserver", kubeconfig=str(api.kubeconfig), node_name=NODE))
+    return AgentSettings(rules=RuleSettings(source="apiserver", kubeconfig=str(api.kubeconfig), node_name=NODE))
 
 
 @pytest.fixture
-def book(settings: Settings, api: ControlPlane) -> Iterator[RuleBook]:
+def book(settings: AgentSettings, api: ControlPlane) -> Iterator[RuleBook]:
     """A book that the apiserver fills."""
     book = RuleBook(Node())
     rules = ApiserverRules(settings, book)
@@ -90,7 +90,7 @@ def test_rules_stay_while_the_apiserver_is_gone_and_its_absence_is_shown(api: Co
     wait_for(lambda: not book.problems(), "end of the problems", 60)
 
 
-def test_pods_of_the_node_are_known(api: ControlPlane, settings: Settings) -> None:
+def test_pods_of_the_node_are_known(api: ControlPlane, settings: AgentSettings) -> None:
     api.apply(pod("ours"), pod("theirs", node="node-2"))
     source, calls = ApiserverPods(settings), []
     source.subscribe(lambda: calls.append(1))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nri.agent.settings import Settings, load_settings
+from nri.agent.settings import AgentSettings, load_settings
 from tests.deploy import kubernetes
 from tests.deploy.rendered import DEPLOY, Json, built, charted, kustomized, render
 from tests.support.commands import run
@@ -39,7 +39,7 @@ def spec_of(text: str) -> Json:
     return found
 
 
-def settings_of(text: str, folder: Path) -> Settings:
+def settings_of(text: str, folder: Path) -> AgentSettings:
     """The settings that the agent reads in the DaemonSet."""
     (found,) = [each for (kind, _), each in named(text).items() if kind == "ConfigMap"]
     path = folder / "agent.yaml"

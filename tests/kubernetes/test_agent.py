@@ -19,7 +19,7 @@ from nri.agent.pods.apiserver import ApiserverPods
 from nri.agent.pods.cri import CriPods
 from nri.agent.pods.kubelet import KubeletPods
 from nri.agent.pods.source import KnownPods
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, RuleSettings
 from nri.policies.koordinator import names
 from tests.kubernetes.agent import Agent, running_agent
@@ -204,13 +204,17 @@ def test_after_a_kill_the_next_agent_takes_up_what_runs(cluster: Cluster, agent:
 def source(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[KnownPods]:
     """Each source of pods."""
     client = cluster.kubelet.client
-    settings = Settings(
+    settings = AgentSettings(
         rules=RuleSettings(kubeconfig=str(cluster.api.kubeconfig), node_name=NODE),
         pods=PodSettings(
             kubelet=f"https://{client.address}:{client.port}", cri=str(cluster.runtime.cri_socket), interval=0.2
         ),
     )
-    kinds: dict[str, Callable[[Settings], Any]] = {"apiserver": ApiserverPods, "kubelet": KubeletPods, "cri": CriPods}
+    kinds: dict[str, Callable[[AgentSettings], Any]] = {
+        "apiserver": ApiserverPods,
+        "kubelet": KubeletPods,
+        "cri": CriPods,
+    }
     made = kinds[request.param](settings)
     made.start()
     yield made
@@ -236,7 +240,7 @@ def test_every_source_of_pods_tells_the_same_of_a_running_pod(
 
 
 def test_a_new_pod_is_known_by_the_runtimes_own_events(cluster: Cluster, agent: Agent) -> None:
-    source = CriPods(Settings(pods=PodSettings(cri=str(cluster.runtime.cri_socket), interval=3600.0)))
+    source = CriPods(AgentSettings(pods=PodSettings(cri=str(cluster.runtime.cri_socket), interval=3600.0)))
     source.start()
     try:
         wait_until(agent, lambda: source.synced, "first list")

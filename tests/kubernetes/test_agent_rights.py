@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.pods.kubelet import KubeletPods
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings
 from tests.engine.machine import wait_for
 from tests.kubernetes.agent import account
@@ -39,7 +39,7 @@ def token(guarded: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def source(guarded: Cluster, token: Path | None, **more: str) -> KubeletPods:
     where = f"https://127.0.0.1:{guarded.kubelet.client.port}"
-    return KubeletPods(Settings(pods=PodSettings(kubelet=where, kubelet_token=str(token or ""), **more)))
+    return KubeletPods(AgentSettings(pods=PodSettings(kubelet=where, kubelet_token=str(token or ""), **more)))
 
 
 def test_without_the_role_the_kubelet_refuses_and_with_it_tells_its_pods(guarded: Cluster, token: Path) -> None:

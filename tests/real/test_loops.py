@@ -10,7 +10,7 @@ import pytest
 
 from nri.agent.loops import Loops
 from nri.agent.loops.samples import Sample
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.policies.koordinator import names as n
 from tests.real.test_standalone import MIB, Machine, machine, pod
 from tools.runtimes.machine import PATIENCE
@@ -32,7 +32,7 @@ class Nobody:
 @pytest.fixture
 def loops(machine: Machine) -> Loops:
     gates: Any = {"CgroupReconcile": True}
-    return Loops(Settings(gates=gates), machine.parts, evictor=Nobody())
+    return Loops(AgentSettings(gates=gates), machine.parts, evictor=Nobody())
 
 
 def until(loops: Loops, holds: Callable[[], bool]) -> None:

@@ -25,7 +25,7 @@ from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.rules.book import RuleBook
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
 from nri.policies.koordinator import names as n
@@ -67,7 +67,7 @@ class Machine:
         self.parts = Parts(
             root, self.book, self.source, decisions, executor, self.history, observer, chosen_driver=paths.CGROUPFS
         )
-        self.standalone = Standalone(Settings(), self.parts)
+        self.standalone = Standalone(AgentSettings(), self.parts)
 
     def run(self, manifest: Mapping[str, Any], command: str = "sleep 600") -> tuple[str, str, int]:
         """Run the container of a pod; return the folders of both, and its process."""

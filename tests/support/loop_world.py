@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.agent.loops import Loops
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.policies.koordinator.profile import Node
 from tests.support.host_trees import TOP, write_files
 from tests.support.standalone_world import World
@@ -56,7 +56,7 @@ class LoopWorld(World):
         node: Node | None = None,
         gates: Mapping[Any, bool] = ALL_ON,
     ) -> None:
-        settings = Settings(gates=dict(gates))
+        settings = AgentSettings(gates=dict(gates))
         super().__init__(folder, node or Node(), settings)
         files = {f"sys/devices/system/cpu/{name}": f"0-{cpus - 1}\n" for name in ("online", "present")}
         for number in range(cpus):

@@ -20,7 +20,7 @@ from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.rules.book import RuleBook
-from nri.agent.settings.values import Settings, TerwaySettings
+from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone
 from nri.agent.transports.standalone.traffic.programs import Ran
 from nri.agent.transports.standalone.traffic.shaper import Shaper
@@ -151,7 +151,7 @@ class World:
     """
 
     def __init__(
-        self, folder: Path, base: Node, settings: Settings | None = None, driver: str = paths.CGROUPFS
+        self, folder: Path, base: Node, settings: AgentSettings | None = None, driver: str = paths.CGROUPFS
     ) -> None:
         self.folder, self.driver, self.clock = folder, driver, Clock()
         self.root = MachineRoot(folder)
@@ -178,7 +178,7 @@ class World:
         self.parts = Parts(
             self.root, self.book, self.source, decisions, executor, self.history, self.observer, chosen_driver=driver
         )
-        self.settings = settings or Settings(terway=TerwaySettings(Path("/var/lib/terway/qos")))
+        self.settings = settings or AgentSettings(terway=TerwaySettings(Path("/var/lib/terway/qos")))
         self.standalone = Standalone(
             self.settings, self.parts, shaper=Shaper(self.programs, lambda *_: None, self.clock), now=self.clock
         )

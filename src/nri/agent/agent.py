@@ -27,7 +27,7 @@ from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
 from nri.agent.rules.book import RuleBook
-from nri.agent.settings import Settings, base_node
+from nri.agent.settings import AgentSettings, base_node
 from nri.agent.shapes import Component
 from nri.agent.sources import load, pod_source, rule_sources
 from nri.agent.transports import Transport
@@ -87,7 +87,7 @@ class Agent:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         *,
         root: host.Root | None = None,
         pods: PodSource | None = None,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from nri.agent.pods import PodSource
 from nri.agent.rules.book import RuleBook
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.shapes import Component
 
 __all__ = ["POD_SOURCES", "RULE_SOURCES", "pod_source", "rule_sources"]
@@ -31,12 +31,12 @@ POD_SOURCES: Final[Mapping[str, str]] = {
 }
 
 
-def rule_sources(settings: Settings, book: RuleBook) -> list[Component]:
+def rule_sources(settings: AgentSettings, book: RuleBook) -> list[Component]:
     """The sources that write into the book. Raises ConfigError if one cannot be as the settings say."""
     return [load(RULE_SOURCES[settings.rules.source])(settings, book)]
 
 
-def pod_source(settings: Settings) -> PodSource:
+def pod_source(settings: AgentSettings) -> PodSource:
     """The source of this node's pods. Raises ConfigError if it cannot be as the settings say."""
     source: PodSource = load(POD_SOURCES[settings.pods.source])(settings)
     return source

@@ -21,7 +21,7 @@ from nri.agent import agent as module
 from nri.agent.agent import Agent
 from nri.agent.koordlet import KoordletError
 from nri.agent.parts import Parts
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HttpSettings, StandaloneSettings
 from nri.errors import NriError
 from nri.policies.koordinator.contexts import ContainerContext, PodContext
@@ -35,7 +35,7 @@ STEPS: list[str] = []
 class Recorded:
     """A transport, or the loops, that notes what is done with it."""
 
-    def __init__(self, settings: Settings, parts: Parts, name: str = "") -> None:
+    def __init__(self, settings: AgentSettings, parts: Parts, name: str = "") -> None:
         self.name, self.parts = name, parts
         self.state: tuple[bool, str] = (True, "connected")
         self.kinds: list[frozenset[str]] = []
@@ -68,7 +68,7 @@ class Breaks(Recorded):
 
 
 class Rules:
-    def __init__(self, settings: Settings, book: object) -> None:
+    def __init__(self, settings: AgentSettings, book: object) -> None:
         pass
 
     def start(self) -> None:
@@ -99,7 +99,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Agent
         pods = Pods()
         pods.replace([])
         given = {"socket": str(tmp_path / "run/agent.sock"), "modes": ("nri",), **given}
-        return Agent(Settings(**given), root=root, pods=pods, tell=STEPS.append)
+        return Agent(AgentSettings(**given), root=root, pods=pods, tell=STEPS.append)
 
     return made
 
@@ -252,11 +252,11 @@ import sys
 from tests.support.agents import Pods
 from tests.unit.agent import test_agent
 from nri.agent import agent, sources
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.host import Root
 agent.load = sources.load = test_agent.classes
 pods = Pods()
-made = agent.Agent(Settings(modes=("nri",), socket=sys.argv[2]), root=Root(sys.argv[1]), pods=pods)
+made = agent.Agent(AgentSettings(modes=("nri",), socket=sys.argv[2]), root=Root(sys.argv[1]), pods=pods)
 logging.basicConfig(level="INFO")
 print("made", flush=True)
 sys.exit(made.run())

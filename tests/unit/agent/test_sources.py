@@ -9,7 +9,7 @@ from nri.agent import agent
 from nri.agent.pods.files import FilePods
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import Mode, PodSettings, RuleSettings
 from nri.agent.sources import POD_SOURCES, RULE_SOURCES, load, pod_source, rule_sources
 from nri.policies.koordinator.profile import Node
@@ -22,10 +22,10 @@ def test_every_word_of_the_settings_has_its_source() -> None:
 
 
 def test_a_name_is_loaded() -> None:
-    assert load("nri.agent.settings:Settings").__name__ == "Settings"
+    assert load("nri.agent.settings:AgentSettings").__name__ == "AgentSettings"
 
 
 def test_the_settings_choose(tmp_path: Path) -> None:
-    settings = Settings(rules=RuleSettings(path=tmp_path), pods=PodSettings(source="files", path=tmp_path))
+    settings = AgentSettings(rules=RuleSettings(path=tmp_path), pods=PodSettings(source="files", path=tmp_path))
     assert isinstance(pod_source(settings), FilePods)
     assert [type(each) for each in rule_sources(settings, RuleBook(Node()))] == [FileRules]

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.config.duration import DURATION
 from nri.config.typed import fields_of
 from tools.deployment.agent.kustomize import HEAD
@@ -106,7 +106,7 @@ def schema() -> Json:
 
 def settings_schema() -> Json:
     """The agent's settings, without what a DaemonSet has to say itself, and without modes that it cannot have."""
-    found = _type(Settings)
+    found = _type(AgentSettings)
     for key in ("root", "socket", "http"):
         del found["properties"][key]
     modes = found["properties"]["modes"]["items"]["enum"]

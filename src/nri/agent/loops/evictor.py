@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from nri.agent.pods.running import key_of, uid_of
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.errors import NriError
 
 __all__ = ["ApiserverEvictor", "CriEvictor", "Evictor", "NoEvictor", "evictor_of"]
@@ -88,7 +88,7 @@ class CriEvictor:
         return errors[0] if errors else ""
 
 
-def evictor_of(settings: Settings) -> Evictor:
+def evictor_of(settings: AgentSettings) -> Evictor:
     """The evictor that the settings make possible."""
     if settings.pods.source == "apiserver" or settings.rules.source == "apiserver":
         return ApiserverEvictor(settings.rules.kubeconfig)

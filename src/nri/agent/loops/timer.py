@@ -24,7 +24,7 @@ from nri.agent.loops.strategy import ANNOTATION_BLOCK_IO, ANNOTATION_BURST, ANNO
 from nri.agent.parts import Parts
 from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import key_of, running
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import Worker
 from nri.host import Outcome, Result, Topology, read_topology
 from nri.policies.koordinator.writes import Write
@@ -67,7 +67,7 @@ class Loops:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         parts: Parts,
         *,
         evictor: Evictor | None = None,

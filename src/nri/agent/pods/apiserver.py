@@ -15,7 +15,7 @@ from nri.kube.client.follow import Key
 from nri.kube.client.objects import Object
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings import AgentSettings
     from nri.kube.client import Apiserver
 
 __all__ = ["ApiserverPods"]
@@ -32,7 +32,7 @@ class ApiserverPods(KnownPods):
         ConfigError: the kubeconfig or the service account cannot be used.
     """
 
-    def __init__(self, settings: Settings, api: Apiserver | None = None) -> None:
+    def __init__(self, settings: AgentSettings, api: Apiserver | None = None) -> None:
         super().__init__(Known())
         self._api = api or connect(settings.rules.kubeconfig)
         fields = f"spec.nodeName={node_name(settings)}"

@@ -22,7 +22,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RpcError
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings import AgentSettings
 
 __all__ = ["CriPods"]
 
@@ -47,7 +47,7 @@ class CriPods(KnownPods):
         NriError: grpcio is not installed; told when it starts to ask.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AgentSettings) -> None:
         super().__init__(Known())
         self._socket = settings.cri_socket
         self._worker = Worker("pods of the runtime", self._round, settings.pods.interval)

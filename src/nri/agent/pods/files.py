@@ -18,7 +18,7 @@ from nri.kube.folder import Folder
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings import AgentSettings
     from nri.kube.document import Document
 
 __all__ = ["FilePods"]
@@ -37,7 +37,7 @@ class FilePods(KnownPods):
         settings: `pods.path` and `rules.node_name` are read.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AgentSettings) -> None:
         super().__init__(Known())
         self._node = node_name(settings)
         self._folder = Folder(settings.pods.path)

@@ -27,7 +27,7 @@ from nri.errors import ConfigError
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings import AgentSettings
 
 __all__ = ["KubeletPods", "pods_of"]
 
@@ -50,7 +50,7 @@ class KubeletPods(KnownPods):
         ConfigError: the file of the CA cannot be used.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AgentSettings) -> None:
         super().__init__(Known())
         where = kubelet_address(settings.pods.kubelet)
         self._host, self._port = where.host, where.port

@@ -17,7 +17,7 @@ from nri.kube.client.follow import Key
 from nri.kube.client.objects import Object
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings import AgentSettings
     from nri.kube.client import Apiserver
 
 __all__ = ["ApiserverRules"]
@@ -37,7 +37,7 @@ class ApiserverRules:
         ConfigError: the kubeconfig or the service account cannot be used.
     """
 
-    def __init__(self, settings: Settings, book: RuleBook, api: Apiserver | None = None) -> None:
+    def __init__(self, settings: AgentSettings, book: RuleBook, api: Apiserver | None = None) -> None:
         self._book = book
         self._node = node_name(settings)
         self._api = api or connect(settings.rules.kubeconfig)

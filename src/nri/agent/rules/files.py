@@ -18,7 +18,7 @@ from nri.agent.worker import Worker
 from nri.kube.folder import Folder
 
 if TYPE_CHECKING:
-    from nri.agent.settings import Settings
+    from nri.agent.settings import AgentSettings
     from nri.kube.document import Document
 
 __all__ = ["FileRules"]
@@ -36,7 +36,7 @@ class FileRules:
         book: where the rules go.
     """
 
-    def __init__(self, settings: Settings, book: RuleBook) -> None:
+    def __init__(self, settings: AgentSettings, book: RuleBook) -> None:
         self._book = book
         self._node = node_name(settings)
         self._path = settings.rules.path

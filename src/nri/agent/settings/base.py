@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.policies.koordinator.profile import Node
 from nri.policies.koordinator.quirks import Quirks
 
 __all__ = ["base_node"]
 
 
-def base_node(settings: Settings) -> Node:
+def base_node(settings: AgentSettings) -> Node:
     """A node without rules, set up as the settings say. Caches and devices of the machine are for the caller to add."""
     return Node(
         gates=settings.hooks_on,

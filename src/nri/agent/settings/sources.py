@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.config import Source, read_file
 from nri.config.complaint import apart, together
 from nri.config.given import Given, given_layer
@@ -46,7 +46,7 @@ class LoadedSettings(NamedTuple):
         files: those that were read.
     """
 
-    settings: Settings
+    settings: AgentSettings
     origins: Mapping[str, str]
     files: tuple[str, ...]
 
@@ -76,7 +76,7 @@ def load_settings(
     }
     layers += [given_layer(given) for given in (found, flags or {}) if given]
     try:
-        merged = merge(Settings, layers)
+        merged = merge(AgentSettings, layers)
     except ConfigError as error:
         raise together([*errors, *apart(error)]) from None
     if errors:

@@ -29,6 +29,7 @@ from nri.agent.settings.tables import (
 )
 
 __all__ = [
+    "AgentSettings",
     "GpuSettings",
     "HooksSettings",
     "HttpSettings",
@@ -38,7 +39,6 @@ __all__ = [
     "PodSettings",
     "ProxySettings",
     "RuleSettings",
-    "Settings",
     "Stage",
     "StandaloneSettings",
     "TcSettings",
@@ -55,8 +55,8 @@ Stage = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """All settings of an agent. `Settings()` is an agent without a configuration file.
+class AgentSettings:
+    """All settings of an agent. `AgentSettings()` is an agent without a configuration file.
 
     Attributes:
         profile: whose rules: Koordinator's.

@@ -22,7 +22,7 @@ import grpc
 from google.protobuf.message import Message
 
 from nri.agent.parts import Parts
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.transports.hook_calls import HookCalls, HookRefused, stages_of
 from nri.cri.server import SocketServer, bind
 from nri.errors import NriError
@@ -50,7 +50,7 @@ class HooksTransport:
 
     name = "hooks"
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
+    def __init__(self, settings: AgentSettings, parts: Parts) -> None:
         self._settings = settings.hooks
         self._parts = parts
         self._calls = HookCalls(parts, self._settings.runtime)

@@ -20,7 +20,7 @@ import threading
 from typing import Final
 
 from nri.agent.parts import Parts
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.agent.transports.registration import Registration, TakenError
 from nri.api import naming
@@ -51,7 +51,7 @@ class NriTransport:
         plugin: what is registered.
     """
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
+    def __init__(self, settings: AgentSettings, parts: Parts) -> None:
         self.name = "nri"
         own = settings.nri
         self._settings, self._observer = own, parts.observer

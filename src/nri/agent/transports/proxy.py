@@ -21,7 +21,7 @@ from typing import Final
 
 from nri.adaptation import Adaptation
 from nri.agent.parts import Parts
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.transports.proxy_plugin import ProxyPlugin
 from nri.api import naming
 from nri.backoff import Backoff
@@ -52,7 +52,7 @@ class ProxyTransport:
         plugin: what takes part in it.
     """
 
-    def __init__(self, settings: Settings, parts: Parts) -> None:
+    def __init__(self, settings: AgentSettings, parts: Parts) -> None:
         self.name = "proxy"
         self._settings, self._observer = settings, parts.observer
         self.label = naming.full_name(settings.nri.index, settings.nri.name)
@@ -162,7 +162,7 @@ class ProxyTransport:
         return proxy.asked(container_id) if proxy is not None else None
 
 
-def proxy_settings(settings: Settings) -> ProxySettings:
+def proxy_settings(settings: AgentSettings) -> ProxySettings:
     """The proxy's settings, of the agent's."""
     own = settings.proxy
     key, _, value = own.skip_label.partition("=")

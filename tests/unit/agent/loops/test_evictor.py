@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from nri.agent.loops.evictor import ApiserverEvictor, CriEvictor, NoEvictor, evictor_of
-from nri.agent.settings.values import PodSettings, RuleSettings, Settings
+from nri.agent.settings.values import AgentSettings, PodSettings, RuleSettings
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from tests.support.cri_server import CriServer
@@ -19,10 +19,10 @@ from tests.unit.agent.transports.standalone.test_pods import pod
 
 
 def test_the_sources_decide_who_evicts() -> None:
-    assert isinstance(evictor_of(Settings(pods=PodSettings(source="apiserver"))), ApiserverEvictor)
-    assert isinstance(evictor_of(Settings(rules=RuleSettings(source="apiserver"))), ApiserverEvictor)
-    assert isinstance(evictor_of(Settings(pods=PodSettings(source="cri"))), CriEvictor)
-    assert isinstance(evictor_of(Settings(pods=PodSettings(source="files"))), NoEvictor)
+    assert isinstance(evictor_of(AgentSettings(pods=PodSettings(source="apiserver"))), ApiserverEvictor)
+    assert isinstance(evictor_of(AgentSettings(rules=RuleSettings(source="apiserver"))), ApiserverEvictor)
+    assert isinstance(evictor_of(AgentSettings(pods=PodSettings(source="cri"))), CriEvictor)
+    assert isinstance(evictor_of(AgentSettings(pods=PodSettings(source="files"))), NoEvictor)
 
 
 def test_nobody_evicts_nobody_and_says_so() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.loops import Loops
-from nri.agent.settings.values import LoopSettings, Settings
+from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.policies.koordinator import names as n
 from tests.support.host_trees import TOP
 from tests.support.loop_world import Asked, LoopWorld
@@ -80,7 +80,7 @@ def test_a_pod_that_makes_no_sense_costs_no_other_its_values(tmp_path: Path) -> 
 def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:
     before = threading.active_count()
     world = LoopWorld(tmp_path, ALL)
-    loops = Loops(Settings(loops=LoopSettings(interval=0.01)), world.parts, evictor=Asked())
+    loops = Loops(AgentSettings(loops=LoopSettings(interval=0.01)), world.parts, evictor=Asked())
     loops.start()
     loops.start()
     end = time.monotonic() + 10

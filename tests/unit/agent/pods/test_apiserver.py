@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.pods.apiserver import ApiserverPods
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.errors import ConfigError
 from tests.support.http_server import HttpServer, page, status, stream
@@ -40,7 +40,7 @@ def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
             stream(added, hold=hold),
         )
         rules = RuleSettings(source="apiserver", kubeconfig=kubeconfig(server, tmp_path), node_name="n1")
-        source, calls = ApiserverPods(Settings(rules=rules)), []
+        source, calls = ApiserverPods(AgentSettings(rules=rules)), []
         source.subscribe(lambda: calls.append(len(source.pods())))
         source.start()
         deadline = time.monotonic() + 10
@@ -56,4 +56,4 @@ def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
 
 def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        ApiserverPods(Settings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))))
+        ApiserverPods(AgentSettings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))))

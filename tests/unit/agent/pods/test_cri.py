@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from nri.agent.pods.cri import CriPods
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.cri.pb import api_pb2 as pb
 from nri.policies.koordinator.convert import manifest
@@ -60,7 +60,7 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[CriPods]:
-    made = CriPods(Settings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=0.01)))
+    made = CriPods(AgentSettings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=0.01)))
     yield made
     made.stop()
 
@@ -109,7 +109,7 @@ def test_in_mode_proxy_the_runtime_behind_the_proxy_is_asked_without_being_named
 ) -> None:
     runtime.pod("p1")
     behind = ProxySettings(runtime_endpoint=f"unix://{tmp_path}/cri.sock")
-    pods = CriPods(Settings(modes=("proxy", "standalone"), proxy=behind))
+    pods = CriPods(AgentSettings(modes=("proxy", "standalone"), proxy=behind))
     pods.ask()
     assert ([pod["metadata"]["uid"] for pod in pods.pods()], pods.problem) == ([UID], "")
     pods.stop()

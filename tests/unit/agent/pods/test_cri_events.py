@@ -14,7 +14,7 @@ import pytest
 from nri.agent.pods import cri_events
 from nri.agent.pods.cri import CriPods
 from nri.agent.pods.cri_events import CriEvents
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings
 from nri.cri.pb import api_pb2 as pb
 from tests.support.cri_server import CriServer
@@ -95,7 +95,7 @@ def test_a_runtime_without_events_is_left_alone_for_a_while(tmp_path: Path, monk
 def test_pods_are_asked_for_at_an_event_and_not_only_after_a_pause(tmp_path: Path) -> None:
     runtime = Runtime()
     with runtime.listening(tmp_path / "cri.sock"):
-        source = CriPods(Settings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=600.0)))
+        source = CriPods(AgentSettings(pods=PodSettings(cri=str(tmp_path / "cri.sock"), interval=600.0)))
         source.start()
         wait_for(lambda: source.synced and runtime.asked["GetContainerEvents"])
         runtime.add_pod("p1", "web")

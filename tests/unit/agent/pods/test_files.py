@@ -7,7 +7,7 @@ import pytest
 
 from nri.agent.pods import files
 from nri.agent.pods.files import FilePods
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings, RuleSettings
 
 POD = "kind: Pod\nmetadata: {{name: {name}, uid: u-{name}}}\nspec: {{nodeName: {node}}}\nstatus: {{phase: Running}}\n"
@@ -19,7 +19,7 @@ def names(source: FilePods) -> list[str]:
 
 @pytest.fixture
 def source(tmp_path: Path) -> FilePods:
-    return FilePods(Settings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
+    return FilePods(AgentSettings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
 
 
 def test_pods_of_this_node_are_known_and_others_are_not(tmp_path: Path, source: FilePods) -> None:
@@ -74,7 +74,7 @@ def test_a_bad_file_is_a_problem_and_its_pods_stay(tmp_path: Path, source: FileP
 
 def test_files_are_watched_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "LOOK_S", 0.01)
-    source = FilePods(Settings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
+    source = FilePods(AgentSettings(rules=RuleSettings(node_name="n1"), pods=PodSettings(path=tmp_path)))
     source.start()
     (tmp_path / "a.yaml").write_text(POD.format(name="a", node="n1"))
     deadline = time.monotonic() + 20

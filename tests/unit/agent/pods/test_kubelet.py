@@ -13,7 +13,7 @@ import pytest
 
 from nri.agent.pods import kubelet
 from nri.agent.pods.kubelet import KubeletPods, pods_of
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings
 from nri.errors import ConfigError
 from tests.support.http_server import HttpServer, body, cut, make_certificate, page, status, stream
@@ -33,7 +33,7 @@ def server(certificate: Path) -> Iterator[HttpServer]:
 
 
 def source(server: HttpServer, **more: Any) -> KubeletPods:
-    return KubeletPods(Settings(pods=PodSettings(kubelet=f"https://127.0.0.1:{server.port}", **more)))
+    return KubeletPods(AgentSettings(pods=PodSettings(kubelet=f"https://127.0.0.1:{server.port}", **more)))
 
 
 def test_pods_are_asked_for_with_a_token_that_is_read_each_time(
@@ -144,7 +144,7 @@ def test_a_ca_that_cannot_be_read_is_a_config_error(server: HttpServer, tmp_path
 def test_it_asks_in_a_thread_also_without_tls(tmp_path: Path) -> None:
     with HttpServer().listening() as plain:
         plain.otherwise = page(PODS)
-        settings = Settings(pods=PodSettings(kubelet=f"http://127.0.0.1:{plain.port}", interval=0.01))
+        settings = AgentSettings(pods=PodSettings(kubelet=f"http://127.0.0.1:{plain.port}", interval=0.01))
         pods = KubeletPods(settings)
         pods.start()
         deadline = time.monotonic() + 20

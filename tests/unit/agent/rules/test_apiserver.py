@@ -11,7 +11,7 @@ import pytest
 
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.book import RuleBook
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.errors import ConfigError
 from nri.policies.koordinator.profile import Node
@@ -65,7 +65,7 @@ def rules(cluster: Cluster, book: RuleBook, tmp_path: Path) -> Iterator[Apiserve
         "current-context": "x",
     }
     path.write_text(json.dumps(tree))
-    made = ApiserverRules(Settings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), book)
+    made = ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), book)
     yield made
     made.stop()
 
@@ -123,4 +123,4 @@ def test_a_bad_rule_stays_a_problem_while_the_apiserver_comes_and_goes(
 
 def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path, book: RuleBook) -> None:
     with pytest.raises(ConfigError):
-        ApiserverRules(Settings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))), book)
+        ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))), book)

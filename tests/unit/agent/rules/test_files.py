@@ -9,7 +9,7 @@ import pytest
 from nri.agent.rules import files
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.policies.koordinator.profile import Node
 
@@ -51,7 +51,7 @@ def book() -> RuleBook:
 
 @pytest.fixture
 def rules(tmp_path: Path, book: RuleBook) -> FileRules:
-    return FileRules(Settings(rules=RuleSettings(path=tmp_path, node_name="n1")), book)
+    return FileRules(AgentSettings(rules=RuleSettings(path=tmp_path, node_name="n1")), book)
 
 
 def identity(book: RuleBook) -> int | None:
@@ -162,7 +162,7 @@ def test_files_are_watched_while_it_runs(
     tmp_path: Path, book: RuleBook, rules: FileRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "LOOK_S", 0.01)
-    rules = FileRules(Settings(rules=RuleSettings(path=tmp_path, node_name="n1")), book)
+    rules = FileRules(AgentSettings(rules=RuleSettings(path=tmp_path, node_name="n1")), book)
     (tmp_path / "a.yaml").write_text(slo(1))
     rules.start()
     assert identity(book) == 1

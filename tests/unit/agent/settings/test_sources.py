@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings import Settings, load_settings
+from nri.agent.settings import AgentSettings, load_settings
 from nri.errors import ConfigError
 
 
@@ -31,7 +31,7 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(tm
 
 def test_without_any_source_there_are_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("nri.agent.settings.sources.DEFAULT_PATH", str(tmp_path / "none.toml"))
-    assert load_settings(environment={}) == (Settings(), {}, ())
+    assert load_settings(environment={}) == (AgentSettings(), {}, ())
 
 
 def test_the_file_is_the_one_that_the_environment_names_unless_flags_name_others(tmp_path: Path) -> None:

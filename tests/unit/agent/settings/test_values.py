@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.settings import Settings, settings_keys
+from nri.agent.settings import AgentSettings, settings_keys
 from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.config import Source, read
 
@@ -20,7 +20,7 @@ from nri.config import Source, read
 )
 def test_what_cannot_work_is_refused_with_its_value(values: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        Settings(**values)
+        AgentSettings(**values)
 
 
 def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
@@ -29,7 +29,7 @@ def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
     for key in listed:
         if key.default and "list" not in key.kind:
             value = key.default if key.kind in ("number", "true or false") else f'"{key.default}"'
-            assert read(Settings, [Source("f", f"{key.key} = {value}", "toml")]) == Settings(), key.key
+            assert read(AgentSettings, [Source("f", f"{key.key} = {value}", "toml")]) == AgentSettings(), key.key
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,12 @@ def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
 def test_in_mode_proxy_pods_come_from_the_runtime_behind_the_proxy_unless_a_socket_is_given(
     values: dict[str, Any], socket: str
 ) -> None:
-    assert Settings(**{"proxy": ProxySettings(runtime_endpoint="/run/crio/crio.sock"), **values}).cri_socket == socket
+    assert (
+        AgentSettings(**{"proxy": ProxySettings(runtime_endpoint="/run/crio/crio.sock"), **values}).cri_socket == socket
+    )
 
 
 def test_settings_are_frozen_and_can_be_compared() -> None:
-    assert Settings() == Settings()
+    assert AgentSettings() == AgentSettings()
     with pytest.raises(AttributeError):
-        Settings().modes = ()  # type: ignore[misc]
+        AgentSettings().modes = ()  # type: ignore[misc]

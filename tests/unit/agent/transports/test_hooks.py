@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HooksSettings
 from nri.agent.transports import hooks
 from nri.agent.transports.hooks import HooksTransport
@@ -37,7 +37,7 @@ def place(tmp_path: Path) -> Path:
 
 def made(place: Path, node: Node | None = None, **settings: Any) -> HooksTransport:
     options = {"socket": str(place / "run/hooks.sock"), "registration_folder": place / "hookserver.d", **settings}
-    return HooksTransport(Settings(hooks=HooksSettings(**options)), parts(v1(place / "root", POD), node=node))
+    return HooksTransport(AgentSettings(hooks=HooksSettings(**options)), parts(v1(place / "root", POD), node=node))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_later_writes_hit_the_cgroups_of_the_runtime_that_the_settings_name(
     options = HooksSettings(
         socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d", runtime=runtime
     )
-    transport = HooksTransport(Settings(hooks=options), parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
+    transport = HooksTransport(AgentSettings(hooks=options), parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
     started.append(transport)
     transport.start()
     request = {
@@ -178,7 +178,7 @@ def test_a_pod_that_cannot_be_decided_again_stops_neither_the_others_nor_the_nex
 ) -> None:
     shared = parts(v1(place / "root", POD))
     options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
-    transport = HooksTransport(Settings(hooks=options), shared)
+    transport = HooksTransport(AgentSettings(hooks=options), shared)
     started.append(transport)
     transport.start()
     for number in ("1", "2"):
@@ -208,7 +208,7 @@ def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[Hooks
     root = v1(place / "root", POD)
     shared = parts(root)
     options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
-    transport = HooksTransport(Settings(hooks=options), shared)
+    transport = HooksTransport(AgentSettings(hooks=options), shared)
     started.append(transport)
     shared.book.subscribe(transport.rules_changed)
     transport.start()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HooksSettings
 from nri.agent.transports.hooks import HooksTransport
 from nri.host import Root
@@ -110,7 +110,7 @@ def life(tmp_path: Path, case: Case, updated: bool) -> dict[tuple[str, str], str
     root = machine(tmp_path / "root", case)
     shared = parts(root, node=case.base(), rules=case.documents)
     hooks = HooksSettings(socket=str(tmp_path / "hooks.sock"), registration_folder=tmp_path / "hookserver.d")
-    transport = HooksTransport(Settings(hooks=hooks), shared)
+    transport = HooksTransport(AgentSettings(hooks=hooks), shared)
     transport.start()
     socket, (pod, container) = tmp_path / "hooks.sock", requests(case)
     try:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from nri.agent.parts import Parts
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import NriSettings
 from nri.agent.transports import nri as module
 from nri.agent.transports.nri import NriTransport
@@ -33,9 +33,9 @@ PATIENCE_S = 20.0
 SHARED = next(case for case in CASES if case.title == "share pools")
 
 
-def settings(folder: Path, **more: Any) -> Settings:
+def settings(folder: Path, **more: Any) -> AgentSettings:
     own = NriSettings(socket=str(folder / "run/nri.sock"), name="agent", backoff=0.05, backoff_cap=0.2)
-    return Settings(nri=replace(own, **more))
+    return AgentSettings(nri=replace(own, **more))
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:

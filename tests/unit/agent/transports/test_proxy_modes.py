@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nri.agent.parts import Parts
-from nri.agent.settings import Settings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import ProxySettings
 from nri.agent.transports.proxy import ProxyTransport
 from nri.cri.pb import api_pb2 as pb
@@ -117,11 +117,11 @@ def in_spec(spec: dict[str, Any], case: Case) -> dict[tuple[str, str], str]:
     return {("container", name): str(value) for name, value in values.items() if value is not None}
 
 
-def agent_settings(world: Proxied) -> Settings:
+def agent_settings(world: Proxied) -> AgentSettings:
     """An agent's settings for the proxy before that runtime."""
     own = world.settings
     proxy = ProxySettings(listen=own.listen, runtime_endpoint=own.runtime_endpoint, state=own.state, policy_path="")
-    return Settings(modes=("proxy",), proxy=proxy)
+    return AgentSettings(modes=("proxy",), proxy=proxy)
 
 
 def live(folder: Path, case: Case, *, update: bool) -> dict[tuple[str, str], str]:

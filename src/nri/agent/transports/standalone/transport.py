@@ -15,7 +15,7 @@ from nri.agent.explain import Subject
 from nri.agent.parts import Parts
 from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import running
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import folders, groups, terway
 from nri.agent.transports.standalone.levels import ROWS, Row, check
 from nri.agent.transports.standalone.pods import NAME, PodRound
@@ -52,7 +52,7 @@ class Standalone:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AgentSettings,
         parts: Parts,
         *,
         rows: Iterable[Row] = ROWS,

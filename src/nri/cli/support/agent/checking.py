@@ -14,7 +14,7 @@ from nri.config.complaint import apart
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nri.agent.settings import LoadedSettings, Settings
+    from nri.agent.settings import AgentSettings, LoadedSettings
 
 __all__ = ["Checked", "Finding", "check"]
 
@@ -37,7 +37,7 @@ class Checked(NamedTuple):
     code: int
 
 
-def check(loaded: LoadedSettings | ConfigError, default: Settings, rules: bool, pods: str) -> Checked:
+def check(loaded: LoadedSettings | ConfigError, default: AgentSettings, rules: bool, pods: str) -> Checked:
     """Check everything.
 
     Args:

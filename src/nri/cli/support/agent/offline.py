@@ -36,7 +36,7 @@ from nri.policies.koordinator.writes import KNOBS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from nri.agent.settings import LoadedSettings, Settings
+    from nri.agent.settings import AgentSettings, LoadedSettings
     from nri.kube.document import Document
     from nri.policies.koordinator.profile import Node
 
@@ -54,14 +54,14 @@ def missing_rules(loaded: LoadedSettings) -> ConfigError | None:
     return ConfigError(named, "rules.path", f"there is no {path}")
 
 
-def book_of(settings: Settings) -> RuleBook:
+def book_of(settings: AgentSettings) -> RuleBook:
     """The rules of the settings' files, read once; what is wrong with them are the book's problems."""
     book = RuleBook(with_machine(base_node(settings), host.Root(settings.root)), log=False)
     FileRules(settings, book).look()
     return book
 
 
-def passed_over(settings: Settings) -> list[str]:
+def passed_over(settings: AgentSettings) -> list[str]:
     """Rules of other nodes in the settings' files, a line each: they are good, and do not count here."""
     folder, here = Folder(settings.rules.path), node_name(settings)
     folder.changed()
@@ -117,7 +117,7 @@ def no_pods(path: str) -> ConfigError:
     return ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
 
 
-def explain_manifests(settings: Settings, path: str) -> list[dict[str, Any]]:
+def explain_manifests(settings: AgentSettings, path: str) -> list[dict[str, Any]]:
     """Work out what every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
     book, pods = book_of(settings), pods_of(path)
     if problems := book.problems():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings.values import Settings
+from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.agent.transports.standalone.levels import ALL_CLASSES, ROWS, Level, LevelConflict, Row, check
 from nri.policies.koordinator import names as n
@@ -27,7 +27,7 @@ def test_two_hooks_for_one_level_and_knob_refuse_the_start(tmp_path: Path) -> No
     with pytest.raises(
         LevelConflict, match=r"CPUSetAllocator and Rival both set cpuset\.cpus at level container"
     ) as it:
-        Standalone(Settings(), World(tmp_path, Node()).parts, rows=(*ROWS, rival))
+        Standalone(AgentSettings(), World(tmp_path, Node()).parts, rows=(*ROWS, rival))
     assert it.value.rows[1] is rival
 
 

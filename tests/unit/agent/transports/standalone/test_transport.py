@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nri.agent.settings.values import Settings, StandaloneSettings
+from nri.agent.settings.values import AgentSettings, StandaloneSettings
 from nri.policies.koordinator.profile import Node
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import POOLS, batch, pod
@@ -21,7 +21,7 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def world_of(folder: Path, interval_s: float) -> World:
-    world = World(folder, Node(), Settings(standalone=StandaloneSettings(interval=interval_s)))
+    world = World(folder, Node(), AgentSettings(standalone=StandaloneSettings(interval=interval_s)))
     world.clock = None  # type: ignore[assignment]
     for worker in world.standalone._workers:
         worker._now = time.monotonic

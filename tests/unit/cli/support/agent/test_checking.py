@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings import LoadedSettings, Settings
+from nri.agent.settings import AgentSettings, LoadedSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.cli.support.agent.checking import Finding, check
 from nri.config.complaint import together
@@ -23,21 +23,21 @@ spec: {containers: [{name: app}]}
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> AgentSettings:
     (tmp_path / "rules").mkdir()
-    return Settings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules"))
+    return AgentSettings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules"))
 
 
-def loaded(settings: Settings) -> LoadedSettings:
+def loaded(settings: AgentSettings) -> LoadedSettings:
     """The settings, of which the path of rules was named by a flag."""
     return LoadedSettings(settings, {"rules.path": "--rules"}, ())
 
 
-def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: Settings) -> None:
+def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: AgentSettings) -> None:
     assert check(loaded(settings), settings, rules=False, pods="") == ([], "settings", [], 0)
 
 
-def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: Settings) -> None:
+def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: AgentSettings) -> None:
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
     errors = together([ConfigError("f:1", "a", "wrong", "b"), ConfigError("f:2", "c", "worse")])
     done = check(errors, settings, rules=True, pods="")
@@ -46,7 +46,9 @@ def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(setti
     assert done.code == 2
 
 
-def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(settings: Settings, tmp_path: Path) -> None:
+def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
+    settings: AgentSettings, tmp_path: Path
+) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD)
     done = check(loaded(settings), settings, rules=False, pods=str(path))
@@ -55,7 +57,7 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(sett
     assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
 
 
-def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: Settings) -> None:
+def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSettings) -> None:
     path = settings.rules.path / "slo.yaml"
     path.write_text(
         "kind: NodeSLO\nspec:\n  resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 165}\n"
@@ -69,14 +71,14 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: Setting
     ]
 
 
-def test_annotations_of_strategies_that_are_on_are_read_too(settings: Settings, tmp_path: Path) -> None:
+def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSettings, tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD.replace("scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuBurst"))
     (finding,) = check(loaded(settings), settings, rules=False, pods=str(path)).findings
     assert (finding.what, finding.problem[:46]) == ("web", "CPUBurst: annotation koordinator.sh/cpuBurst: ")
 
 
-def test_rules_that_are_not_there_are_a_finding(settings: Settings) -> None:
+def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None:
     settings.rules.path.rmdir()
     done = check(loaded(settings), settings, rules=True, pods="")
     assert done.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
@@ -86,20 +88,20 @@ def test_rules_that_are_not_there_are_a_finding(settings: Settings) -> None:
     )  # a default may be absent
 
 
-def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: Settings, tmp_path: Path) -> None:
+def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     done = check(loaded(settings), settings, rules=True, pods=str(tmp_path / "none.yaml"))
     assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
     assert (done.looked_at, done.code) == (f"settings, rules (none in {settings.rules.path})", 1)
 
 
-def test_a_file_without_a_pod_is_a_finding(settings: Settings, tmp_path: Path) -> None:
+def test_a_file_without_a_pod_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("kind: NodeSLO\nspec: {}\n")
     done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "rules.yaml"))
     (finding,) = done.findings
     assert (finding.where, finding.problem, done.code) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)
 
 
-def test_an_annotation_without_effect_is_a_note(settings: Settings, tmp_path: Path) -> None:
+def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: web, labels: {koordinator.sh/qosclass: LS}}\n")
     done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "pod.yaml"))
     (note,) = done.notes

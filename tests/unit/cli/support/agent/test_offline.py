@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.agent.capabilities import Capability
-from nri.agent.settings import LoadedSettings, Settings
+from nri.agent.settings import AgentSettings, LoadedSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.cli.support.agent import offline
 from nri.errors import ConfigError
@@ -35,9 +35,9 @@ POD = {
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
+def settings(tmp_path: Path) -> AgentSettings:
     """Settings whose rules are the files of a folder."""
-    return Settings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules", node_name="near"))
+    return AgentSettings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules", node_name="near"))
 
 
 def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() -> None:
@@ -74,7 +74,7 @@ def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None
         offline.pods_of(str(tmp_path / "none.yaml"))
 
 
-def test_rules_that_were_named_and_are_not_there_are_an_error(settings: Settings) -> None:
+def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSettings) -> None:
     named = LoadedSettings(settings, {"rules.path": "--rules"}, ())
     assert str(offline.missing_rules(named)) == f"--rules: rules.path: there is no {settings.rules.path}"
     assert offline.missing_rules(LoadedSettings(settings, {}, ())) is None
@@ -88,7 +88,7 @@ def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
     assert [pod.get("metadata", {}).get("name") for pod in offline.pods_of(str(path))] == ["a", None]
 
 
-def test_rules_of_other_nodes_are_passed_over_and_told(settings: Settings) -> None:
+def test_rules_of_other_nodes_are_passed_over_and_told(settings: AgentSettings) -> None:
     settings.rules.path.mkdir()
     file = settings.rules.path / "all.yaml"
     file.write_text("kind: Node\nmetadata: {name: far}\n---\nkind: NodeSLO\nmetadata: {name: near}\nspec: {}\n")
@@ -97,7 +97,7 @@ def test_rules_of_other_nodes_are_passed_over_and_told(settings: Settings) -> No
 
 
 def test_a_bad_rule_is_a_problem_of_the_book_and_not_also_a_line_of_a_log(
-    settings: Settings, caplog: pytest.LogCaptureFixture
+    settings: AgentSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.rules.path.mkdir()
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
