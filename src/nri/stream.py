@@ -43,8 +43,8 @@ _QUICKLY: Final = 0.6
 # not keep its reader beyond.
 _GRACE_S: Final = 0.05
 _NOW: Final = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
-# The longest wait in one `poll`, in milliseconds; C's int ends shortly after.
-_LONGEST_MS = 2_000_000_000
+# The longest wait in one `poll`, in milliseconds: a signal that came in the instant before does not interrupt it.
+_LOOK_UP_MS: Final = 1000
 _CONNECT_TIMEOUT_S = 5
 
 
@@ -89,14 +89,17 @@ def _poll_for(sock: Socket, *, reading: bool) -> Any:
 
 def _wait(poll: Any, deadline: float | None) -> bool:
     """Wait until there is something, which may be the end; False at the deadline."""
-    if deadline is None:
-        return bool(poll(None))
+    most_ms = _LOOK_UP_MS
     while True:
-        left_s = deadline - monotonic()
-        if left_s <= 0:
-            return False
-        if poll(min(int(left_s * 1e3) + 1, _LONGEST_MS)):
+        if deadline is not None:
+            left_s = deadline - monotonic()
+            if left_s <= 0:
+                return False
+            if left_s < 1.0:
+                most_ms = int(left_s * 1e3) + 1
+        if poll(most_ms):
             return True
+        heed()
 
 
 class SentInPart(DeadlineExceeded):

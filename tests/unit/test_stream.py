@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from nri import stream
+from tests.support.signals import signal_in_a_wait
 
 
 class Kernel:
@@ -144,6 +145,17 @@ def test_a_read_that_looks_up_now_and_then_waits_on_until_there_is_something():
             assert stream.Stream(ours).read(10, None) == b"late"
         finally:
             signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("wait_s", [20.0, None])
+def test_a_signal_in_the_instant_before_a_wait_is_not_lost(wait_s):
+    ours, theirs = _socket.socketpair()
+    with closing(ours), closing(theirs), signal_in_a_wait(signal.SIGINT, 0.1):
+        signal.signal(signal.SIGINT, lambda *_: theirs.send(b"it came"))
+        poll = stream._poll_for(ours, reading=True)
+        began = time.monotonic()
+        assert stream._wait(poll, None if wait_s is None else began + wait_s)
+        assert ours.recv(10) == b"it came", "it looks up each second, else this waits until the deadline"
 
 
 @pytest.mark.parametrize(
