@@ -33,7 +33,7 @@ from nri.adaptation.peers.builtin import BuiltinPeer, BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth, health_of
 from nri.adaptation.peers.peer import EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
-from nri.adaptation.peers.state import JOINED
+from nri.adaptation.peers.state import JOINED, State
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH, Policies
 from nri.adaptation.registration.chain import Chain
 from nri.adaptation.registration.handshake import Handshake, RuntimeSettings
@@ -170,7 +170,8 @@ class Adaptation(Events):
             self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules, begins)
         self._started = False
         self._stopping = threading.Event()
-        for listener in (chain.note_absent, self._installed.nudge, self._count_plugins):
+        counted = self._reporting.plugins_counted
+        for listener in (chain.note_absent, self._installed.nudge, lambda: counted(chain.active)):
             self._registry.listen(listener)
         self._registry.tell_listeners()
 
@@ -283,13 +284,17 @@ class Adaptation(Events):
             rows.append({**row.to_json(), "policy": policy.to_json()})
         return rows
 
-    def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0) -> bool:
+    def ready(self, names: Iterable[str] = (), timeout_s: float = 0.0, *, settled: bool = False) -> bool:
         """Whether these plugins (``NN-name``) have answered and take part; none named: all that the policy requires.
 
-        What they asked for at Synchronize has been done then. Waits up to `timeout_s` seconds for it.
+        Waits up to `timeout_s` seconds for it; `settled`: also until the updates that they answered with are applied.
         """
         wanted = tuple(names) or self._policies.required_names()
-        return self._registry.wait(lambda: all(map(self._registry.is_in, wanted)), monotonic() + timeout_s)
 
-    def _count_plugins(self) -> None:
-        self._reporting.plugins_counted(self._chain.active)
+        def all_there() -> bool:
+            found = [self._registry.find(label) for label in wanted]
+            return all(peer is not None and peer.state is State.ACTIVE for peer in found)
+
+        deadline = monotonic() + timeout_s
+        there = self._registry.wait(all_there, deadline)
+        return there and (not settled or self._registry.settled(wanted, deadline))

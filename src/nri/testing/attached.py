@@ -80,9 +80,9 @@ class Attached:
         return self._session is not None and self._session.stage == "ready" and self._begun
 
     def wait(self, adaptation: Adaptation) -> None:
-        """Wait until the plugin takes part; raises what kept it from that."""
+        """Wait until the plugin takes part, and what it answered to Synchronize is done; raises what prevents it."""
         deadline = monotonic() + PATIENCE_S
-        while not (adaptation.ready([self.label], 0.02) and self.ready):
+        while not (adaptation.ready([self.label], 0.02, settled=True) and self.ready):
             ended = self._thread is None or not self._thread.is_alive()
             if self._error is not None:  # looked at after the thread: its last act is to set this
                 raise self._error

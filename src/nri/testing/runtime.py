@@ -104,7 +104,9 @@ class FakeRuntime(Events):
         link: Link | None = None,
         wait: bool = True,
     ) -> FakeRuntime:
-        """Connect a plugin and wait until it takes part; returns the runtime, for chaining.
+        """Connect a plugin and wait until it takes part, and what it asked for in `synchronize` is done.
+
+        Returns the runtime, for chaining.
 
         Args:
             plugin: an instance.

@@ -91,6 +91,7 @@ class Peer(ABC):
         "name",
         "order",
         "pid",
+        "settled",
         "since",
         "state",
         "uid",
@@ -125,6 +126,8 @@ class Peer(ABC):
         self.latency_s = 0.0
         #: Set as soon as it is known whether the plugin takes part: it is active, or gone.
         self.handshake_over = threading.Event()
+        #: Set as soon as what it asked for in its answer to Synchronize is done, or it is gone.
+        self.settled = threading.Event()
         #: When it connected, in monotonic seconds.
         self.since = monotonic()
 

@@ -106,6 +106,12 @@ class Handshake:
 
     def admit(self, peer: Peer) -> None:
         """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
+        try:
+            self._admit(peer)
+        finally:
+            peer.settled.set()
+
+    def _admit(self, peer: Peer) -> None:
         if not self._guarded(peer, "configure", self.configure):
             return
         try:

@@ -62,7 +62,6 @@ class Registry:
         self._changed = threading.Condition(self._lock)
         self._connected: dict[RemotePeer, Registry | None] = {}
         self._closed: list[RemotePeer] = []
-        self._joining: set[Peer] = set()
         self._stopped = False
         self._by_label: dict[str, Peer] = {}
         self.monitor = Monitor("nri-monitor")
@@ -206,20 +205,11 @@ class Registry:
 
     def _configure(self, peer: Peer) -> None:
         """Take a plugin through the handshake, in a thread of its own."""
-        self._joining.add(peer)
+        name = f"nri-join-{peer.label}"
         try:
-            threading.Thread(target=self._join, args=(peer,), name=f"nri-join-{peer.label}", daemon=True).start()
+            threading.Thread(target=self._handshake.admit, args=(peer,), name=name, daemon=True).start()
         except RuntimeError:
-            self._joining.discard(peer)
             peer.signal(Signal.FATAL, "the runtime has no thread left to configure it")
-
-    def _join(self, peer: Peer) -> None:
-        try:
-            self._handshake.admit(peer)
-        finally:
-            with self._lock:
-                self._joining.discard(peer)
-                self._changed.notify_all()
 
     def _forget(self, peer: Peer) -> None:
         if not isinstance(peer, RemotePeer):
@@ -255,11 +245,6 @@ class Registry:
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
-    def is_in(self, label: str) -> bool:
-        """Whether a plugin takes part and answers, and what it asked for at Synchronize has been done."""
-        peer = self._by_label.get(label)
-        return peer is not None and peer.state is State.ACTIVE and peer not in self._joining
-
     def wait(self, condition: Callable[[], bool], deadline: float) -> bool:
         """Wait until a condition on the plugins holds; False if it does not by the deadline."""
         with self._lock:
@@ -269,6 +254,11 @@ class Registry:
                     return False
                 self._changed.wait(left_s)
             return True
+
+    def settled(self, labels: Iterable[str], deadline: float) -> bool:
+        """Wait until what plugins answered to Synchronize is applied; False if it is not by the deadline."""
+        found = [peer for label in labels if (peer := self.find(label)) is not None]
+        return all(peer.settled.wait(max(deadline - monotonic(), 0.0)) for peer in found)
 
     def shut_down(self, peers: Iterable[Peer], timeout_s: float) -> None:
         """Tell plugins that the runtime stops, all at once; those that do not answer in time are not waited for."""

@@ -176,3 +176,42 @@ def test_what_a_plugin_asks_for_as_soon_as_it_has_the_state_is_done() -> None:
         assert runtime.adaptation.ready([raw.label], 20)
         raw.close()
     assert [each.container_id for each in runtime.updates] == ["there"]
+
+
+class Greedy(Quiet):
+    """Wants something of each container at once."""
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:
+        return [nri.Update(each.id).set_cpu_shares(512) for each in containers]
+
+
+def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_applied() -> None:
+    with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
+        adaptation, at_it, go_on = runtime.adaptation, threading.Event(), threading.Event()
+        apply = adaptation._handshake._apply
+
+        def held_up(*arguments: Any) -> None:
+            at_it.set()
+            assert go_on.wait(20)
+            apply(*arguments)
+
+        adaptation._handshake._apply = held_up  # type: ignore[method-assign]
+        runtime.add(Greedy(), wait=False)
+        assert at_it.wait(20)
+        assert adaptation.ready(["10-greedy"])
+        assert not adaptation.ready(["10-greedy"], settled=True)
+        go_on.set()
+        assert adaptation.ready(["10-greedy"], 20, settled=True)
+        assert [each.container_id for each in runtime.updates] == ["there"]
+
+
+def test_who_adds_a_plugin_to_the_runtime_of_tests_finds_what_it_answered_with_applied() -> None:
+    with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
+        apply = runtime.adaptation._handshake._apply
+
+        def slow(*arguments: Any) -> None:
+            time.sleep(0.1)
+            apply(*arguments)
+
+        runtime.adaptation._handshake._apply = slow  # type: ignore[method-assign]
+        assert [each.cpu_shares for each in runtime.add(Greedy()).updates] == [512]

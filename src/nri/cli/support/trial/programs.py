@@ -53,7 +53,7 @@ def program(runtime: FakeRuntime, plugin: Contestant) -> Iterator[None]:
 
 def _wait_for(runtime: FakeRuntime, label: str, process: Process, waiter: threading.Thread) -> None:
     for _ in range(_STEPS):
-        if runtime.adaptation.ready([label], _STEP_S):
+        if runtime.adaptation.ready([label], _STEP_S, settled=True):
             return
         if not waiter.is_alive():
             break
