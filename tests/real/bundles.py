@@ -37,7 +37,8 @@ def rootfs(folder: Path) -> Path:
 def wait_own_process(pid: int) -> None:
     """Wait until a container's process is its own: its start is told a moment before runc's becomes it."""
     deadline = time.monotonic() + 20 * PATIENCE
-    while b"runc\0init" in Path(f"/proc/{pid}/cmdline").read_bytes():
+    # Just when it becomes it, it has no command line at all.
+    while b"runc\0init" in (words := Path(f"/proc/{pid}/cmdline").read_bytes()) or not words:
         assert time.monotonic() < deadline, "it is still runc's"
         time.sleep(0.02)
 
