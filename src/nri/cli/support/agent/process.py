@@ -37,10 +37,9 @@ def run(settings: Settings, loaded: LoadedSettings) -> int:
     if not config.root.is_dir():
         raise Failure(f"root: there is no folder {config.root}", USAGE)
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
-    if config.rules.source == "files" and not config.rules.path.exists():
-        _log.warning("there are no rules until there is %s (rules.path)", config.rules.path)
-    if config.pods.source == "files" and not config.pods.path.exists():
-        _log.warning("there are no pods until there is %s (pods.path)", config.pods.path)
+    for kind, files in (("rules", config.rules), ("pods", config.pods)):
+        if files.source == "files" and not files.path.exists():
+            _log.warning("there are no %s until there is %s (%s.path)", kind, files.path, kind)
     try:
         from nri.agent.agent import Agent
 

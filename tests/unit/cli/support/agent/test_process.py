@@ -54,19 +54,20 @@ def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
         process.missing("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"))
 
 
-def test_files_that_are_not_there_are_told_at_the_start(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("absent", ["rules", "pods"])
+def test_a_file_that_is_not_there_is_told_at_the_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, absent: str
 ) -> None:
     def missing(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'lightkube'", name="lightkube")
 
     monkeypatch.setattr("nri.agent.agent.Agent", missing)
-    paths = {f"{kind}.path": str(tmp_path / kind) for kind in ("rules", "pods")}
+    paths = {kind: tmp_path / kind for kind in ("rules", "pods")}
+    paths["rules" if absent == "pods" else "pods"].touch()
     with pytest.raises(Failure):
-        process.run(Settings(), loaded(tmp_path, **paths))
-    assert {f"there are no {kind} until there is {tmp_path}/{kind} ({kind}.path)" for kind in ("rules", "pods")} <= {
-        record.getMessage() for record in caplog.records
-    }
+        process.run(Settings(), loaded(tmp_path, **{f"{kind}.path": str(path) for kind, path in paths.items()}))
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == [f"there are no {absent} until there is {paths[absent]} ({absent}.path)"]
 
 
 def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path) -> None:
