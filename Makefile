@@ -2,37 +2,28 @@
 
 PY := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-interop test-faults test-compiled test-covered test-loaded test-pythons test-engine test-agent test-kubelet test-real test-v2 test-packaging test-deploy test-apiserver fuzz torture lint format docs \
+.PHONY: help demo test test-ci test-all test-covered test-loaded fuzz torture lint format docs \
         bench generate lock fresh wheel release-check venv clean
 
 help:            ## this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
+	@grep -hE '^[a-z0-9%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## */\t/' | expand -t 18
 
 demo:            ## change a real container with two ten-line plugins, in our own engine (root; Debian; without root: dry)
 	@tools/setup.sh packages demo
 	@tools/setup.sh venv demo
 	@$(PY) tools/demo/demo.py $(ARGS)
 
-test: setup      ## what CI runs: lint, types, all tests, docs; the quick ones on the newest Python, too
+test: setup      ## lint, types, quick and fault tests, the pages' examples, one real container: minutes
 	@$(PY) tools/check.py
 
-test-quick: setup   ## lint, types and the tests that need nothing but Python
-	@$(PY) tools/check.py lint unit quick
+test-ci: setup   ## what CI runs: that, measured for coverage, and the real parts that guard most
+	@$(PY) tools/check.py --ci
 
-test-packaging: setup   ## build the wheel and try it in a clean environment
-	@$(PY) tools/check.py packaging
+test-all: setup  ## everything, in parts; started again, it goes on where it was interrupted
+	@$(PY) tools/check.py --all
 
-test-deploy: setup  ## what `nri new` makes and deploy/, with buildah, systemd, kustomize, Helm's engine, Kubernetes' schemas (root)
-	@$(PY) tools/check.py deploy
-
-test-apiserver: setup ## deploy/ on a real kube-apiserver, with kubectl and helm (Go; builds them the first time: minutes)
-	@$(PY) tools/check.py apiserver
-
-test-interop: setup ## our side against peers in Go and Rust
-	@$(PY) tools/check.py interop
-
-test-faults: setup  ## the other side misbehaves
-	@$(PY) tools/check.py faults
+test-%: setup    ## one group of the table in CONTRIBUTING: test-engine, test-agent, test-compiled, ...
+	@$(PY) tools/check.py $*
 
 torture: setup    ## attack a node with every hostile plugin, write docs/reliability.md; ARGS="--soak 60" for an hour
 	@$(PY) -m tests.torture $(or $(ARGS),--write)
@@ -45,27 +36,6 @@ test-covered: setup ## which lines and branches of each file the unit and fault 
 
 test-loaded: setup ## the quick and fault suites beside eight busy loops
 	@$(PY) tools/loaded.py
-
-test-compiled: setup ## compile the hot path, and run the tests against it
-	@$(PY) tools/check.py compiled
-
-test-pythons: setup ## the quick, fault and packaging suites on every other supported Python of this machine
-	@$(PY) tools/check.py pythons
-
-test-engine: setup  ## the engine's rooms with runc, crun, conmon, skopeo, umoci and CNI plugins (root)
-	@$(PY) tools/check.py engine
-
-test-agent: setup   ## the node agent on a real containerd, its program and its faults; the CRI proxy (root, Go)
-	@$(PY) tools/check.py agent
-
-test-kubelet: setup ## pods under a real kubelet, on containerd and on the engine (root, Go; ten minutes more the first time)
-	@$(PY) tools/check.py kubelet
-
-test-real: setup    ## real containerd, runc (root)
-	@$(PY) tools/check.py real
-
-test-v2: setup    ## plugins on containerd, nri.oci and the engine in a guest with cgroup v2 and two NUMA nodes (root)
-	@$(PY) tools/check.py v2
 
 lint: venv       ## ruff, mypy, import-linter, generated code, lock file
 	@$(PY) tools/check.py lint
@@ -86,7 +56,7 @@ generate: venv   ## write the generated code anew from proto/
 lock: venv       ## resolve pyproject.toml anew and export requirements/*.txt
 	@tools/lock.sh
 
-fresh:           ## run both commands of the README in a new Debian chroot (root); GOALS="demo test-quick" runs others
+fresh:           ## run both commands of the README in a new Debian chroot (root); GOALS="demo lint" runs others
 	@tools/setup.sh packages fresh
 	@tools/setup.sh venv demo
 	@$(PY) tools/fresh.py $(GOALS)

@@ -93,7 +93,7 @@ class Bench:
         plugin.Bench.first = n == 0
         adjustment = made.create_container(self.pod, self.container)
         self.replies.append(encode_response(bytes_field(1, adjustment.message.SerializeToString())))
-        endpoint = self.adaptation._chain.peers[n].endpoint
+        endpoint = self.adaptation.chain.peers[n].endpoint
         endpoint.link.watch = None
         endpoint.link.transport = Canned(endpoint.link)
         self.transports.append(endpoint.link.transport)

@@ -32,6 +32,8 @@ myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+# A reply has one name in nri.adaptation and nri.testing; a signature that has it alone gets a link to the first.
+suppress_warnings = ["ref.python"]
 autodoc_default_options = {"members": True}
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Class attributes", "params_style")]
@@ -70,24 +72,6 @@ def fill_command_line(_app: Sphinx, page: str, source: list[str]) -> None:
 
         text = source[0].replace("<!-- command line -->", reference())
         source[0] = text.replace("<!-- plugin flags -->", plugin_flags())
-
-
-def fill_engine_settings(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Put the engine's keys where the page of its settings asks for them."""
-    if page == "reference/engine":
-        sys.path.insert(0, str(ROOT / "docs"))
-        from engine_reference import reference
-
-        source[0] = source[0].replace("<!-- engine settings -->", reference())
-
-
-def fill_agent_settings(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Put the agent's keys where the page of its settings asks for them."""
-    if page == "reference/agent":
-        sys.path.insert(0, str(ROOT / "docs"))
-        from engine_reference import agent_reference
-
-        source[0] = source[0].replace("<!-- agent settings -->", agent_reference())
 
 
 def fill_plugins(_app: Sphinx, page: str, source: list[str]) -> None:
@@ -143,6 +127,4 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-resolved", inline_pictures)
     app.connect("source-read", fill_changelog)
     app.connect("source-read", fill_command_line)
-    app.connect("source-read", fill_engine_settings)
-    app.connect("source-read", fill_agent_settings)
     app.connect("source-read", fill_plugins)

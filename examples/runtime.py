@@ -15,9 +15,10 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
-from nri.adaptation import Adaptation
+from nri.adaptation import Adaptation, FieldOrder, OrderedUpdates, UpdateResult
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.oci import CdiDevices, Generator, RdtClasses, Spec, difference
@@ -53,6 +54,8 @@ class Runtime:
         self.pods: dict[str, m.PodSandbox] = {}
         self.containers: dict[str, m.Container] = {}
         self.specs: dict[str, Generator] = {}
+        self.orders: dict[str, FieldOrder] = {}
+        self.lock = threading.Lock()
         self.devices = CdiDevices()
         self.nri = Adaptation(
             "example", "v1.0.0", synchronize=self.state, update=self.update, evict=self.evict, socket_path=socket_path
@@ -63,20 +66,29 @@ class Runtime:
         """A plugin joins: everything there is, now."""
         return list(self.pods.values()), list(self.containers.values())
 
-    def update(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
-        """Apply updates; return those that failed."""
-        return [update for update in updates if not self.update_one(update)]
+    def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
+        """Apply updates; return what became of them."""
+        results = []
+        for update in updates:
+            result, numbers = UpdateResult(update), updates.numbers(update)
+            with self.lock:
+                if update.container_id not in self.specs:
+                    result.mark_stale("there is no such container")
+                else:  # updates may come in another order than plugins asked for them
+                    wanted = self.orders[update.container_id].newest(update.linux.resources, numbers, result)
+                    self.put(update.container_id, wanted, result)
+                    self.orders[update.container_id].note(result, numbers)
+            results.append(result)
+        return results
 
-    def update_one(self, update: m.ContainerUpdate) -> bool:
-        if update.container_id not in self.specs:
-            return False
+    def put(self, container_id: str, wanted: m.LinuxResources, result: UpdateResult) -> None:
         try:
-            told = self.specs[update.container_id].update(update)
-            self.runc("update", "--resources", "-", update.container_id, stdin=json.dumps(told))
+            told = self.specs[container_id].update(wanted)
+            self.runc("update", "--resources", "-", container_id, stdin=json.dumps(told))
         except NriError as error:
             print(f"not updated: {error}")
-            return False
-        return True
+            for row in result.fields:
+                result.mark_unsupported(row.field, str(error))
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
         for eviction in evictions:
@@ -93,14 +105,15 @@ class Runtime:
             reply = self.nri.create_container(pod, container)
             try:
                 config = self.create(container, reply.adjust)
-                self.update(reply.updates)
+                self.orders[container.id] = FieldOrder(reply.adjust.linux.resources, reply.numbers)
+                results = self.update(reply.updates)
                 self.nri.start_container(pod, container)
                 self.runc("start", container.id)
             except (NriError, OSError):
                 self.delete(container)
                 reply.abort()  # other containers get back what they had
                 raise
-            reply.commit()
+            reply.commit(results)
             self.nri.post_start_container(pod, container)
             return config
 

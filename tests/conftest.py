@@ -1,6 +1,5 @@
 """What all tests share: markers by folder, Hypothesis profiles, and the rule that nothing skips unnoticed in CI."""
 
-import _thread
 import os
 import signal
 import sys
@@ -13,6 +12,7 @@ import hypothesis
 import pytest
 
 from tests.support import needs
+from tools import unsteady
 
 TESTS = Path(__file__).parent
 
@@ -23,6 +23,7 @@ MARKERS = {
     "conformance": "quick",
     "wire": "quick",
     "support": "quick",
+    "mutants": "quick",
     "docs": "quick",
     "checkers": "slow",
     "packaging": "slow",
@@ -34,6 +35,7 @@ MARKERS = {
     "faults": "faults",
     "torture": "faults",
     "agent": "real",
+    "apiserver": "real",
     "engine": "real",
     "proxy": "real",
     "fuzz": "slow",
@@ -42,22 +44,49 @@ MARKERS = {
     "guest": "real",
 }
 
+WITH_REAL_PARTS = ("interop", "faults", "real")
+
+# Settings of this machine, of a shell, a service manager or a cluster that tests run under would change what programs
+# say or do. What they are to see of it they are given. (NRI_NO_SKIP and the like are the tests' own.)
+OTHERS = (
+    *("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES", "PYTHONUNBUFFERED", "NODE_NAME"),
+    *("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"),
+    *("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "INVOCATION_ID", "JOURNAL_STREAM"),
+    *("CONTAINER_RUNTIME_ENDPOINT", "CONTAINERD_ADDRESS", "CONTAINERD_NAMESPACE"),
+    *("NRI_SOCKET", "NRI_CRI_SOCKET", "NRI_ADMIN_SOCKET"),
+    *(f"NRI_PLUGIN_{name}" for name in ("NAME", "IDX", "SOCKET")),
+    *(f"NRI_{program}_{what}" for program in ("AGENT", "ENGINE", "PROXY")
+      for what in ("CONFIG", "SOCKET", "LOG_LEVEL", "ROOT")),
+)  # fmt: skip
+for name in OTHERS:
+    os.environ.pop(name, None)
+# A proxy is for downloads, and stands before no server of this machine.
+for name in ("no_proxy", "NO_PROXY"):
+    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
+
 # A shell that starts us in the background has us ignore Ctrl-C, and so would programs that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Threads that modules start without `threading` are measured like the others, if anything is (tools/covered.py).
-if sys.gettrace() is not None and (trace := threading.gettrace()) is not None:
-    _start = _thread.start_new_thread
+# Whether a test has started processes or threads: if it fails, it may run again (tools/unsteady.py), as all of those
+# with real parts may.
+FROM_ELSEWHERE = (pytest.PytestUnraisableExceptionWarning, pytest.PytestUnhandledThreadExceptionWarning)
+PROCESSES = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"))
+_started = False
 
-    def _start_measured(function: Any, *arguments: Any) -> int:
-        def run(*given: Any, **named: Any) -> None:
-            sys.settrace(trace)
-            function(*given, **named)
 
-        return _start(run, *arguments)
+def _note_start(event: str, _: object = None) -> None:
+    global _started  # noqa: PLW0603 - a hook of the interpreter has no other place
+    _started = _started or event in PROCESSES or event == "thread"
 
-    _thread.start_new_thread = _start_measured
+
+def _start_thread(thread: threading.Thread) -> None:
+    _note_start("thread")
+    _start(thread)
+
+
+sys.addaudithook(_note_start)
+_start, threading.Thread.start = threading.Thread.start, _start_thread  # type: ignore[assignment, method-assign]
 
 # No deadlines: a slow machine is not a wrong answer. CI draws the same examples each time; `long` draws new ones.
 patient: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -65,6 +94,13 @@ hypothesis.settings.register_profile("dev", max_examples=60, **patient)
 hypothesis.settings.register_profile("ci", max_examples=200, derandomize=True, print_blob=True, **patient)
 hypothesis.settings.register_profile("long", max_examples=20_000, print_blob=True, **patient)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if needs.no_skip() else "dev"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logstart() -> None:
+    """Forget what earlier tests have started."""
+    global _started  # noqa: PLW0603
+    _started = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -80,8 +116,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where nothing may be skipped, turn a plain skip into a failure that says why it was to be skipped."""
+    """Mark failures that may run again; where nothing may be skipped, make a plain skip a failure that says why."""
     report = yield
+    # What is told at the end of an object or a thread is told to the test that runs then, and is seldom of its making.
+    of_another = call.excinfo is not None and isinstance(call.excinfo.value, FROM_ELSEWHERE)
+    may_run_again = _started or of_another or any(item.get_closest_marker(kind) for kind in WITH_REAL_PARTS)
+    if report.failed and may_run_again:
+        for properties in (item.user_properties, report.user_properties):  # the report of the teardown is the last one
+            properties.append((unsteady.PROPERTY, item.nodeid))
     if report.skipped and not hasattr(report, "wasxfail") and needs.no_skip():
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         if needs.MACHINE_MARK not in reason:

@@ -5,11 +5,11 @@ Next: `tools.generate_docs`, which puts them into the pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from nri.agent.capabilities import NEEDED_BY
-from nri.agent.settings.gates import LOOPS
-from nri.policies.koordinator.profile import PROFILE
+from nri import host
+from nri.agent.profiles.koordinator import PROFILE
+from nri.policies.ownership import Owns
 from tests.support import hook_modes
 from tools.deployment.agent.table import MODES, Row, read
 
@@ -19,12 +19,12 @@ __all__ = ["gates", "modes", "needs"]
 def gates() -> Iterator[tuple[str, ...]]:
     """Every gate: its name, whether it is on by default, what it is, and which knobs it sets."""
     yield ("gate", "default", "what", "knobs")
-    knobs = {gate: [name for name, users in NEEDED_BY.items() if gate in users] for gate in _names()}
-    for row in PROFILE:
-        yield (f"`{row.name}`", _on(row.default), "hook", _code(knobs[row.name]))
-    for name, (default, what) in LOOPS.items():
-        yield (f"`{name}`", _on(default), f"strategy: {what}", _code(knobs[name]))
-    yield ("`BECPUManager`", "off", "batch pods may have share pools of their own", "")
+    for hook in PROFILE.hooks:
+        yield (f"`{hook.name}`", _on(hook.default), "hook", _knobs(hook.owns))
+    for row in PROFILE.strategies:
+        yield (f"`{row.name}`", _on(row.default), f"strategy: {row.what}", _knobs(row.owns))
+    for name, (default, what) in PROFILE.switches.items():
+        yield (f"`{name}`", _on(default), what, "")
 
 
 def needs() -> Iterator[tuple[str, ...]]:
@@ -45,16 +45,13 @@ def _more(row: Row) -> str:
     return ", ".join(found)
 
 
-def _names() -> list[str]:
-    return [*(row.name for row in PROFILE), *LOOPS]
-
-
 def _on(default: bool) -> str:
     return "on" if default else "off"
 
 
-def _code(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _knobs(owns: Iterable[Owns]) -> str:
+    """The knobs of cgroups among what is owned."""
+    return ", ".join(f"`{name}`" for name in dict.fromkeys(each.knob for each in owns) if name in host.KNOBS)
 
 
 def modes() -> Iterator[tuple[str, ...]]:

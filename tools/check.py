@@ -1,66 +1,68 @@
-"""Run the stages of `make test`, cheapest first, and print one table of what passed, what failed and what it took.
+"""Check the project in stages, and print one table of what passed, what failed and what it took.
 
-    python tools/check.py            everything but what is only run on demand
+    python tools/check.py            `make test`: what needs minutes, and one real container
+    python tools/check.py --ci       that, measured for coverage, and the real parts that guard most: what CI runs
+    python tools/check.py --all      everything; goes on where it was interrupted, if nothing has changed
     python tools/check.py lint unit  only these groups (their names are in `stages`), with all that they have
 
-Where everything is run, the compiled wheel and other Pythons are tried in a second lane beside the rest, if there is a
-second core.
-
-Rules: a failed stage does not stop the later ones, so that one run shows everything; a stage that finds no test
-has failed; every skip is listed again at the end with its reason, and so is what failed stages have said last
-(tools/last_words.py); what a stage puts into the temporary folder goes with it. Exit code 0 only if all stages passed.
-With CI=true or NRI_NO_SKIP=1 a missing tool fails its tests instead of skipping them (tests/support/needs.py). The
-other Pythons are no such tools: one that is not there is named in the table, and that is all.
+Rules: on two cores two stages run at a time (tools/lanes.py). A failed test with real parts, processes or threads runs
+once more, alone (tools/unsteady.py). Every skip is listed again at the end with its reason, and so is what failed
+stages have said last (tools/last_words.py). Exit code 0 only if all stages passed. With CI=true or NRI_NO_SKIP=1 a
+missing tool fails its tests instead of skipping them (tests/support/needs.py). The other Pythons are no such tools: one
+that is not there is named in the table, and that is all.
 """
 
-import io
 import os
 import sys
-import tempfile
-import threading
 import time
-import xml.etree.ElementTree as ET
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.kubernetes import build as kubernetes  # noqa: E402
-from tools import compiled, covered, last_words, pythons  # noqa: E402
+from tools import compiled, covered, pythons, unsteady  # noqa: E402
+from tools.lanes import Lanes, Outcome, Stage  # noqa: E402
+from tools.passed import Passed  # noqa: E402
 
 BIN = Path(sys.executable).parent
-# Folders of tests by stage. What is not named here is quick: a new folder is never left out by mistake.
-LATER = {
+#: Each run has all that those before it have. What is only asked for is in none, but if its group is named.
+LEVELS = ("test", "ci", "all", "asked")
+RUNS = {"test": "make test", "ci": "CI", "all": "make test-all", "asked": "on demand"}
+# Groups of tests that are just pytest on folders, beside the quick ones. Tests of what is not named here, nor in the
+# stages below, are quick: a new folder is never left out by mistake.
+FOLDERS = {
     "docs": ("docs",),
-    "checkers": ("checkers",),
-    "packaging": ("packaging",),
-    "interop": ("peers", "interop", "upstream", "differential"),
     "faults": ("faults",),
-    "torture": ("torture",),
-    "fuzz": ("fuzz",),
-    "deploy": ("deploy",),
-    "agent": ("agent", "proxy"),
+    "packaging": ("packaging",),
+    "checkers": ("checkers",),
+    "interop": ("peers", "interop", "differential"),
+    "upstream": ("upstream",),
     "engine": ("engine",),
-    "real": ("real",),
+    "agent": ("agent", "proxy"),
+    "fuzz": ("fuzz",),
+    "torture": ("torture",),
+    "deploy": ("deploy",),
     "kubelet": ("kubernetes",),
-    "apiserver": ("apiserver",),
-    "v2": ("guest",),
 }
-# Groups whose tests are run measured, in a guest, or beside others, and not just with pytest.
-OTHERWISE = ("faults", "apiserver", "v2")
-# Groups that are run only if asked for by name: building kubelet alone takes longer than all of CI may.
-ON_DEMAND = ("kubelet",)
+# Folders that a stage of its own runs, with words of its own.
+BESIDES = ("real", "apiserver", "guest")
+IN_CI = ("engine", "interop", "agent", "packaging", "checkers", "fuzz")
+REAL = ("engine", "agent", "torture", "deploy", "kubelet")
+#: The unit tests in parts that take about as long as each other; what is in none is one more.
+UNIT_PARTS = {"proxy": ("proxy", "plugins"), "cli": ("cli",), "adaptation": ("adaptation",)}
+#: Tests of the older containerds, for pytest -k.
+OLDER = "1.7 or 2.1"
+#: `nri`'s first command of the README, with a container on the engine.
+CONTAINER = "tests/real/test_demo.py::test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_what"
 # Where system tools may be that are not on PATH.
 SBIN = ("/usr/sbin", "/sbin")
-# How tools/compiled.py says that it cannot.
-CANNOT = 77
 # Typed like the package, though not part of it.
 TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
-
+PYTEST = (sys.executable, "-m", "pytest", "-q")
+MEASURED = (sys.executable, "tools/covered.py", "add", "-q")
 
 #: Tests of types, pages, parsers of files, packages, the command, the engine and others' programs: none is compiled.
 NOT_COMPILED = (
@@ -70,223 +72,215 @@ NOT_COMPILED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One command.
-
-    Attributes:
-        tests: it is pytest, whose report is read for the table.
-        environment: added to ours.
-        needs: what an earlier stage has to make; without it this one is left out.
-        missing: why it cannot be run on this machine, which is no failure.
-        on_demand: run only if its group is asked for by name.
-        beside: run in a second lane, beside those before it, where everything is run and there is a core for it.
-    """
-
-    group: str
-    name: str
-    argv: tuple[str, ...]
-    tests: bool = False
-    environment: Mapping[str, str] = field(default_factory=dict)
-    needs: Path | None = None
-    missing: str = ""
-    on_demand: bool = False
-    beside: bool = False
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a stage came to; `said` is what to print again if it failed."""
-
-    stage: Stage
-    code: int = 0
-    seconds: float = 0.0
-    passed: int = 0
-    failed: int = 0
-    skips: Counter[str] = field(default_factory=Counter)
-    note: str = ""
-    said: list[str] = field(default_factory=list)
-
-
 def tool(name: str, *arguments: str) -> tuple[str, ...]:
     """A command of this environment's bin folder."""
     return (str(BIN / name), *arguments)
 
 
-def pytest_stage(group: str, *arguments: str) -> Stage:
-    """A stage that runs pytest."""
-    argv = (sys.executable, "-m", "pytest", "-q", *arguments)
-    return Stage(group, group, argv, tests=True, on_demand=group in ON_DEMAND)
+def paths(*names: str) -> tuple[str, ...]:
+    """Folders of tests as pytest's arguments."""
+    return tuple(f"tests/{name}" for name in names)
 
 
-def measured(group: str, how: str, *arguments: str) -> Stage:
-    """A stage that runs pytest and notes what that runs of the package, for the stage `covered` (tools/covered.py)."""
-    return Stage(group, group, (sys.executable, "tools/covered.py", how, "-q", *arguments), tests=True)
+def without(*names: str) -> tuple[str, ...]:
+    """The same, to be left out."""
+    return tuple(f"--ignore=tests/{name}" for name in names)
+
+
+def unit_parts() -> dict[str, tuple[str, ...]]:
+    """The unit tests as pytest's arguments, by the name of the part; the longest first."""
+    named = [f"unit/{folder}" for row in UNIT_PARTS.values() for folder in row]
+    parts = {f"unit {name}": paths(*(f"unit/{folder}" for folder in row)) for name, row in UNIT_PARTS.items()}
+    return {"unit": ("tests/unit", *without(*named)), **parts}
 
 
 def quick() -> tuple[str, ...]:
-    """The unit tests and the rest of the quick suite as pytest's arguments."""
-    return ("tests", *(f"--ignore=tests/{name}" for row in LATER.values() for name in row))
+    """The unit tests, and drawn and recorded cases, as pytest's arguments."""
+    return ("tests", *without(*(name for row in FOLDERS.values() for name in row), *BESIDES))
+
+
+def cases() -> tuple[str, ...]:
+    """The same without the unit tests."""
+    return (*quick(), *without("unit"))
 
 
 def stages() -> list[Stage]:
     """All stages, in order."""
+    return [*lint_stages(), *quick_stages(), *real_stages(), *python_stages(), *compiled_stages(), *long_stages()]
+
+
+def lint_stages() -> list[Stage]:
+    """What needs no test to run."""
     generators = sorted((ROOT / "tools").glob("generate_*.py"))
-    rows = [
+    typed = tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)
+    return [
         Stage("lint", "ruff", tool("ruff", "check", "--quiet", ".")),
-        Stage("lint", "import-linter", tool("lint-imports", "--no-logo")),
         Stage("lint", "mypy", tool("mypy", "--no-error-summary")),
-        Stage("lint", "mypy tools", tool("mypy", "--no-error-summary", "--explicit-package-bases", *TYPED)),
+        Stage("lint", "import-linter", tool("lint-imports", "--no-logo")),
         *(Stage("lint", path.stem, (sys.executable, str(path), "--check")) for path in generators),
         Stage("lint", "lock file", ("tools/lock.sh", "--check")),
-        # Drawn and recorded cases by the thousand take several times as long if they are measured, and run what is run.
-        measured("unit", "run", "tests/unit"),
-        pytest_stage("quick", *quick(), "--ignore=tests/unit"),
+        Stage("lint", "mypy tools", typed, after=("mypy",)),  # both keep what they find in the same place
     ]
+
+
+def quick_stages() -> list[Stage]:
+    """Tests that need little but Python, one real container, and whether they run enough of each file."""
     sphinx = (sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "docs", "docs/_build/html")
-    rows.append(Stage("docs", "sphinx", sphinx))
-    rows.append(Stage("kubelet", "kubelet build", (sys.executable, "-m", "tests.kubernetes.build"), on_demand=True))
-    rows += [
-        pytest_stage(group, *(f"tests/{name}" for name in row))
-        for group, row in LATER.items()
-        if group not in OTHERWISE
+    # Drawn and recorded cases by the thousand take several times as long if they are measured, and run what is run.
+    rows = [
+        *(Stage("unit", name, PYTEST, tests=row, measured=True) for name, row in unit_parts().items()),
+        Stage("faults", "faults", PYTEST, tests=paths("faults"), measured=True),
+        Stage("quick", "quick", PYTEST, tests=cases()),
+        Stage("docs", "docs", PYTEST, tests=paths("docs")),
+        Stage("docs", "sphinx", sphinx),
+        Stage("container", "container", PYTEST, tests=(CONTAINER,), real=True),
     ]
-    guest = (sys.executable, "-m", "tests.guest")
-    rows.append(Stage("v2", "v2", guest, tests=True))
-    rows.append(Stage("v2", "v2 long", (*guest, "--rest"), tests=True, on_demand=True))
-    rows.append(measured("faults", "add", "tests/faults"))
-    rows.append(Stage("covered", "covered", (sys.executable, "tools/covered.py"), needs=covered.FOLDER))
-    return [*rows, *compiled_stages(), *python_stages(), *apiserver_stages()]
+    measured = tuple(row.name for row in rows if row.measured)
+    report = (sys.executable, "tools/covered.py")
+    return [*rows, Stage("covered", "covered", report, after=measured, needs=covered.FOLDER, since="ci")]
+
+
+def folder_stage(group: str) -> Stage:
+    """The tests of a group that is nothing but folders."""
+    since = "ci" if group in IN_CI else "all"
+    return Stage(group, group, PYTEST, tests=paths(*FOLDERS[group]), since=since, real=group in REAL)
+
+
+def real_stages() -> list[Stage]:
+    """Tests with real runtimes, peers and tools; those of other programs than containers beside them."""
+    programs = ("kube-apiserver", "kubectl")
+    build = (sys.executable, "-m", "tests.kubernetes.build")
+    real = ("tests/real", "-k")
+    return [
+        folder_stage("engine"),
+        folder_stage("interop"),
+        Stage("real", "real", PYTEST, tests=(*real, f"not ({OLDER})"), since="ci", real=True),
+        Stage("apiserver", "apiserver made", (*build, *programs), since="ci"),
+        folder_stage("agent"),
+        Stage(
+            "apiserver", "apiserver", PYTEST, tests=paths("apiserver"), since="ci",
+            after=("apiserver made",), needs=kubernetes.installed(programs[-1]),
+        ),
+        Stage("demo", "demo", ("make", "demo"), since="ci", real=True),
+        *(folder_stage(group) for group in ("packaging", "fuzz", "checkers")),
+        Stage("real", "real older", PYTEST, tests=(*real, OLDER), since="all", real=True),
+        *(folder_stage(group) for group in ("upstream", "torture", "deploy")),
+    ]  # fmt: skip
 
 
 def compiled_stages() -> list[Stage]:
     """The same tests against the compiled wheel, but for those of what is not compiled, or not this package's."""
-    left_out = (f"--ignore=tests/{name}" for name in NOT_COMPILED)
-    tests = (sys.executable, "-m", "pytest", "-q", "-m", "not pure", "tests", *left_out)
-    folder = compiled.FOLDER
+    peers, real = ("interop", "upstream", "differential", "faults", "torture"), ("real",)
+    parts = {
+        "unit": ("tests/unit", *without(*NOT_COMPILED)),
+        "cases": ("tests", *without("unit", *peers, *real, *NOT_COMPILED)),
+        "peers": paths(*peers),
+        "real": paths(*real),
+    }
+    made = Stage("compiled", "compile", (sys.executable, "tools/compiled.py"), since="all")
+    tests = replace(
+        made, argv=(*PYTEST, "-m", "not pure"), environment={"PYTHONPATH": str(compiled.FOLDER)},
+        after=(made.name,), needs=compiled.FOLDER,
+    )  # fmt: skip
     return [
-        Stage("compiled", "compile", (sys.executable, "tools/compiled.py"), beside=True),
-        Stage(
-            "compiled", "compiled", tests,
-            tests=True, environment={"PYTHONPATH": str(folder)}, needs=folder, beside=True,
-        ),
-    ]  # fmt: skip
-
-
-def apiserver_stages() -> list[Stage]:
-    """A released kube-apiserver is built, and gets the manifests and charts: last in the lane, for it takes minutes."""
-    argv = (sys.executable, "-m", "pytest", "-q", "tests/apiserver")
-    programs = ("kube-apiserver", "kubectl")
-    made = kubernetes.installed(programs[-1])
-    return [
-        Stage("apiserver", "apiserver made", (sys.executable, "-m", "tests.kubernetes.build", *programs), beside=True),
-        Stage("apiserver", "apiserver", argv, tests=True, needs=made, beside=True),
+        made,
+        *(replace(tests, name=f"compiled {name}", tests=row, real=name == "real") for name, row in parts.items()),
     ]
 
 
 def python_stages() -> list[Stage]:
     """The suites that show whether another Python does: the quick one on the newest, all on all if asked for."""
-    suites = {"quick": quick(), "faults": ("tests/faults",), "packaging": ("tests/packaging",)}
+    suites = {**unit_parts(), "quick": cases(), "faults": paths("faults"), "packaging": paths("packaging")}
     rows = []
     there = [version for version in pythons.others() if pythons.find(version) is not None]
     for version in pythons.others():
         if version not in there:
-            rows.append(Stage("pythons", version, (), missing=f"no Python {version} on this machine"))
+            missing = f"no Python {version} on this machine"
+            rows.append(Stage("pythons", version, (), missing=missing, since="all"))
             continue
-        python = pythons.place(version)
-        newest = version == there[-1]
-        made = (sys.executable, "tools/pythons.py", version)
-        rows.append(Stage("pythons", f"{version} made", made, on_demand=not newest, beside=True))
-        for name, arguments in suites.items():
-            argv = (str(python), "-m", "pytest", "-q", *arguments)
-            path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath), *SBIN])
-            rows.append(
-                Stage(
-                    "pythons", f"{version} {name}", argv,
-                    tests=True, environment={"PATH": path}, needs=python, on_demand=not newest or name != "quick",
-                    beside=True,
-                )
-            )  # fmt: skip
+        python, newest = pythons.place(version), version == there[-1]
+        made = Stage("pythons", f"{version} made", (sys.executable, "tools/pythons.py", version))
+        path = os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath), *SBIN])
+        rows.append(replace(made, since="all" if newest else "asked"))
+        rows += [
+            Stage(
+                "pythons", f"{version} {name}", (str(python), *PYTEST[1:]), tests=arguments,
+                environment={"PATH": path}, after=(made.name,), needs=python,
+                since="all" if newest and name not in ("faults", "packaging") else "asked",
+            )
+            for name, arguments in suites.items()
+        ]  # fmt: skip
     return rows
 
 
-def run(stage: Stage, output: TextIO | None = None) -> Outcome:
-    """Run one stage with its output on ours, or on `output`."""
-    if stage.missing:
-        return Outcome(stage, skips=Counter([stage.missing]))
-    out = output or sys.stdout
-    print(f"\n=== {stage.name}: {' '.join(stage.argv).replace(str(BIN), '.venv/bin')}", file=out, flush=True)
-    outcome = Outcome(stage)
-    start = time.monotonic()
-    # A short name: sockets lie below it, and their paths must fit into 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="nri-c-") as folder:
-        report = Path(folder, "report.xml")
-        extra = (f"--junit-xml={report}", f"--basetemp={folder}/t") if stage.tests else ()
-        environment = {**os.environ, "TMPDIR": folder, **stage.environment}
-        outcome.code, outcome.said = last_words.run(stage.argv + extra, cwd=ROOT, environment=environment, output=out)
-        if outcome.code == CANNOT and not any(os.environ.get(name) for name in ("CI", "NRI_NO_SKIP")):
-            outcome.code, outcome.skips = 0, Counter(["this machine cannot build it, see above"])
-        if report.exists():
-            read_report(report, outcome)
-    outcome.seconds = time.monotonic() - start
-    if stage.tests and not outcome.code and not outcome.passed and not outcome.skips:
-        outcome.code, outcome.note = 5, "no test was run"
-    return outcome
+def long_stages() -> list[Stage]:
+    """What takes a machine of its own, a kubelet, or new inputs for as long as one likes."""
+    guest = (sys.executable, "-m", "tests.guest")
+    histories = {"NRI_HISTORIES": "100000"}
+    order = paths("property/test_answer_order.py")
+    return [
+        Stage("v2", "v2", guest, tests=(), since="all", real=True),
+        Stage("v2", "v2 long", guest, tests=("--rest",), since="asked", real=True),
+        Stage("quick", "histories", PYTEST, tests=order, environment=histories, since="all"),
+        Stage("fuzz", "fuzz anew", (sys.executable, "-m", "tests.fuzz", "--minutes", "0.2"), since="all"),
+        Stage("kubelet", "kubelet made", (sys.executable, "-m", "tests.kubernetes.build"), since="all"),
+        replace(folder_stage("kubelet"), after=("kubelet made",), needs=kubernetes.installed("kubelet")),
+    ]
 
 
-def is_due(stage: Stage) -> bool:
-    """Whether what the stage needs is there; if not, the stage that makes it has said why."""
-    return stage.needs is None or stage.needs.exists()
+def chosen(rows: Sequence[Stage], level: str, groups: Sequence[str]) -> list[Stage]:
+    """The stages to run: those of the groups, or of the level; measured if that is asked for as well."""
+    upto = LEVELS[: LEVELS.index(level) + 1]
+    wanted = [row for row in rows if (row.group in groups if groups else row.since in upto)]
+    if any(row.group == "covered" for row in wanted):
+        return [replace(row, argv=MEASURED) if row.measured else row for row in wanted]
+    return wanted
 
 
-def run_all(rows: Iterable[Stage], outcomes: list[Outcome]) -> None:
-    """Run stages one after the other, and note what each came to."""
-    outcomes.extend(run(row) for row in rows if is_due(row))
+def run(wanted: Sequence[Stage], *, resume: bool) -> tuple[list[Outcome], bool]:
+    """Run the stages but for those that have passed before; returns what each came to, and whether it was cut short."""
+    passed = Passed()
+    makers = {name for row in wanted if row.needs for name in row.after}  # these look themselves whether all is there
+    kept = {row.name: passed.find(row.command) for row in wanted if resume and (row.tests or row.name not in makers)}
+    before = [
+        Outcome(row, passed=counts.passed, skips=counts.skips, note="passed before on this commit, not run again")
+        for row in wanted
+        if (counts := kept.get(row.name)) is not None
+    ]
+    due = [row for row in wanted if kept.get(row.name) is None]
+    if any(row.argv == MEASURED for row in due) and not any(each.stage.argv == MEASURED for each in before):
+        covered.forget()
+    if before:
+        print(f"{len(before)} of {len(wanted)} stages have passed on this very commit, and are not run again")
+    lanes = Lanes(due, min(2, os.cpu_count() or 1), passed)
+    interrupted = False
+    try:
+        lanes.run()
+    except KeyboardInterrupt:
+        interrupted = True
+    # What failed may lack something that was made by what passed: that one runs again, too.
+    lacking = {name for outcome in lanes.outcomes if outcome.code for name in outcome.stage.after}
+    for row in wanted:
+        if row.name in lacking:
+            passed.forget(row.command)
+    order = [row.name for row in wanted]
+    return sorted([*before, *lanes.outcomes], key=lambda outcome: order.index(outcome.stage.name)), interrupted
 
 
-class Lane(threading.Thread):
-    """Runs stages beside the others; the output of each is printed in one piece, at its end."""
-
-    def __init__(self, stages: Sequence[Stage]) -> None:
-        super().__init__(daemon=True)
-        self._stages = stages
-        self.outcomes: list[Outcome] = []
-
-    def run(self) -> None:
-        """Run them in order."""
-        for stage in self._stages:
-            if is_due(stage):
-                output = io.StringIO()
-                try:
-                    self.outcomes.append(run(stage, output))
-                except Exception as error:  # noqa: BLE001 - what ends a thread fails nothing by itself
-                    self.outcomes.append(Outcome(stage, code=1, note=repr(error)))
-                print(output.getvalue(), end="", flush=True)
-
-
-def read_report(report: Path, outcome: Outcome) -> None:
-    """Count the cases of pytest's XML report, and keep the reason of every skip."""
-    for case in ET.parse(report).iter("testcase"):
-        skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            outcome.failed += 1
-        elif skipped is None:
-            outcome.passed += 1
-        else:
-            outcome.skips[skipped.get("message") or "no reason given"] += 1
-
-
-def print_table(outcomes: list[Outcome]) -> None:
+def print_table(outcomes: Sequence[Outcome], more: Sequence[str] = (), took: str = "") -> None:
     """The end of the run: stages, skips with reasons, why stages failed, and the sum in one line."""
-    print(f"\n{'stage':<16}{'result':<8}{'seconds':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
+    print(f"\n{'stage':<18}{'result':<8}{'seconds':>8}{'of cpu':>8}{'passed':>8}{'failed':>8}{'skipped':>8}")
     for row in outcomes:
-        counts = (row.passed, row.failed, row.skips.total()) if row.stage.tests or row.skips else ("", "", "")
+        counts = (row.passed, row.failed, row.skips.total()) if row.stage.tests is not None or row.skips else [""] * 3
         result = "FAILED" if row.code else "skipped" if row.stage.missing else "ok"
-        line = f"{row.stage.name:<16}{result:<8}{row.seconds:>8.1f}{counts[0]:>8}{counts[1]:>8}{counts[2]:>8}"
-        print(f"{line}  {row.note}".rstrip())
+        line = f"{row.stage.name:<18}{result:<8}{row.seconds:>8.1f}{row.processor_s:>8.1f}"
+        print(f"{line}{''.join(f'{count:>8}' for count in counts)}  {row.note}".rstrip())
     for row in outcomes:
         for reason, count in row.skips.most_common():
             print(f"skipped in {row.stage.name}: {count} x {reason}")
+    for row in outcomes:
+        for each in row.unsteady:
+            print(f"unsteady in {row.stage.name}: {each.test} failed, and then passed alone; see {unsteady.RECORD}")
     broken = [row for row in outcomes if row.code]
     for row in broken:
         if row.said:
@@ -294,31 +288,42 @@ def print_table(outcomes: list[Outcome]) -> None:
     # A stage without tests counts as one failure, so that the sum is never "0 failed" after a failed run.
     failed = sum(max(row.failed, 1) for row in broken)
     skipped = sum(row.skips.total() for row in outcomes)
-    print(f"{sum(row.passed for row in outcomes)} passed, {failed} failed, {skipped} skipped")
+    shaky = sum(len(row.unsteady) for row in outcomes)
+    print(*more, sep="\n", end="\n" if more else "")
+    passed, end = sum(row.passed for row in outcomes), f", {shaky} unsteady" if shaky else ""
+    print(f"{passed} passed, {failed} failed, {skipped} skipped{end}{took}")
+
+
+def added(rows: Iterable[Stage], level: str) -> list[str]:
+    """What longer runs have besides, a line for each."""
+    lines = []
+    for longer in LEVELS[LEVELS.index(level) + 1 : -1]:
+        groups = dict.fromkeys(row.group for row in rows if row.since == longer)
+        lines.append(f"{RUNS[longer]} adds {', '.join(groups)}")
+    return lines
 
 
 def main(arguments: list[str]) -> int:
-    """Run the stages of the given groups, or all."""
+    """Run the stages of the given groups, or of a level."""
+    levels = {"--ci": "ci", "--all": "all"}
+    level = next((levels[word] for word in arguments if word in levels), "test")
+    groups = [word for word in arguments if word not in levels]
     rows = stages()
-    unknown = set(arguments) - {row.group for row in rows}
+    unknown = set(groups) - {row.group for row in rows}
     if unknown:
-        groups = ", ".join(dict.fromkeys(row.group for row in rows))
-        print(f"check: error: no stage {', '.join(sorted(unknown))}; there are {groups}", file=sys.stderr)
+        there = ", ".join(dict.fromkeys(row.group for row in rows))
+        print(f"check: error: no stage {', '.join(sorted(unknown))}; there are {there}", file=sys.stderr)
         return 2
     os.environ["PATH"] = os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath), *SBIN])
-    wanted = [row for row in rows if (row.group in arguments if arguments else not row.on_demand)]
-    beside = [] if arguments or (os.cpu_count() or 1) == 1 else [row for row in wanted if row.beside]
-    lane = Lane(beside)
-    interrupted = False
-    outcomes: list[Outcome] = []
-    try:
-        lane.start()
-        run_all((row for row in wanted if row not in beside), outcomes)
-        lane.join()
-    except KeyboardInterrupt:
-        interrupted = True
-    print_table([*outcomes, *lane.outcomes])
-    outcomes += lane.outcomes
+    start = time.monotonic()
+    wanted = chosen(rows, level, groups)
+    outcomes, interrupted = run(wanted, resume=level == "all")
+    minutes, seconds = divmod(round(time.monotonic() - start), 60)
+    took = f" in {minutes} min {seconds} s, {sum(row.processor_s for row in outcomes) / 60:.1f} min of processor time"
+    done = {outcome.stage.name for outcome in outcomes}
+    left = [row.name for row in wanted if row.name not in done]
+    more = [f"not run: {', '.join(left)}"] if left else []
+    print_table(outcomes, more if groups else [*more, *added(rows, level)], took)
     return 130 if interrupted else int(any(row.code for row in outcomes))
 
 

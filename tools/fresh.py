@@ -1,7 +1,7 @@
 """Try the README's commands on a bare Debian: a new chroot with nothing but Python, make and git.
 
     .venv/bin/python tools/fresh.py                  make demo, then make test
-    .venv/bin/python tools/fresh.py test-quick       other goals of the Makefile
+    .venv/bin/python tools/fresh.py lint             other goals of the Makefile
 
 Rules: the project goes in as a clone of HEAD, so that a file that was never committed shows; the machine's own
 configuration of apt, pip, proxies and certificates goes in with it. The chroot lies on a tmpfs in a mount and process

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from nri.agent.observe import METRICS
-from nri.api import go_names
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.versions import RUNTIMES
@@ -30,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tests.real import bundled_matrix  # noqa: E402
-from tools import agent_tables  # noqa: E402
+from tools import agent_tables, go_names, settings_tables  # noqa: E402
 from tools.deployment import table as deployment  # noqa: E402
 
 PROTO = ROOT / "proto/nri/pkg/api/v1alpha1/api.proto"
@@ -202,7 +201,7 @@ def go_handlers() -> str:
 
 
 def go_table(names: Iterable[tuple[str, str, str]]) -> Callable[[], str]:
-    """One table of `nri.api.go_names`."""
+    """One table of `go_names`."""
     return lambda: table(("Go", "Python", "what differs"), [(f"`{go}`", f"`{ours}`", note) for go, ours, note in names])
 
 
@@ -274,6 +273,8 @@ REGIONS: dict[str, Callable[[], str]] = {
     "agent-modes": rows_of(agent_tables.modes),
     "agent-needs": rows_of(agent_tables.needs),
     "agent-metrics": agent_metrics,
+    "agent-settings": settings_tables.agent_settings,
+    "engine-settings": settings_tables.engine_settings,
     "proxy-table": proxy_table,
     "knobs": knobs,
     "plugin-effects": plugin_effects,

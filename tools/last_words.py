@@ -9,24 +9,30 @@ Next: `tools/check.py`, which prints the table.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-#: So many last lines of a command are kept, and so many of pytest's summary.
+#: So many last lines of a command are kept, and so many of pytest's summary; of each so many characters.
 LAST = 30
 SUMMARY = 100
+_LINE = 500
 #: How long after its end more of its output is waited for, in seconds.
-_GRACE_S = 5.0
+GRACE_S = 5.0
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FAILED = re.compile(r"(FAILED|ERROR) ")
+# Commands that run, each the leader of a process group: Ctrl-C reaches them through `interrupt` alone, and once.
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 class LastWords:
@@ -49,7 +55,7 @@ class LastWords:
             self._keep(line)
 
     def _keep(self, line: str) -> None:
-        plain = _COLOURS.sub("", line).rstrip()
+        plain = _COLOURS.sub("", line).rstrip()[:_LINE]
         self._last.append(plain)
         if _FAILED.match(plain) and len(self._summary) < SUMMARY:
             self._summary.append(plain)
@@ -62,25 +68,45 @@ class LastWords:
         return self._summary or [line for line in self._last if line]
 
 
-def run(
-    argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], output: TextIO | None = None
-) -> tuple[int, list[str]]:
-    """Run a command without input, its output on ours or on `output`; returns its exit code and its last words."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended; `processor_s` is what it and the processes that it waited for have used of processors."""
+
+    code: int
+    last_words: list[str]
+    processor_s: float
+
+
+def run(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str], output: TextIO | None = None) -> Ended:
+    """Run a command without input, its output on ours or on `output`."""
     words = LastWords(output or sys.stdout)
     with subprocess.Popen(
-        argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
+        argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        process_group=0,
+    ) as process:  # fmt: skip
         assert process.stdout is not None
+        _running.add(process)
         passing = threading.Thread(target=_pass_on, args=(process.stdout.fileno(), words), daemon=True)
         passing.start()
-        try:
-            code = process.wait()
-        except BaseException:
-            process.kill()
-            raise
-        passing.join(_GRACE_S)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        _running.discard(process)
+        used = _processor_s(process.pid)
+        passing.join(GRACE_S)
         words.ended = True
-    return code, words.lines()
+    return Ended(process.wait(), words.lines(), used)
+
+
+def _processor_s(process: int) -> float:
+    """The processor time of a process that has ended and is not yet reaped."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def interrupt(signal_number: int = signal.SIGINT) -> None:
+    """Send the commands that run what Ctrl-C would, or another signal."""
+    for process in list(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal_number)
 
 
 def _pass_on(pipe: int, words: LastWords) -> None:

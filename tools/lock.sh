@@ -30,9 +30,10 @@ export_to "$out/base.txt"
 export_to "$out/agent.txt" --extra agent
 export_to "$out/build.txt" --only-group build
 export_to "$out/demo.txt" --group demo
+export_to "$out/plugins.txt" --extra hook-injector
 export_to "$out/dev.txt" --group dev --all-extras
 if [ -n "$check" ]; then
-    for name in base agent build demo dev; do
+    for name in base agent build demo dev plugins; do
         cmp -s "$out/$name.txt" "requirements/$name.txt" || { echo "requirements/$name.txt is out of date; try: make lock" >&2; exit 1; }
     done
 fi

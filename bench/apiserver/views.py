@@ -24,7 +24,7 @@ import nri
 from bench.cluster import JSON, NODE_PODS, OF_NODE, Place, container_ids, unchecked
 from nri.api import messages as m
 from nri.kube.client.connection import connect
-from nri.kube.client.kinds import PODS
+from nri.kube.client.objects import PODS
 from nri.stub.session.session import Session
 
 #: The ways, in the order of the tables; ratios are to the first.

@@ -65,7 +65,7 @@ class Measured:
                 self.cpu[side.name][-1] += (side.cpu_ms() - before) / cycles
 
 
-def lives(both: list[Side], rounds: int, cycles: int, *, compiled: bool) -> dict[Setting, Measured]:
+def inventory(both: list[Side], rounds: int, cycles: int, *, compiled: bool) -> dict[Setting, Measured]:
     """Every setting, in each round."""
     found = {setting: Measured([side.name for side in both]) for setting in SETTINGS}
     for number in range(rounds):
@@ -95,7 +95,7 @@ def report(options: argparse.Namespace) -> str:
     """Measure everything; the text of all tables."""
     compiled = not options.pure
     with sides(compiled=compiled, own_network=True) as both:
-        measured = lives(both, options.rounds, options.cycles, compiled=compiled)
+        measured = inventory(both, options.rounds, options.cycles, compiled=compiled)
         sizes = memory(both)
     falls = {}
     with tempfile.TemporaryDirectory() as folder:

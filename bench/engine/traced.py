@@ -67,7 +67,7 @@ def install() -> None:
     """Put all stopwatches in place."""
     import nri.engine.daemon  # noqa: F401  all modules that are to be looked through
     from nri.engine.lifecycle.domain import Domain
-    from nri.engine.lifecycle.lives import ContainerLife
+    from nri.engine.lifecycle.inventory import ContainerEntry
     from nri.engine.network.cni import Cni
     from nri.engine.process import execution
     from nri.engine.process.conmon import Conmon
@@ -93,13 +93,13 @@ def install() -> None:
     ):  # fmt: skip
         if hasattr(Domain, name):
             method(Domain, name, "NRI")
-    made = ContainerLife.__init__
+    made = ContainerEntry.__init__
 
     def make(self: Any, *arguments: Any) -> None:
         made(self, *arguments)
         self.exited, self.ended = Event(), Event()
 
-    ContainerLife.__init__ = make  # type: ignore[method-assign]
+    ContainerEntry.__init__ = make  # type: ignore[method-assign]
     unary = methods._unary
     methods._unary = lambda name, answer: timed("handler", unary(name, answer))
 

@@ -17,7 +17,8 @@ class Guard(nri.Plugin):
             owner = request.owner("Mounts", path)
             if owner != self.config.may_mount:
                 raise nri.Reject(f"{owner} must not mount {path}")
-        if adjustment.devices and nri.effective(request.pod, "devices.example.com", request.container.name) is None:
+        allowed = nri.effective_annotation(request.pod, "devices.example.com", request.container.name)
+        if adjustment.devices and allowed is None:
             raise nri.Reject(f"pod {request.pod.name} gets no devices")
 
 

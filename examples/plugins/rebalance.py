@@ -26,7 +26,7 @@ class Rebalance(nri.Plugin):
             if (nri.memory_limit_of(container) or 0) > self.config.greatest_limit_mib << 20:
                 await self.runtime.evict(container, "its memory limit is too high")
 
-    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Updates:
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.UpdateAnswer:
         return [update for update in self.updates() if update.container_id != container.id]
 
     def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:

@@ -18,13 +18,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from nri.api.annotations import effective
+    from nri.api.annotations import effective_annotation
     from nri.api.builders.adjustment import Adjustment
-    from nri.api.builders.answers import CreateAnswer, Updates
+    from nri.api.builders.answers import CreateAnswer, UpdateAnswer
     from nri.api.builders.eviction import Eviction
     from nri.api.builders.failure import FailurePolicy
-    from nri.api.builders.received import resources_of
     from nri.api.builders.update import Update
+    from nri.api.builders.view import resources_of
     from nri.api.events import EventMask
     from nri.api.messages import Container, Event, LinuxResources, PodSandbox
     from nri.api.readers import (
@@ -86,7 +86,7 @@ _HOME = {
     "RpcError": "nri.errors",
     "RuntimeUnavailable": "nri.errors",
     "Update": "nri.api.builders.update",
-    "Updates": "nri.api.builders.answers",
+    "UpdateAnswer": "nri.api.builders.answers",
     "ValidationRejected": "nri.errors",
     "ValidationRequest": "nri.api.validation",
     "cpu_quota_of": "nri.api.readers",
@@ -94,14 +94,14 @@ _HOME = {
     "cpuset_cpus_of": "nri.api.readers",
     "cpuset_mems_of": "nri.api.readers",
     "devices_of": "nri.api.readers",
-    "effective": "nri.api.annotations",
+    "effective_annotation": "nri.api.annotations",
     "env_of": "nri.api.readers",
     "every": "nri.stub.session.background",
     "memory_limit_of": "nri.api.readers",
     "mounts_of": "nri.api.readers",
     "namespaces_of": "nri.api.readers",
     "pids_limit_of": "nri.api.readers",
-    "resources_of": "nri.api.builders.received",
+    "resources_of": "nri.api.builders.view",
     "rlimits_of": "nri.api.readers",
     "when": "nri.stub.support.when",
 }
@@ -131,7 +131,7 @@ __all__ = [
     "RpcError",
     "RuntimeUnavailable",
     "Update",
-    "Updates",
+    "UpdateAnswer",
     "ValidationRejected",
     "ValidationRequest",
     "cpu_quota_of",
@@ -139,7 +139,7 @@ __all__ = [
     "cpuset_cpus_of",
     "cpuset_mems_of",
     "devices_of",
-    "effective",
+    "effective_annotation",
     "env_of",
     "every",
     "memory_limit_of",

@@ -343,7 +343,7 @@ class RequestError(NriError):
 
     Attributes:
         field: where in the request, as ``mounts[2].host_path``.
-        value: the value that stands there.
+        value: the value that is there.
         reason: why it cannot be used.
     """
 
@@ -353,3 +353,7 @@ class RequestError(NriError):
         self.field = field
         self.value = value
         self.reason = reason
+
+
+def __dir__() -> list[str]:
+    return __all__

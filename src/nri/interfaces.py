@@ -1,7 +1,7 @@
 """Interfaces of objects that come from outside: what is used of them, for the type checker.
 
-Imported under `TYPE_CHECKING` only, so at run time this file is never read. It stands alone because the modules that
-use it can be compiled (`docs/howto/fast.md`), and mypyc compiles no class inside an `if`.
+Imported under `TYPE_CHECKING` only, so at run time this file is never read. It is a file of its own because the modules
+that use it can be compiled (`docs/howto/fast.md`), and mypyc compiles no class inside an `if`.
 """
 
 # ruff: noqa: D102 - the classes that have these methods say what they do
@@ -49,14 +49,14 @@ class Transport(Protocol):
 
 
 class Reporter(Protocol):
-    """Gets every step of an event told, where and when it happens; for metrics, provenance and recorders.
+    """Called at every step of an event, where and when it happens; for metrics, provenance and recorders.
 
     Both sides tell the same steps in the same words. The runtime's side: `event_begins`; for each plugin that takes the
     event `plugin_asked`, then `plugin_answered` and `reply_merged`, or `plugin_failed`; `event_ends`. The plugin's side
     the same with itself as the only plugin, and without merging; an event that has no handler only begins and ends.
 
     The methods are called on the hot path, on the runtime's side from several threads at once: they must be quick, must
-    not wait, and change nothing. What they raise is logged and goes no further.
+    not wait, and change nothing. Their errors are logged and go no further.
 
     Arguments:
         event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`.
@@ -73,7 +73,7 @@ class Reporter(Protocol):
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """An event has come in: from the runtime's own code, or on the plugin's side over the wire.
 
-        On the runtime's side, where nothing delays it, this is told when the first plugin has the request already.
+        On the runtime's side, where nothing delays it, this is called when the first plugin has the request already.
         """
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
@@ -112,7 +112,7 @@ class Receiving(Waiting, Protocol):
 
 
 class Watcher(Protocol):
-    """One that is told whether the descriptor of a connection is read: `nri.ttrpc.monitor.IdleWatcher`."""
+    """One that learns whether the descriptor of a connection is read: `nri.ttrpc.monitor.IdleWatcher`."""
 
     armed: bool
     resting: bool

@@ -63,16 +63,20 @@ class Rules:
     event_replies_limited: bool = True
     """The reply to an event has a most of entries and bytes, and leaves room for the next request: else it fails."""
     other_updates_limited: bool = True
-    """What a plugin asks for at Synchronize or by itself has a most of entries, by the number of containers."""
+    """A plugin's updates at Synchronize or by itself have a most of entries, by the number of containers."""
 
     # --- failure policy
     late_answer_costs_event: bool = True
     """A plugin that answers late stays connected, unless the operator wants otherwise; it loses that event only."""
     declared_failure_spares_stop: bool = True
-    """What a plugin declares fails no Stop and no Remove that it does not answer; the operator's own word does."""
+    """A plugin's own failure policy fails no Stop and no Remove that it does not answer; the operator's does."""
     open_breaker_lets_go: bool = True
     """While a plugin is left out, only what the operator requires is refused, whatever the plugin declared."""
 
+    turns_bounded: bool = True
+    """An event waits for its turn at a plugin for two of its timeouts at most; then that is the plugin's miss."""
+    disposal_passes_others: bool = True
+    """Stop and Remove pass waiting events of other pods, never an earlier one of their own."""
     silence_counts_for_all: bool = True
     """A plugin's silence counts for all events that wait for it, and costs each one and a half timeouts at most."""
 
@@ -89,6 +93,8 @@ class Rules:
     """The error of a failed event begins with the plugin that failed it."""
     duplicates_refused: bool = True
     """A second plugin with the index and name of one that is connected is refused, by name."""
+    unknown_events_masked: bool = True
+    """A plugin that subscribes to events which are newer than this runtime gets the others, and a warning says so."""
     registers_once: bool = True
     """A plugin that registers again on the same connection is refused; its identity stays."""
     updates_need_registration: bool = True
@@ -100,7 +106,7 @@ class Rules:
     wasm_events_optional: bool = True
     """A plugin in WebAssembly that lacks the functions of some events is loaded, and not asked about these."""
     shutdown_is_sent: bool = True
-    """Plugins are told that the runtime stops."""
+    """Plugins get Shutdown when the runtime stops."""
     synchronize_timeout_per_message: bool = True
     """Every part of a split Synchronize has the whole request timeout."""
     lost_validators_refuse: bool = True
@@ -108,7 +114,7 @@ class Rules:
     indexed_names_exact: bool = True
     """A required plugin that is named with its index is that plugin, and not one whose own name reads like it."""
     validators_see_answerers: bool = True
-    """Validators are told of the plugins that answered, not of those that were about to be called."""
+    """Validators see the plugins that answered, not those that were about to be called."""
     unsolicited_evictions_kept: bool = True
     """Evictions that a plugin asks for by itself reach the runtime."""
 

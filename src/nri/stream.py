@@ -22,7 +22,7 @@ from posix import environ, sched_getaffinity
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded
-from nri.signals import heed
+from nri.signals import check_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ _FEW, _MANY = 2, 256
 # needs the cores itself.
 _QUICKLY: Final = 0.6
 
-# What has arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending does
-# not keep its reader beyond.
+# Bytes that have arrived by the deadline may still be taken so much later, in seconds; a peer that never stops sending
+# does not keep its reader beyond.
 _GRACE_S: Final = 0.05
 _NOW: Final = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
 # The longest wait in one `poll`, in milliseconds: a signal that came in the instant before does not interrupt it.
@@ -48,14 +48,14 @@ _LOOK_UP_MS: Final = 1000
 _CONNECT_TIMEOUT_S = 5
 
 
-def _busy_poll_s() -> float:
+def busy_poll_from_environment() -> float:
     """Read `NRI_BUSY_POLL_US`: microseconds, 0 for no polling; 300 if it is not set or not a number up to 1000."""
     text = environ.get(b"NRI_BUSY_POLL_US", b"")
     return int(text) * 1e-6 if text.isdigit() and int(text) <= 1000 else 0.0003
 
 
 #: How long a read looks for data before it sleeps, in seconds, if the last ones took no longer.
-BUSY_POLL_S = _busy_poll_s()
+BUSY_POLL_S = busy_poll_from_environment()
 
 
 def connect_unix(path: str) -> _socket.socket:
@@ -99,7 +99,7 @@ def _wait(poll: Any, deadline: float | None) -> bool:
                 most_ms = int(left_s * 1e3) + 1
         if poll(most_ms):
             return True
-        heed()
+        check_signals()
 
 
 class SentInPart(DeadlineExceeded):
@@ -113,7 +113,7 @@ class Stream:
     out before the next write, so that one late reader costs one message and not the connection.
     """
 
-    __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "_unsent", "fileno")
+    __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "fileno", "unsent")
 
     def __init__(self, sock: Socket, *, busy_poll_s: float = BUSY_POLL_S) -> None:
         """`busy_poll_s`: how long a read may poll before it sleeps, in seconds; 0 for not at all."""
@@ -122,7 +122,8 @@ class Stream:
         self._credit, self._debt = -_FEW, _FEW  # a read polls when the credit is not negative
         self._poll: Any = None
         self._sock = sock
-        self._unsent: bytes = b""
+        #: The rest of a write that missed its deadline half-way.
+        self.unsent: bytes = b""
         #: Tells the descriptor; -1 once closed.
         self.fileno: Callable[[], int] = sock.fileno
 
@@ -135,7 +136,7 @@ class Stream:
             if deadline <= began - _GRACE_S:
                 raise DeadlineExceeded("data")
         if not (self._credit >= 0 and self._look(began)):
-            heed()
+            check_signals()
             if deadline is not None:
                 _wait(self._poll or self._polling(), deadline)
         try:
@@ -155,7 +156,7 @@ class Stream:
     def _read_on(self, size: int) -> bytes:
         """Read without a deadline where the kernel has a read look up now and then (`look_up_each`)."""
         while True:
-            heed()
+            check_signals()
             try:
                 return self._sock.recv(size)
             except BlockingIOError:
@@ -202,7 +203,7 @@ class Stream:
 
     def write(self, data: bytes, deadline: float | None) -> None:
         """Write all of `data`. DeadlineExceeded: nothing of it was written, the peer does not read; or SentInPart."""
-        if self._unsent:
+        if self.unsent:
             self.flush(deadline)
         try:
             sent = self._sock.send(data, _NOW)  # nearly always all of it, and then no deadline is needed
@@ -218,7 +219,7 @@ class Stream:
             sent = self._send_until(data, deadline)
             if sent == 0:
                 raise DeadlineExceeded("the peer to read")
-        self._unsent = data[sent:]
+        self.unsent = data[sent:]
         try:
             self.flush(deadline)
         except DeadlineExceeded as error:
@@ -226,11 +227,11 @@ class Stream:
 
     def flush(self, deadline: float | None) -> None:
         """Write what earlier writes have left. DeadlineExceeded: some of it is left still."""
-        while self._unsent:
-            sent = self._send_until(self._unsent, deadline)
+        while self.unsent:
+            sent = self._send_until(self.unsent, deadline)
             if sent == 0:
                 raise DeadlineExceeded("the peer to read")
-            self._unsent = self._unsent[sent:]
+            self.unsent = self.unsent[sent:]
 
     def _send_now(self, data: bytes) -> int:
         """Write what the kernel takes; returns how many bytes that was."""
@@ -249,7 +250,7 @@ class Stream:
             if sent:
                 return sent
             poll = poll or _poll_for(self._sock, reading=False)
-            heed()
+            check_signals()
             if not _wait(poll, deadline):
                 return self._send_now(data)
 
@@ -271,4 +272,4 @@ class Stream:
         """End both directions and give the descriptor back. Only when no other thread is inside a call."""
         self.shut()
         self._sock.close()
-        self._unsent = b""
+        self.unsent = b""

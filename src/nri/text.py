@@ -2,10 +2,10 @@
 
 Names, versions, reasons, error texts and file names come from plugins, runtimes and people; what they hold must not
 steer a terminal, forge a line of a log, or fill either. So they go through `plain` once, where they come in, and are
-passed on as they are from there. What has to stay exact (messages for a plugin's or runtime's code, JSON) does not:
-there the one printer escapes it (`nri.cli.output`, the formatter of `nri.stub.support.logs`).
+passed on as they are from there. Texts that have to stay exact (messages for a plugin's or runtime's code, JSON) do
+not: there the one printer escapes it (`nri.cli.output`, the formatter of `nri.stub.support.logs`).
 
-What counts as fit is `str.isprintable`: no control characters (C0, C1, DEL, ESC), no ends of lines or paragraphs, no
+Fit is what `str.isprintable` says: no control characters (C0, C1, DEL, ESC), no ends of lines or paragraphs, no
 marks that turn the direction of writing or cannot be seen, no halves of surrogates, no blank but the one of ASCII.
 A text that is fit stays the same, so `plain` may be passed twice.
 """

@@ -40,7 +40,7 @@ LOOK_S = 0.005
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _UCRED = struct.Struct("3i")
-#: What tells a file from another that takes its place: its device and inode.
+#: The identity of a file, which another that takes its place has not: its device and inode.
 Identity = tuple[int, int]
 
 
@@ -79,7 +79,7 @@ def make_folder(path: str, mode: int) -> None:
             above_it, folder = folder, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(above_it)
     except OSError as error:
-        error.filename = above  # the kernel was told its last part only
+        error.filename = above  # the kernel got its last part only
         raise
     finally:
         os.close(folder)
@@ -203,7 +203,7 @@ def _lock(folder: str) -> int:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return -1
-    looks = round(LOCK_S / LOOK_S)  # and not a time: others do not get on either while the machine stands still
+    looks = round(LOCK_S / LOOK_S)  # and not a time: others do not get on either while the machine is halted
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

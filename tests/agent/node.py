@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from nri.cri.pb import api_pb2 as pb
 from tests.agent import files
 from tests.agent.unread import unread
@@ -205,8 +207,14 @@ class AgentProgram:
         until(lambda: self._status() == wanted, self.story)
 
     def wait_held(self, what: str, count: int) -> None:
-        """Wait until it says that it holds so many; `what` is a label of the metric."""
-        until(lambda: f"nri_agent_held{{{what}}} {count}\n" in self.ask("/metrics"), self.story)
+        """Wait until it says that it holds so many of something."""
+        until(lambda: self.metric("nri_agent_held", what=what) == count, self.story)
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """The value of a metric with these labels; None if there is none."""
+        families = text_string_to_metric_families(self.ask("/metrics"))
+        samples = (sample for family in families for sample in family.samples)
+        return next((each.value for each in samples if (each.name, each.labels) == (name, labels)), None)
 
     def ask(self, target: str) -> Any:
         """The answer to a request at its socket; JSON is read."""

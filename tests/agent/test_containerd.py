@@ -42,7 +42,7 @@ def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node)
         told = agent.explain("batch")
         assert {"cpu.cfs_quota", "memory.limit"} <= {row["name"] for row in told["writes"]}
         assert not [row for row in told["writes"] if row["outcome"] == "refused"], told["writes"]
-        assert 'nri_agent_ready{part="nri"} 1' in agent.ask("/metrics")
+        assert agent.metric("nri_agent_ready", part="nri") == 1
         assert agent.stop() == 0
     assert ruled.value(batch, "cpu.cfs_quota_us") == "50000", "what was set stays when the agent ends"
 
@@ -80,7 +80,7 @@ def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
 def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         (ruled.rules / "NodeResourceTopology.json").write_text('{"kind": "NodeResourceTopology", "metadata": 7}')
-        until(lambda: 'nri_agent_rule_problems{kind="NodeResourceTopology"} 1' in agent.ask("/metrics"), agent.story)
+        until(lambda: agent.metric("nri_agent_rule_problems", kind="NodeResourceTopology") == 1, agent.story)
         assert "NodeResourceTopology.json" in agent.ask("/readyz")
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
@@ -143,7 +143,6 @@ def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
             if number == count // 2:
                 before = used()
         until(lambda: all(now <= then + 4 for now, then in zip(used(), before, strict=True)), agent.story)
-        held = [line for line in agent.ask("/metrics").splitlines() if line.startswith("nri_agent_held")]
-        values = {line.split('"')[1]: float(line.split(" ")[-1]) for line in held}
-        assert values["waiting writes"] < 50, held
+        waiting = agent.metric("nri_agent_held", what="waiting writes")
+        assert waiting is not None and waiting < 50
         agent.wait_ready()

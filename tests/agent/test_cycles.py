@@ -1,4 +1,4 @@
-"""Ten thousand pods, and rounds of the loops, on a machine of files: nothing is left. Units have a tenth of it."""
+"""Ten thousand pods, and rounds of the loops, on a machine of files: nothing is left. Units have a tenth or less."""
 
 from __future__ import annotations
 

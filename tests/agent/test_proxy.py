@@ -197,7 +197,7 @@ def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it
         assert place.of(app, "cpu.cfs_quota_us") == "25000"
         agent.cri.remove_pod(batch.id)
         agent.cri.remove_pod(around.id)
-        agent.wait_held('what="proxy containers"', 0)
+        agent.wait_held("proxy containers", 0)
 
 
 def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(place: Node) -> None:

@@ -98,12 +98,14 @@ BEMemoryEvict = true
 
 def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_other(ruled: Node) -> None:
     with AgentProgram(ruled, "standalone", EVICT) as agent:
-        batch, web = ruled.run_pod("batch", "BestEffort", **SCORED), ruled.run_pod("web", "Burstable", **SENSITIVE)
-        gone, stays = started(ruled, batch), started(ruled, web)
+        known = {**SCORED, "labels": {**SCORED["labels"], "koordinator.sh/priority-class": "koord-batch"}}
+        batch, web = ruled.run_pod("batch", "BestEffort", **known), ruled.run_pod("web", "Burstable", **SENSITIVE)
+        unknown = ruled.run_pod("unknown", "BestEffort", **SCORED)  # the CRI tells no priority
+        gone, *stays = (started(ruled, pod) for pod in (batch, web, unknown))
         short = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
         ruled.rule("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": short}})
         until(lambda: not Path(f"/proc/{gone}").exists(), agent.story)
-        assert Path(f"/proc/{stays}").exists()
+        assert all(Path(f"/proc/{pid}").exists() for pid in stays)
 
         def told() -> list[tuple[str, str]]:
             rows = agent.explain("batch")["values"]
@@ -116,10 +118,9 @@ def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
     """NRI_PODS=200 takes some minutes."""
     with AgentProgram(ruled, "standalone", GATES) as agent:
 
-        def held() -> tuple[int, int]:
+        def held() -> tuple[int, float | None]:
             """Descriptors of the agent, and writes that wait for a cgroup."""
-            rows = [line for line in agent.ask("/metrics").splitlines() if 'what="waiting writes"' in line]
-            return len(os.listdir(f"/proc/{agent.pid}/fd")), int(float(rows[0].rpartition(" ")[2]))
+            return len(os.listdir(f"/proc/{agent.pid}/fd")), agent.metric("nri_agent_held", what="waiting writes")
 
         first = ruled.run_pod("first", "BestEffort", **SCORED)
         pid = started(ruled, first)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from nri.agent.pods.apiserver import ApiserverPods
+from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.book import RuleBook
 from nri.agent.settings import AgentSettings
@@ -33,7 +34,7 @@ def settings(api: ControlPlane) -> AgentSettings:
 @pytest.fixture
 def book(settings: AgentSettings, api: ControlPlane) -> Iterator[RuleBook]:
     """A book that the apiserver fills."""
-    book = RuleBook(Node())
+    book = RuleBook(Node(), KINDS)
     rules = ApiserverRules(settings, book)
     rules.start()
     wait_for(lambda: rules.health()[0], "first list")

@@ -1,7 +1,9 @@
 """Every handler, plain and async, with names of its own for what it does not use: no checker may complain."""
 
+from collections.abc import Mapping
+
 import nri
-from nri.testing import Created, FakeRuntime, Stopped, Updated
+from nri.testing import CreateReply, FakeRuntime, StopReply, UpdateReply
 
 
 class Plain(nri.Plugin):
@@ -24,7 +26,7 @@ class Plain(nri.Plugin):
 
     def update_container(
         self, _: nri.PodSandbox, container: nri.Container, resources: nri.LinuxResources
-    ) -> nri.Updates:
+    ) -> nri.UpdateAnswer:
         limit = nri.memory_limit_of(resources) or nri.memory_limit_of(container)
         return nri.Update(container).set_memory_limit(limit) if limit is not None else None
 
@@ -44,7 +46,7 @@ class Async(nri.Plugin):
     async def configure(self) -> nri.EventMask | None:
         return None
 
-    async def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> nri.Updates:
+    async def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> nri.UpdateAnswer:
         return [nri.Update(container) for container in containers if pods]
 
     async def run_pod_sandbox(self, pod: nri.PodSandbox) -> None: ...
@@ -77,10 +79,10 @@ class Async(nri.Plugin):
         await self.runtime.evict("c")
 
 
-def replies(runtime: FakeRuntime) -> tuple[Created, Updated, Stopped]:
+def replies(runtime: FakeRuntime) -> tuple[CreateReply, UpdateReply, StopReply]:
     created = runtime.add(Plain()).add(Async(), idx="20").create_container()
     limit: int | None = created.memory_limit
-    env: dict[str, str] = created.env
+    env: Mapping[str, str] = created.env
     updated = runtime.update_container(None, created.container, nri.Update("c").set_cpu_shares(5))
     shares: int | None = updated.cpu_shares
     stopped = runtime.stop_container()

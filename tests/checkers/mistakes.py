@@ -41,6 +41,12 @@ def names() -> None:
     print(testing.make_pods)  # wrong
     print(nri.Adjustment().add_envs("A", "1"))  # wrong
     print(nri.Adjustment().set_memory_limit("5"))  # wrong
+    nri.Adjustment().env["A"] = "1"  # wrong
+    nri.Adjustment().args.append("a")  # wrong
+    nri.Adjustment().memory_limit = 5  # wrong
+    nri.Adjustment().env = {}  # wrong
+    runtime_reply = FakeRuntime().create_container()
+    runtime_reply.annotations.update(a="1")  # wrong
     print(nri.Update(nri.PodSandbox()))  # wrong
     print(nri.when("app=web"))  # wrong
     print(nri.every("30s"))  # wrong

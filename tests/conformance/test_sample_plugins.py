@@ -14,8 +14,7 @@ import pytest
 
 import nri
 from nri.plugins.device_injector.plugin import DeviceInjector
-from nri.plugins.logger.config import FLAGS
-from nri.plugins.logger.plugin import Logger
+from nri.plugins.logger.plugin import FLAGS, Logger
 from nri.plugins.rdt.plugin import Rdt
 from nri.plugins.ulimit_adjuster.plugin import UlimitAdjuster
 from nri.plugins.writable_cgroups.plugin import WritableCgroups

@@ -21,6 +21,8 @@ LEFT_OUT = shutil.ignore_patterns(
 )
 #: Libraries of the C library that compiled wheels ask for by name, though they have been parts of it for long.
 OF_LIBC = ("libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libm.so.6")
+#: Libraries of C++, which Debian's slim image has because apt is written in it; google-re2 asks for them.
+OF_CPP = ("libstdc++.so.6", "libgcc_s.so.1")
 APPLETS = ("sh", "ln", "mkdir", "cat", "ls", "env", "rm", "cp")
 
 
@@ -32,7 +34,7 @@ def lay_out(root: Path) -> None:
     programs = [python, *stdlib.glob("lib-dynload/*.so")]
     found = libraries(programs)
     (libc,) = (file for file in found if file.name == "libc.so.6")
-    for file in {python, *found, *(libc.with_name(name) for name in OF_LIBC)}:
+    for file in {python, *found, *(libc.with_name(name) for name in OF_LIBC + OF_CPP)}:
         copy(file, root)
     if Path("/usr/share/python-wheels").is_dir():  # where Debian keeps what ensurepip installs
         shutil.copytree("/usr/share/python-wheels", root / "usr/share/python-wheels", dirs_exist_ok=True)

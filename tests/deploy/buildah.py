@@ -54,7 +54,7 @@ def buildah_with_base() -> Iterator[Buildah]:
 
 def build_bundled(tool: Buildah, image: str, wheels: Path) -> None:
     """Build the image of all bundled plugins of the tree, without a network; `wheels` gets what it is built of."""
-    _build(tool, image, wheels, "base", ROOT / "deploy/Containerfile")
+    _build(tool, image, wheels, "plugins", ROOT / "deploy/Containerfile")
 
 
 def build_agent(tool: Buildah, image: str, wheels: Path) -> None:

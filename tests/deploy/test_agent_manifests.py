@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nri.agent.settings import AgentSettings, load_settings
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from tests.deploy import kubernetes
 from tests.deploy.rendered import DEPLOY, Json, built, charted, kustomized, render
 from tests.support.commands import run
@@ -44,7 +44,7 @@ def settings_of(text: str, folder: Path) -> AgentSettings:
     (found,) = [each for (kind, _), each in named(text).items() if kind == "ConfigMap"]
     path = folder / "agent.yaml"
     path.write_text(found["data"]["agent.yaml"])
-    return load_settings(path, environment={}).settings
+    return AGENT_SETTINGS.load(path, environment={}).settings
 
 
 def overlay(folder: Path, *components: str) -> str:

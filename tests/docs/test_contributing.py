@@ -1,24 +1,38 @@
-"""What the pages tell a contributor to run and to look into is there."""
+"""Every `make` target that a page names is there, and the table of what runs where is true."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import pytest
+from tools import check
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*/README.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob(".github/*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/*/README.md")]
+)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_targets_of_make_exist(page: Path) -> None:
+def test_targets_of_make_exist() -> None:
     targets = set(re.findall(r"(?m)^([a-z0-9-]+):", (ROOT / "Makefile").read_text()))
-    named = re.findall(r"(?:`|^    |^\$ )make ([a-z][a-z0-9-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(named) <= targets
+    targets |= {f"test-{row.group}" for row in check.stages()}
+    named = {
+        (page.relative_to(ROOT).as_posix(), target)
+        for page in PAGES
+        for target in re.findall(
+            r"(?:`|^    |^\$ )make ([a-z][a-z0-9-]*)", page.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    }
+    assert len(named) > 10
+    assert [(page, target) for page, target in sorted(named) if target not in targets] == []
 
 
-def test_the_kinds_of_tests_are_the_folders_of_the_tests() -> None:
-    sentence = (ROOT / "CONTRIBUTING.md").read_text().partition("The folder says the kind:")[2].partition(".\n")[0]
-    there = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").glob("*/**/test_*.py")}
-    assert sorted(re.findall(r"`([a-z]+)`", sentence)) == sorted(there - {"support"})
+def test_each_group_of_stages_is_in_the_table_with_the_run_that_it_is_in_from() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = {
+        (group, since.strip("`")) for group, since in re.findall(r"(?m)^\| `(\w+)` \|[^|]*\| ([^|]+) \|[^|]*\|$", text)
+    }
+    # Which Pythons there are is the machine's matter.
+    assert {row for row in table if row[0] != "pythons"} == {
+        (row.group, check.RUNS[row.since]) for row in check.stages() if row.group != "pythons"
+    }

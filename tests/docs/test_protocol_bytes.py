@@ -12,7 +12,8 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE, RUNTIME_SERVICE
-from nri.mux import Demux, cut
+from nri.mux import Demux
+from nri.mux.frames import cut
 from nri.ttrpc import envelope, frames
 from tests.support.pages import read_blocks
 

@@ -19,6 +19,7 @@ from typing import Any
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.machine import find_devices, look, with_features
 from nri.engine.spec import Account, ImageConfig, Machine, Options, Pod, container_spec
+from tests.engine.registry import extract
 from tests.support.needs import need_root, need_tool
 from tools.runtimes.images import image_archive
 from tools.runtimes.machine import PATIENCE
@@ -37,9 +38,7 @@ def rootfs(folder: Path) -> Path:
             if blob is not None and blob.read(2) == b"\x1f\x8b":
                 blob.seek(0)
                 with tarfile.open(fileobj=blob) as layer:
-                    # Newer Pythons ask for a filter, older ones know none.
-                    layer.extraction_filter = staticmethod(lambda member, _: member)
-                    layer.extractall(made)
+                    extract(layer, made)
     return made
 
 

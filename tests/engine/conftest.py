@@ -7,6 +7,8 @@ import pytest
 
 from tests.engine.machine import Machine
 from tests.engine.node import Node, prepared_images
+from tests.support.needs import need_root, need_tool
+from tools.runtimes.engine import Engine
 
 
 @pytest.fixture
@@ -27,6 +29,20 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def node(machine: Machine, images: Path) -> Iterator[Node]:
     made = Node(machine, images)
     try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    """`nri engine serve` as a process of its own, for the tests of a file."""
+    need_root()
+    for tool in ("runc", "conmon", "skopeo", "umoci"):
+        need_tool(tool)
+    made = Engine(say=lambda _: None)
+    try:
+        made.start()
         yield made
     finally:
         made.close()

@@ -6,6 +6,7 @@ cgroup and bundle has the folder's name in it, so that all of it is found by tha
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.engine.process import Conmon, Exit, Exits, Runtime
+from nri.files import remove_tree
 from tests.support.needs import need_root, need_tool
 from tests.support.oci_runtimes import wrapped_crun
 from tools.runtimes.images import _static_busybox
@@ -144,7 +146,8 @@ class Machine:
                     break
                 except OSError:
                     time.sleep(0.02)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # something of it is still mounted, and told below
+            remove_tree(self.folder)
         assert left == [], "this was left behind:\n" + "\n".join(left)
         opened = settled(self._opened)
         assert opened == [], "these descriptors were left open:\n" + "\n".join(opened)

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import nri
+from nri.adaptation import Numbers, OrderedUpdates
 from nri.api import naming
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import CgroupConfig, EngineConfig, NetworkConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.images import ImageStore
 from nri.testing.attached import Attached
+from nri.ttrpc.waiters import ARRIVALS
 from tests.engine.machine import Machine, settled, wait_for
 from tests.engine.registry import busybox
 from tests.support.needs import need, need_tool
@@ -233,8 +235,8 @@ class Node:
             self.engine.pods.remove(pod)
 
     def wait_exited(self, container: str) -> None:
-        life = self.engine.lives.container(container)
-        wait_for(life.ended.is_set, "the end of the container, told")
+        entry = self.engine.inventory.container(container)
+        wait_for(entry.ended.is_set, "the end of the container, told")
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
         wait_for(condition, what)
@@ -276,6 +278,11 @@ class Node:
             self.stop()
             Path("/proc/sys/net/ipv4/ip_forward").write_text(self._forward)
         self.assert_nothing_left()
+
+
+def unsolicited(*updates: Any) -> OrderedUpdates:
+    """Updates that a plugin asks for by itself, now."""
+    return OrderedUpdates(updates, Numbers(next(ARRIVALS)))
 
 
 def pause(seconds: float) -> None:

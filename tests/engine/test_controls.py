@@ -19,7 +19,7 @@ import pytest
 import nri
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
-from tests.engine.node import CGROUPS, V2, Node, Recorder
+from tests.engine.node import CGROUPS, V2, Node, Recorder, unsolicited
 from tests.engine.view import EngineView
 from tests.real import adjustments
 from tests.real.adjustments import CASES, CDI_SPEC, INSIDE, NEWER, PROCESS, A, Case
@@ -63,7 +63,7 @@ def _namespace(kind: str, adjustment: nri.Adjustment, whose: str) -> Case:
 
 #: Of a pod on the node's network whose containers have processes and a host name of their own.
 NAMESPACES = {
-    "network": _namespace("net", A().add_or_replace_namespace("network"), "own"),
+    "network": _namespace("net", A().set_namespace("network"), "own"),
     "pid": _namespace("pid", A().remove_namespace("pid"), "host"),
     "uts": _namespace("uts", A().remove_namespace("uts"), "host"),
     "sysctl": Case(
@@ -172,9 +172,9 @@ def test_every_control_that_a_plugin_sets_is_the_containers(node: Node, handler:
     assert rig.said(made, changed, "updated") == texts(changed, "updated")
 
     # One that it makes by itself, of a container whose OOM killer is off by now, and of one that has none of it.
-    (result,) = node.engine.nri.update([nri.Update(made.id).set_memory_disable_oom_killer(False).message])
+    (result,) = node.engine.nri.update(unsolicited(nri.Update(made.id).set_memory_disable_oom_killer(False).message))
     assert [row.outcome for row in result.fields] == ["unsupported"]
-    (result,) = node.engine.nri.update([call(nri.Update(plain.id), together("update", CONTROLS)).message])
+    (result,) = node.engine.nri.update(unsolicited(call(nri.Update(plain.id), together("update", CONTROLS)).message))
     changed = without(NOT_UPDATED[handler])
     assert rig.said(plain, changed, "updated") == texts(changed, "updated")
     assert {row.field for row in result.fields if row.reason} == (set() if handler == "crun" else FIELDS)

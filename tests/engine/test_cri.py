@@ -13,11 +13,13 @@ import grpc
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import OciRuntime
 from nri.engine.support.errors import CommandFailed
 from tests.engine.live import IMAGE, Live
 from tests.engine.machine import Machine
 from tests.engine.node import V2
 from tests.support.cri_client import METHODS, CriClient
+from tests.support.needs import need_tool
 
 Code = grpc.StatusCode
 NOBODY = "0" * 64
@@ -143,11 +145,14 @@ def test_the_name_of_a_pod_is_taken_until_the_pod_is_removed(live: Live) -> None
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"metadata": pb.PodSandboxMetadata(uid="u", namespace="n")}, "config.metadata.name"),
-        ({"metadata": pb.PodSandboxMetadata(name="n", namespace="n")}, "config.metadata.uid"),
-        ({"metadata": pb.PodSandboxMetadata(name="n", uid="u")}, "config.metadata.namespace"),
+        ({"metadata": pb.PodSandboxMetadata(uid="u", namespace="n")}, "metadata.name"),
+        ({"metadata": pb.PodSandboxMetadata(name="n", namespace="n")}, "metadata.uid"),
+        ({"metadata": pb.PodSandboxMetadata(name="n", uid="u")}, "metadata.namespace"),
         ({"linux": pb.LinuxPodSandboxConfig(sysctls={"kernel.panic": "1"})}, "kernel.panic"),
         ({"linux": pb.LinuxPodSandboxConfig(cgroup_parent="/../x")}, "cgroup_parent"),
+        ({"linux": pb.LinuxPodSandboxConfig(cgroup_parent="/a\0")}, "config.linux.cgroup_parent"),
+        ({"dns_config": pb.DNSConfig(servers=["1.1.1.1\nsearch b"])}, "dns_config.servers[0]"),
+        ({"metadata": pb.PodSandboxMetadata(name="n;IP=1", uid="u", namespace="n")}, "metadata.name"),
     ],
 )
 def test_a_pod_that_cannot_be_is_refused_by_field_and_leaves_nothing(
@@ -161,9 +166,45 @@ def test_a_pod_that_cannot_be_is_refused_by_field_and_leaves_nothing(
     assert not live.cri.call("ListPodSandbox").items
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hostname", "h" * 300), ("hostname", "a\nb"), ("log_directory", "/" + "a" * 300), ("log_directory", "logs")],
+)
+def test_a_name_or_path_that_the_kernel_has_not_is_refused_by_field(live: Live, field: str, value: str) -> None:
+    config = live.pod_config("bad")
+    setattr(config, field, value)
+    code, text = live.cri.refused("RunPodSandbox", config=config)
+    assert (code, text.startswith(field)) == (Code.INVALID_ARGUMENT, True), text
+    pod_id = live.pod("good")
+    for path in ("/etc/x", "../x", "a" * 300, "a\nb"):
+        made = live.container_config("c")
+        made.log_path = path
+        code, text = live.cri.refused("CreateContainer", pod_sandbox_id=pod_id, config=made)
+        assert (code, text.startswith("log_path")) == (Code.INVALID_ARGUMENT, True), text
+    assert not live.cri.call("ListContainers").containers
+
+
 def test_an_unknown_runtime_handler_is_refused_with_those_that_there_are(live: Live) -> None:
     code, text = live.cri.refused("RunPodSandbox", config=live.pod_config("bad"), runtime_handler="kata")
     assert code is Code.INVALID_ARGUMENT and "kata" in text and "runc" in text and "crun" in text
+
+
+def test_an_oci_runtime_that_is_not_on_this_machine_fails_what_needs_it_and_leaves_nothing(
+    machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = machine.folder / "late-runc"
+    missing = (Code.FAILED_PRECONDITION, f"the program '{program}' is missing")
+    with Live(machine, runtimes={"runc": OciRuntime("runc"), "late": OciRuntime(str(program))}) as live:
+        code, text = live.cri.refused("RunPodSandbox", config=live.pod_config("p"), runtime_handler="late")
+        assert (code, text.partition(":")[0]) == missing
+        program.symlink_to(need_tool("runc"))
+        pod_id = live.pod("p", "late")
+        program.unlink()
+        code, text = live.cri.refused("CreateContainer", pod_sandbox_id=pod_id, config=live.container_config("c"))
+        assert (code, text.partition(":")[0]) == missing
+        assert not live.cri.call("ListContainers").containers and "could not be undone" not in caplog.text
+        program.symlink_to(need_tool("runc"))
+        live.run(pod_id, "c")
 
 
 def test_pods_are_listed_by_id_state_and_labels(live: Live) -> None:
@@ -278,7 +319,7 @@ def test_a_running_container_is_removed_by_force_with_its_pod(live: Live) -> Non
 @pytest.mark.parametrize(
     ("field", "value", "code", "words"),
     [
-        ("metadata", pb.ContainerMetadata(), Code.INVALID_ARGUMENT, "config.metadata.name"),
+        ("metadata", pb.ContainerMetadata(), Code.INVALID_ARGUMENT, "metadata.name"),
         ("image", pb.ImageSpec(), Code.INVALID_ARGUMENT, "config.image.image"),
         ("image", pb.ImageSpec(image="localhost/none:1"), Code.NOT_FOUND, "localhost/none:1"),
         ("mounts", [pb.Mount(container_path="", host_path="/tmp")], Code.INVALID_ARGUMENT, "mounts[0]"),

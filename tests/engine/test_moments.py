@@ -15,6 +15,7 @@ import pytest
 
 import nri
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import CommandFailed
@@ -308,9 +309,9 @@ def test_a_pod_that_is_stopped_by_force_makes_stop_events_for_its_containers(nod
     node.run(other, "stays")
     node.engine.pods.stop(pod)
     assert [name for event, name in plugin.events if event == "stop_pod"] == ["pod"]
-    ends = plugin.events[plugin.events.index(("post_start", "stays")) + 1 :]
-    assert sorted(ends[:3]) == [("stop", "created"), ("stop", "deaf"), ("stop", "sleeps")]
-    assert ends[3:] == [("stop_pod", "pod")]
+    exit_handler = plugin.events[plugin.events.index(("post_start", "stays")) + 1 :]
+    assert sorted(exit_handler[:3]) == [("stop", "created"), ("stop", "deaf"), ("stop", "sleeps")]
+    assert exit_handler[3:] == [("stop_pod", "pod")]
     assert codes["deaf"] == 137
     assert node.engine.containers.get(node.engine.containers.list(other)[0].id).state is ContainerState.RUNNING
 
@@ -384,6 +385,20 @@ def test_a_pod_whose_containers_share_processes_shows_them_to_each_other(node: N
         node.create(pod, "three")
     node.remove(pod)
     node.assert_nothing_left()
+
+
+def test_what_holds_a_pod_has_ended_when_the_runtime_is_to_delete_it(node: Node) -> None:
+    wrapper, log = node.folder / "runc", node.folder / "seen"
+    alive = f"grep -s ^State: /proc/$(cat {node.folder}/state/bundles/$last/pid)/status | grep -v Z >> {log}"
+    look = f'for last; do :; done\ncase " $* " in *" delete "*) {alive};; esac'
+    wrapper.write_text(f'#!/bin/sh\n{look}\nexec runc "$@"\n')
+    wrapper.chmod(0o755)
+    node.start(replace(node.config, runtimes={"runc": OciRuntime(str(wrapper))}))
+    pod = node.pod(pid=pb.POD)
+    node.run(pod)
+    node.engine.pods.stop(pod)
+    assert log.read_text() == "", "a runtime that has to kill it waits longer than it takes to end"
+    node.remove(pod)
 
 
 def test_a_second_pod_or_container_of_one_name_is_refused(node: Node) -> None:

@@ -22,7 +22,7 @@ from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import ContainerState
 from nri.errors import ConflictError, NriError
-from tests.engine.node import POLITE, Node, Recorder, die, killed_while
+from tests.engine.node import POLITE, Node, Recorder, die, killed_while, unsolicited
 from tests.support.plugin_program import PluginProgram
 
 
@@ -103,7 +103,7 @@ def test_what_cannot_be_done_is_said_by_field_and_the_rest_is_done(node: Node) -
     update.linux.resources.cpu.shares.value = 600
     update.linux.resources.rdt_class.value = "gold"
     update.linux.resources.memory.swappiness.value = 5
-    (result,) = node.engine.nri.update([update])
+    (result,) = node.engine.nri.update(unsolicited(update))
     rows = {row.field: row.outcome for row in result.fields}
     assert rows == {"cpu.shares": "applied", "memory.swappiness": "unsupported", "rdt_class": "unsupported"}
     assert shares(node, made) == "600" and result.failed

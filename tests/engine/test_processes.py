@@ -177,7 +177,7 @@ def test_a_program_in_the_container_runs_to_its_end_with_both_outputs(make: Make
 
 
 def test_a_child_that_holds_a_programs_output_costs_neither_its_result_nor_its_own_life(make: Make) -> None:
-    container = make("sleep 300").start()  # runc waits for the child, crun for its program: docs/critiques.md
+    container = make("sleep 300").start()  # runc waits for the child, crun for its program: docs/known-weaknesses.md
     result = container.exec("sh", "-c", "(sleep 2; echo $? > /tmp-code) & echo hi; exit 3")
     assert result == (b"hi\n", b"", 3)
     script = "until [ -s /tmp-code ]; do sleep 0.1; done; cat /tmp-code"

@@ -416,7 +416,7 @@ def test_a_call_whose_runtime_is_killed_can_be_made_again(
     node: Node, mortal: Callable[[str], None], command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As for a container whose conmon is not its parent: the runtime has to send the signal.
-    monkeypatch.setattr("nri.engine.lifecycle.containers.send", lambda *_: False)
+    monkeypatch.setattr("nri.engine.lifecycle.processes.send", lambda *_: False)
     plugin: Recorder = node.plugin()
     pod = node.pod()
     made = node.run(pod)
@@ -451,10 +451,11 @@ def test_a_call_whose_runtime_is_killed_can_be_made_again(
 def test_a_program_that_is_not_there_is_named(node: Node, program: str) -> None:
     missing = f"/nonexistent/{program}"
     change: dict[str, Any] = {"conmon": missing} if program == "conmon" else {"runtimes": {"runc": OciRuntime(missing)}}
+    pod = node.pod()
+    node.stop()
     node.start(replace(node.config, **change))
     (ready,) = [row for row in node.engine.conditions if row.kind == "RuntimeReady"]
     assert not ready.holds and missing in ready.message
-    pod = node.pod()
     with pytest.raises(EngineError, match=missing):
         node.create(pod)
     assert node.engine.containers.list() == []
@@ -532,7 +533,7 @@ def test_a_disk_that_is_full_is_an_error_that_says_so_and_leaves_nothing(node: N
 
 def test_a_record_that_cannot_be_written_when_all_is_made_undoes_all(node: Node) -> None:
     pod = node.pod()
-    records = node.engine.lives.store
+    records = node.engine.inventory.store
     put = records.put
 
     def full(record: Any, **options: Any) -> None:

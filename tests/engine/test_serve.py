@@ -1,4 +1,4 @@
-"""`nri engine serve` with real containers, and the verbs that look at them: ps, pods, logs, why."""
+"""`nri engine serve` with real containers, and the verbs that look at them: pod ps, pod logs, why."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from tests.support.needs import need_root, need_tool
 from tools.runtimes.cri import Pod
 from tools.runtimes.engine import Engine
 
@@ -23,19 +22,6 @@ NRI = [sys.executable, "-m", "nri.cli.main"]
 TALK = (
     "printf 'half '; sleep 0.1; echo line; echo bad >&2; i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.1; done"
 )
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    need_root()
-    for tool in ("runc", "conmon", "skopeo", "umoci"):
-        need_tool(tool)
-    made = Engine(say=lambda _: None)
-    try:
-        made.start()
-        yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -66,19 +52,24 @@ def log_of(engine: Engine, container: str) -> Path:
 
 
 def test_pods_and_containers_are_listed(engine: Engine, pod: Pod, talker: str) -> None:
-    rows = nri("ps", "--cri-socket", engine.cri_socket).stdout.splitlines()
-    assert rows[1].split()[0] == talker[:13]
-    assert rows[1].split()[3:] == ["running", "talker", "0", "serve", "default"]
-    pods = json.loads(nri("pods", "-o", "json", "--cri-socket", engine.cri_socket).stdout)
-    assert [(one["id"], one["metadata"]["name"]) for one in pods] == [(pod.id, "serve")]
+    rows = nri("pod", "ps", "--cri-socket", engine.cri_socket).stdout.splitlines()
+    assert rows[1].split()[:4] == ["default/serve", "ready", "talker", "running"]
+    assert rows[1].split()[5] == talker[:13]
+    assert running(engine) == [talker]
+
+
+def running(engine: Engine) -> list[str]:
+    """The containers that run, by what people ask."""
+    pods = json.loads(nri("pod", "ps", "-o", "json", "--cri-socket", engine.cri_socket).stdout)
+    return [one["id"] for each in pods for one in each["containers"] if one["state"] == "CONTAINER_RUNNING"]
 
 
 def test_lines_that_conmon_wrote_in_parts_are_whole_and_streams_apart(engine: Engine, talker: str) -> None:
     wait_for(lambda: "tick 2" in log_of(engine, talker).read_text())
-    done = nri("logs", "talker", "--cri-socket", engine.cri_socket)
+    done = nri("pod", "logs", "talker", "--cri-socket", engine.cri_socket)
     assert done.stdout.splitlines()[:3] == ["half line", "tick 1", "tick 2"]
     assert done.stderr == "bad\n"
-    last = nri("logs", "--tail", "1", "-t", "serve/talker", "--cri-socket", engine.cri_socket).stdout
+    last = nri("pod", "logs", "--tail", "1", "-t", "serve/talker", "--cri-socket", engine.cri_socket).stdout
     assert last.count("\n") == 1
     assert " tick " in last
 
@@ -90,7 +81,7 @@ def test_following_goes_on_when_the_log_is_rotated_and_ends_with_the_container(
     log = log_of(engine, container)
     wait_for(lambda: log.exists() and "tick 1" in log.read_text())
     seen = tmp_path / "seen"
-    command = [*NRI, "logs", "-f", "--cri-socket", str(engine.cri_socket), container]
+    command = [*NRI, "pod", "logs", "-f", "--cri-socket", str(engine.cri_socket), container]
     with seen.open("w") as out, subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL) as follower:
         wait_for(lambda: "half line" in seen.read_text())
         os.rename(log, log.with_suffix(".old"))
@@ -108,8 +99,7 @@ def test_a_killed_engine_finds_its_containers_again_and_they_have_run_on(engine:
     engine.kill()
     size = log_of_file(engine).stat().st_size
     engine.restart()
-    rows = nri("ps", "-q", "--cri-socket", engine.cri_socket).stdout.split()
-    assert talker in rows
+    assert talker in running(engine)
     assert engine.cri.info(talker)["pid"] == pid
     assert engine.cri.exec(talker, "/bin/echo", "alive") == "alive\n"
     wait_for(lambda: log_of_file(engine).stat().st_size > size)
@@ -127,4 +117,4 @@ def test_it_stops_in_order_and_says_so(engine: Engine, talker: str) -> None:
     assert engine.log_lines("stopping after SIGTERM; containers run on")
     assert not engine.cri_socket.exists()
     engine.restart()
-    assert talker in nri("ps", "-q", "--cri-socket", engine.cri_socket).stdout
+    assert talker in running(engine)

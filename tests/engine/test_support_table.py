@@ -16,7 +16,7 @@ import pytest
 import nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
-from tests.engine.node import V2, Node, Recorder
+from tests.engine.node import V2, Node, Recorder, unsolicited
 from tests.engine.view import EngineView
 from tests.real import engine_matrix
 from tests.real.adjustments import CASES, CDI_SPEC, Case
@@ -102,7 +102,7 @@ def test_each_update_by_a_plugin_has_the_effect_that_the_table_says(node: Node) 
     for setter, (value, controller, file, v2_file, text) in SETTERS.items():
         update = nri.Update(made.id)
         getattr(update, setter)(value)
-        (result,) = node.engine.nri.update([update.message])
+        (result,) = node.engine.nri.update(unsolicited(update.message))
         seen = made.cgroup(controller, file, v2_file).split()[0]
         outcomes[setter] = APPLIED if seen == text else IGNORED
         assert (outcomes[setter] == APPLIED) == (not result.failed), f"{setter}: {result.fields}"

@@ -15,9 +15,11 @@ import pytest
 
 import nri
 from nri.adaptation.launch.process import Process
+from nri.adaptation.registration import listener
 from nri.backoff import Backoff
 from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.unix import credentials
 from tests.support.adapting import PATIENCE_S, PATIENT, Leaks, RawPlugin, eventually
 from tests.support.programs import write_program
 
@@ -143,7 +145,7 @@ def test_plugins_that_come_and_go_under_load_leave_nothing_behind() -> None:
         assert len(steady.started) == count[0]
         leaks.check()
         assert memory[1] - memory[0] < 20_000, "60 guests must not cost memory (KiB)"
-        eventually(lambda: len(runtime.adaptation._chain.peers) == 1, "plugins that are gone leave the chain")
+        eventually(lambda: len(runtime.adaptation.chain.peers) == 1, "plugins that are gone leave the chain")
 
 
 def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
@@ -203,7 +205,7 @@ def test_the_socket_has_mode_0600_and_strangers_are_refused(tmp_path: Path, monk
     path = tmp_path / "nri.sock"
     with FakeRuntime(socket_path=str(path)) as runtime:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        monkeypatch.setattr(runtime.adaptation._listener, "_allowed", {12345})
+        monkeypatch.setattr(listener, "credentials", lambda sock: credentials(sock)._replace(uid=12345))
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(str(path))
             sock.settimeout(PATIENCE_S)

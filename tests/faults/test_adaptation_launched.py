@@ -6,12 +6,16 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nri.adaptation.launch import installed
 from nri.adaptation.launch.discovery import Found
 from nri.adaptation.launch.process import Process
+from nri.adaptation.launch.supervisor import Supervisor
 from nri.adaptation.launch.trusted import TrustedFile
+from nri.adaptation.registration.handshake import RuntimeSettings
 from nri.backoff import Backoff
 from nri.testing import FakeRuntime
 from tests.support.adapting import PATIENCE_S, PATIENT, eventually
@@ -67,10 +71,12 @@ def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_s
 
     monkeypatch.setattr("nri.adaptation.launch.start.Process", launch)
     folder = install(tmp_path / "plugins", "10-late", "import time\ntime.sleep(1000)\n")
-    runtime = FakeRuntime(plugin_path=folder, registration_timeout_s=0.01, request_timeout_s=0.01)
-    supervisor = runtime.adaptation._installed._supervisors["10-late"]
-    supervisor._settings = replace(supervisor._settings, registration_timeout_s=1000.0)
-    runtime.close()
+
+    def patient(found: Found, config: str, settings: RuntimeSettings, *others: Any) -> Supervisor:
+        return Supervisor(found, config, replace(settings, registration_timeout_s=1000.0), *others)
+
+    monkeypatch.setattr(installed, "Supervisor", patient)
+    FakeRuntime(plugin_path=folder, registration_timeout_s=0.01, request_timeout_s=0.01).close()
     stopped.set()
     try:
         eventually(lambda: made and made[0].status == "killed by SIGKILL", "it was killed and reaped")

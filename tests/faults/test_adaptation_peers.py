@@ -206,7 +206,7 @@ def test_a_plugin_that_asks_without_end_and_reads_nothing_costs_the_request_its_
     """Its queue is full, so it is refused, and the refusals fill the way to it: nobody may wait for it to read them."""
     raw = RawPlugin(runtime).join()
     runtime.timeout(0.2)
-    (peer,) = (peer for peer in runtime.adaptation._chain.peers if peer.label == "10-raw")
+    (peer,) = (peer for peer in runtime.adaptation.chain.peers if peer.label == "10-raw")
     assert peer.endpoint.link.reply_timeout_s == 30.0
     peer.endpoint.link.reply_timeout_s = 1.0
 
@@ -262,14 +262,23 @@ def test_a_wrong_name_or_index_is_refused_in_the_words_of_the_reference(
     raw.close()
 
 
-def test_events_that_do_not_exist_are_refused_at_configure(runtime: FakeRuntime) -> None:
-    raw = RawPlugin(runtime)
-    raw.sock.sendall(register())
-    raw.wait_for(b"Configure")
-    raw.sock.sendall(response(1, m.ConfigureResponse(events=0x4001)))
-    assert raw.ended()
-    assert "invalid plugin events: 0x4000" in runtime.health("10-raw").last_error
-    raw.close()
+@pytest.mark.parametrize("mode", ["default", "reference"])
+def test_unknown_events_masked(mode: str, caplog: pytest.LogCaptureFixture) -> None:
+    with FakeRuntime(compat=mode) as runtime:  # type: ignore[arg-type]
+        raw = RawPlugin(runtime, events=0x4001)
+        if mode == "reference":
+            raw.sock.sendall(register())
+            raw.wait_for(b"Configure")
+            raw.sock.sendall(response(1, m.ConfigureResponse(events=0x4001)))
+            assert raw.ended()
+            assert "invalid plugin events: 0x4000" in runtime.health("10-raw").last_error
+        else:
+            raw.join()
+            assert runtime.health("10-raw").events == "RunPodSandbox"
+            assert (
+                "it subscribes to events that this runtime does not know (0x4000), and gets the others" in caplog.text
+            )
+        raw.close()
 
 
 def test_no_events_means_all_events(runtime: FakeRuntime) -> None:

@@ -159,7 +159,7 @@ def test_a_thread_that_is_held_up_in_the_middle_of_a_write_does_not_end_the_conn
     """On a busy machine the thread that sends Configure was interrupted before RegisterPlugin was answered."""
 
     def hold_the_sender() -> None:
-        (peer,) = runtime.adaptation._registry.unsettled()
+        (peer,) = runtime.adaptation.registry.unsettled()
         sender = peer.endpoint.link.sender
         sender.acquire()
         threading.Timer(STOPPED_S, sender.release).start()
@@ -175,7 +175,7 @@ def test_a_thread_that_is_held_up_in_the_middle_of_a_write_does_not_end_the_conn
 def test_a_runtime_that_reads_late_takes_a_registration_that_came_in_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Monitor, "_poll", staticmethod(lambda endpoint: None))
+    monkeypatch.setattr(Monitor, "poll", staticmethod(lambda endpoint: None))
     path = folder / "nri.sock"
     sock, theirs = socket.socketpair()
     with FakeRuntime(socket_path=str(path), registration_timeout_s=STOPPED_S, request_timeout_s=REQUEST_S) as runtime:

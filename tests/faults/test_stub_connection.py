@@ -8,9 +8,9 @@ import threading
 import pytest
 
 import nri
-from nri import mux
 from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE_CONN
+from nri.mux import frames as mux
 from nri.ttrpc import Code, frames
 from tests.support.plugin_thread import plugin_thread
 
@@ -99,7 +99,7 @@ def test_an_oversized_message_fails_only_its_own_call() -> None:
         refused = runtime.response()
         sender.join(10)
         assert (refused.stream_id, refused.code) == (101, Code.RESOURCE_EXHAUSTED), refused
-        runtime._next_id = 103
+        runtime.next_id = 103
         assert works(runtime), "the connection is of no use after an oversized message"
 
 

@@ -319,7 +319,7 @@ def test_a_runtime_that_hangs_up_on_every_connection_is_not_hammered(tmp_path, s
         before = program.cpu_s()
         until = time.monotonic() + 3
         connections = 0
-        listener._sock.settimeout(0.2)
+        listener.sock.settimeout(0.2)
         while time.monotonic() < until:
             try:
                 listener.accept().close()
@@ -451,14 +451,23 @@ def test_health_is_ready_only_while_synchronized(tmp_path, sock) -> None:
     with (
         Listener(sock) as listener,
         plugin_program(
-            tmp_path, plugin_file(tmp_path), "--idx", "10", "--socket-path", sock, "--health-addr", address
+            tmp_path,
+            plugin_file(tmp_path),
+            "--idx",
+            "10",
+            "--socket-path",
+            sock,
+            "--health-addr",
+            address,
+            "--metrics",
+            address,
         ) as program,
     ):
         runtime = listener.accept()
         assert (status("/healthz"), status("/readyz"), status("/other")) == (200, 503, 404)
         runtime.begin()
         program.wait_text("registered")
-        assert status("/readyz") == 200
+        assert (status("/readyz"), status("/metrics")) == (200, 200)
 
 
 def test_systemd_is_told_when_the_plugin_is_ready_and_when_it_stops(tmp_path, sock) -> None:

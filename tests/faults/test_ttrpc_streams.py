@@ -170,7 +170,7 @@ def test_a_server_that_goes_on_after_the_client_has_given_up_is_not_heard(raw: R
     server = threading.Thread(target=go_on)
     server.start()
     assert raw.client.call("s", "m") == b"heard"
-    assert not raw.client._endpoint.link.full
+    assert not raw.client.endpoint.link.full
     server.join(PATIENCE_S)
 
 
@@ -235,7 +235,7 @@ def test_a_client_that_goes_ends_its_handlers_wait(path: str, how: str) -> None:
         else:
             raw.sock.close()
         eventually(lambda: ended, "the handler waits for ever")
-        eventually(lambda: not server._streams, "its thread ends")
+        eventually(lambda: not server.streams, "its thread ends")
         raw.sock.close()
 
 
@@ -263,7 +263,7 @@ def test_a_client_that_does_not_read_costs_its_own_handler_and_no_other(path: st
                 break
             assert item.payload == bytes(10_000)
         assert item.code == Code.DEADLINE_EXCEEDED
-        eventually(lambda: not server._streams, "its thread ends")
+        eventually(lambda: not server.streams, "its thread ends")
         raw.sock.close()
 
 
@@ -288,7 +288,7 @@ def test_a_client_that_sends_faster_than_the_handler_takes_is_held_up(path: str)
         while time.monotonic() < until:
             with contextlib.suppress(BlockingIOError):
                 sent += raw.sock.send(message)
-        held = len(streams[0]._inbox._messages)
+        held = len(streams[0].inbox.messages)
         assert ROOM_MESSAGES <= held <= ROOM_MESSAGES + 65536 // len(message), "more than one read beyond its bounds"
         go.set()
         raw.sock.settimeout(PATIENCE_S)
@@ -320,6 +320,6 @@ def test_streams_that_are_opened_without_end_are_bounded(path: str) -> None:
             raw.open()
         refused = raw.responses(17)
         assert {item.code for item in refused} == {Code.RESOURCE_EXHAUSTED}
-        assert len(server._streams) == 3
+        assert len(server.streams) == 3
         raw.sock.close()
-        eventually(lambda: not server._streams, "they end with their client")
+        eventually(lambda: not server.streams, "they end with their client")

@@ -6,15 +6,16 @@ import json
 from typing import Any
 
 from nri import host
-from nri.agent.rules import parsed
+from nri.agent.profiles.koordinator.documents import KINDS
+from nri.policies import messages
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.hooks import STAGES, decide
 from nri.policies.koordinator import names as n
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.convert import messages
-from nri.policies.koordinator.convert.manifest import annotated
 from nri.policies.koordinator.hooks.resctrl import INTEL, Cache
-from nri.policies.koordinator.profile import PROFILE, STAGES, Node, decide
+from nri.policies.koordinator.pod_annotations import annotated
+from nri.policies.koordinator.profile import HOOKS, Node
 from nri.policies.koordinator.rules import node_slo, node_topology
-from nri.policies.koordinator.writes import container_writes, pod_writes
+from nri.policies.writes import container_writes, pod_writes
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 
@@ -83,7 +84,7 @@ _NODE = Node(
     ratio=1.2,
     cache=Cache((0, 1), 0xFFF, INTEL),
     devices=_Devices(),
-    gates=frozenset(row.name for row in PROFILE),
+    gates=frozenset(row.name for row in HOOKS),
 )
 _OF_PODS = ("PreRunPodSandbox", "PreRemoveRunPodSandbox", "ReconcilePod")
 _SAID = Resources(cpu_shares=1024, cfs_quota=100_000, cpuset="0-3", memory_limit=1 << 30)
@@ -108,7 +109,7 @@ def _annotations(data: bytes) -> None:
     for stage in STAGES:
         if stage not in ("KubeQoS", "HostApplication"):
             context = pod if stage in _OF_PODS else app
-            _carried(decide(stage, context, _NODE).changes)
+            _carried(decide(HOOKS, stage, context, _NODE).changes)
 
 
 def _carried(changes: Any) -> None:
@@ -123,9 +124,9 @@ def _carried(changes: Any) -> None:
 def _rules(data: bytes) -> None:
     """Any document as any kind of rule: taken, or refused with a reason."""
     document = _tree(data)
-    for kind in parsed.KINDS:
+    for kind in KINDS:
         try:
-            parsed.parse(kind, document)
+            KINDS[kind].read(document)
         except ValueError as error:
             assert str(error)
 

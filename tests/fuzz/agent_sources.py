@@ -6,13 +6,13 @@ import json
 
 from nri.agent.pods.described import container_words, pod_words
 from nri.agent.pods.kubelet import pods_of
+from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.book import RuleBook
-from nri.agent.rules.parsed import KINDS
 from nri.config import Source
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import ConfigError
 from nri.kube.client import objects
-from nri.kube.client.lines import Lines, TooLong
+from nri.kube.client.objects import Lines, TooLong
 from nri.kube.document import objects as documents
 from nri.policies.koordinator.profile import Node
 from tests.fuzz import inputs
@@ -75,7 +75,7 @@ def _watch(data: bytes) -> None:
 
 
 def _rules(data: bytes) -> None:
-    book = RuleBook(Node())
+    book = RuleBook(Node(), KINDS)
     for document, thing in documents(Source("a.yaml", data.decode(errors="surrogateescape"))):
         for kind in KINDS:
             before = book.node

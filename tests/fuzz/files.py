@@ -19,8 +19,7 @@ from nri.cli.support.inputs import unhex
 from nri.config import Source, parse_text, read
 from nri.config.runtimes import containerd, crio, isulad
 from nri.errors import ConfigError
-from nri.kube.image_config import read_image_config
-from nri.kube.manifest import read_manifests
+from nri.kube.manifest import read_image_config, read_manifests
 from nri.policies.default_validator import ValidatorConfig
 from nri.testing.conformance import MERGE_OPS, read_cases, run_merge_case
 from tests.fuzz import inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nri.config import Source
 from nri.errors import ConfigError, Reject
 from nri.plugins.hook_injector.hook_file import parse_hook
-from nri.plugins.hook_injector.regex.pattern import Budget, Pattern, TooCostly
+from nri.plugins.hook_injector.pattern import Budget, Pattern, TooCostly
 from nri.plugins.hook_injector.when import Facts, Unanswerable
 from nri.plugins.network_device_injector.devices import wanted_devices
 from nri.testing import make_pod

@@ -16,7 +16,8 @@ from nri.api import messages as m
 from nri.api import naming
 from nri.api.events import EVENTS
 from nri.errors import NriError
-from nri.mux import Demux, cut
+from nri.mux import Demux
+from nri.mux.frames import cut
 from nri.stub.session.session import Session
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_request, request_prefix

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nri.stub.support.logs import _TextFormatter
+from nri.stub.support.logs import TextFormatter
 
 __all__ = ["quiet"]
 
@@ -16,7 +16,7 @@ class _Log(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(_TextFormatter("%(message)s"))
+        self.setFormatter(TextFormatter("%(message)s"))
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:

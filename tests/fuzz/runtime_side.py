@@ -18,7 +18,8 @@ import nri
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import NriError, ProtocolError
-from nri.mux import Demux, cut
+from nri.mux import Demux
+from nri.mux.frames import cut
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import decode_request, encode_request, encode_response, request_prefix
@@ -178,7 +179,7 @@ def _adaptation(data: bytes) -> None:
 
 def _settled(runtime: FakeRuntime) -> None:
     """Wait until the odd plugin takes part or is gone."""
-    for peer in runtime.adaptation._registry.unsettled():
+    for peer in runtime.adaptation.registry.unsettled():
         assert peer.handshake_over.wait(PATIENCE_S), peer.state
 
 

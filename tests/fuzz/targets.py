@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from nri.agent.loops import strategy
+from nri.agent.profiles.koordinator.strategies import rules as strategy
 from nri.api import cpuset, naming
 from nri.api import messages as m
 from nri.api.events import EventMask
@@ -18,7 +18,12 @@ from nri.config.duration import format_duration, parse_duration
 from nri.errors import RemoteProtocolError
 from nri.host.cgroups import drivers
 from nri.kube import quantity
-from nri.mux import Demux, cut, pack
+from nri.kube.requests import annotated
+from nri.mux import Demux
+from nri.mux.frames import cut, pack
+from nri.policies.placement.affinity import affinities
+from nri.policies.placement.containers import Container, Pod
+from nri.policies.placement.expressions import expand
 from nri.text import plain
 from nri.trace.catalog import Catalog
 from nri.trace.dissect import Dissector
@@ -29,6 +34,7 @@ from nri.wire import iter_fields
 from tests.fuzz import (
     agent_hooks,
     agent_sources,
+    containers,
     files,
     hook_protocol,
     hooks_and_devices,
@@ -123,6 +129,17 @@ def _text(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
+def _placement(data: bytes) -> None:
+    """Annotations and texts of the placement policies: a bad annotation is told, and never raised."""
+    text = _text(data)
+    keys = ("resource-policy.nri.io/affinity", "memory-type.resource-policy.nri.io", "noderesource.dev/resources")
+    main = Container("c", "main", Pod("p", "p", annotations=dict.fromkeys(keys, text)))
+    affinities(main)
+    main.asks_memory()
+    annotated(main.pod.annotations, "main")
+    expand(text, main, main.pod)
+
+
 def _cpuset(data: bytes) -> None:
     numbers = cpuset.parse(_text(data))
     assert cpuset.parse(cpuset.to_text(numbers)) == numbers
@@ -170,7 +187,7 @@ def _loop_annotations(data: bytes) -> None:
     """What a pod says to the agent's loops: told as errors, never raised, whatever it is."""
     text, told = _text(data), list[str]()
     keys = (strategy.ANNOTATION_BURST, strategy.ANNOTATION_MEMORY, strategy.ANNOTATION_BLOCK_IO)
-    found = strategy.of_pod(strategy.Strategies(), "LS", dict.fromkeys(keys, text), lambda _, each: told.append(each))
+    found = strategy.of_pod(strategy.NodeSlo(), "LS", dict.fromkeys(keys, text), lambda _, each: told.append(each))
     assert found.burst.policy in ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto")
     assert all(each.startswith("annotation koordinator.sh/") for each in told)
 
@@ -198,10 +215,19 @@ _ROWS = (
     *agent_hooks.TARGETS,
     *agent_sources.TARGETS,
     *streams.TARGETS,
+    *containers.TARGETS,
     Target(
         "quantity",
         _words("500m", "1.5Gi", "2e3", "-.5", "1Ei"),
         lambda data: quantity.parse(_text(data)),
+        (ValueError,),
+    ),
+    Target(
+        "placement",
+        _words(
+            "main: [helper]", "- match: {key: name, operator: In, values: [a]}", "${pod/labels/a}-$name", "dram,hbm"
+        ),
+        _placement,
         (ValueError,),
     ),
     Target("cpuset", _words("0-3,8", "0-15:2/4", "1023"), _cpuset, (ValueError,)),

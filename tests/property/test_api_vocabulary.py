@@ -97,7 +97,7 @@ def test_an_adjustment_survives_the_wire(
         adjustment.remove_mount(path)
     again = Adjustment.from_bytes(adjustment.to_bytes())
     assert again == adjustment == adjustment.copy()
-    assert (again.env, again.annotations, again.args) == (env, annotations, args)
+    assert (again.env, again.annotations, again.args) == (env, annotations, tuple(args))
     assert (again.memory_limit, again.cpu_shares) == (limit, shares)
     assert again.removed().get("mounts", []) == removed
     assert repr(again).startswith("Adjustment(")

@@ -7,8 +7,10 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri import mux, wire
+from nri import wire
 from nri.errors import RemoteProtocolError
+from nri.mux import Demux
+from nri.mux import frames as mux
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import (
     Request,
@@ -54,7 +56,7 @@ def test_any_fragmentation_of_requests_decodes_to_the_same_requests(requests, si
         assert len(frame) == length
         data += mux.cut(conn_id, frame)
         sent.append((conn_id, stream_id, service, method, payload, timeout_ns, tuple(metadata)))
-    demux, servers, got = mux.Demux((1, 2)), {1: ServerSide(), 2: ServerSide()}, []
+    demux, servers, got = Demux((1, 2)), {1: ServerSide(), 2: ServerSide()}, []
     for fragment in fragments(sizes, data):
         for conn_id, chunk in demux.receive(fragment):
             for r in servers[conn_id].receive(chunk):
@@ -83,7 +85,7 @@ def test_any_fragmentation_of_responses_decodes_to_the_same_responses(responses,
 
 @given(st.lists(st.binary(max_size=300), max_size=8))
 def test_garbage_on_the_trunk_ends_in_a_protocol_error_or_waits_for_more(pieces) -> None:
-    demux, server, client = mux.Demux((1, 2)), ServerSide(), ClientSide()
+    demux, server, client = Demux((1, 2)), ServerSide(), ClientSide()
     for _ in range(4):
         client.request("", "", b"")
     for piece in pieces:

@@ -210,9 +210,13 @@ CASES: dict[str, Case] = {
     "device-use": Case(
         "add_device grants access",
         INSIDE,
-        # /dev/fuse, which the default rules do not allow: opening it shows the rule that comes with the device.
-        lambda _: A().add_device("/dev/added", "c", 10, 229, file_mode=0o666),
-        lambda v: v.exec("/bin/sh", "-c", "(exec 3</dev/added) 2>/dev/null && echo open || echo none").strip(),
+        # /dev/kmsg, which every kernel has and the default rules do not allow: opening it shows the rule that comes
+        # with the device. Its mode is the machine's own, so none is asked for.
+        lambda _: A().add_device("/dev/added", "c", 1, 11),
+        # Without the device, what is opened for writing would be made as a file.
+        lambda v: v.exec(
+            "/bin/sh", "-c", "test -c /dev/added && (exec 3>/dev/added) 2>/dev/null && echo open || echo none"
+        ).strip(),
         "open",
     ),
     "device-rule": Case(
@@ -373,16 +377,16 @@ CASES: dict[str, Case] = {
         "add_hook poststop", PROCESS, lambda pod: _hook(pod, "poststop"), _after_removal("hook-poststop"), "1"
     ),
     "namespace-add": Case(
-        "add_or_replace_namespace",
+        "set_namespace",
         PROCESS,
-        lambda _: A().add_or_replace_namespace("cgroup"),
+        lambda _: A().set_namespace("cgroup"),
         lambda v: namespace(v, "cgroup"),
         "own",
     ),
     "namespace-replace": Case(
-        "add_or_replace_namespace at a path",
+        "set_namespace at a path",
         PROCESS,
-        lambda _: A().add_or_replace_namespace("ipc", f"/proc/{os.getpid()}/ns/ipc"),
+        lambda _: A().set_namespace("ipc", f"/proc/{os.getpid()}/ns/ipc"),
         lambda v: namespace(v, "ipc"),
         "host",
     ),
@@ -442,5 +446,5 @@ CASES: dict[str, Case] = {
 NEWER = {
     "scheduler": Case("", PROCESS, lambda _: A().set_scheduler("BATCH", nice=5), _scheduler, f"{os.SCHED_BATCH} 5"),
     "io-priority": Case("", PROCESS, lambda _: A().set_io_priority("BE", 6), _io_priority, "best-effort: prio 6"),
-    "time": Case("", PROCESS, lambda _: A().add_or_replace_namespace("time"), lambda v: namespace(v, "time"), "own"),
+    "time": Case("", PROCESS, lambda _: A().set_namespace("time"), lambda v: namespace(v, "time"), "own"),
 }

@@ -1,30 +1,40 @@
-"""`nri ps`, `nri pods` and `nri logs` ask a real containerd, as they ask any runtime."""
+"""`nri pod` runs, enters and removes pods of a real containerd, as of any runtime."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
+import json
+from pathlib import Path
 
+from tests.engine.machine import wait_for
 from tests.real.conftest import Runtime
+from tests.support.pod_verbs import WEB, Verbs
 
 
-def nri(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "nri.cli.main", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_pods_containers_and_logs_of_a_containerd(runtime: Runtime) -> None:
-    cri, path = runtime.daemon.cri, runtime.daemon.cri_socket
-    pod = cri.run_pod("verbs")
+def test_a_pod_of_a_containerd_from_its_manifest_to_its_end(runtime: Runtime, tmp_path: Path) -> None:
+    verbs = Verbs(runtime.daemon.cri_socket, runtime.daemon.run_dir.name, tmp_path)
     try:
-        container = cri.run(pod, "talker", ["/bin/sh", "-c", "echo said; echo bad >&2; sleep 1000"])
-        assert nri("pods", "-q", "--cri-socket", path).stdout.split() == [pod.id]
-        assert nri("ps", "-q", "--pod", "verbs", "--cri-socket", path).stdout.split() == [container]
-        until = time.monotonic() + 20
-        done = nri("logs", "verbs/talker", "--cri-socket", path)
-        while not (done.stdout and done.stderr) and time.monotonic() < until:
-            done = nri("logs", "verbs/talker", "--cri-socket", path)
-        assert (done.stdout, done.stderr) == ("said\n", "bad\n")
+        done = verbs.run(WEB, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        pod = json.loads(done.stdout)[0]
+        assert [one["state"] for one in pod["containers"]] == ["CONTAINER_EXITED", *["CONTAINER_RUNNING"] * 2]
+        wait_for(lambda: verbs("logs", "web/app").stdout == b"hello web\nready\n", "its log")
+        said = verbs("exec", "-i", "web/app", "sh", "-c", "cat; id -u >&2; exit 7", stdin=b"x" * 3_000_000)
+        assert (said.returncode, len(said.stdout), said.stderr) == (7, 3_000_000, b"1000\n")
+        inside = verbs.in_terminal("exec", "-it", "web/app", "sh")
+        inside.until(lambda text: "$ " in text)
+        inside.type("stty size; exit 4\n")
+        assert inside.ended() == 4 and "24 80" in inside.said
+        beside = verbs.in_terminal("attach", "-it", "web/shell")
+        beside.type("echo $((6 * 7))\n")
+        beside.until(lambda text: "42" in text)
+        beside.type("\x10\x11")
+        assert beside.ended() == 0
+        found = json.loads(verbs("inspect", "web/app").stdout)["info"]
+        assert found["runtimeSpec"]["linux"]["resources"]["memory"]["limit"] == 64 << 20
+        assert b"web" in verbs("stats", "web").stdout
+        assert len(verbs.cgroups()) == 1
+        assert verbs("stop", "web").returncode == 0
+        assert verbs("logs", "web/app").stdout.endswith(b"bye\n")
     finally:
-        cri.remove_pod(pod.id)
+        verbs("rm", "-f", "--all", "--grace", "0")
+    assert [*(tmp_path / "pods").iterdir()] == [] and verbs.cgroups() == []

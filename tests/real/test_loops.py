@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from nri.agent.loops import Loops
-from nri.agent.loops.samples import Sample
+from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.settings.values import AgentSettings
+from nri.policies import paths
 from nri.policies.koordinator import names as n
 from tests.real.test_standalone import MIB, Machine, machine, pod
 from tools.runtimes.machine import PATIENCE
@@ -47,15 +48,15 @@ def until(loops: Loops, holds: Callable[[], bool]) -> None:
 def test_a_throttled_container_gets_more_and_gives_it_back(
     machine: Machine, loops: Loops, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = loops._sampler.take
+    take = Sampler.take
 
-    def of_an_idle_node(folders: Iterable[str], cpus: int) -> Sample:
+    def of_an_idle_node(self: Sampler, folders: Iterable[str], cpus: int) -> Sample:
         """The machine may be busy with other tests, and then nobody gets more."""
-        sample = take(folders, cpus)
+        sample = take(self, folders, cpus)
         return sample._replace(milli=None if sample.milli is None else 0)
 
-    monkeypatch.setattr(loops._sampler, "take", of_an_idle_node)
-    sensitive = pod(n.LS, n.BURSTABLE, limit="20m")
+    monkeypatch.setattr(Sampler, "take", of_an_idle_node)
+    sensitive = pod(n.LS, paths.BURSTABLE, limit="20m")
     own, container, _ = machine.run(sensitive, BUSY)
     for folder in (own, container):
         machine.overwrite(folder, "cpu.cfs_quota", "2000" if machine.hierarchies.mode != "v2" else "2000 100000")
@@ -71,7 +72,7 @@ def test_a_throttled_container_gets_more_and_gives_it_back(
 
 
 def test_best_effort_pods_are_held_back_by_what_is_left_and_let_go(machine: Machine, loops: Loops) -> None:
-    batch = pod(n.BE, n.BEST_EFFORT)
+    batch = pod(n.BE, paths.BEST_EFFORT)
     machine.run(batch, BUSY)
     machine.source.replace([batch])
     threshold = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 50}
@@ -82,7 +83,7 @@ def test_best_effort_pods_are_held_back_by_what_is_left_and_let_go(machine: Mach
 
 
 def test_memory_of_a_pod_is_protected_where_the_kernel_can_and_told_where_not(machine: Machine, loops: Loops) -> None:
-    sensitive = pod(n.LS, n.BURSTABLE)
+    sensitive = pod(n.LS, paths.BURSTABLE)
     sensitive["spec"]["containers"][0]["resources"] = {"requests": {"memory": "8Mi"}}
     own, container, _ = machine.run(sensitive)
     machine.source.replace([sensitive])

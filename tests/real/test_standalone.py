@@ -24,14 +24,15 @@ from nri.agent.explain import History
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
+from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.book import RuleBook
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
+from nri.policies import paths
 from nri.policies.koordinator import names as n
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.convert.manifest import pod_folder
-from nri.policies.koordinator.profile import PROFILE, Node
+from nri.policies.koordinator.profile import HOOKS, Node
+from nri.policies.manifest import pod_folder
 from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
 from tools.runtimes.machine import PATIENCE
@@ -59,13 +60,21 @@ class Machine:
         self.everything = detect(root)
         rows = tuple(replace(row, path=f"{row.path}/{top}") for row in self.everything.rows)
         self.hierarchies = Hierarchies(root, rows)
-        self.book, self.source, self.history, observer = RuleBook(node), Source(), History(), Observer()
+        self.book, self.source, self.history, observer = RuleBook(node, PROFILE.kinds), Source(), History(), Observer()
         executor = Executor(root, observer=observer)
         executor.hierarchies = self.hierarchies
         executor._writer = Writer(self.hierarchies)
-        decisions = Decisions(self.book, executor, self.history, observer)
+        decisions = Decisions(PROFILE, self.book, executor, self.history, observer)
         self.parts = Parts(
-            root, self.book, self.source, decisions, executor, self.history, observer, chosen_driver=paths.CGROUPFS
+            PROFILE,
+            root,
+            self.book,
+            self.source,
+            decisions,
+            executor,
+            self.history,
+            observer,
+            chosen_driver=paths.CGROUPFS,
         )
         self.standalone = Standalone(AgentSettings(), self.parts)
 
@@ -118,7 +127,7 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     need_root()
     need_tool("runc")
     need_machine((os.cpu_count() or 1) > 1, "second CPU")
-    gates = frozenset(row.name for row in PROFILE)
+    gates = frozenset(row.name for row in HOOKS)
     made = Machine(
         Bundles(tmp_path, rootfs(tmp_path / "rootfs")), f"nri-alone-{uuid.uuid4().hex[:8]}", Node(gates=gates)
     )
@@ -150,7 +159,7 @@ BATCH = {"requests": {n.BATCH_CPU: "500"}, "limits": {n.BATCH_CPU: "500", n.BATC
 
 def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_back(machine: Machine) -> None:
     annotations = {n.ANNOTATION_EXTENDED: json.dumps({"containers": {"c": BATCH}}), n.ANNOTATION_OOM_SCORE: "777"}
-    batch = pod(n.BE, n.BEST_EFFORT, annotations)
+    batch = pod(n.BE, paths.BEST_EFFORT, annotations)
     own, container, pid = machine.run(batch)
     machine.source.replace([batch])
     machine.round()
@@ -175,7 +184,7 @@ def test_shares_quota_memory_and_oom_score_of_a_batch_pod_are_in_force_and_come_
 
 
 def test_cpus_of_a_sensitive_pod_follow_the_share_pools(machine: Machine) -> None:
-    sensitive = pod(n.LS, n.BURSTABLE)
+    sensitive = pod(n.LS, paths.BURSTABLE)
     _, container, pid = machine.run(sensitive)
     machine.source.replace([sensitive])
     for cpus in ("1", "0", "0-1"):
@@ -191,7 +200,7 @@ def test_cpus_of_a_sensitive_pod_follow_the_share_pools(machine: Machine) -> Non
 def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_that_the_kernel_takes(
     machine: Machine,
 ) -> None:
-    sensitive = pod(n.LS, n.BURSTABLE, limit="1")
+    sensitive = pod(n.LS, paths.BURSTABLE, limit="1")
     own, container, _ = machine.run(sensitive)
     for folder in (own, container):
         machine.overwrite(folder, "cpu.cfs_quota", "100000")
@@ -206,7 +215,7 @@ def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_t
 
 
 def test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it(machine: Machine) -> None:
-    batch = pod(n.BE, n.BEST_EFFORT)
+    batch = pod(n.BE, paths.BEST_EFFORT)
     machine.run(batch)
     machine.source.replace([batch])
     classes = {"beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}, "policies": {"cpuPolicy": "coreSched"}}
@@ -224,7 +233,7 @@ def test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it(mach
 def test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone_costs_nothing(
     machine: Machine,
 ) -> None:
-    gone, here = pod(n.LS, n.BURSTABLE), pod(n.BE, n.BEST_EFFORT)
+    gone, here = pod(n.LS, paths.BURSTABLE), pod(n.BE, paths.BEST_EFFORT)
     machine.run(here)
     machine.source.replace([gone, here])
     identities = {"lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True}}}

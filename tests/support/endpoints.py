@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nri.mux import Trunk, cut, pack
+from nri.mux import Trunk
+from nri.mux.frames import cut, pack
 from nri.ttrpc import Endpoint
 from nri.ttrpc.connection import ClientSide
 

@@ -9,12 +9,12 @@ the columns of the table: the transports that bring it about. In a mode that is 
 
 How a transport's tests use it, the NRI one in `tests/unit/agent/transports/test_nri_modes.py` being the model:
 
-- parametrise over `cells(MODE)`, which yields `(case, effect, works)`, with `ids=cell_id`;
+- parametrise over `CASES`, with `ids=case_id`, and over `UPDATED` for an update by the kubelet;
 - hand the pod over in your own form: `case.pod.messages()` (NRI), `case.pod.manifest()` (the API's object); another
   form, such as the CRI's, is a further method of `Pod`, made of the same attributes;
 - the rules are `case.documents` for a rule book over `case.base()`, or all at once `case.node()`;
-- run the pod through the transport, collect what came of it as a dict `{(place, name): value}`, and compare with
-  `effect.key` and `effect.value`: it is there if and only if `works`.
+- run the pod through the transport, collect what came of it as a dict `{(place, name): value}`, and compare its
+  `outcome` with what is `wanted`: an effect is there if and only if it works.
 
 A further column needs no new rows: add its name to the `modes` of the effects that it has. A new mode is a constant
 beside `NRI`, `PROXY` and `STANDALONE`. Values are texts in the unit of the knob (`nri.host.KNOBS`).
@@ -31,19 +31,33 @@ beside `NRI`, `PROXY` and `STANDALONE`. Values are texts in the unit of the knob
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from nri.api import messages as m
+from nri.policies import paths
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
 from nri.policies.koordinator.hooks.resctrl import INTEL, Cache
-from nri.policies.koordinator.paths import CGROUPFS, pod_path
 from nri.policies.koordinator.profile import Node
 from nri.policies.koordinator.rules import node, node_slo, node_topology
+from nri.policies.paths import CGROUPFS, pod_path
 
-__all__ = ["CASES", "NRI", "PROXY", "STANDALONE", "Case", "Effect", "OneFunction", "Pod", "cell_id", "cells"]
+__all__ = [
+    "CASES",
+    "NRI",
+    "PROXY",
+    "STANDALONE",
+    "UPDATED",
+    "Case",
+    "Effect",
+    "OneFunction",
+    "Pod",
+    "case_id",
+    "outcome",
+    "wanted",
+]
 
 NRI, PROXY, STANDALONE = "nri", "proxy", "standalone"
 _ALL = frozenset({NRI, PROXY, STANDALONE})
@@ -58,7 +72,7 @@ class Pod:
     """A pod with one container. Resources are what the kubelet asks for, 0 is "not set"."""
 
     qos: str = ""
-    kube_class: str = n.BURSTABLE
+    kube_class: str = paths.BURSTABLE
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     cpu_shares: int = 0
@@ -177,20 +191,23 @@ class OneFunction:
         return 231, 192
 
 
-def cells(mode: str) -> Iterator[tuple[Case, Effect, bool]]:
-    """Yield each effect of each case, and whether this mode brings it about."""
-    for case in CASES:
-        for effect in case.effects:
-            yield case, effect, mode in effect.modes
+def case_id(case: Case) -> str:
+    """The name of a case, for pytest."""
+    return f"{case.hook}-{case.title}".replace(" ", "-")
 
 
-def cell_id(value: object) -> str:
-    """The name of a part of a cell, for pytest."""
-    if isinstance(value, Case):
-        return f"{value.hook}-{value.title}".replace(" ", "-")
-    if isinstance(value, Effect):
-        return f"{value.place}-{value.name}".replace(" ", "-")
-    return "works" if value else "cannot"
+def outcome(
+    case: Case, found: Mapping[tuple[str, str], str], *, updated: bool = False
+) -> dict[tuple[str, str], str | None]:
+    """What came of each effect of a case; of those alone that an update brings about as well, if so asked."""
+    return {effect.key: found.get(effect.key) for effect in case.effects if effect.updated or not updated}
+
+
+def wanted(case: Case, works: Callable[[Effect], bool], *, updated: bool = False) -> dict[tuple[str, str], str | None]:
+    """What must come of them where these work, and no others."""
+    return {
+        effect.key: effect.value if works(effect) else None for effect in case.effects if effect.updated or not updated
+    }
 
 
 _SLO = {
@@ -286,7 +303,7 @@ _LIBRARY = "/usr/local/vgpu/libvgpu.so"
 
 CASES = (
     Case(
-        "GroupIdentity", "batch", Pod(n.BE, n.BEST_EFFORT),
+        "GroupIdentity", "batch", Pod(n.BE, paths.BEST_EFFORT),
         (
             Effect("pod", "cpu.bvt", "-1"),
             Effect("BestEffort", "cpu.bvt", "-1", _ALONE),
@@ -297,7 +314,7 @@ CASES = (
         _SLO,
     ),
     Case(
-        "CPUSetAllocator", "own CPUs", Pod(n.LSR, n.GUARANTEED, annotations=_OWN_CPUS, cfs_quota=100_000),
+        "CPUSetAllocator", "own CPUs", Pod(n.LSR, paths.GUARANTEED, annotations=_OWN_CPUS, cfs_quota=100_000),
         (
             Effect("container", "cpuset.cpus", "1", updated=True),
             Effect("container", "cpu.cfs_quota", "-1", updated=True),
@@ -315,7 +332,7 @@ CASES = (
         _POOLS,
     ),
     Case(
-        "CPUSetAllocator", "clear", Pod(n.BE, n.BEST_EFFORT),
+        "CPUSetAllocator", "clear", Pod(n.BE, paths.BEST_EFFORT),
         (Effect("container", "cpuset.cpus", "", _CREATION, updated=True),),
         _POOLS,
     ),
@@ -335,7 +352,7 @@ CASES = (
         ),
     ),
     Case(
-        "BatchResource", "limits", Pod(n.BE, n.BEST_EFFORT, annotations=_BATCH),
+        "BatchResource", "limits", Pod(n.BE, paths.BEST_EFFORT, annotations=_BATCH),
         (
             Effect("pod", "cpu.shares", "512"),
             Effect("pod", "cpu.cfs_quota", "50000"),
@@ -349,7 +366,7 @@ CASES = (
         "CPUNormalization", "faster CPUs", Pod(n.LS, cpu_shares=1024, cfs_quota=100_000),
         (
             Effect("container", "cpu.cfs_quota", "50000", updated=True),
-            # Not on cgroup v1, where a container could then not start (nri.agent.transports.standalone.room).
+            # Not on cgroup v1, where a container could then not start (nri.agent.transports.standalone.pods.with_room).
             Effect("pod", "cpu.cfs_quota", "50000", frozenset()),
         ),
         _FAST,
@@ -379,3 +396,5 @@ CASES = (
     Case("TerwayQoS", "files", Pod(n.LS), (Effect("node", "terway", UID, _ALONE),), _TERWAY),
 )  # fmt: skip
 """The table. Hook after hook, as in surrounding-systems A.4."""
+#: Cases with effects that an update of the container by the kubelet brings about as well.
+UPDATED = tuple(case for case in CASES if any(effect.updated for effect in case.effects))

@@ -51,8 +51,8 @@ class HttpServer:
             def handle_error(self, *_: object) -> None:
                 pass  # a client that goes away is what tests are about
 
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_port
 
     def script(self, *answers: Answer) -> None:
         """Have the next requests answered so."""
@@ -81,14 +81,14 @@ class HttpServer:
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-        thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield self
         finally:
-            self._server.shutdown()
-            self._server.server_close()
+            self.server.shutdown()
+            self.server.server_close()
             thread.join()
 
 

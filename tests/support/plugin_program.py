@@ -109,14 +109,14 @@ class Listener:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._accepted: list[ScriptedRuntime] = []
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._sock.bind(str(path))
-        self._sock.listen(8)
-        self._sock.settimeout(PATIENCE_S)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.bind(str(path))
+        self.sock.listen(8)
+        self.sock.settimeout(PATIENCE_S)
 
     def accept(self) -> ScriptedRuntime:
         """The next plugin that connects."""
-        runtime = ScriptedRuntime(self._sock.accept()[0])
+        runtime = ScriptedRuntime(self.sock.accept()[0])
         self._accepted.append(runtime)
         return runtime
 
@@ -124,7 +124,7 @@ class Listener:
         """Close all connections, stop listening and remove the socket, as a runtime that ends does."""
         for runtime in self._accepted:
             runtime.close()
-        self._sock.close()
+        self.sock.close()
         self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

@@ -147,7 +147,7 @@ class Proxied:
     def spec(self, container_id: str) -> dict[str, Any]:
         """The OCI spec that the runtime has made."""
         assert self.engine is not None
-        found: dict[str, Any] = self.engine.engine.lives.container(container_id).spec
+        found: dict[str, Any] = self.engine.engine.inventory.container(container_id).spec
         return found
 
     def close(self) -> None:

@@ -10,9 +10,10 @@ import socket
 import time
 from typing import Any
 
-from nri import mux
 from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE, PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN
+from nri.mux import Demux
+from nri.mux import frames as mux
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import (
     Request,
@@ -33,10 +34,10 @@ class ScriptedRuntime:
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.sock.settimeout(PATIENCE_S)
-        self._demux = mux.Demux((PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN))
+        self._demux = Demux((PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN))
         self._readers = {PLUGIN_SERVICE_CONN: frames.FrameReader(), RUNTIME_SERVICE_CONN: frames.FrameReader()}
         self._arrived: list[tuple[int, tuple[int, int, int, bytes | None, int]]] = []
-        self._next_id = 1
+        self.next_id = 1
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
@@ -55,7 +56,7 @@ class ScriptedRuntime:
     ) -> bytes:
         """The trunk's bytes of one request to the plugin; `message` is a protobuf message or bytes."""
         if not stream_id:
-            stream_id, self._next_id = self._next_id, self._next_id + 2
+            stream_id, self.next_id = self.next_id, self.next_id + 2
         payload = message if isinstance(message, bytes) else b"" if message is None else message.SerializeToString()
         data = encode_request(request_prefix(service, method), payload, int(timeout_s * 1e9))
         return mux.cut(PLUGIN_SERVICE_CONN, frames.pack(stream_id, frames.REQUEST, data))

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from nri.adaptation import Adaptation
+from nri.adaptation import Adaptation, OrderedUpdates
 from nri.api import messages as m
 from nri.errors import NriError
 from tests.peers.drivers import FieldPlugin, GoRuntime, PeerError
@@ -95,7 +95,7 @@ class OurSide:
     """Ours, in a runtime that takes every reply and commits it.
 
     Args:
-        take: gets each request and its reply as a message, before it is committed.
+        take: gets each request, its reply as a message, and the reply, before it is committed.
         update: the runtime's callback.
     """
 
@@ -105,8 +105,8 @@ class OurSide:
         compat: Mode = "default",
         *,
         request_timeout_s: float = PATIENCE_S,
-        take: Callable[[Request, Any], object] = lambda _request, _reply: None,
-        update: Callable[[list[m.ContainerUpdate]], Any] = lambda _updates: None,
+        take: Callable[[Request, Any, Any], object] = lambda _request, _message, _reply: None,
+        update: Callable[[OrderedUpdates], Any] = lambda _updates: None,
     ) -> None:
         self.socket = folder / f"{compat}.sock"
         self._take = take
@@ -158,7 +158,7 @@ class OurSide:
                     return Outcome(None)
         except NriError as error:
             return Outcome(str(error))
-        self._take(request, message)
+        self._take(request, message, reply)
         reply.commit()
         return Outcome(None, message)
 

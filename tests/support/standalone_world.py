@@ -19,15 +19,17 @@ from nri.agent.explain import History
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
+from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.profiles.koordinator.network import Network
+from nri.agent.profiles.koordinator.traffic.programs import Ran
+from nri.agent.profiles.koordinator.traffic.shaper import Shaper
 from nri.agent.rules.book import RuleBook
 from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone
-from nri.agent.transports.standalone.traffic.programs import Ran
-from nri.agent.transports.standalone.traffic.shaper import Shaper
 from nri.host import CoreScheduler, Root
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.convert.manifest import pod_folder
+from nri.policies import paths
 from nri.policies.koordinator.profile import Node
+from nri.policies.manifest import pod_folder
 from tests.support.host_trees import TOP, write_files
 
 __all__ = ["CONTROLLERS", "FIRST", "Clock", "MachineRoot", "Pids", "Pods", "Programs", "World"]
@@ -172,16 +174,24 @@ class World:
             self.cgroup(paths.kube_class_path(kube_class, driver))
         self.pids, self.programs, self.source = Pids(), Programs(), Pods()
         self.history, self.observer = History(), Observer()
-        self.book = RuleBook(base)
+        self.book = RuleBook(base, PROFILE.kinds)
         executor = Executor(self.root, observer=self.observer, clock=self.clock, scheduler=CoreScheduler(self.pids))
-        decisions = Decisions(self.book, executor, self.history, self.observer)
+        decisions = Decisions(PROFILE, self.book, executor, self.history, self.observer)
         self.parts = Parts(
-            self.root, self.book, self.source, decisions, executor, self.history, self.observer, chosen_driver=driver
+            PROFILE,
+            self.root,
+            self.book,
+            self.source,
+            decisions,
+            executor,
+            self.history,
+            self.observer,
+            chosen_driver=driver,
         )
         self.settings = settings or AgentSettings(terway=TerwaySettings(Path("/var/lib/terway/qos")))
-        self.standalone = Standalone(
-            self.settings, self.parts, shaper=Shaper(self.programs, lambda *_: None, self.clock), now=self.clock
-        )
+        shaper = Shaper(self.programs, lambda *_: None, self.clock)
+        network = Network(self.settings, self.parts, shaper)
+        self.standalone = Standalone(self.settings, self.parts, network=network, now=self.clock)
 
     def cgroup(self, path: str, pids: Iterable[int] = ()) -> None:
         """Make a cgroup with the first values, and processes in it."""

@@ -1,6 +1,7 @@
 """A streaming server with real programs of this machine behind it, and clients that speak to it over real sockets.
 
-One job: tests of the server that need no container. Its "OCI runtime" is a script that becomes the program.
+One job: tests of the server that need no container. Its "OCI runtime" is a script that starts the program and stays
+above it until it ends, as runtimes do.
 """
 
 from __future__ import annotations
@@ -20,14 +21,23 @@ from nri.engine.streaming import Limits, StreamingServer, connect_port
 from nri.engine.support.errors import EngineError
 from tests.support.stream_clients import SpdyClient, WebSocketClient
 
-RUNTIME = """#!{python}
-import json, os, sys
+RUNTIME = """#!{python} -IS
+import json, os, signal, sys
 said = sys.argv
 with open(said[said.index("--process") + 1]) as file:
     spec = json.load(file)
+resized = [signal.SIGWINCH]
+signal.pthread_sigmask(signal.SIG_BLOCK, resized)
+program = os.fork()
+if not program:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, resized)
+    os.execvp(spec["args"][0], spec["args"])
+signal.signal(signal.SIGWINCH, lambda *_: os.kill(program, signal.SIGWINCH))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, resized)
 with open(said[said.index("--pid-file") + 1], "w") as file:
-    file.write(str(os.getpid()))
-os.execvp(spec["args"][0], spec["args"])
+    file.write(str(program))
+code = os.waitstatus_to_exitcode(os.waitpid(program, 0)[1])
+sys.exit(code if code >= 0 else 128 - code)
 """
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 

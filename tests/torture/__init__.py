@@ -8,5 +8,6 @@
 Three processes take part, so that what each costs is its own: the node (`node`), the healthy plugins (`healthy`) and
 the hostile one (`attacker`). `course` runs one attack, `judge` says what must hold, `attacks` has the attacks, a
 function and a row each. For the plugin's side, `plugin_course` puts a real plugin program before a hostile runtime
-(`runtimes`).
+(`runtimes`). For the engine, `engine_course` has one with 20 polite pods that are visited while images lie, containers
+leave what is hard to remove, and calls ask for what cannot be (`engine_attacks`).
 """

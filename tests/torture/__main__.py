@@ -6,9 +6,11 @@ import argparse
 import os
 import random
 import sys
+from contextlib import ExitStack
 
-from tests.torture import course, judge, plugin_course, runtimes, table
+from tests.torture import course, engine_attacks, judge, plugin_course, runtimes, table
 from tests.torture.attacks import ATTACKS, ROWS
+from tests.torture.engine_course import EngineOutcome, EngineSetting
 from tests.torture.soak import soak
 
 
@@ -47,6 +49,25 @@ def attack_plugins(names: list[str]) -> tuple[list[plugin_course.PluginOutcome],
     return outcomes, broken
 
 
+def attack_engine(names: list[str]) -> tuple[list[EngineOutcome], int]:
+    """Run attacks on an engine, one for all of them; returns the same."""
+    if names and os.geteuid():
+        print(f"{', '.join(names)}: left out: only root can run an engine", flush=True)
+        return [], 0
+    outcomes, broken = [], 0
+    with ExitStack() as stack:
+        setting = stack.enter_context(EngineSetting()) if names else None
+        for name in names:
+            assert setting is not None
+            outcome = setting.run(engine_attacks.ATTACKS[name])
+            outcomes.append(outcome)
+            broken += bool(outcome.wrong)
+            print(table.engine_line(outcome), flush=True)
+            for each in outcome.wrong:
+                print(f"    FAILED: {each}", flush=True)
+    return outcomes, broken
+
+
 def main(arguments: list[str]) -> int:
     """Exit code 0: everything held; 1: not."""
     parser = argparse.ArgumentParser(prog="python -m tests.torture", description=(__doc__ or "").splitlines()[0])
@@ -60,24 +81,25 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--list", action="store_true", help="only list the attacks")
     options = parser.parse_args(arguments)
     if options.list:
-        for name, does in [(row.name, row.does) for row in ROWS] + [(row.name, row.does) for row in runtimes.ROWS]:
-            print(f"{name:<26}{does}")
+        for row in (*ROWS, *runtimes.ROWS, *engine_attacks.ROWS):
+            print(f"{row.name:<26}{row.does}")
         return 0
     names = options.only or [
-        *(row.name for row in ROWS if row.short or not options.short),
-        *(row.name for row in runtimes.ROWS if row.short or not options.short),
+        row.name for row in (*ROWS, *runtimes.ROWS, *engine_attacks.ROWS) if row.short or not options.short
     ]
-    unknown = [name for name in names if name not in ATTACKS and name not in runtimes.ATTACKS]
+    unknown = [name for name in names if name not in {*ATTACKS, *runtimes.ATTACKS, *engine_attacks.ATTACKS}]
     if unknown:
         parser.error(f"no attack {', '.join(unknown)}; see --list")
     if options.soak is not None:
         return int(bool(soak(options.soak, options.timeout, options.seed, options.only or ())))
     nodes, first = attack_nodes([name for name in names if name in ATTACKS], options.seconds, options.timeout)
     plugins, second = attack_plugins([name for name in names if name in runtimes.ATTACKS])
-    print(f"{len(names) - first - second} attacks withstood, {first + second} not")
+    engines, third = attack_engine([name for name in names if name in engine_attacks.ATTACKS])
+    broken = first + second + third
+    print(f"{len(names) - broken} attacks withstood, {broken} not")
     if options.write:
-        table.write(nodes, plugins)
-    return int(bool(first + second))
+        table.write(nodes, plugins, engines)
+    return int(bool(broken))
 
 
 if __name__ == "__main__":

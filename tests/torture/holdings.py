@@ -26,11 +26,11 @@ class Holdings:
         """Memory in KiB, and numbers."""
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        return {"memory": _status("VmRSS"), **Holdings._counts()}
+        return {"memory": status_of("self", "VmRSS"), **Holdings._counts()}
 
     @staticmethod
     def _counts() -> dict[str, int]:
-        return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": _status("Threads")}
+        return {"descriptors": len(os.listdir("/proc/self/fd")), "threads": status_of("self", "Threads")}
 
     def _watch(self) -> None:
         while not self._over.wait(0.1):
@@ -41,7 +41,7 @@ class Holdings:
         """Look no longer."""
         self._over.set()
         self._thread.join()
-        self.most["memory"] = max(_status("VmHWM"), self.before["memory"])
+        self.most["memory"] = max(status_of("self", "VmHWM"), self.before["memory"])
 
     def settle(self, patience_s: float) -> dict[str, int]:
         """Wait until no more is held than before, for some time at most; returns what is held then."""
@@ -55,8 +55,9 @@ class Holdings:
             time.sleep(0.05)
 
 
-def _status(name: str) -> int:
-    for line in Path("/proc/self/status").read_text().splitlines():
+def status_of(pid: int | str, name: str) -> int:
+    """A number of a process's status, as VmRSS."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1])
     raise LookupError(name)

@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple, Self
 
-from nri import mux
 from nri.api import messages as m
 from nri.api.events import ALL, EventMask
 from nri.api.naming import PLUGIN_SERVICE_CONN, RUNTIME_SERVICE, RUNTIME_SERVICE_CONN
+from nri.mux import Demux
+from nri.mux import frames as mux
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import Request, Response, decode_request, decode_response, encode_request, encode_response
 from nri.ttrpc.envelope import request_prefix as prefix
@@ -59,7 +60,7 @@ class Hostile:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(PATIENCE_S)
         self._connect(path)
-        self._demux = mux.Demux((PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN))
+        self._demux = Demux((PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN))
         self._readers = {PLUGIN_SERVICE_CONN: frames.FrameReader(), RUNTIME_SERVICE_CONN: frames.FrameReader()}
         self._arrived: list[Request | Response] = []
         self.next_id = 1

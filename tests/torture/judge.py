@@ -9,13 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
 from tests.torture.course import Outcome
 
+#: Events that pass waiting ones of other pods, in each plugin others; those of one thread keep their order.
+PASSING = frozenset(spec.rpc for spec in DISPOSAL_EVENTS)
 #: A line of the log that is really one.
 LINE = re.compile(rb"(DEBUG|INFO|WARNING|ERROR|CRITICAL) nri[.\w]*: ")
 #: What no line may have: control characters but the newline, and marks that turn the direction of a text.
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 LINE_BYTES = 6000
+#: A machine at work wakes a thread so much too late, in seconds; see stillness.py.
+SLACK_S = 0.25
 #: Descriptors and threads that an attack may hold on top, while it goes on, and afterwards.
 MOST = {"descriptors": 200, "threads": 40}
 AFTER = {"descriptors": 2, "threads": 0}
@@ -44,7 +49,7 @@ def _events(outcome: Outcome) -> Iterator[str]:
         if len(thread) < 10:
             yield f"thread {number} got through {len(thread)} events only"
     limit_s = attack.worst * outcome.timeout_s
-    slow = [row for thread in outcome.events for row in thread if row[2] > limit_s]
+    slow = [row for thread in outcome.events for row in thread if row[2] > limit_s + SLACK_S]
     if slow:
         rpc, pod, seconds, _ = max(slow, key=lambda row: row[2])
         yield f"{len(slow)} events took longer than {limit_s:g} s, the worst {seconds:.2f} s: {rpc} of {pod}"
@@ -68,7 +73,7 @@ def _plugins(outcome: Outcome) -> Iterator[str]:
         missing = passed - set(seen)
         if missing:
             yield f"healthy plugin {label} did not get {len(missing)} of {len(passed)} events, as {min(missing)}"
-        common = [each for each in seen if each in passed]
+        common = [(rpc, pod) for rpc, pod in seen if (rpc, pod) in passed and rpc not in PASSING]
         if order is None:
             order = common
         elif not missing and common != order:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.plugin_program import Listener, plugin_file, plugin_program
+from tests.torture.holdings import status_of
 from tests.torture.judge import LINE_BYTES, RAW
 from tests.torture.runtimes import RuntimeAttack, works
 
@@ -67,13 +68,6 @@ class PluginOutcome:
     seconds: float = 0.0
 
 
-def _status(pid: int, name: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return int(line.split()[1])
-    return 0
-
-
 def run(attack: RuntimeAttack) -> PluginOutcome:
     """Run one hostile runtime."""
     outcome = PluginOutcome(attack)
@@ -91,7 +85,7 @@ def run(attack: RuntimeAttack) -> PluginOutcome:
             assert works(good), "the plugin does not work to begin with"
             good.close()
             hostile = listener.accept()
-            before = _status(pid, "VmRSS")
+            before = status_of(pid, "VmRSS")
             descriptors = len(os.listdir(f"/proc/{pid}/fd"))
             Path(f"/proc/{pid}/clear_refs").write_text("5")
             began = time.monotonic()
@@ -109,7 +103,7 @@ def run(attack: RuntimeAttack) -> PluginOutcome:
                 if program.process.poll() != attack.exits:
                     outcome.wrong.append(f"its exit code is {program.process.poll()}, not {attack.exits}")
             else:
-                outcome.memory_mib = (_status(pid, "VmHWM") - before) / 1024
+                outcome.memory_mib = (status_of(pid, "VmHWM") - before) / 1024
                 _recovers(listener, outcome)
                 after = len(os.listdir(f"/proc/{pid}/fd")) if program.process.poll() is None else 0
                 if after > descriptors + 1:
@@ -120,7 +114,7 @@ def run(attack: RuntimeAttack) -> PluginOutcome:
 
 
 def _recovers(listener: Listener, outcome: PluginOutcome) -> None:
-    listener._sock.settimeout(PATIENCE_S)
+    listener.sock.settimeout(PATIENCE_S)
     try:
         good = listener.accept()
         good.begin()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.naming import PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN
-from nri.mux import cut, pack
+from nri.mux.frames import cut, pack
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_response
 from nri.wire import bytes_field

@@ -1,4 +1,4 @@
-"""The numbers of a run: a line for the terminal, and the two tables of docs/reliability.md.
+"""The numbers of a run: a line for the terminal, and the three tables of docs/reliability.md.
 
 The tables stand between marks of the page, and only rows that were measured are written anew.
 """
@@ -11,11 +11,12 @@ from pathlib import Path
 
 from tests.torture import judge
 from tests.torture.course import Outcome
+from tests.torture.engine_course import EngineOutcome
 from tests.torture.plugin_course import PluginOutcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 REGION = r"(<!-- measured: {} -->\n).*?(<!-- end -->)"
-NODES, PLUGINS = "attacks-on-nodes", "attacks-on-plugins"
+NODES, PLUGINS, ENGINES = "attacks-on-nodes", "attacks-on-plugins", "attacks-on-the-engine"
 HEADS: Mapping[str, Sequence[str]] = {
     NODES: (
         "| attack | what a plugin does | what happens | events | failed | worst event | memory | log lines |",
@@ -24,6 +25,10 @@ HEADS: Mapping[str, Sequence[str]] = {
     PLUGINS: (
         "| attack | what a runtime does | what happens | served again after | memory | log lines |",
         "|---|---|---|---:|---:|---:|",
+    ),
+    ENGINES: (
+        "| attack | what it does | what happens | visits of polite pods | longest visit | memory | log lines |",
+        "|---|---|---|---:|---:|---:|---:|",
     ),
 }
 
@@ -67,6 +72,24 @@ def plugin_row(outcome: PluginOutcome) -> str:
     )
 
 
+def engine_line(outcome: EngineOutcome) -> str:
+    """One outcome of an attack on the engine for a terminal."""
+    return (
+        f"{outcome.attack.name:<24} done {outcome.done:>4}, visits {outcome.visits:>4}, "
+        f"longest {outcome.worst_s:>6.2f} s, memory {outcome.memory_mib:>+7.1f} MiB, log {outcome.log_lines:>5} lines"
+    )
+
+
+def engine_row(outcome: EngineOutcome) -> str:
+    """One outcome of an attack on the engine as a row of the page."""
+    attack = outcome.attack
+    happens = _open(outcome.wrong) or attack.happens
+    return (
+        f"| `{attack.name}` | {attack.does} | {happens} | {outcome.visits} | {outcome.worst_s:.2f} s "
+        f"| {max(0.0, outcome.memory_mib):.0f} MiB | {outcome.log_lines:,} |"
+    )
+
+
 def _open(faults: Sequence[str]) -> str:
     """What does not hold, fit for a cell; "" if all does."""
     text = re.split(r", as |, the first |: \[|: b'|Traceback|traceback", faults[0])[0] if faults else ""
@@ -79,15 +102,17 @@ def names_in(text: str, table: str) -> list[str]:
     return re.findall(r"(?m)^\| `([a-z0-9-]+)` \|", match[0]) if match else []
 
 
-def write(nodes: Iterable[Outcome], plugins: Iterable[PluginOutcome]) -> None:
+def write(nodes: Iterable[Outcome], plugins: Iterable[PluginOutcome], engines: Iterable[EngineOutcome] = ()) -> None:
     """Put the rows into the page; rows of attacks that were not run stay."""
-    from tests.torture import runtimes
+    from tests.torture import engine_attacks, runtimes
     from tests.torture.attacks import ROWS
 
     text = PAGE.read_text(encoding="utf-8")
     text = _replaced(text, NODES, {each.attack.name: row(each) for each in nodes}, [each.name for each in ROWS])
     order = [each.name for each in runtimes.ROWS]
     text = _replaced(text, PLUGINS, {each.attack.name: plugin_row(each) for each in plugins}, order)
+    order = [each.name for each in engine_attacks.ROWS]
+    text = _replaced(text, ENGINES, {each.attack.name: engine_row(each) for each in engines}, order)
     PAGE.write_text(text, encoding="utf-8")
 
 

@@ -35,7 +35,7 @@ def test_an_outcome_without_a_fault_has_none() -> None:
 
 
 def an_event_that_waits(outcome: Outcome) -> None:
-    outcome.events[0][3] = ("RunPodSandbox", "life-0-3", 2.1, "")
+    outcome.events[0][3] = ("RunPodSandbox", "life-0-3", 2.3, "")
 
 
 def an_event_that_fails(outcome: Outcome) -> None:

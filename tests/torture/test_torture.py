@@ -16,7 +16,7 @@ from tests.torture.stillness import faults_of
 SECONDS = 1.2
 TIMEOUT_S = 1.0
 #: A machine that stands still for longer is no outcome of an attack, in seconds.
-STILL_S = 0.25
+STILL_S = judge.SLACK_S
 
 
 def marked(rows: Iterable[Any]) -> list[Any]:

@@ -20,6 +20,11 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["import
 FORBIDDEN = {
     "Imports go down the list of layers, never up and never sideways": ("api/naming.py", "nri.config.duration"),
     "The plugin's side and the policies never import the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
+    "From outside, adaptation is imported by its faces: itself, its admin socket, and the rooms audit, launch and merge": (  # noqa: E501
+        "proxy/settings.py",
+        "nri.adaptation.merge.fields",
+    ),
+    "From outside, oci is imported by its face alone": ("engine/machine.py", "nri.oci.draft"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),
     "Inside the command imports go from verbs down to settings: a verb prints, the doctor judges, support does the rest": (  # noqa: E501
         "cli/doctor/__init__.py",
@@ -41,6 +46,14 @@ FORBIDDEN = {
         "engine/state/names.py",
         "nri.engine.process.runtime",
     ),
+    "The vocabulary that policies of all profiles share knows no profile": (
+        "policies/changes.py",
+        "nri.policies.koordinator.quirks",
+    ),
+    "The policies of placement do not know each other, and stand on allocator, zones and containers": (
+        "policies/placement/topology_aware/pools.py",
+        "nri.policies.placement.balloons.tree",
+    ),
     "No transport of the agent knows another; what several need lies below them": (
         "agent/transports/standalone/tally.py",
         "nri.agent.transports.nri",
@@ -48,6 +61,10 @@ FORBIDDEN = {
     "Inside the agent imports go from its wiring down through transports, decisions and records to the settings": (
         "agent/executor.py",
         "nri.agent.decisions",
+    ),
+    "No profile is imported by its name: the agent loads the one that its settings choose": (
+        "agent/agent.py",
+        "nri.agent.profiles.koordinator.profile",
     ),
     "One module knows the client library of the apiserver": ("kube/client/follow.py", "httpx2"),
     "Inside the proxy imports go from the wiring down to records and settings; what passes bytes on knows no message": (
@@ -71,8 +88,8 @@ FORBIDDEN = {
         "nri.oci.process",
     ),
     "A CDI file is read, checked and applied below the folders that it is found in": (
-        "oci/cdi/format.py",
-        "nri.oci.cdi.names",
+        "oci/cdi/file.py",
+        "nri.oci.cdi.edits",
     ),
     "Inside the streaming server imports go from sockets and threads down to what is said on the wire, which knows neither": (  # noqa: E501
         "engine/streaming/spdy/frames.py",

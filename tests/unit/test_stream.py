@@ -2,6 +2,7 @@
 
 import _socket
 import posix
+import select
 import signal
 import time
 from contextlib import closing
@@ -19,10 +20,15 @@ class Kernel:
         self.looks = 0
         self.readable = True
         self.now_s = 100.0
+        self.late_s = 0.0
+
+    def register(self, *_):
+        pass
 
     def poll(self, _timeout):
         self.looks += 1
         if self.readable:
+            self.now_s += self.late_s
             return [1]
         self.now_s += 10.0
         return []
@@ -33,17 +39,27 @@ def pair(monkeypatch):
     made = []
     kernel = Kernel()
     monkeypatch.setattr(stream, "monotonic", lambda: kernel.now_s)
+    monkeypatch.setattr(select, "poll", lambda: kernel)
 
     def make(busy_poll_s=5.0):
         ours, theirs = _socket.socketpair()
         made.extend((ours, theirs))
-        one = stream.Stream(ours, busy_poll_s=busy_poll_s)
-        one._poll = kernel.poll
-        return one, theirs, kernel
+        return stream.Stream(ours, busy_poll_s=busy_poll_s), theirs, kernel
 
     yield make
     for each in made:
         each.close()
+
+
+def pause_after_polling_in_vain(one, peer, kernel):
+    """How many reads do not poll after one that did so in vain."""
+    kernel.readable = False
+    for looks in (kernel.looks, kernel.looks + 1):
+        reads = 0
+        while kernel.looks == looks:
+            short_reads(one, peer, 1)
+            reads += 1
+    return reads - 1
 
 
 def short_reads(one, peer, count):
@@ -92,16 +108,9 @@ def test_a_peer_that_is_slow_but_in_time_is_not_forgiven_earlier_failures(pair, 
     one, peer, kernel = pair()
     kernel.readable = False
     short_reads(one, peer, 30)
-    owed = one._debt
-    kernel.readable = True
-
-    def late(_timeout):
-        kernel.now_s += 4.0
-        return [1]
-
-    one._poll = late
+    kernel.readable, kernel.late_s = True, 4.0
     short_reads(one, peer, 100)
-    assert one._debt == owed
+    assert pause_after_polling_in_vain(one, peer, kernel) == 32
 
 
 def test_polling_that_pays_again_is_forgiven(pair):
@@ -110,7 +119,7 @@ def test_polling_that_pays_again_is_forgiven(pair):
     short_reads(one, peer, 30)
     kernel.readable = True
     short_reads(one, peer, 100)
-    assert one._debt == 2
+    assert pause_after_polling_in_vain(one, peer, kernel) == 2
 
 
 def test_nothing_polls_when_it_is_switched_off(pair):
@@ -126,13 +135,14 @@ def test_nothing_polls_on_one_core(pair, monkeypatch):
     assert kernel.looks == 0, "the peer could not run while we poll"
 
 
-def test_a_poll_sees_the_end_of_the_connection(pair):
-    one, peer, _kernel = pair()
-    short_reads(one, peer, 3)
-    one._poll = None  # the kernel's own
-    peer.close()
-    with pytest.raises(stream.ConnectionClosed):
-        one.read(10, None)
+def test_a_poll_sees_the_end_of_the_connection():
+    ours, peer = _socket.socketpair()
+    with closing(ours), closing(peer):
+        one = stream.Stream(ours, busy_poll_s=5.0)
+        short_reads(one, peer, 3)
+        peer.close()
+        with pytest.raises(stream.ConnectionClosed):
+            one.read(10, None)
 
 
 def test_a_read_that_looks_up_now_and_then_waits_on_until_there_is_something():
@@ -147,15 +157,13 @@ def test_a_read_that_looks_up_now_and_then_waits_on_until_there_is_something():
             signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("wait_s", [20.0, None])
-def test_a_signal_in_the_instant_before_a_wait_is_not_lost(wait_s):
+def test_a_signal_in_the_instant_before_a_wait_is_not_lost():
     ours, theirs = _socket.socketpair()
     with closing(ours), closing(theirs), signal_in_a_wait(signal.SIGINT, 0.1):
         signal.signal(signal.SIGINT, lambda *_: theirs.send(b"it came"))
-        poll = stream._poll_for(ours, reading=True)
         began = time.monotonic()
-        assert stream._wait(poll, None if wait_s is None else began + wait_s)
-        assert ours.recv(10) == b"it came", "it looks up each second, else this waits until the deadline"
+        assert stream.Stream(ours, busy_poll_s=0.0).read(10, began + 20.0) == b"it came"
+        assert time.monotonic() - began < 15.0, "it looks up each second, else this waits until the deadline"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +176,7 @@ def test_the_environment_says_how_long(monkeypatch, text, seconds):
     if text is not None:
         environ[b"NRI_BUSY_POLL_US"] = text
     monkeypatch.setattr(stream, "environ", environ)
-    assert stream._busy_poll_s() == pytest.approx(seconds)
+    assert stream.busy_poll_from_environment() == pytest.approx(seconds)
 
 
 @pytest.fixture

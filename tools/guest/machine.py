@@ -9,15 +9,131 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.guest.kernel import Kernel, install
-from tools.guest.share import start_sharing
-from tools.runtimes.machine import MissingError, Say, cache_dir, find_tool
+from tools.runtimes import debs
+from tools.runtimes.machine import MissingError, Say, architecture, cache_dir, cache_lock, find_tool, last_line
+
+#: Debian 12 has it in qemu-system-common, later ones in a package of its own.
+DAEMONS = ("/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd")
+START_TIMEOUT_S = 20.0
+# $1: where the root is put together; then: file systems to put there, `--`, and the command.
+_SCRIPT = """
+set -e
+target=$1; shift
+while [ "$1" != -- ]; do
+    mount --bind "$1" "$target$1"
+    mount -o remount,bind,ro "$target$1"
+    shift
+done
+shift
+ulimit -n "$(ulimit -H -n)"
+exec "$@"
+"""
+
+
+def start_sharing(folder: Path, needed: Iterable[Path]) -> subprocess.Popen[bytes]:
+    """Serve the root on `folder`/share.sock, with the file systems that hold the `needed` paths.
+
+    Ends with this process at the latest. `MissingError` says why it does not run.
+    """
+    daemon = next((path for path in DAEMONS if find_tool(path)), None)
+    if daemon is None:
+        raise MissingError("virtiofsd", "install the package qemu-system-common (Debian 12) or virtiofsd")
+    target, socket = folder / "root", folder / "share.sock"
+    target.mkdir()
+    # A file handle for each file that the guest has seen; without readdirplus these are fewer.
+    options = f"source={target},cache=always,sandbox=chroot,no_readdirplus"
+    served = [daemon, f"--socket-path={socket}", "--rlimit-nofile=0", "-o", options]
+    with open(folder / "share.log", "wb") as log:
+        process = subprocess.Popen(
+            [
+                *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", "private"),
+                *("sh", "-c", _SCRIPT, "share", str(target), *_file_systems(needed), "--", *served),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not socket.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            process.wait()
+            raise MissingError("a root for the guest", f"{daemon}: {last_line((folder / 'share.log').read_text())}")
+        time.sleep(0.01)
+    return process
+
+
+def _file_systems(needed: Iterable[Path]) -> list[str]:
+    """The mount points of the root and of these paths, each after those above it."""
+    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    found = {"/"}
+    for path in (*needed, Path(sys.prefix), Path(sys.base_prefix)):
+        real = path.resolve()
+        found |= {str(folder) for folder in (real, *real.parents) if str(folder) in mounts}
+    return sorted(found)
+
+
+SUITE = "trixie"
+PACKAGE = "linux-image-cloud-amd64"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A bootable kernel: its version, its image, and the folder that is the guest's /lib/modules/VERSION."""
+
+    version: str
+    image: Path
+    modules: Path
+
+
+def install(say: Say) -> Kernel:
+    """The kernel, from the cache if it is there; `MissingError` says why it cannot be had."""
+    if architecture() != "amd64":
+        raise MissingError("a machine of type x86_64", "the guest's processor is emulated for that one only")
+    folder = cache_dir() / f"kernel-{SUITE}-{architecture()}"
+    with cache_lock(folder.name):
+        if not folder.exists():
+            _fill(folder, say)
+    modules = next((folder / "usr/lib/modules").iterdir())
+    return Kernel(modules.name, folder / f"boot/vmlinuz-{modules.name}", modules)
+
+
+def _fill(folder: Path, say: Say) -> None:
+    """Unpack the newest kernel beside its final place and move it there when it is complete."""
+    say(f"fetching a kernel from Debian {SUITE} (35 MB, once)")
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=cache_dir()) as scratch:
+        content = Path(scratch, "content")
+        content.mkdir()
+        # The package of this name has nothing but a dependency on the newest kernel.
+        newest = debs.unpack(PACKAGE, SUITE, content, Path(scratch, "apt")).depends[0]
+        debs.unpack(newest, SUITE, content, Path(scratch, "apt"))
+        version = newest.removeprefix("linux-image-")
+        # busybox's depmod and modprobe want to find them below lib/.
+        (content / "lib").symlink_to("usr/lib")
+        _index(content, version)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(content, folder)
+
+
+def _index(root: Path, version: str) -> None:
+    """Write modules.dep and its like."""
+    busybox = find_tool("busybox")
+    if busybox is None:
+        raise MissingError("busybox", "install the package busybox-static")
+    command = [busybox, "depmod", "-b", str(root), version]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise MissingError("an index of the kernel's modules", last_line(done.stderr))
+
 
 QEMU = "qemu-system-x86_64"
 INIT = Path(__file__).with_name("init.sh")

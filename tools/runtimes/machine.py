@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 Say = Callable[[str], None]
@@ -46,10 +46,14 @@ class MissingError(Exception):
 
 
 def cache_dir() -> Path:
-    """The directory of built and downloaded tools, made if absent: `$NRI_CACHE` or the user's cache."""
+    """The directory of built and downloaded tools, made if absent: `$NRI_CACHE` or the user's cache.
+
+    Where it cannot be made, there is nothing in it; who builds into it is told why.
+    """
     home_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     path = Path(os.environ.get("NRI_CACHE") or Path(home_cache) / "nri-dev")
-    path.mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):
+        path.mkdir(parents=True, exist_ok=True)
     return path
 
 

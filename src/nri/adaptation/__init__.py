@@ -3,28 +3,35 @@
 `Adaptation` is the way in, and `adaptation` the wiring. Seven rooms, each of which stands on those after it: `dispatch`
 (the way of an event through all plugins) and `launch` (installed plugins kept running), `registration` (a plugin's way
 in), `peers` (one plugin), `plugin_policy` (what operators allow) and `audit` (who changed what), `merge` (who may set
-what). `docs/architecture.md` has a paragraph on each, and the way of one event step by step.
+what). `docs/architecture.md` has a row for them, and the way of one event step by step.
 """
 
 from __future__ import annotations
 
 from nri.adaptation.adaptation import Adaptation
-from nri.adaptation.audit.update_result import FieldOutcome, Restoration, UpdateResult
+from nri.adaptation.audit.answer_order import FieldOrder, Numbers, OrderedUpdates
+from nri.adaptation.audit.restoration import Restoration
+from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
 from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.stop_event import StopReply
 from nri.adaptation.dispatch.update_event import UpdateReply
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth
+from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
 from nri.adaptation.registration.sync_gate import Block
 from nri.policies.default_validator import ValidatorConfig
 from nri.rules import Rules
 
 __all__ = [
+    "POLICY_PATH",
     "Adaptation",
     "Block",
     "BuiltinPlugin",
     "CreateReply",
+    "FieldOrder",
     "FieldOutcome",
+    "Numbers",
+    "OrderedUpdates",
     "PluginHealth",
     "Restoration",
     "Rules",
@@ -33,3 +40,7 @@ __all__ = [
     "UpdateResult",
     "ValidatorConfig",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

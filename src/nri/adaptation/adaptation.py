@@ -19,12 +19,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from nri.adaptation.admin import Admin
+from nri.adaptation.audit.answer_order import OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
 from nri.adaptation.dispatch.dispatcher import Dispatcher
-from nri.adaptation.dispatch.event_context import EventContext
+from nri.adaptation.dispatch.event import EventContext
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.dispatch.validation import default_validators
 from nri.adaptation.events import Events
@@ -85,7 +86,8 @@ class Adaptation(Events):
         synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a
             caller of an event holds outside of `block_sync`.
         update: applies updates of containers that a plugin asks for by itself; returns those that failed, an
-            `UpdateResult` for each, or None for "all applied".
+            `UpdateResult` for each, or None for "all applied". They come in several threads, perhaps in another order
+            than plugins asked for them: which of two counts is told by `FieldOrder` (docs/howto/runtime.md).
         evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
         plugin_path, plugin_config_path, socket_path: the places; see `nri.api.naming` for the defaults.
         wasm_cache: the folder in which plugins in WebAssembly are kept compiled; None for none.
@@ -106,6 +108,14 @@ class Adaptation(Events):
             before it fails it. Only events that are passed on without an answer.
         commits: the runtime calls `commit()` or `abort()` of every reply to CreateContainer, the first one included:
             what is asked for a container meanwhile waits for that. Otherwise the first `commit()` says so.
+        tell_refused: if a plugin or validator fails a creation or an update, plugins that had answered with something
+            get RemoveContainer or PostUpdateContainer, so that they do not go on believing in it. The reference tells
+            them nothing.
+
+    Attributes:
+        rules: the differences from the reference that hold here.
+        chain, trail, registry, handshake, policies, kept_updates, housekeeping: its parts. A runtime needs none of
+            them, and they may change from release to release.
     """
 
     def __init__(  # noqa: PLR0913 - every option has a default and is given by name
@@ -114,7 +124,7 @@ class Adaptation(Events):
         version: str,
         *,
         synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
-        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None],
+        update: Callable[[OrderedUpdates], Iterable[m.ContainerUpdate | UpdateResult] | None],
         evict: Callable[[list[m.ContainerEviction]], object] | None = None,
         plugin_path: str = naming.PLUGIN_DIR,
         plugin_config_path: str = naming.CONFIG_DIR,
@@ -135,45 +145,48 @@ class Adaptation(Events):
         default_validator: ValidatorConfig | None = None,
         fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
         commits: bool = False,
+        tell_refused: bool = False,
     ) -> None:
         _check_options(synchronize, update, compat, fan_out)
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         self._interceptors = interceptors
-        self._policies = Policies(policy_path)
+        self.policies = Policies(policy_path)
         self._reporting = Reporting(observer, reporters)
         # The way of events.
         trail = AuditTrail(update, Provenance() if provenance else None)
-        updates = PluginUpdates(update, evict, self._policies, self.rules, trail, self._reporting)
-        self._kept = KeptUpdates(trail.inventory, updates)
-        self._kept.runtime_commits = commits
-        chain = Chain(request_timeout_s, self._policies)
-        context = EventContext(self.rules, trail, self._reporting, self._kept)
-        dispatcher = Dispatcher(chain, Invoker(self.rules, self._reporting), context, request_timeout_s, fan_out)
+        self.kept_updates = KeptUpdates(trail, evict, commits=commits)
+        updates = PluginUpdates(evict, self.policies, self.rules, trail, self.kept_updates, self._reporting)
+        chain = Chain(request_timeout_s, self.policies)
+        context = EventContext(self.rules, trail, self._reporting, self.kept_updates)
+        dispatcher = Dispatcher(
+            chain, Invoker(self.rules, self._reporting), context, request_timeout_s, fan_out,
+            tell_refused=tell_refused,
+        )  # fmt: skip
         super().__init__(dispatcher, trail, chain)
         # The ways in: built into the runtime, installed, or by the socket.
         settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
         self._wire_registration(settings, updates, synchronize)
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         self._installed = Installed(
-            plugin_path, plugin_config_path, settings, self._policies, self._registry, interceptors
+            plugin_path, plugin_config_path, settings, self.policies, self.registry, interceptors
         )
         self._listener = None
         if not disable_connections:
             self._listener = Listener(
-                socket_path, self._registry, allowed_uids, registration_timeout_s, self._reporting, interceptors,
+                socket_path, self.registry, allowed_uids, registration_timeout_s, self._reporting, interceptors,
                 replace_live=not self.rules.live_socket_kept,
             )  # fmt: skip
         self._admin = None
         if admin_socket is not None:
             records = trail.provenance or Provenance()
             begins = trail.inventory.known.begins
-            self._admin = Admin(admin_socket, records, self._policies, self._describe, self.rules, begins)
+            self._admin = Admin(admin_socket, records, self.policies, self._describe, self.rules, begins)
         self._started = False
         self._stopping = threading.Event()
         counted = self._reporting.plugins_counted
         for listener in (chain.note_absent, self._installed.nudge, lambda: counted(chain.active)):
-            self._registry.listen(listener)
-        self._registry.tell_listeners()
+            self.registry.listen(listener)
+        self.registry.tell_listeners()
 
     def _wire_registration(
         self,
@@ -182,14 +195,13 @@ class Adaptation(Events):
         synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
     ) -> None:
         """Make the parts that a plugin passes on its way in, and those that look after it then."""
-        chain = self._chain
-        self._handshake = Handshake(
-            settings, chain, self._policies, self._trail.inventory, synchronize,
-            updates.check_synchronize, updates.in_synchronize, self._reporting,
-        )  # fmt: skip
-        queue = UpdateQueue(updates.unsolicited, updates.most)
-        self._registry = Registry(self.rules, chain, self._handshake, queue, self._reporting)
-        self._housekeeping = Housekeeping(self._registry, chain, self._handshake, self._policies, self._reporting)
+        chain = self.chain
+        self.handshake = Handshake(
+            settings, chain, self.policies, self.trail.inventory, synchronize, updates, self._reporting
+        )
+        queue = UpdateQueue(updates)
+        self.registry = Registry(self.rules, chain, self.handshake, queue, self._reporting)
+        self.housekeeping = Housekeeping(self.registry, chain, self.handshake, self.policies, self._reporting)
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -203,9 +215,9 @@ class Adaptation(Events):
         self._started = True
         try:
             for plugin in self._builtin:
-                peer = BuiltinPeer(self._registry, plugin)
-                self._registry.adopt(peer)
-                self._handshake.admit(peer)
+                peer = BuiltinPeer(self.registry, plugin)
+                self.registry.adopt(peer)
+                self.handshake.admit(peer)
                 if peer.state not in JOINED:
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
             self._installed.start()
@@ -216,7 +228,7 @@ class Adaptation(Events):
         except BaseException:
             self.stop()
             raise
-        self._housekeeping.start()
+        self.housekeeping.start()
         self._dispatcher.open()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
@@ -226,14 +238,14 @@ class Adaptation(Events):
             config: what the plugin is given with Configure.
         """
         pid, uid, _ = credentials(sock)
-        peer = RemotePeer(self._registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
+        peer = RemotePeer(self.registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
         peer.config = config or ""
-        self._registry.connect(peer)
+        self.registry.connect(peer)
 
     def set_request_timeout(self, seconds: float) -> None:
         """From now on a plugin has so many seconds for one request, unless the policy says otherwise."""
-        self._handshake.set_request_timeout(seconds)
-        self._housekeeping.apply_policy()
+        self.handshake.set_request_timeout(seconds)
+        self.housekeeping.apply_policy()
 
     def stop(self) -> None:
         """Tell the plugins (Shutdown), end connections and launched plugins, stop listening. Takes seconds at most."""
@@ -241,17 +253,17 @@ class Adaptation(Events):
             return
         self._stopping.set()
         self._dispatcher.close("the adaptation is stopped")
-        self._housekeeping.stop()
-        self._kept.stop()
-        self._handshake.stop()
+        self.housekeeping.stop()
+        self.kept_updates.stop()
+        self.handshake.stop()
         for way_in in (self._listener, self._admin, self._installed):
             if way_in is not None:
                 way_in.stop()
         if self.rules.shutdown_is_sent:
-            self._registry.shut_down([peer for peer in self._registry.peers() if peer.state in JOINED], SHUTDOWN_S)
-        self._registry.stop()
+            self.registry.shut_down([peer for peer in self.registry.peers() if peer.state in JOINED], SHUTDOWN_S)
+        self.registry.stop()
         self._installed.join(monotonic() + SHUTDOWN_S)
-        self._housekeeping.join()
+        self.housekeeping.join()
 
     def __enter__(self) -> Self:
         self.start()
@@ -265,22 +277,22 @@ class Adaptation(Events):
     @property
     def plugins(self) -> list[PluginHealth]:
         """The health of every plugin that is or was connected, or is installed; by index."""
-        rows = [health_of(peer) for peer in self._registry.peers() if peer.label not in self._installed]
+        rows = [health_of(peer) for peer in self.registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
         """The record of changes, by container and plugin; None if none is kept."""
-        return self._trail.provenance
+        return self.trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:
         """Health and policy of every plugin, for the admin socket."""
         rows = []
         for row in self.plugins:
             index, _, name = row.plugin.partition("-")
-            peer = self._registry.find(row.plugin)
+            peer = self.registry.find(row.plugin)
             declared = None if peer is None else peer.declared
-            policy = self._policies.for_plugin(index, name, declared, self.rules)
+            policy = self.policies.for_plugin(index, name, declared, self.rules)
             rows.append({**row.to_json(), "policy": policy.to_json()})
         return rows
 
@@ -289,12 +301,12 @@ class Adaptation(Events):
 
         Waits up to `timeout_s` seconds for it; `settled`: also until the updates that they answered with are applied.
         """
-        wanted = tuple(names) or self._policies.required_names()
+        wanted = tuple(names) or self.policies.required_names()
 
         def all_there() -> bool:
-            found = [self._registry.find(label) for label in wanted]
+            found = [self.registry.find(label) for label in wanted]
             return all(peer is not None and peer.state is State.ACTIVE for peer in found)
 
         deadline = monotonic() + timeout_s
-        there = self._registry.wait(all_there, deadline)
-        return there and (not settled or self._registry.settled(wanted, deadline))
+        there = self.registry.wait(all_there, deadline)
+        return there and (not settled or self.registry.settled(wanted, deadline))

@@ -1,8 +1,8 @@
 """The node agent: one policy over three transports, NRI, a CRI proxy and a reconciler of its own.
 
-Hooks decide in `nri.policies.koordinator`, pure; here they are asked, and what they say is carried out. Rules come
-from files or an apiserver (`rules`), pods as API objects from one of several sources (`pods`). Reading order:
-`settings`, `shapes`, `worker` and `visitors` (threads, connections), `sources`, `observe`, `capabilities` and
-`machine` (what is here), `explain`, `executor` with `writing`, `decisions`, `parts`, then `transports` and `loops`,
-and last `agent`, which wires, with `serve` (its page) and `koordlet` (that no other agent runs).
+Whose rules it enforces is one value, a `profile`; hooks and strategies decide in `nri.policies`, pure; here they are
+asked, and what they say is carried out. Rules come from files or an apiserver (`rules`), pods as API objects from one
+of several sources (`pods`). Reading order: `profile`, `settings`, `worker`, `observe`,
+`capabilities`, `explain`, `executor` with `writing`, `decisions`, `parts`, then `transports` and `loops`, `profiles`,
+and last `agent`, which wires, with `foreign` (that no other agent runs).
 """

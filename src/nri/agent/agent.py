@@ -15,38 +15,54 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from prometheus_client import CollectorRegistry
+
 from nri import host
-from nri.agent import serve
 from nri.agent.capabilities import capabilities
 from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor
 from nri.agent.explain import History
-from nri.agent.koordlet import refuse_koordlet
-from nri.agent.machine import with_machine
+from nri.agent.foreign import refuse
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
+from nri.agent.profile import load, profile_of
 from nri.agent.rules.book import RuleBook
-from nri.agent.settings import AgentSettings, base_node
-from nri.agent.shapes import Component
-from nri.agent.sources import load, pod_source, rule_sources
+from nri.agent.rules.origins import with_places
+from nri.agent.settings import AgentSettings
 from nri.agent.transports import Transport
-from nri.stub.program.health import notify
-from nri.stub.program.stop import LOOK_UP_S, Stop
+from nri.agent.worker import Component
+from nri.errors import NriError
+from nri.policies.ownership import check
+from nri.service.http import Answer, Handler, Server, json_answer
+from nri.service.probes import metrics, probes
+from nri.service.systemd import notify
+from nri.signals import Stop
 
-__all__ = ["Agent", "Health", "Row"]
+__all__ = ["Agent", "Health", "Row", "pod_source", "rule_sources"]
 
 _log = logging.getLogger(__name__)
 
-#: The class of each transport, loaded when its mode is chosen, and made with the settings and the parts.
+#: The class of each transport, loaded when its mode is chosen, and made with the settings and the parts; a profile may
+#: have more.
 TRANSPORTS: Final[Mapping[str, str]] = {
     "nri": "nri.agent.transports.nri:NriTransport",
     "proxy": "nri.agent.transports.proxy:ProxyTransport",
-    "hooks": "nri.agent.transports.hooks:HooksTransport",
     "standalone": "nri.agent.transports.standalone:Standalone",
 }
+#: Sources of rules, made with the settings and the book. One that needs another package is imported when it is chosen.
+RULE_SOURCES: Final[Mapping[str, str]] = {
+    "files": "nri.agent.rules.files:FileRules",
+    "apiserver": "nri.agent.rules.apiserver:ApiserverRules",
+}
+#: Sources of pods, made with the settings; likewise.
+POD_SOURCES: Final[Mapping[str, str]] = {
+    "apiserver": "nri.agent.pods.apiserver:ApiserverPods",
+    "kubelet": "nri.agent.pods.kubelet:KubeletPods",
+    "cri": "nri.agent.pods.cri:CriPods",
+    "files": "nri.agent.pods.files:FilePods",
+}
 _LOOPS: Final = "nri.agent.loops:Loops"
-_PUBLIC: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Row(NamedTuple):
@@ -83,6 +99,7 @@ class Agent:
 
     Raises:
         ConfigError: a source or a transport cannot be made as the settings say.
+        KnobConflict: two hooks or strategies set one knob of the same pods.
     """
 
     def __init__(
@@ -97,24 +114,37 @@ class Agent:
         root = host.Root(settings.root) if root is None else root
         observer, history = Observer(), History()
         executor = Executor(root, refresh_s=settings.standalone.force_update, observer=observer)
-        book = RuleBook(with_machine(base_node(settings), root))
-        decisions = Decisions(book, executor, history, observer)
+        profile = profile_of(settings.profile)
+        check(profile.owners())
+        book = RuleBook(profile.node(settings, root), profile.kinds)
+        decisions = Decisions(profile, book, executor, history, observer)
         driver = settings.standalone.cgroup_driver
         self.parts = Parts(
-            root, book, pods or pod_source(settings), decisions, executor, history, observer,
+            profile, root, book, pods or pod_source(settings), decisions, executor, history, observer,
             "" if driver == "auto" else driver,
         )  # fmt: skip
         self._rules = rule_sources(settings, book)
-        self.transports: list[Transport] = [load(TRANSPORTS[mode])(settings, self.parts) for mode in settings.modes]
+        known = {**TRANSPORTS, **profile.transports}
+        if lacking := [mode for mode in settings.modes if mode not in known]:
+            raise NriError(f"profile {profile.name} has no mode {lacking[0]}; it has {', '.join(known)}")
+        self.transports: list[Transport] = [load(known[mode])(settings, self.parts) for mode in settings.modes]
         # Strategies have the shape of a transport: they are told of rules, and have a health.
-        self._loops: list[Transport] = [load(_LOOPS)(settings, self.parts)] if settings.loops_on else []
-        self._server: serve.Server | None = None
+        self._loops: list[Transport] = (
+            [load(_LOOPS)(settings, self.parts)] if profile.strategies_on(settings.gates) else []
+        )
+        self._registry = CollectorRegistry()
+        self._registry.register(observer)
+        self._server: Server | None = None
         self._started: list[Component | PodSource] = []
-        self._stop = Stop(lambda: None)
+        self._stop = Stop()
         self._lock = threading.Lock()
         book.subscribe(self._rules_changed)
         observer.gauge("ready", lambda: {row.part: float(row.ready) for row in self.health().rows})
         observer.gauge("rule_problems", lambda: Counter(each.kind or "other" for each in book.problems()))
+        observer.gauge(
+            "rule_keys_unread",
+            lambda: {f"{kind}: {each.key}": 1.0 for kind, found in book.unread().items() for each in found},
+        )
         observer.gauge("held", lambda: {"pods": len(history), "bytes": history.size, **executor.held()})
 
     # -- its life -----------------------------------------------------------------------------------------------------
@@ -123,18 +153,15 @@ class Agent:
         """Start all parts: rules and pods first, so that transports find them.
 
         Raises:
-            KoordletError: a koordlet runs here, and the settings do not allow that.
+            ForeignAgentError: another agent runs here, such as koordlet, and the settings do not allow that.
             NriError: a part cannot be started; those before it are stopped again.
         """
         if not self.settings.beside_koordlet:
-            refuse_koordlet(self.parts.root)
+            refuse(self.parts.root, self.parts.profile.foreign)
         try:
-            self._server = serve.Server(
-                self._handlers(),
-                path=self.settings.socket,
-                address=self.settings.http.address,
-                public=_PUBLIC,
-                brief={"/readyz": self._ready_briefly},
+            http = self.settings.http
+            self._server = Server(
+                self._private(), path=self.settings.socket, public=self._public(), address=http.address
             )
             parts: list[Component | PodSource] = [*self._rules, self.parts.pods, *self.transports, *self._loops]
             for part in parts:
@@ -173,9 +200,8 @@ class Agent:
         self._stop.listen()
         self.start()
         try:
-            while not self.wait(LOOK_UP_S):
-                pass  # a signal that came in the instant before the wait has its handler run now
-            _log.info("stopping after %s; what was set stays", signal.Signals(self._stop.signal).name)
+            number = self._stop.wait_for_signal()
+            _log.info("stopping after %s; what was set stays", signal.Signals(number).name)
         finally:
             self.stop()
         return self._stop.exit_code
@@ -195,44 +221,34 @@ class Agent:
         )
         return Health(tuple(rows))
 
-    def _handlers(self) -> dict[str, serve.Handler]:
-        return {
-            "/healthz": lambda _: serve.text_answer("ok\n"),
-            "/readyz": self._ready,
-            "/metrics": self._metrics,
-            "/explain": self._explain,
-            "/capabilities": self._capabilities,
-        }
+    def _private(self) -> dict[str, Handler]:
+        """The handlers for root."""
+        own = {"/explain": self._explain, "/capabilities": self._capabilities}
+        return {**probes(lambda: self._state(str)), **metrics(self._registry), **own}
 
-    def _ready(self, _: Mapping[str, str]) -> serve.Answer:
+    def _public(self) -> dict[str, Handler]:
+        """The handlers for all: the state without reasons, which name pods and hold parts of their annotations."""
+        return {**probes(lambda: self._state(lambda _: "see the agent's socket")), **metrics(self._registry)}
+
+    def _state(self, shown: Callable[[str], str]) -> tuple[bool, str]:
         health = self.health()
-        return serve.text_answer(str(health), 200 if health.ready else 503)
+        return health.ready, str(Health(tuple(row._replace(state=shown(row.state)) for row in health.rows)))
 
-    def _ready_briefly(self, _: Mapping[str, str]) -> serve.Answer:
-        """The state without reasons, which name pods and hold parts of their annotations."""
-        health = self.health()
-        brief = Health(tuple(row._replace(state="see the agent's socket") for row in health.rows))
-        return serve.text_answer(str(brief), 200 if health.ready else 503)
-
-    def _metrics(self, _: Mapping[str, str]) -> serve.Answer:
-        status, _kind, content = serve.text_answer(self.parts.observer.text())
-        return status, "text/plain; version=0.0.4; charset=utf-8", content
-
-    def _explain(self, given: Mapping[str, str]) -> serve.Answer:
+    def _explain(self, given: Mapping[str, str]) -> Answer:
         name = given.get("pod", "")
         if not name:
-            return serve.json_answer({"pods": self.parts.history.pods()})
+            return json_answer({"pods": self.parts.history.pods()})
         found = self.parts.history.of(name)
         if found is None:
             among = ", ".join(self.parts.history.named(name))
             told = f"is one of {among}" if among else "is unknown: nothing was decided for it, or it is forgotten"
-            return serve.json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
+            return json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
         book = self.parts.book
         problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in book.problems()]
-        return serve.json_answer({**found, "rules": book.sources(), "rule_problems": problems})
+        return json_answer({**with_places(found, book, self.parts.profile), "rule_problems": problems})
 
-    def _capabilities(self, _: Mapping[str, str]) -> serve.Answer:
-        return serve.json_answer([row._asdict() for row in capabilities(self.parts.root)])
+    def _capabilities(self, _: Mapping[str, str]) -> Answer:
+        return json_answer([row._asdict() for row in capabilities(self.parts.root, self.parts.profile)])
 
     # -- rules --------------------------------------------------------------------------------------------------------
 
@@ -250,3 +266,14 @@ def _health(part: Component) -> tuple[bool, str]:
     except Exception as error:  # noqa: BLE001 - a part that cannot say how it is, is not well
         _log.exception("the state of %s is not known", type(part).__name__)
         return False, type(error).__name__
+
+
+def rule_sources(settings: AgentSettings, book: RuleBook) -> list[Component]:
+    """The sources that write into the book. Raises ConfigError if one cannot be as the settings say."""
+    return [load(RULE_SOURCES[settings.rules.source])(settings, book)]
+
+
+def pod_source(settings: AgentSettings) -> PodSource:
+    """The source of this node's pods. Raises ConfigError if it cannot be as the settings say."""
+    source: PodSource = load(POD_SOURCES[settings.pods.source])(settings)
+    return source

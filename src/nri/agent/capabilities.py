@@ -2,7 +2,7 @@
 
 Rules: reads only, and never fails: what cannot be found out is not supported, and says so. The rows are for people,
 `nri agent capabilities` and the agent's own socket; nothing decides by them, for each write is tried and told. Next:
-`nri.agent.serve`.
+`nri.service.http`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from nri import host
+from nri.agent.profile import Profile
 from nri.agent.settings.values import TerwaySettings
 from nri.host import switches
 from nri.host.cgroups.drivers import driver_in_use
 
-__all__ = ["NEEDED_BY", "Capability", "capabilities"]
+__all__ = ["Capability", "capabilities"]
 
 
 class Capability(NamedTuple):
@@ -27,7 +28,7 @@ class Capability(NamedTuple):
         found: the file that it is, or what was found.
         reason: why it does not work; empty if it does.
         instead: what does the same on this kernel; empty if nothing does, or nothing is needed.
-        needed_by: the hooks and strategies that set it; none of Koordinator's if empty.
+        needed_by: the hooks and strategies of the profile that set it.
     """
 
     what: str
@@ -38,37 +39,21 @@ class Capability(NamedTuple):
     needed_by: tuple[str, ...]
 
 
-_GROUP, _CORE, _TC = "GroupIdentity", "CoreSched", "TCNetworkQoS"
-_SUPPRESS, _MEMORY, _DISK = "BECPUSuppress", "CgroupReconcile", "BlkIOReconcile"
-
-#: Hooks and strategies by the knob that they set.
-NEEDED_BY: Final = {
-    "cpu.shares": ("BatchResource",),
-    "cpu.cfs_quota": ("BatchResource", "CPUNormalization", "CPUSetAllocator", _SUPPRESS, "CPUBurst"),
-    "cpu.cfs_burst": ("CPUBurst",),
-    "cpu.idle": (_CORE,),
-    "cpu.bvt": (_GROUP,),
-    "cpuset.cpus": ("CPUSetAllocator", _SUPPRESS),
-    "memory.limit": ("BatchResource",),
-    **dict.fromkeys(("memory.min", "memory.low", "memory.high"), (_MEMORY,)),
-    **dict.fromkeys(("memory.wmark_ratio", "memory.wmark_scale_factor", "memory.wmark_min_adj"), (_MEMORY,)),
-    **dict.fromkeys(("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.cost_weight"), (_DISK,)),
-    "net_cls.classid": (_TC,),
-}
-
 _Found = host.Unsupported | str
 
 
-def capabilities(root: host.Root) -> list[Capability]:
-    """All rows: features first, then knobs, those that Koordinator's rules set before others."""
-    rows = [_feature(root, *row) for row in _FEATURES]
-    knobs = [_knob(name, found) for name, found in host.survey(host.detect(root)).items()]
+def capabilities(root: host.Root, profile: Profile) -> list[Capability]:
+    """All rows: features first, then knobs, those that the profile sets before others."""
+    rows = [
+        _feature(root, what, probe, instead, profile.owners_of(*knobs)) for what, probe, instead, knobs in _FEATURES
+    ]
+    found = host.survey(host.detect(root))
+    knobs = [_knob(name, each, profile.owners_of(name)) for name, each in found.items()]
     return rows + sorted(knobs, key=lambda row: not row.needed_by)
 
 
-def _knob(name: str, found: object) -> Capability:
+def _knob(name: str, found: object, needed: tuple[str, ...]) -> Capability:
     row = host.knob(name)
-    needed = NEEDED_BY.get(name, ())
     if isinstance(found, host.Unsupported):
         reason = found.reason.removesuffix(f"; use {row.instead}").removesuffix(f": use {row.instead}")
         return Capability(name, False, "", reason, row.instead, needed)
@@ -135,18 +120,18 @@ def _terway(root: host.Root) -> _Found:
 
 
 _Probe = Callable[[host.Root], _Found]
-#: Each feature: what finds it, what does the same where it is missing, and who needs it.
+#: Each feature: what finds it, what does the same where it is missing, and the names of what is set by it.
 _FEATURES: Final[tuple[tuple[str, _Probe, str, tuple[str, ...]], ...]] = (
     ("cgroups", _cgroups, "", ()),
     ("cgroup driver", _driver, "", ()),
     ("pressure (PSI)", _pressure, "", ()),
-    ("resctrl caches", _cache, "", ("Resctrl",)),
-    ("resctrl bandwidth", _bandwidth, "", ("Resctrl",)),
-    ("core scheduling", _core_scheduling, "cpu.idle, or cpu.shares", (_CORE,)),
-    ("group identity", _identity, "cpu.idle or cpu.shares", (_GROUP,)),
-    ("traffic control", _programs, "", (_TC,)),
-    ("RDMA devices", _rdma, "", ("RDMADeviceInject",)),
-    ("terway", _terway, "", ("TerwayQoS",)),
+    ("resctrl caches", _cache, "", ("resctrl",)),
+    ("resctrl bandwidth", _bandwidth, "", ("resctrl",)),
+    ("core scheduling", _core_scheduling, "cpu.idle, or cpu.shares", ("core_sched.cookie",)),
+    ("group identity", _identity, "cpu.idle or cpu.shares", ("cpu.bvt",)),
+    ("traffic control", _programs, "", ("tc",)),
+    ("RDMA devices", _rdma, "", ("devices",)),
+    ("terway", _terway, "", ("terway",)),
 )
 
 

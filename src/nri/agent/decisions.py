@@ -10,37 +10,33 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Final
 
 from nri.agent.executor import Context, Executor
 from nri.agent.explain import History, Subject
 from nri.agent.observe import Observer
-from nri.agent.shapes import Rules
+from nri.agent.profile import Profile
+from nri.agent.rules.book import RuleBook
 from nri.host import Result
-from nri.policies.koordinator.contexts import (
-    ContainerContext,
-    HostApplicationContext,
-    KubeQosContext,
-    PodContext,
-)
-from nri.policies.koordinator.profile import PROFILE, STAGES, Because, Node, Outcome, decide
-from nri.policies.koordinator.values import Changes, HookError
+from nri.policies.changes import Changes, HookError
+from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.hooks import REMOVE_POD, STAGES, Because, Hook, Outcome, Switches, decide
+from nri.policies.paths import kube_class_of
 from nri.text import cut, plain
 
-__all__ = ["Decisions", "subject_of", "values_of"]
+__all__ = ["Decisions", "class_of", "subject_of", "values_of"]
 
 _log = logging.getLogger(__name__)
 _MOST_TEXT: Final = 400
 _FIELDS: Final = tuple(each.name for each in fields(Changes))
-#: All labels and annotations that a hook reads.
-_KEYS: Final = frozenset(key for row in PROFILE for key in row.keys)
 
 
 class Decisions:
     """The policy's decisions, each recorded for `explain` and counted.
 
     Args:
+        profile: whose hooks they are.
         book: the rules.
         executor: does what a transport cannot say.
         history: keeps what was decided.
@@ -50,18 +46,22 @@ class Decisions:
 
     def __init__(
         self,
-        book: Rules,
+        profile: Profile,
+        book: RuleBook,
         executor: Executor,
         history: History,
         observer: Observer,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self._profile, self._hooks = profile, profile.hooks
         self._book, self.executor, self._history, self._observer = book, executor, history, observer
+        #: All labels and annotations that a hook reads.
+        self._keys = frozenset(key for row in profile.hooks for key in row.keys)
         self._clock = clock
 
     @property
-    def node(self) -> Node:
-        """The rules of now."""
+    def node(self) -> Any:
+        """The rules of now, of the profile's own type."""
         return self._book.node
 
     def decide(self, stage: str, context: Context, transport: str) -> Outcome:
@@ -70,9 +70,9 @@ class Decisions:
         node = self._book.node
         begin = self._clock()
         try:
-            outcome = decide(stage, context, node)
+            outcome = decide(self._hooks, stage, context, node)
         except Exception:  # noqa: BLE001 - one pod's annotation must stop neither the agent nor the other hooks
-            outcome = _one_by_one(stage, context, node)
+            outcome = _one_by_one(self._hooks, stage, context, node)
         seconds = self._clock() - begin
         errors = [*outcome.errors]
         self._observer.decided(
@@ -81,8 +81,18 @@ class Decisions:
         subject = subject_of(context)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
         self.errors(subject, stage, transport, [(each.hook, each.reason) for each in errors], outcome.asked)
-        self._history.has(subject, _keys_of(context))
+        self._history.has(subject, self._keys.intersection(_keys_of(context)), class_of(self._profile, context))
+        if isinstance(context, PodContext) and stage != REMOVE_POD:
+            self._slips(context, subject, transport)
         return outcome
+
+    def _slips(self, context: PodContext, subject: Subject, transport: str) -> None:
+        """Note what nothing reads of a pod's labels and annotations; the log has each slip once."""
+        new = self._history.noted(subject, self._profile.unread(context.labels, context.annotations, context.extended))
+        for line in new:
+            _log.warning("%s: %s", _named(subject), cut(line, _MOST_TEXT))
+        if new:
+            self._observer.slipped(transport, len(new))
 
     def failed(self, context: Context, transport: str, hook: str, reason: str) -> None:
         """Record what a hook without a stage makes of one pod: that it failed, or with "" that it did not."""
@@ -104,14 +114,14 @@ class Decisions:
         for hook, reason in self._history.failed(subject, stage, transport, told, asked):
             _log.warning("%s: %s: %s; what was set stays", _named(subject), hook, cut(reason, _MOST_TEXT))
 
-    def told(self, context: Context, transport: str, results: Sequence[Result]) -> None:
+    def record(self, context: Context, transport: str, results: Sequence[Result]) -> None:
         """Record what came of what was decided."""
-        self._history.told(subject_of(context), transport, results)
+        self._history.record(subject_of(context), transport, results)
 
     def carry_out(self, context: Context, outcome: Outcome, transport: str) -> list[Result]:
         """Have the executor do all of an outcome, and record what came of it."""
         results = self.executor.changes(context, outcome.changes, reason_of(outcome))
-        self.told(context, transport, results)
+        self.record(context, transport, results)
         return results
 
     def removed(self, pod: PodContext) -> None:
@@ -137,12 +147,22 @@ def subject_of(context: Context) -> Subject:
     return Subject(f"host-application/{context.name}", name=context.name)
 
 
-def _keys_of(context: Context) -> frozenset[str]:
-    """The labels and annotations that a pod has of those that hooks read."""
-    if isinstance(context, (KubeQosContext, HostApplicationContext)):
-        return frozenset()
+def class_of(profile: Profile, context: Context) -> str:
+    """The QoS class by which rules are chosen, or the Kubernetes class of what has none."""
+    if isinstance(context, KubeQosContext):
+        return context.kube_class
+    if isinstance(context, HostApplicationContext):
+        return ""
     pod = context.pod if isinstance(context, ContainerContext) else context
-    return _KEYS.intersection((*pod.labels, *pod.annotations))
+    return profile.class_of(pod.labels) or kube_class_of(pod.cgroup_parent)
+
+
+def _keys_of(context: Context) -> tuple[str, ...]:
+    """The labels and annotations that a pod has."""
+    if isinstance(context, (KubeQosContext, HostApplicationContext)):
+        return ()
+    pod = context.pod if isinstance(context, ContainerContext) else context
+    return (*pod.labels, *pod.annotations)
 
 
 def reason_of(outcome: Outcome) -> str:
@@ -150,14 +170,14 @@ def reason_of(outcome: Outcome) -> str:
     return "; ".join(f"{each.hook}: {each.reason}" for each in outcome.because)
 
 
-def _one_by_one(stage: str, context: Context, node: Node) -> Outcome:
+def _one_by_one(hooks: Sequence[Hook], stage: str, context: Context, node: Switches) -> Outcome:
     """Ask each hook alone, so that the one that breaks breaks nothing else."""
     outcome = Outcome()
-    for row in PROFILE:
-        if not (row.default if node.gates is None else row.name in node.gates):
+    for row in hooks:
+        if not row.on(node):
             continue
         try:
-            found = decide(stage, context, replace(node, gates=frozenset({row.name})))
+            found = decide((row,), stage, context, node)
         except Exception as error:  # noqa: BLE001 - see `decide`
             found = Outcome(asked=[row.name], errors=[HookError(row.name, plain(f"{type(error).__name__}: {error}"))])
             found.failed = found.errors[0] if node.fail else None

@@ -21,11 +21,11 @@ from nri.host import Outcome, Result
 from nri.host import process as processes
 from nri.host.cgroups import expand
 from nri.host.resctrl import parse_schemata
-from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.koordinator.hooks.core_sched import Membership
-from nri.policies.koordinator.paths import MANY_PODS, of_many_pods
-from nri.policies.koordinator.values import Changes, Resctrl
-from nri.policies.koordinator.writes import Write, container_writes, folder_writes, pod_writes
+from nri.policies.changes import Changes, Resctrl
+from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.cookie_groups import Membership
+from nri.policies.paths import MANY_PODS, of_many_pods
+from nri.policies.writes import Write, container_writes, folder_writes, pod_writes
 
 __all__ = ["OOM_SCORE", "Context", "Executor"]
 
@@ -93,10 +93,10 @@ class Executor:
         self._observer.wrote(results)
         return results
 
-    def by_device(self, folder: str, knob: str, values: Mapping[str, int]) -> Result:
-        """Write a knob whose values are by device: `8:0` to a number, -1 for no limit."""
+    def by_device(self, folder: str, knob: str, values: Mapping[str, int] | Mapping[str, str]) -> Result:
+        """Write a knob whose values are by device: `8:0` to a number, -1 for no limit, or to words."""
         try:
-            (result,) = self._writer.write_all([host.Write(tidy(folder), knob, dict(values))])
+            (result,) = self._writer.write_all([host.Write(tidy(folder), knob, values)])
         except (KeyError, ValueError) as error:
             result = Result(folder, knob, dict(values), Outcome.REFUSED, str(error))
         self._observer.wrote([result])
@@ -158,9 +158,11 @@ class Executor:
         self._observer.wrote(results)
         return results
 
-    def core_sched(self, membership: Membership, container: str, folder: str) -> list[Result]:
+    def core_sched(
+        self, membership: Membership, container: str, folder: str, *, forget_moved: bool = True
+    ) -> list[Result]:
         """Give a container's processes the cookie of its group, or take it from them; see `CoreScheduling`."""
-        results = self.cookies.apply(membership, container, self.processes(folder))
+        results = self.cookies.apply(membership, container, self.processes(folder), forget_moved=forget_moved)
         self._observer.wrote(results)
         return results
 
@@ -257,6 +259,10 @@ class Executor:
             return self.hierarchies.processes(folder)
         except (OSError, ValueError):
             return []
+
+    def threads(self, folder: str) -> list[int]:
+        """The threads of a cgroup and of those below it, ascending; none if it is not there."""
+        return self._threads(tidy(folder))[:_MOST_PROCESSES]
 
     def _threads(self, folder: str) -> list[int]:
         found: set[int] = set()

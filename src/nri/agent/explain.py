@@ -65,6 +65,8 @@ class _Pod:
     writes: OrderedDict[tuple[str, str], dict[str, Any]] = field(default_factory=OrderedDict)
     errors: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_MOST_ERRORS))
     keys: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    of: str = ""
     size: int = 0
     ended: bool = False
 
@@ -142,14 +144,27 @@ class History:
             self._settle(subject.key, pod)
             return [(hook, reason) for hook, reason in rows if (hook, _short(reason)) not in before]
 
-    def has(self, subject: Subject, keys: Iterable[str]) -> None:
-        """Keep which of the labels and annotations that hooks read a pod has, if anything is known of it."""
+    def has(self, subject: Subject, keys: Iterable[str], of: str = "") -> None:
+        """Keep which of the labels and annotations that hooks read a pod has, and its class, if anything is known."""
         with self._lock:
             pod = self._pods.get(_short(subject.key))
             if pod is not None:
-                pod.keys = tuple(sorted(keys))
+                pod.keys, pod.of = tuple(sorted(keys)), of
 
-    def told(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
+    def noted(self, subject: Subject, notes: Iterable[str]) -> list[str]:
+        """Keep what else there is to say of a pod, in place of what was noted before. Returns what is new."""
+        rows = tuple(_short(each) for each in notes)[:_MOST_ERRORS]
+        with self._lock:
+            known = self._pods.get(_short(subject.key))
+            before = known.notes if known is not None else ()
+            if rows != before:
+                subject = _bounded(subject)
+                pod = self._pod(subject)
+                pod.notes = rows
+                self._settle(subject.key, pod)
+            return [each for each in rows if each not in before]
+
+    def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Keep what came of writes."""
         at, rows = self._now(), list(results)
         if not rows:
@@ -206,6 +221,7 @@ class History:
                 "namespace": pod.namespace,
                 "name": pod.name,
                 "ended": pod.ended,
+                "of": pod.of,
                 "keys": list(pod.keys),
                 "values": [
                     {"container": container, **{each: getattr(row, each) for each in Value.__slots__}}
@@ -213,6 +229,7 @@ class History:
                 ],
                 "writes": list(pod.writes.values()),
                 "errors": list(pod.errors),
+                "notes": list(pod.notes),
             }
 
     def named(self, name: str) -> list[str]:
@@ -250,6 +267,7 @@ class History:
         )
         for row in (*pod.writes.values(), *pod.errors):
             size += _OVERHEAD + sum(len(row.get(name, "")) for name in ("target", "wanted", "reason", "container"))
+        size += sum(map(len, pod.notes))
         self._size += size - pod.size
         pod.size = size
         if not pod.ended:

@@ -1,8 +1,9 @@
 """Counts of the agent: decisions by hook, stage and error; writes by knob and outcome; gauges that others give.
 
-Rules: any thread may call it; a call is a lookup and an addition. The text for Prometheus is made at a scrape, by hand,
-so that it needs no library. Labels are words of this package, never a text of a pod, so that their number is bounded.
-Next: `nri.agent.explain`, which keeps what these only count.
+Rules: any thread may call it; a call is a lookup and an addition. Prometheus's objects are made at a scrape. Labels are
+words of this package, never a text of a pod, so that their number is bounded; a rule's key that nothing reads is one,
+of a hundred at most. Next: `nri.agent.explain`, which keeps
+what these only count.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import threading
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from nri.host import KNOBS, Result
+from nri.metrics.prometheus import cumulative
 
 __all__ = ["BUCKETS", "METRICS", "Observer"]
 
@@ -27,6 +31,7 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "hook_changes_total": ("counter", ("transport", "stage", "hook"), "Times that a hook wanted a change."),
     "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Times that a hook could not decide."),
     "writes_total": ("counter", ("knob", "outcome"), "Writes to the machine, by what came of them."),
+    "pod_slips_total": ("counter", ("transport",), "Slips of pods' authors that were told: what nothing reads."),
     "left_out_total": ("counter", ("reason",), "Work that a bound has left out."),
     "events_total": (
         "counter",
@@ -35,9 +40,13 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "ready": ("gauge", ("part",), "Whether a part does its work: 1 or 0."),
     "rule_problems": ("gauge", ("kind",), "Documents that cannot be read, whose last good form is in force."),
+    "rule_keys_unread": ("gauge", ("key",), "Keys of rules without effect; after its kind each one's place."),
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"
+_FAMILIES: Mapping[str, Any] = {
+    "counter": CounterMetricFamily, "histogram": HistogramMetricFamily, "gauge": GaugeMetricFamily,
+}  # fmt: skip
 #: A knob that is not in the table of knobs, such as one of a resctrl group, is counted by the first word of its name.
 _OTHERS = ("schemata", "tasks", "group", "oom_score_adj", "core_sched")
 
@@ -75,6 +84,11 @@ class Observer:
             for result in results:
                 self._counts["writes_total"][_knob(result.name), result.outcome.value] += 1
 
+    def slipped(self, transport: str, count: int) -> None:
+        """Slips of a pod's author were told, which had not been before."""
+        with self._lock:
+            self._counts["pod_slips_total"][(transport,)] += count
+
     def left_out(self, reason: str, count: int = 1) -> None:
         """A bound was met; `reason` is a word of the program, such as `pending`."""
         with self._lock:
@@ -90,23 +104,26 @@ class Observer:
         with self._lock:
             self._gauges[f"{name} {len(self._gauges)}"] = read
 
-    def text(self) -> str:
-        """All metrics in the text format of Prometheus, version 0.0.4."""
+    def collect(self) -> Iterator[Metric]:
+        """All metrics, as Prometheus wants them; called at a scrape."""
         with self._lock:
             counts = {name: sorted(each.items()) for name, each in self._counts.items()}
             seconds = sorted((labels, list(buckets), total) for labels, (buckets, total) in self._seconds.items())
             gauges = list(self._gauges.items())
-        lines: list[str] = []
         for name, (kind, labels, explained) in METRICS.items():
-            lines += [f"# HELP {_PREFIX}{name} {explained}", f"# TYPE {_PREFIX}{name} {kind}"]
+            family = _FAMILIES[kind](_PREFIX + name.removesuffix("_total"), explained, labels=labels)
             if kind == "counter":
-                lines += [_line(name, labels, values, count) for values, count in counts[name]]
+                for values, count in counts[name]:
+                    family.add_metric(values, count)
             elif kind == "histogram":
-                lines += [line for row in seconds for line in _histogram(name, labels, *row)]
+                for values, buckets, total_s in seconds:
+                    family.add_metric(values, cumulative(BUCKETS, buckets), total_s)
             else:
-                read = [each for key, each in gauges if key.split(" ")[0] == name]
-                lines += [_line(name, labels, (key,), value) for each in read for key, value in each().items()]
-        return "\n".join(lines) + "\n"
+                for key, each in gauges:
+                    if key.split(" ")[0] == name:
+                        for value, number in each().items():
+                            family.add_metric((value,), number)
+            yield family
 
 
 def _knob(name: str) -> str:
@@ -114,24 +131,3 @@ def _knob(name: str) -> str:
         return name
     first = name.partition(".")[0]
     return first if first in _OTHERS else "other"
-
-
-def _line(name: str, labels: _Labels, values: _Labels, number: float) -> str:
-    pairs = ",".join(f'{label}="{_escaped(value)}"' for label, value in zip(labels, values, strict=True))
-    return (
-        f"{_PREFIX}{name}{{{pairs}}} {number:g}"
-        if isinstance(number, float)
-        else f"{_PREFIX}{name}{{{pairs}}} {number}"
-    )
-
-
-def _histogram(name: str, labels: _Labels, values: _Labels, buckets: list[int], total_s: float) -> Iterator[str]:
-    running = list(accumulate(buckets))
-    for bound, count in zip([*map(str, BUCKETS), "+Inf"], running, strict=True):
-        yield _line(f"{name}_bucket", (*labels, "le"), (*values, bound), count)
-    yield _line(f"{name}_sum", labels, values, total_s)
-    yield _line(f"{name}_count", labels, values, running[-1])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -14,9 +14,10 @@ from nri.agent.executor import Executor
 from nri.agent.explain import History
 from nri.agent.observe import Observer
 from nri.agent.pods import PodSource
+from nri.agent.profile import Profile
 from nri.agent.rules.book import RuleBook
 from nri.host.cgroups.drivers import driver_in_use
-from nri.policies.koordinator import paths
+from nri.policies import paths
 
 __all__ = ["Parts"]
 
@@ -26,6 +27,7 @@ class Parts:
     """The shared parts of one agent.
 
     Attributes:
+        profile: whose rules are enforced.
         root: the machine.
         book: the rules of now, and a word when one has changed.
         pods: this node's pods as API objects.
@@ -36,6 +38,7 @@ class Parts:
         chosen_driver: the kubelet's cgroup driver, `paths.SYSTEMD` or `paths.CGROUPFS`; empty: that of the machine.
     """
 
+    profile: Profile
     root: host.Root
     book: RuleBook
     pods: PodSource

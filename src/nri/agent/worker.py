@@ -1,4 +1,4 @@
-"""One thread that works when it is told to, and at least every so often.
+"""One thread that works when it is told to, and at least every so often; and the shape of all that runs beside others.
 
 Rules: what is told while it works becomes one more round, not one for each (ten pods that start are one look at all
 pods); an error ends the round, never the thread; `stop` ends it within the round that runs. Next: what has rounds,
@@ -11,16 +11,33 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from nri.text import plain
 
-__all__ = ["TIMER", "Worker"]
+__all__ = ["TIMER", "Component", "Worker"]
 
 #: The reason of a round that nothing but the clock asked for.
 TIMER = "timer"
 #: Characters of an error that are kept for health; texts of pods may be in it.
 _MOST_TEXT = 300
 _log = logging.getLogger("nri.agent")
+
+
+class Component(Protocol):
+    """A part of the agent that runs beside the others: a timer, a source; a transport is one as well."""
+
+    def start(self) -> None:
+        """Begin; a second call does nothing. It never waits for a peer that is not there."""
+        ...
+
+    def stop(self) -> None:
+        """End, and wait until it has; a second call does nothing."""
+        ...
+
+    def health(self) -> tuple[bool, str]:
+        """Whether it does its work now, and in one line how it is."""
+        ...
 
 
 class Worker:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from nri.api.messages import PodSandbox
 
-__all__ = ["BOOLEANS", "DOMAIN", "REQUIRED_PLUGINS", "effective", "keys"]
+__all__ = ["BOOLEANS", "DOMAIN", "REQUIRED_PLUGINS", "effective_annotation", "keys", "scoped"]
 
 #: Domain of the annotations that the NRI community uses.
 DOMAIN = "noderesource.dev"
@@ -29,10 +31,15 @@ def keys(key: str, container_name: str = "") -> tuple[str, ...]:
     return (f"{key}/container.{container_name}", *pod_keys) if container_name else pod_keys
 
 
-def effective(pod: PodSandbox, key: str, container_name: str = "") -> str | None:
-    """Value of the annotation `key` for this container of the pod, or None when it has none. An empty value counts."""
-    annotations = pod.annotations
-    for full_key in keys(key, container_name):
+def scoped(annotations: Mapping[str, str], key: str, container_name: str = "") -> tuple[int, str] | None:
+    """The effective value with its scope: 0 is the nearest that was looked at. None if there is no value."""
+    for scope, full_key in enumerate(keys(key, container_name)):
         if full_key in annotations:
-            return annotations[full_key]
+            return scope, annotations[full_key]
     return None
+
+
+def effective_annotation(pod: PodSandbox, key: str, container_name: str = "") -> str | None:
+    """Value of the annotation `key` for this container of the pod, or None when it has none. An empty value counts."""
+    found = scoped(pod.annotations, key, container_name)
+    return None if found is None else found[1]

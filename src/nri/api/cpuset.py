@@ -1,8 +1,8 @@
 """CPU and memory node lists as the kernel writes them: `0-3,8` to a set of numbers and back.
 
-One job: `parse` and `to_text`; the algebra between is that of `frozenset`. Rules: pure. What the kernel takes is taken:
-blanks and commas too many, ranges, and ranges of groups (`0-15:2/4`, of every four the first two); what it refuses is
-refused with the reason. Next: the setters of CPUs and memory nodes in `nri.api.builders.resources`.
+One job: `parse` and `to_text`; the algebra between is that of `frozenset`. Rules: pure. All that the kernel takes is
+taken: blanks and commas too many, ranges, and ranges of groups (`0-15:2/4`, of every four the first two); what it
+refuses is refused with the reason. Next: the setters of CPUs and memory nodes in `nri.api.builders.resources`.
 """
 
 from __future__ import annotations

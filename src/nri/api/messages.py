@@ -208,3 +208,7 @@ __all__ = [
     "ValidateContainerAdjustmentRequest",
     "ValidateContainerAdjustmentResponse",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

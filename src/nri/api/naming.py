@@ -1,13 +1,10 @@
 """Names, paths, numbers and limits that both sides of NRI agree on.
 
 One job: constants and the checks of plugin names and indices, with the texts of the reference, which its users know.
-Rules: pure and light; nothing here looks at the environment or the file system. Next: `nri.api.versions`, whose
-functions are offered here as well.
+Rules: pure and light; nothing here looks at the environment or the file system. Next: `nri.api.versions`.
 """
 
 from __future__ import annotations
-
-from nri.api.versions import infer_nri_version, parse_version, version_at_least
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONFIG_DIR",
     "DEFAULT_SOCKET",
+    "ENV_CHECK_MESSAGES",
     "ENV_IDX",
     "ENV_NAME",
     "ENV_SOCKET",
@@ -33,11 +31,8 @@ __all__ = [
     "check_name",
     "config_file_names",
     "full_name",
-    "infer_nri_version",
     "is_full_name",
-    "parse_version",
     "split_file_name",
-    "version_at_least",
 ]
 
 #: API level that we speak and announce.
@@ -53,10 +48,12 @@ WASM_CACHE: Final = "/var/cache/nri/wasm"
 #: Beside the socket: notes on plugins that failed, for `nri doctor`.
 FAILED_DIR: Final = "failed-plugins"
 
-#: What a launched plugin finds in its environment, and nothing else: its name, index, and the number of its descriptor.
+#: The environment of a launched plugin, with nothing else in it: its name, index, and the number of its descriptor.
 ENV_NAME: Final = "NRI_PLUGIN_NAME"
 ENV_IDX: Final = "NRI_PLUGIN_IDX"
 ENV_SOCKET: Final = "NRI_PLUGIN_SOCKET"
+#: Set to 1: a handler that changes the message it was given fails.
+ENV_CHECK_MESSAGES: Final = "NRI_CHECK_MESSAGES"
 
 #: Seconds that a plugin has to register, and to answer one request.
 REGISTRATION_TIMEOUT_S: Final = 5.0

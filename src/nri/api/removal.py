@@ -1,6 +1,6 @@
 """Removal marks: in an adjustment, a key with a leading `-` asks to remove what the rest of the key names.
 
-One job: make, read and place the mark. It stands before annotation keys, names of variables, destinations of mounts,
+One job: make, read and place the mark. It is put before annotation keys, names of variables, destinations of mounts,
 paths of devices, types of namespaces, names of sysctls and host names of network devices, and nowhere else: rlimits,
 CDI devices and cgroup v2 keys cannot be removed, and their keys are taken literally. A key that is removed is not set
 any more: what the same adjustment has set before is taken out, while setting it after that takes it over from another

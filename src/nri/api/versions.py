@@ -1,8 +1,8 @@
 """Semantic versions, and the NRI version that a runtime speaks.
 
-One job: parse and compare semantic versions, and infer the NRI version of runtimes that do not tell it (before 0.12).
-Rules: parsing never raises; what is not a version is None and sorts before every version. The table is taken from the
-runtimes' own go.mod files, release by release. Next: the stub cuts its event mask to what the runtime knows.
+One job: parse and compare semantic versions, and infer the NRI version of runtimes that do not send it (before 0.12).
+Rules: parsing never raises; a text that is no version is None and sorts before every version. The table is taken from
+the runtimes' own go.mod files, release by release. Next: the stub cuts its event mask to what the runtime knows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["infer_nri_version", "parse_version", "version_at_least"]
 
-#: What a runtime or plugin reports when it does not know its own version.
+#: The version that a runtime or plugin reports when it does not know its own version.
 UNKNOWN: Final = ("", "(devel)", "0.0.0-unknown")
 
 #: Runtime -> (its first release, NRI version in it), ascending.
@@ -70,7 +70,7 @@ def parse_version(text: str) -> Version | None:
 
 
 def version_at_least(version: str, first: str) -> bool:
-    """Whether `version` is `first` or later. What is not a version is not."""
+    """Whether `version` is `first` or later. A text that is no version is not."""
     mine, other = parse_version(version), parse_version(first)
     return mine is not None and other is not None and mine >= other
 
@@ -81,7 +81,7 @@ def infer_nri_version(runtime_name: str, runtime_version: str, nri_version: str 
     Args:
         runtime_name: as the runtime calls itself, `containerd` or `cri-o`.
         runtime_version: its version, with or without `v`.
-        nri_version: what it told as its NRI version; runtimes before 0.12 tell nothing.
+        nri_version: what it sent as its NRI version; runtimes before 0.12 send nothing.
     """
     if nri_version not in UNKNOWN:
         return nri_version

@@ -20,19 +20,19 @@ def _quit(*_: object) -> NoReturn:
 
 def start() -> NoReturn:
     """Load the command and run it. A SIGINT that is ignored, as in a shell's background, stays ignored."""
-    heeded = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if heeded:
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:
         signal.signal(signal.SIGINT, _quit)
     try:
         from nri.cli.main import main
 
-        if heeded:
+        if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         main()
     except KeyboardInterrupt:  # outside of the part of `main` that makes an exit code of every error
         _quit()
     finally:
-        if heeded:
+        if interruptible:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said: no traceback while Python comes to its end
 
 

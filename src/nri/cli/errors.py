@@ -79,11 +79,11 @@ def describe(error: BaseException) -> str:
 def report(error: BaseException, settings: Settings) -> int:
     """Print the error to standard error and return the exit code. The traceback comes with -v -v only.
 
-    Who has pressed Ctrl-C knows that, so it is not told.
+    Nothing is printed for Ctrl-C: the person who pressed it knows.
     """
     if settings.verbose >= 2:
-        told = "".join(traceback.format_exception(error)).split("\n")
-        sys.stderr.write("\n".join([escape(line) for line in told]))
+        trace = "".join(traceback.format_exception(error)).split("\n")
+        sys.stderr.write("\n".join([escape(line) for line in trace]))
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         return INTERRUPTED
     color = wants_color(settings.color, sys.stderr)

@@ -27,34 +27,48 @@ class Row(NamedTuple):
     summary: str
 
 
-VERBS = {
-    "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, yours from a file or a module"),
-    "plugins": Row("nri.cli.verbs.plugins", "show the plugins that have a name, and what each one takes"),
-    "new": Row("nri.cli.verbs.new", "start a plugin: code, test, image, manifests"),
-    "enable": Row("nri.cli.verbs.enable", "let the runtime launch a plugin from now on"),
-    "disable": Row("nri.cli.verbs.disable", "take a plugin out of the runtime's folder again"),
-    "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
-    "try": Row("nri.cli.verbs.try_", "show what plugins would do to a pod, without a runtime"),
-    "why": Row("nri.cli.verbs.why", "show who changed what in a container"),
-    "ps": Row("nri.cli.verbs.cri.ps", "list the containers of any runtime, over its CRI socket"),
-    "pods": Row("nri.cli.verbs.cri.pods", "list its pods"),
-    "logs": Row("nri.cli.verbs.cri.logs", "print a container's log, and follow it"),
-    "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
-    "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
-    "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
-    "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
-    "conformance": Row("nri.cli.verbs.conformance", "check merging and specs against recorded cases"),
-    "engine": Row("nri.cli.verbs.engine.engine", "run a container engine with NRI in it, or see what it needs here"),
-    "config": Row("nri.cli.verbs.engine.config", "show the engine's settings and where each was set"),
-    "agent": Row("nri.cli.verbs.agent.agent", "run the node agent: QoS rules for pods; see what it did, and why"),
-    "proxy": Row("nri.cli.verbs.agent.proxy", "give NRI to a runtime that lacks it, as a CRI proxy in front of it"),
-    "completion": Row("nri.cli.verbs.completion", "print the shell's completion script"),
-    "version": Row("nri.cli.verbs.version", "print the versions of everything"),
+#: The verbs by what they are for, in the order of the help.
+VERB_GROUPS = {
+    "Plugins": {
+        "new": Row("nri.cli.verbs.new", "start a plugin: code, test, image, manifests"),
+        "try": Row("nri.cli.verbs.try_", "show what plugins would do to a pod, without a runtime"),
+        "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, yours from a file or a module"),
+        "plugins": Row("nri.cli.verbs.plugins", "show the plugins that have a name, and what each one takes"),
+        "enable": Row("nri.cli.verbs.enable", "let the runtime launch a plugin from now on"),
+        "disable": Row("nri.cli.verbs.disable", "take a plugin out of the runtime's folder again"),
+    },
+    "On this node": {
+        "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
+        "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
+        "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
+        "pod": Row("nri.cli.verbs.pod.pod", "run pods from manifests on any CRI runtime; list, enter and remove them"),
+    },
+    "Daemons": {
+        "engine": Row(
+            "nri.cli.verbs.engine", "run a container engine with NRI in it; its settings; what it needs here"
+        ),
+        "agent": Row("nri.cli.verbs.agent.agent", "run the node agent: QoS rules for pods; see what it did, and why"),
+        "proxy": Row("nri.cli.verbs.proxy", "give NRI to a runtime that lacks it, as a CRI proxy in front of it"),
+    },
+    "Wire and specs": {
+        "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
+        "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
+        "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
+        "conformance": Row(
+            "nri.cli.verbs.conformance", "compare merging, specs and placements with recorded results of the reference"
+        ),
+        "placement": Row("nri.cli.verbs.placement", "show where containers would run, by CPUs and memory nodes"),
+    },
+    "This command": {
+        "completion": Row("nri.cli.verbs.completion", "print the shell's completion script"),
+        "version": Row("nri.cli.verbs.version", "print the versions of everything"),
+    },
 }
+VERBS = {name: row for rows in VERB_GROUPS.values() for name, row in rows.items()}
 
 EXIT_CODES = """\
-Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no runtime, or lost it; 4 rejected;
-5 a replay or spec differs; 130 and 143 interrupted. Data goes to standard output, words to standard error."""
+Exit codes: 0 done; 1 the operation failed; 2 wrong usage or configuration; 3 no runtime, or its connection was lost;
+4 rejected; 5 a spec differs; 130 and 143 interrupted. Results go to standard output, messages to standard error."""
 
 
 class _ReaderGone(Exception):
@@ -89,8 +103,8 @@ class Nri(VerbGroup):
         command.name = name
         return command
 
-    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
-        return [(name, row.summary) for name, row in VERBS.items()]
+    def summaries(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        return {title: [(name, row.summary) for name, row in rows.items()] for title, rows in VERB_GROUPS.items()}
 
 
 @click.group(

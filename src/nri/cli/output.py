@@ -1,15 +1,17 @@
 """The printing of results: tables for people, JSON and YAML for programs, colours only where they are welcome.
 
 Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
-long ids. `-o json` is one document, and one object per line where results come one by one (`stream`). What is printed
-comes from runtimes, containers and plugins, and is their exact data up to here: this is the one place that makes it fit
-for a terminal. All that is printed is escaped; colours are `Painted` parts of a line.
+long ids, and lines that are wider than the terminal, unless -w is given. `-o json` is one document, and one object per
+line where results come one by one (`stream`). What is printed comes from runtimes, containers and plugins, and is their
+exact data up to here: this is the one place that makes it fit for a terminal. All that is printed is escaped; colours
+are `Painted` parts of a line.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,7 +43,7 @@ class Column(NamedTuple):
 
 
 def wants_color(mode: str, stream: TextIO) -> bool:
-    """Whether to colour: as told by --color, else NO_COLOR and FORCE_COLOR, else if a person is watching."""
+    """Whether to colour: as --color says, else NO_COLOR and FORCE_COLOR, else if a person is watching."""
     if mode != "auto":
         return mode == "always"
     if os.environ.get("NO_COLOR"):
@@ -71,6 +73,7 @@ class Output:
         self.format = settings.output
         self.quiet = settings.quiet
         self.color = wants_color(settings.color, sys.stdout)
+        self._width = 0 if settings.wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     @property
     def human(self) -> bool:
@@ -126,6 +129,8 @@ class Output:
         widths = [max(len(line[place]) for line in (heading, *body)) for place in range(len(columns))]
         for number, line in enumerate((heading, *body)):
             padded = "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+            if self._width and len(padded) > self._width:
+                padded = padded[: self._width - 3] + "..."
             self.text(padded if number else Painted(padded, "bold"))
 
 
@@ -139,6 +144,18 @@ def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
     if not cut or len(text) <= cut:
         return text
     return text[: cut - 3] + "..." if mark else text[:cut]
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: ``1 pod``, ``2 pods``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def readable(value: Any) -> Any:
+    """A value of a field for people: the mode of a file is octal, as ``chmod`` has it."""
+    if isinstance(value, dict) and isinstance(value.get("file_mode"), int):
+        return {**value, "file_mode": f"{value['file_mode']:04o}"}
+    return value
 
 
 def to_yaml(value: Any) -> str:

@@ -27,13 +27,14 @@ class Settings:
         verbose: how often -v was given; 2 shows tracebacks.
     """
 
-    __slots__ = ("color", "log_format", "output", "quiet", "socket_from", "socket_path", "timeout_s", "verbose")
+    __slots__ = ("color", "log_format", "output", "quiet", "socket_from", "socket_path", "timeout_s", "verbose", "wide")
 
     def __init__(self) -> None:
         self.socket_path: str | None = None
         self.socket_from = ""
         self.output = "table"
         self.quiet = False
+        self.wide = False
         self.verbose = 0
         self.log_format = "text"
         self.color = "auto"
@@ -73,18 +74,21 @@ def is_file(path: str) -> bool:
 
 
 class FileType(click.Path):
-    """A file that has to be there, as a `pathlib.Path`."""
+    """A regular file that has to be there, as a `pathlib.Path`: a pipe might be waited for for ever."""
 
     def __init__(self) -> None:
         super().__init__(exists=True, dir_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            os.stat(value)
+            found = os.stat(value)
         except PermissionError:
             raise  # click would say that it does not exist
         except OSError:
             pass
+        else:
+            if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+                self.fail(f"{os.fspath(value)!r} is not a regular file.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -110,14 +114,18 @@ def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:
 GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--socket-path",), {"metavar": "PATH", "help": "The runtime's NRI socket (environment: NRI_SOCKET)."}),
     (("--output", "-o"), {"type": click.Choice(["table", "json", "yaml"]), "help": "How to print results."}),
+    (("--wide", "-w"), {"is_flag": True, "help": "Do not cut tables to the width of the terminal."}),
     (("--quiet", "-q"), {"is_flag": True, "help": "Print names or ids only."}),
-    (("--verbose", "-v"), {"count": True, "help": "Say more; twice: with tracebacks."}),
+    (("--verbose", "-v"), {"count": True, "help": "Log more; -v -v also shows tracebacks."}),
     (("--log-format",), {"type": click.Choice(["text", "json"]), "help": "How to print log lines."}),
     (
         ("--color",),
-        {"type": click.Choice(["auto", "always", "never"]), "help": "Colours (also NO_COLOR, FORCE_COLOR)."},
+        {
+            "type": click.Choice(["auto", "always", "never"]),
+            "help": "When to colour (environment: NO_COLOR, FORCE_COLOR).",
+        },
     ),
-    (("--timeout", "timeout_s"), {"type": DURATION, "metavar": "5s", "help": "How long to wait for the other side."}),
+    (("--timeout", "timeout_s"), {"type": DURATION, "metavar": "5s", "help": "How long to wait for an answer."}),
 )
 
 

@@ -9,7 +9,7 @@
 Later sources win key by key. Every problem of every source is reported at once, each with source, line, key and what
 to do. The face is lazy: a plugin without configuration pays for none of this, one with it pays when it reads.
 
-Next modules: `source` (text and files), `syntax` (text to tree), `typed` (tree against annotations), `reader` (all);
+Next modules: `source` (text and files), `syntax` (text to tree), `typed` (tree against annotations), `layers` (all);
 `watch` tells that a file has changed, and `runtimes` reads the configuration of container runtimes.
 """
 
@@ -20,22 +20,37 @@ if TYPE_CHECKING:
     from nri.config.duration import Duration as Duration
     from nri.config.duration import format_duration as format_duration
     from nri.config.duration import parse_duration as parse_duration
-    from nri.config.reader import read as read
+    from nri.config.layers import read as read
     from nri.config.source import Source as Source
     from nri.config.source import read_file as read_file
     from nri.config.syntax import parse_text as parse_text
+    from nri.config.typed import Between as Between
+    from nri.config.typed import OneOf as OneOf
     from nri.config.watch import Watch as Watch
 
-__all__ = ["Duration", "Source", "Watch", "format_duration", "parse_duration", "parse_text", "read", "read_file"]
+__all__ = [
+    "Between",
+    "Duration",
+    "OneOf",
+    "Source",
+    "Watch",
+    "format_duration",
+    "parse_duration",
+    "parse_text",
+    "read",
+    "read_file",
+]
 
 _HOME = {
+    "Between": "typed",
+    "OneOf": "typed",
     "Duration": "duration",
     "Source": "source",
     "Watch": "watch",
     "format_duration": "duration",
     "parse_duration": "duration",
     "parse_text": "syntax",
-    "read": "reader",
+    "read": "layers",
     "read_file": "source",
 }
 
@@ -51,3 +66,7 @@ if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for 
         value: object = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
         globals()[name] = value
         return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -16,17 +16,9 @@ from nri.errors import ConfigError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Any
 
-#: Problems of one text that are told; no person reads more, and each costs a search for what was meant.
+#: Problems of one text that are reported; no person reads more, and each costs a search for what was meant.
 MOST_PROBLEMS = 100
-
-#: msgspec's names of types, as a person would say them.
-_WORDS = {
-    "str": "text", "int": "a whole number", "float": "a number", "bool": "true or false", "array": "a list",
-    "object": "a table of keys", "null": "nothing", "bytes": "base64 text", "datetime": "a date and time",
-    "date": "a date",
-}  # fmt: skip
 
 
 class Problem(typing.NamedTuple):
@@ -38,7 +30,7 @@ class Problem(typing.NamedTuple):
 
 
 class WrongValue(ValueError):
-    """The value of one key cannot be used: raised where a table checks itself, so that the key's own place is told.
+    """The value of one key cannot be used: raised where a table checks itself, so that the key's own place is reported.
 
     Attributes:
         key: the name of the field.
@@ -69,43 +61,6 @@ def suggest(key: str, known: Iterable[str]) -> str:
     if near:
         return f'did you mean "{names[near[0]]}"?'
     return f"known keys: {', '.join(sorted(names.values()))}" if names else "no key is known here"
-
-
-def translate(message: str, value: object, path: Path) -> Problem:
-    """The one-line complaint of msgspec as a Problem: its inner path joined to ours, types in words."""
-    message, _, inner = message.partition(" - at `$")
-    for part in re.findall(r"\[(\d+)\]|\.([^.\[`]+)", inner):
-        path = (*path, int(part[0]) if part[0] else part[1])
-        value = _descend(value, path[-1])
-    mismatch = re.fullmatch(r"Expected `(.+)`, got `(\w+)`", message)
-    if not mismatch:
-        return Problem(
-            path,
-            message[:1].lower()
-            + message[1:].replace("`", "")
-            + f", not {shorten(value)}" * message.startswith("Expected"),
-        )
-    wanted = mismatch[1].split(" | ")
-    reason = f"expected {' or '.join(_WORDS.get(one, one) for one in wanted)}, not {shorten(value)}"
-    return Problem(path, reason, _remedy(wanted[0], value))
-
-
-def _remedy(wanted: str, value: object) -> str:
-    """The usual cause of a wrong type, said as what to write."""
-    if wanted == "str" and isinstance(value, (int, float)):
-        return f'write it in quotes: "{written(value)}"'
-    if wanted in ("int", "float") and isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
-        return f"write it without quotes: {value}"
-    if wanted == "bool":
-        return "write true or false"
-    return ""
-
-
-def _descend(value: Any, part: str | int) -> Any:
-    try:
-        return value[part]
-    except (LookupError, TypeError):
-        return value
 
 
 def written(value: object) -> str:

@@ -1,7 +1,8 @@
-"""Trees of configuration from many places merged into one instance, with the place that each value came from.
+"""Sources of configuration merged into one instance of an annotated class, and the place that each value came from.
 
-As `nri.config.reader.read`, for those who have to say afterwards who set what: files of several formats, environment
-and flags become layers, the later over the earlier key by key. Every problem of every layer is reported at once.
+`read` is for those who need the instance alone; `merge` also says who set what, and takes layers, which files of
+several formats, the environment and flags become. Later layers override earlier ones, key by key. Every problem of
+every layer is reported at once. Next: `nri.config.typed`, which checks the values.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MOST_PROBLEMS, Problem, together
+from nri.config.complaint import MOST_PROBLEMS, Problem, apart, together
 from nri.config.place import Path, at, show
 from nri.errors import ConfigError
 
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.config.source import Source
 
-__all__ = ["Layer", "Merged", "layer_of", "merge"]
+__all__ = ["Layer", "Merged", "layer_of", "located", "merge", "read"]
 
 T = TypeVar("T")
 
@@ -44,30 +45,65 @@ def layer_of(source: Source) -> Layer:
     return Layer({} if tree is None else tree, lambda path: at(source, lines.find(path)))
 
 
-def merge(cls: type[T], layers: Sequence[Layer]) -> Merged[T]:
-    """An instance of `cls` of all layers. Raises ConfigError for the first problem, with all others in `others`."""
+def read(cls: type[T], sources: Sequence[Source]) -> T:
+    """An instance of `cls`, its fields taken from the last source that gives them, else from the class's defaults.
+
+    Nested classes are merged key by key, lists and dicts replaced. Empty texts say nothing. An unknown key is an error.
+    Raises ConfigError for the first problem, with all further ones of all sources in `others`.
+    """
+    layers: list[Layer | ConfigError] = []
+    for source in sources:
+        try:
+            layers.append(layer_of(source))
+        except ConfigError as error:
+            layers.append(error)
+    made: T = _merge(cls, layers, None)
+    return made
+
+
+def merge(cls: type[T], layers: Sequence[Layer | ConfigError]) -> Merged[T]:
+    """An instance of `cls` of all layers; of one that could not be read, its error is reported with the others.
+
+    Raises ConfigError for the first problem, with all others in `others`.
+    """
+    places: dict[Path, str] = {}
+    made: T = _merge(cls, layers, places)
+    return Merged(made, {show(path): place for path, place in places.items()})
+
+
+def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, str] | None) -> Any:
+    """An instance of all layers. `places` gets the place of every value, if that is wanted."""
     errors: list[ConfigError] = []
     whole = typed.Partial(cls, {})
-    places: dict[Path, str] = {}
+    where = "configuration"
     for layer in layers:
+        if isinstance(layer, ConfigError):
+            errors += apart(layer)
+            continue
         problems: list[Problem] = []
         partial = typed.check(cls, layer.tree, (), problems)
-        errors += [_error(layer.place(problem.path), problem) for problem in problems[:MOST_PROBLEMS]]
+        errors += _located(layer.place, problems)
+        where = layer.place(())
         if not problems:
             whole.update(partial)
-            for path in _leaves(partial):
-                places = {known: where for known, where in places.items() if known[: len(path)] != path}
-                places |= {inner: layer.place(inner) for inner in _below(_at(layer.tree, path), path)}
-    value = None
+            if places is not None:
+                _remember(places, partial, layer)
+    made = None
     if not errors:
         missing: list[Problem] = []
-        value = typed.build(whole, (), missing)
-        where = layers[-1].place(()) if layers else "configuration"
-        errors = [_error(places.get(problem.path, where), problem) for problem in missing]
+        made = typed.build(whole, (), missing)
+        errors = [_error((places or {}).get(problem.path, where), problem) for problem in missing]
     if errors:
         raise together(errors)
-    made: Any = value
-    return Merged(made, {show(path): place for path, place in places.items()})
+    return made
+
+
+def _remember(places: dict[Path, str], partial: typed.Partial, layer: Layer) -> None:
+    """Note the places of a layer's values, over those of the values that they replace."""
+    for path in _leaves(partial):
+        for known in [known for known in places if known[: len(path)] == path]:
+            del places[known]
+        places |= {inner: layer.place(inner) for inner in _below(_at(layer.tree, path), path)}
 
 
 def _leaves(partial: typed.Partial, path: Path = ()) -> Iterator[Path]:
@@ -91,6 +127,19 @@ def _below(value: Any, path: Path) -> Iterator[Path]:
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in pairs:
         yield from _below(inner, (*path, key))
+
+
+def located(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
+    """The first problems as errors, with the source's name and, where it can be found, the line; others are counted."""
+    lines = syntax.Lines(source)
+    return _located(lambda path: at(source, lines.find(path)), problems)
+
+
+def _located(place: Callable[[Path], str], problems: Sequence[Problem]) -> list[ConfigError]:
+    errors = [_error(place(problem.path), problem) for problem in problems[:MOST_PROBLEMS]]
+    if len(problems) > MOST_PROBLEMS:
+        errors.append(ConfigError(place(()), "", f"{len(problems) - MOST_PROBLEMS} more problems like these"))
+    return errors
 
 
 def _error(where: str, problem: Problem) -> ConfigError:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from nri.config.duration import DURATION, format_duration
 from nri.config.place import show
-from nri.config.typed import fields_of
+from nri.config.typed import OneOf, fields_of
 
 __all__ = ["DEFAULT", "Key", "Many", "Row", "keys", "rows"]
 
@@ -85,8 +85,10 @@ def _is_duration(annotation: Any) -> bool:
 
 def _keys(cls: type, prefix: str, defaults: Any, many: Many) -> Iterator[Key]:
     meanings = _meanings(cls)
-    for name, annotation in fields_of(cls).items():
-        key = f"{prefix}{name}"
+    for name, kind in fields_of(cls).items():
+        alternatives = [each for each in get_args(kind) if each is not type(None)]
+        optional = type(None) in get_args(kind) and len(alternatives) == 1
+        key, annotation = f"{prefix}{name}", alternatives[0] if optional else kind
         if key in many:
             key, inner = many[key]
             yield from _keys(inner, f"{key}.", None, many)
@@ -105,6 +107,8 @@ def _own_default(cls: type, name: str) -> Any:
 def _kind(annotation: Any) -> str:
     if _is_duration(annotation):
         return "duration"
+    if choices := next((each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, OneOf)), None):
+        return " or ".join(choices.choices())
     if get_origin(annotation) is Literal:
         return " or ".join(get_args(annotation))
     if get_origin(annotation) is tuple:

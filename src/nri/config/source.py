@@ -5,16 +5,14 @@ Rules: nothing is parsed here (see `nri.config.syntax`); files are bounded, so t
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 
 from nri.config.watch import fingerprint_of
 from nri.errors import ConfigError
+from nri.files import open_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Literal
 
     Format = Literal["auto", "json", "yaml", "toml"]
@@ -45,19 +43,16 @@ class Source:
 def read_file(
     path: str | os.PathLike[str],
     format: Format | None = None,  # noqa: A002  (as in Source)
-    *,
-    ordinary: bool = False,
 ) -> Source:
-    """Read a file as one consistent text. The format is told by the suffix, or "auto", unless given.
+    """Read a file as one consistent text. The format follows from the suffix, else it is "auto", unless given.
 
     A file that is written while it is read is read again, so that half a configuration is never used.
-    With `ordinary`, pipes and devices are refused at once: for folders of files, where a pipe would wait for a writer
-    for ever. A path that a person gave may be one, as a shell's `<(command)` is.
-    Raises ConfigError with the path and the reason: missing, unreadable, not text, too large, not ordinary.
+    Raises ConfigError with the path and the reason: missing, unreadable, not text, too large, or not a regular file: a
+    pipe, as a shell's `<(command)` is one, could be waited for as long as nobody writes to it.
     """
     name = os.fspath(path)
     try:
-        raw = _read_settled(name, open_ordinary if ordinary else None)
+        raw = _read_settled(name)
     except OSError as error:
         raise ConfigError(name, "", f"cannot read it: {error.strerror or error}") from None
     if len(raw) > MAX_BYTES:
@@ -69,21 +64,11 @@ def read_file(
     return Source(name, text, format or _BY_SUFFIX.get(os.path.splitext(name)[1].lower(), "auto"))
 
 
-def open_ordinary(path: str, flags: int) -> int:
-    """Open a file, and nothing that would wait: an opener for `open`. OSError for a pipe or a device."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
-    mode = os.fstat(descriptor).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # of a folder `open` itself says what it is
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not an ordinary file")
-    return descriptor
-
-
-def _read_settled(path: str, opener: Callable[[str, int], int] | None, tries: int = 3) -> bytes:
+def _read_settled(path: str, tries: int = 3) -> bytes:
     """The bytes of the file, read again when its size or time changed meanwhile."""
     raw = b""
     for _ in range(tries):
-        with open(path, "rb", opener=opener) as file:
+        with open(path, "rb", opener=open_regular) as file:
             before = fingerprint_of(os.fstat(file.fileno()))
             raw = file.read(MAX_BYTES + 1)
             after = fingerprint_of(os.fstat(file.fileno()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nri.config.source import Format, Source
 
 
-__all__ = ["Lines", "format_of", "line_of", "parse_text", "show", "toml_key"]
+__all__ = ["Lines", "format_of", "line_of", "parse_json", "parse_text", "show", "toml_key"]
 
 
 def format_of(source: Source) -> Format:
@@ -39,9 +39,25 @@ def parse_text(source: Source) -> Any:
     except UnicodeEncodeError:  # arguments and environment may hold any bytes
         raise ConfigError(source.name, "", "holds bytes that are not text") from None
     tree = _PARSERS[format_of(source)](source)
-    if _MAY_BE_ODD.search(source.text) or source.text.count("[") + source.text.count("{") > DEEPEST:
+    if _MAY_BE_ODD.search(source.text) or sum(map(source.text.count, "[{.")) > DEEPEST:  # a dot nests in TOML
         _refuse_odd(source, tree)
     return tree
+
+
+def parse_json(data: str | bytes) -> Any:
+    """JSON of another program as plain values. Raises ValueError, also for what is nested deeper than `DEEPEST`."""
+    import json
+
+    try:
+        level = [found := json.loads(data)]
+    except RecursionError:
+        raise ValueError(f"nested deeper than {DEEPEST} levels") from None
+    for _ in range(DEEPEST):
+        level = [each for value in level if isinstance(value, (dict, list))
+                 for each in (value.values() if isinstance(value, dict) else value)]  # fmt: skip
+        if not level:
+            return found
+    raise ValueError(f"nested deeper than {DEEPEST} levels")
 
 
 #: Escapes of JSON and YAML that may stand for half a character, which no message can hold.
@@ -49,7 +65,7 @@ _MAY_BE_ODD = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 
 
 def _refuse_odd(source: Source, tree: Any) -> None:
-    """Refuse halves of characters, and what is nested so deeply that those who walk it would not come back."""
+    """Refuse halves of characters, and values nested so deeply that code which walks them would not return."""
     waiting: list[tuple[Any, Path]] = [(tree, ())]
     while waiting:
         value, path = waiting.pop()
@@ -155,9 +171,33 @@ def _parse_json(source: Source) -> Any:
         raise _indigestible(source, "JSON", error) from None
 
 
+#: TOML in pieces: text over several lines, text on one, a comment, a part of a key without quotes, anything else.
+_PIECE = re.compile(
+    r'''"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?|\'{3}(?:[^']|'(?!\'{2}))*+(?:\'{3})?'''
+    r"""|"(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|#[^\n]*+|[A-Za-z0-9_-]++|[ \t]++|.""",
+    re.DOTALL,
+)
+
+
+def _refuse_long_keys(source: Source) -> None:
+    """Refuse a key with more than `DEEPEST` parts, each of which is a level: to read it takes the square of them."""
+    parts, after_dot = 0, False
+    for piece in _PIECE.finditer(source.text):
+        if piece[0] == ".":
+            after_dot = True
+        elif not piece[0].isspace() or piece[0] == "\n":
+            parts = parts + 1 if after_dot else 1
+            after_dot = False
+            if parts > DEEPEST:
+                line = source.text.count("\n", 0, piece.start()) + 1
+                raise ConfigError(at(source, line), "", f"nested deeper than {DEEPEST} levels")
+
+
 def _parse_toml(source: Source) -> Any:
     import tomllib
 
+    if source.text.count(".") > DEEPEST:
+        _refuse_long_keys(source)
     try:
         return tomllib.loads(source.text)
     except tomllib.TOMLDecodeError as error:

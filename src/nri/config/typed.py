@@ -1,33 +1,76 @@
 """A tree of plain values against an annotated class: every problem with its path, and the instance in the end.
 
-A class needs nothing but annotations; class attributes are its defaults. Nested classes, dataclasses, list, set, dict,
-tuple, unions, Literal, Enum, `nri.config.Duration`, pathlib.Path, and any class with a `parse(text)` are understood;
-msgspec judges all other leaves (bounds by `msgspec.Meta`, dates, bytes). Values are never coerced: "3" is not 3.
+A class needs nothing but annotations; class attributes are its defaults. Text, numbers (within bounds: `Between`),
+true and false, dates, bytes as base64, nested classes, dataclasses, list, set, dict, tuple, unions, Literal, Enum,
+`nri.config.Duration`, pathlib.Path, and any class with a `parse(text)` are understood. Values are never coerced: "3" is
+not 3. Scalars are judged by a table here and not by a library: to load one costs a third of the start of a plugin that
+reads its configuration, and its complaints would have to be translated.
 
-`check` gives a `Partial`: only what one source said. Partials are merged by `nri.config.reader`, and only then built,
+`check` gives a `Partial`: only what one source said. Partials are merged by `nri.config.layers`, and only then built,
 so that a key may be required and yet be missing in all sources but one.
 """
 
 from __future__ import annotations
 
+import binascii
 import collections.abc
 import copy
+import datetime as dt
 import difflib
 import enum
+import functools
 import pathlib
+import re
 import types
 import typing
 from typing import Any
 
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, suggest, translate, written
+from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, suggest, written
 from nri.config.duration import DURATION, parse_duration
-from nri.config.place import Path
+from nri.config.place import Path, uncapital
 
 _LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
 _LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
+_DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+#: The kinds of values, in words.
+_WORDS: dict[Any, str] = {
+    str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
+    dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
+    bytes: "base64 text", pathlib.Path: "text",
+}  # fmt: skip
+_WORDS |= dict.fromkeys(_LISTS, "a list") | dict.fromkeys(_DICTS, "a table of keys")
+#: Values that are written as text where the format has no form of its own for them, and how each is read.
+_FROM_TEXT: dict[Any, Any] = {
+    bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
+    dt.datetime: dt.datetime.fromisoformat,
+    dt.date: dt.date.fromisoformat,
+    dt.time: dt.time.fromisoformat,
+    pathlib.Path: pathlib.Path,
+}
 #: More choices than this are not listed where the one that was meant is known.
 _MOST_NAMED = 8
-_DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+
+
+class Between(typing.NamedTuple):
+    """The bounds of a number, both included: ``Annotated[int, Between(0, 99)]``; None for no bound."""
+
+    low: float | None = None
+    high: float | None = None
+
+    def admits(self, value: float) -> bool:
+        """Whether a number is within the bounds."""
+        return (self.low is None or self.low <= value) and (self.high is None or value <= self.high)
+
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"at most {self.high}" if self.low is None else f"at least {self.low}"
+        return f"from {self.low} to {self.high}"
+
+
+class OneOf(typing.NamedTuple):
+    """A closed set of texts that is known when a value is read: ``Annotated[str, OneOf(function)]``."""
+
+    choices: collections.abc.Callable[[], collections.abc.Iterable[str]]
 
 
 class Partial:
@@ -115,8 +158,9 @@ def is_plain(annotation: object) -> typing.TypeGuard[type]:
     """Whether an annotation is a class that this module fills by itself."""
     if not isinstance(annotation, type) or hasattr(annotation, "parse"):
         return False
-    special = issubclass(annotation, (enum.Enum, tuple, dict)) or hasattr(annotation, "__struct_fields__")
-    return not special and any(vars(base).get("__annotations__") for base in annotation.__mro__)
+    return not issubclass(annotation, (enum.Enum, tuple, dict)) and any(
+        vars(base).get("__annotations__") for base in annotation.__mro__
+    )
 
 
 _MISSING = object()
@@ -160,8 +204,8 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     """A finished value of any annotation."""
     annotation = getattr(annotation, "__supertype__", annotation)  # NewType
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated and DURATION in args[1:]:
-        return _duration(value, path, problems)
+    if origin is typing.Annotated:
+        return _annotated(args[0], args[1:], value, path, problems)
     if _is_union(annotation):
         return _union(args, value, path, problems)
     if origin is typing.Literal:
@@ -170,7 +214,9 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
         return _choice({written(member.value): member for member in annotation}, value, path, problems)
     if is_plain(annotation):
         return build(check(annotation, value, path, problems), path, problems)
-    if origin in _LISTS and isinstance(value, list) and (origin is not tuple or args[-1] is Ellipsis):
+    if origin is tuple and args[-1] is not Ellipsis and isinstance(value, list):
+        return _fixed(args, value, path, problems)
+    if origin in _LISTS and isinstance(value, list):
         return _LISTS[origin]([_value(args[0], item, (*path, place), problems) for place, item in enumerate(value)])
     if origin in _DICTS and isinstance(value, dict):
         return {
@@ -181,26 +227,74 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
 
 
 def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> Any:
-    """Have msgspec judge a value, and put its complaint into our words."""
-    import msgspec
+    """A value that holds no others which are annotated: a scalar, or a list or table of anything."""
+    if annotation is Any or annotation is object:
+        return value
+    parse = getattr(annotation, "parse", None) or _FROM_TEXT.get(annotation)
+    if parse is not None and isinstance(value, str):
+        try:
+            return parse(value)
+        except ValueError as error:
+            own = annotation not in _FROM_TEXT
+            problems.append(Problem(path, uncapital(str(error))) if own else _mismatch(annotation, value, path))
+            return None
+    if annotation is float and type(value) is int:
+        try:
+            return float(value)
+        except OverflowError:
+            problems.append(Problem(path, "holds a number that is too large"))
+            return None
+    kind = type(None) if annotation is None else annotation
+    if type(value) is kind or (kind in _DICTS and isinstance(value, dict)):
+        return value
+    if kind in _LISTS and isinstance(value, list):
+        return _LISTS[kind](value)
+    problems.append(_mismatch(typing.get_origin(kind) or kind, value, path))
+    return None
 
-    def custom(kind: type, found: Any) -> Any:
-        if kind is pathlib.Path and isinstance(found, str):
-            return pathlib.Path(found)
-        if hasattr(kind, "parse") and isinstance(found, str):
-            return kind.parse(found)
-        if is_plain(kind):
-            return build(check(kind, found, path, problems), path, problems)
-        raise ValueError(f"expected text, not {shorten(found)}")
 
-    try:
-        return msgspec.convert(value, annotation, strict=True, dec_hook=custom)
-    except OverflowError:  # a whole number that no float can hold
-        problems.append(Problem(path, "holds a number that is too large"))
+def _mismatch(kind: Any, value: Any, path: Path) -> Problem:
+    """The problem of a value of another kind, with the usual cause said as what to write."""
+    if kind not in _WORDS and not hasattr(kind, "parse"):
+        raise TypeError(f"configuration has no values of {kind}; annotate the key with another type")
+    suggestion = ""
+    if kind is str and isinstance(value, (int, float)):
+        suggestion = f'write it in quotes: "{written(value)}"'
+    elif kind in (int, float) and isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d+)?", value):
+        suggestion = f"write it without quotes: {value}"
+    elif kind is bool:
+        suggestion = "write true or false"
+    return Problem(path, f"expected {_WORDS.get(kind, 'text')}, not {shorten(value)}", suggestion)
+
+
+def _annotated(
+    kind: Any, markers: collections.abc.Sequence[Any], value: Any, path: Path, problems: list[Problem]
+) -> Any:
+    """A duration, one of a closed set, a number within bounds, or a value with markers of others."""
+    if DURATION in markers:
+        return _duration(value, path, problems)
+    for marker in markers:
+        if isinstance(marker, OneOf):
+            return _choice({text: text for text in marker.choices()}, value, path, problems)
+    before = len(problems)
+    made = _value(kind, value, path, problems)
+    for bounds in markers:
+        if isinstance(bounds, Between) and len(problems) == before and not bounds.admits(made):
+            problems.append(Problem(path, f"expected {_WORDS[kind]} {bounds}, not {shorten(value)}"))
+    return made
+
+
+def _fixed(
+    kinds: collections.abc.Sequence[Any], value: list[Any], path: Path, problems: list[Problem]
+) -> tuple[Any, ...] | None:
+    """A list of so many values, each of its own kind."""
+    if len(value) != len(kinds):
+        problems.append(Problem(path, f"expected a list of {len(kinds)}, not {shorten(value)}"))
         return None
-    except msgspec.ValidationError as error:
-        problems.append(translate(str(error), value, path))
-        return None
+    return tuple(
+        _value(kind, item, (*path, place), problems)
+        for place, (kind, item) in enumerate(zip(kinds, value, strict=True))
+    )
 
 
 def _duration(value: object, path: Path, problems: list[Problem]) -> float | None:
@@ -242,7 +336,7 @@ def _union(alternatives: tuple[Any, ...], value: object, path: Path, problems: l
 
 
 def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[Problem]) -> Any:
-    """One of a closed set, told by value; the nearest is suggested."""
+    """One of a closed set, by its value; the nearest is suggested."""
     shown = written(value)
     if shown in choices and type(value) is type(getattr(choices[shown], "value", choices[shown])):
         return choices[shown]

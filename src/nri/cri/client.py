@@ -31,7 +31,7 @@ INSTALL = "pip install '.[engine]', in a checkout of nri"
 
 CALL_TIMEOUT_S = 10.0
 #: How long what listens at a socket has to answer a greeting, in seconds, and the greeting: HTTP/2's, empty settings.
-_MET_S = 2.0
+MET_S = 2.0
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 #: Where the runtimes of the field listen, in the order in which they are looked for.
 SOCKETS = (
@@ -173,7 +173,7 @@ def met(path: str) -> str:
     It is greeted as gRPC does, which begins with HTTP/2: a server of that answers with its settings.
     """
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(_MET_S)
+        probe.settimeout(MET_S)
         connected = False
         try:
             probe.connect(path)

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple, Self
 
+from nri.files import open_regular
+
 __all__ = ["Joiner", "LogEntry", "parse_line", "read_log"]
 
 _CHUNK = 1 << 16
@@ -96,7 +98,7 @@ class _Tracked:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file: BinaryIO = open(path, "rb")  # noqa: SIM115  closed by __exit__
+        self._file: BinaryIO = open(path, "rb", opener=open_regular)  # noqa: SIM115  closed by __exit__
         self._rest = b""
 
     def __enter__(self) -> Self:
@@ -122,7 +124,7 @@ class _Tracked:
             if mine.st_size > self._file.tell():
                 return True  # written to after it was renamed: first the rest
             self._file.close()
-            self._file = open(self._path, "rb")  # noqa: SIM115
+            self._file = open(self._path, "rb", opener=open_regular)  # noqa: SIM115
         elif there.st_size < self._file.tell():
             self._file.seek(0)
         else:

@@ -17,6 +17,7 @@ from nri.engine.process import Attachment, Execution
 from nri.engine.server import cri_server
 from nri.engine.streaming import Limits, StreamingServer, connect_port
 from nri.engine.support.errors import EngineError
+from nri.metrics import Observer
 
 __all__ = ["Daemon"]
 
@@ -24,26 +25,25 @@ _log = logging.getLogger(__name__)
 
 
 class Daemon:
-    """An engine that serves the CRI at its socket. Raises EngineError, ConfigError if it cannot be made."""
+    """An engine that serves the CRI at its socket. Raises EngineError, ConfigError if it cannot be made.
 
-    def __init__(self, config: EngineConfig) -> None:
+    Args:
+        config: all settings.
+        observer: metrics, as `nri.adaptation.Adaptation` takes them.
+    """
+
+    def __init__(self, config: EngineConfig, *, observer: Observer | None = None) -> None:
         self.config = config
-        self.engine = Engine(config)
-        settings = config.streaming
-        limits = Limits(token_s=settings.token_timeout, idle_s=settings.idle_timeout)
-        self.streaming = StreamingServer(settings.address, settings.port, _Streams(self.engine), limits)
-        self.server = cri_server(self.engine, self.streaming)
+        self.engine = Engine(config, observer=observer)
+        self._doors = [_Door(each) for each in (self.engine, *self.engine.domains.values())]
+        self.streaming = self._doors[0].streaming
 
     def start(self) -> None:
         """Take up what an earlier life has left, then listen. Raises EngineError, NriError; nothing is left then."""
         self.engine.start()
         try:
-            try:
-                self.streaming.start()
-            except OSError as error:
-                where = f"{self.config.streaming.address}:{self.config.streaming.port}"
-                raise EngineError(f"cannot listen on {where} for exec and attach: {error}") from error
-            self.server.start()
+            for door in self._doors:
+                door.open()
         except BaseException:
             self.stop()
             raise
@@ -52,8 +52,8 @@ class Daemon:
 
     def stop(self) -> None:
         """Take no more requests, and let go of everything; containers run on."""
-        self.server.stop()
-        self.streaming.stop()
+        for door in self._doors:
+            door.close()
         self.engine.stop()
 
     def describe(self) -> str:
@@ -69,7 +69,30 @@ class Daemon:
             plugins += f", nri why at {nri.admin_socket}"
         streams = f"exec and attach at {self.streaming.url}"
         dry = ", dry: nothing is run" if self.config.dry else ""
-        return f"CRI at {self.config.socket}, {plugins}, {streams}, runtime {self.config.default_runtime}{dry}"
+        further = "".join(f", {name}'s at {each.config.socket}" for name, each in self.engine.domains.items())
+        return f"CRI at {self.config.socket}{further}, {plugins}, {streams}, runtime {self.config.default_runtime}{dry}"
+
+
+class _Door:
+    """The servers of one domain."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._settings = settings = engine.config.streaming
+        limits = Limits(token_s=settings.token_timeout, idle_s=settings.idle_timeout)
+        self.streaming = StreamingServer(settings.address, settings.port, _Streams(engine), limits)
+        self._server = cri_server(engine, self.streaming)
+
+    def open(self) -> None:
+        try:
+            self.streaming.start()
+        except OSError as error:
+            where = f"{self._settings.address}:{self._settings.port}"
+            raise EngineError(f"cannot listen on {where} for exec and attach: {error}") from error
+        self._server.start()
+
+    def close(self) -> None:
+        self._server.stop()
+        self.streaming.stop()
 
 
 class _Streams:

@@ -10,23 +10,22 @@ import logging
 import threading
 from typing import Any, NamedTuple, Self
 
-from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import EngineConfig
+from nri.engine.config import FIRST_DOMAIN, EngineConfig
 from nri.engine.images import ImageStore
-from nri.engine.lifecycle import Containers, Domain, EventBus, NriHub, Pods, container_status, pod_status
+from nri.engine.lifecycle import Containers, Domain, EventBus, NriHub, Pods
 from nri.engine.lifecycle.creation import Creation
-from nri.engine.lifecycle.ends import Ends
-from nri.engine.lifecycle.lives import Lives
+from nri.engine.lifecycle.exit_handler import ExitHandler
+from nri.engine.lifecycle.inventory import Inventory
 from nri.engine.lifecycle.parts.dry import DryMachinery
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.places import Places
 from nri.engine.lifecycle.pod_steps import PodSteps
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.replay import Replay
 from nri.engine.lifecycle.resources import Resources
 from nri.engine.lifecycle.updates import Updates
 from nri.engine.network import find_network
 from nri.engine.state import Store
-from nri.engine.support.errors import NotThere
 
 __all__ = ["Condition", "Engine"]
 
@@ -47,45 +46,57 @@ class Engine:
 
     Args:
         config: all settings.
+        name: of the domain that these pods are in.
+        hub: the plugins of the engine that this one is a further domain of, which starts and stops it.
         nri_options: more for `nri.adaptation.Adaptation`, such as `builtin` or `observer`.
 
     Attributes:
+        domains: the further domains by name, each an engine of its own but for the plugins.
         pods, containers: the calls of the CRI.
         images: the images of this node.
         events: the CRI's container events.
         complaints: what was found that is not as it should be, one line each.
     """
 
-    def __init__(self, config: EngineConfig, **nri_options: Any) -> None:
-        self.config = config
+    def __init__(
+        self, config: EngineConfig, name: str = FIRST_DOMAIN, hub: NriHub | None = None, **nri_options: Any
+    ) -> None:
+        self.config, self.name = config, name
         places = Places(config.root, config.state)
         self._store = Store(places.records)
         try:
-            self._wire(config, places, nri_options)
+            self._wire(config, places, hub, nri_options)
         except BaseException:
             self._store.close()
             raise
+        self.domains: dict[str, Engine] = {}
+        try:
+            for each in config.domains:
+                self.domains[each] = Engine(config.of_domain(each), each, self.nri)
+        except BaseException:
+            self.stop()
+            raise
 
-    def _wire(self, config: EngineConfig, places: Places, nri_options: dict[str, Any]) -> None:
+    def _wire(self, config: EngineConfig, places: Places, hub: NriHub | None, nri_options: dict[str, Any]) -> None:
         self.machinery = machinery = (DryMachinery if config.dry else Machinery)(config, places)
         self.images: ImageStore = machinery.images
-        self.events = bus = EventBus()
-        self.lives = lives = Lives(self._store)
-        self.nri = hub = NriHub(
+        self.inventory = inventory = Inventory(self._store)
+        self.events = bus = EventBus(inventory)
+        self.nri = hub = hub or NriHub(
             config.nri, importlib.metadata.version("nri"), places.root / "plugins.json", **nri_options
         )
-        resources = Resources(lives, machinery.machine, machinery.runtime, machinery.generator)
-        self.domain = domain = Domain(hub, lives, resources)
-        self._ends = ends = Ends(lives, machinery, domain, bus)
-        steps = PodSteps(machinery, ends)
-        creation = Creation(lives, machinery, domain, steps, ends)
-        ends.clear = creation.end_process
-        updates = Updates(lives, machinery, domain, resources)
-        self.containers = Containers(lives, machinery, domain, bus, creation, ends, updates)
-        self.pods = Pods(lives, machinery, domain, bus, steps)
-        self.pods.end_containers = self.containers.end_all
-        bus.describe = self._describe
-        self._replay = Replay(lives, machinery, steps, creation, ends)
+        resources = Resources(inventory, machinery.machine, machinery.runtime, machinery.generator)
+        processes = Processes(inventory, machinery)
+        self.domain = domain = Domain(self.name, hub, inventory, resources, processes)
+        self._exit_handler = exit_handler = ExitHandler(inventory, machinery, domain, processes, bus)
+        steps = PodSteps(machinery, processes, exit_handler)
+        creation = Creation(inventory, machinery, domain, processes, steps, exit_handler)
+        updates = Updates(inventory, machinery, domain, resources)
+        self.containers = containers = Containers(
+            inventory, machinery, domain, bus, processes, creation, exit_handler, updates
+        )
+        self.pods = Pods(inventory, machinery, domain, bus, steps, containers)
+        self._replay = Replay(inventory, machinery, steps, creation, exit_handler)
         self.complaints: list[str] = []
         self._returning: threading.Thread | None = None
         self._stopped = False
@@ -95,32 +106,42 @@ class Engine:
     def start(self) -> None:
         """Take up what an earlier life has left, and let plugins in. Raises EngineError, NriError."""
         try:
-            self._replay.records()
+            for each in self._all():
+                each._replay.records()
             self.nri.start()
-            self._replay.ends()
+            for each in self._all():
+                each._replay.ends()
         except BaseException:
             self.stop()
             raise
-        self.complaints += [*self.images.complaints, *self._replay.complaints]
+        for each in self._all():
+            self.complaints += [*each.images.complaints, *each._replay.complaints]
         self._returning = threading.Thread(target=self._await_plugins, name="nri-engine-return")
         self._returning.start()
 
     def _await_plugins(self) -> None:
         """Have ends that came while no engine ran told once the plugins of before are back."""
         self.nri.await_return()
-        self._ends.open()
+        for each in self._all():
+            each._exit_handler.open()
 
     def stop(self) -> None:
         """Let go of everything; containers run on, and the next engine finds them. A second call does nothing."""
         if self._stopped:
             return
         self._stopped = True
-        self._ends.close()
-        self.events.close()
+        for each in self._all():
+            each._exit_handler.close()
+            each.events.close()
         self.nri.stop()
         if self._returning is not None:
             self._returning.join()
-        self._store.close()
+        for each in self._all():
+            each._store.close()
+
+    def _all(self) -> list[Engine]:
+        """This and its further domains."""
+        return [self, *self.domains.values()]
 
     def __enter__(self) -> Self:
         self.start()
@@ -143,11 +164,3 @@ class Engine:
         why = f"not on this machine: {', '.join(missing)}" if missing else ""
         ready = Condition("RuntimeReady", not missing, "ProgramsMissing" if missing else "", why)
         return [ready, row]
-
-    def _describe(self, event: pb.ContainerEventResponse, pod_id: str) -> None:
-        """Add the statuses of a pod and its containers to an event."""
-        try:
-            event.pod_sandbox_status.CopyFrom(pod_status(self.lives.pod(pod_id)))
-        except NotThere:
-            return  # it is removed
-        event.containers_statuses.extend(map(container_status, self.lives.containers(pod_id)))

@@ -15,11 +15,16 @@ from typing import Any
 
 from nri.engine.spec.capabilities import KNOWN
 from nri.engine.spec.inputs import Device, Machine
+from nri.engine.support.errors import InvalidRequest
+from nri.files import walk
 
 __all__ = ["find_devices", "look", "with_features"]
 
 _CGROUPS = Path("sys/fs/cgroup")
 _RESOURCE = "CAP_SYS_RESOURCE"
+_KINDS = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
+#: A folder of devices has fewer files than this.
+_MOST_FILES = 100_000
 
 
 def look(root: Path = Path("/")) -> Machine:
@@ -45,40 +50,46 @@ def look(root: Path = Path("/")) -> Machine:
 
 def with_features(machine: Machine, features: Mapping[str, Any]) -> Machine:
     """The machine with an OCI runtime on it, of what its command ``features`` prints; {} if it has no such command."""
-    options = features.get("mountOptions") or ()
-    extensions = (features.get("linux") or {}).get("mountExtensions") or {}
-    idmap = (extensions.get("idmap") or {}).get("enabled")
-    return replace(machine, recursive_read_only="rro" in options, idmapped_mounts=bool(idmap))
+    options = features.get("mountOptions")
+    idmap: Any = features
+    for key in ("linux", "mountExtensions", "idmap", "enabled"):
+        idmap = idmap.get(key) if isinstance(idmap, dict) else None
+    rro = isinstance(options, list) and "rro" in options
+    return replace(machine, recursive_read_only=rro, idmapped_mounts=idmap is True)
 
 
 def find_devices(path: str) -> list[Device]:
     """The device at a path of this host; of a folder, all devices in it and below. Links are followed for `path` only.
 
-    An empty list where there is none.
+    An empty list where there is none. What is mounted below is left out, as /dev/pts and /dev/shm are. Raises
+    InvalidRequest for a folder with too many files.
     """
-    return list(_below(path, os.stat)) if os.path.exists(path) else []
-
-
-def _below(path: str, look_at: Any) -> Iterator[Device]:
     try:
-        found = look_at(path)
-        if stat.S_ISDIR(found.st_mode):
-            for name in sorted(os.listdir(path)):
-                yield from _below(f"{path.rstrip('/')}/{name}", os.lstat)
-            return
+        found = os.stat(path)
+        if not stat.S_ISDIR(found.st_mode):
+            return [_device(path, found)] if stat.S_IFMT(found.st_mode) in _KINDS else []
+        return sorted(_below(path), key=lambda device: device.path)
     except OSError:
-        return  # gone, or not ours to see
-    kinds = {stat.S_IFCHR: "c", stat.S_IFBLK: "b"}
-    if kind := kinds.get(stat.S_IFMT(found.st_mode)):
-        yield Device(
-            path,
-            kind,
-            os.major(found.st_rdev),
-            os.minor(found.st_rdev),
-            stat.S_IMODE(found.st_mode),
-            found.st_uid,
-            found.st_gid,
-        )
+        return []  # gone, or not ours to see
+
+
+def _below(path: str) -> Iterator[Device]:
+    top = os.path.realpath(path)
+    for number, seen in enumerate(walk(top)):
+        if number >= _MOST_FILES:
+            raise InvalidRequest(f"{path}: more than {_MOST_FILES} files are in it: name a folder of devices")
+        if stat.S_IFMT(seen.found.st_mode) in _KINDS:
+            try:
+                folder = os.readlink(f"/proc/self/fd/{seen.folder}").removeprefix(top)
+            except OSError:
+                continue  # deeper than a path can say
+            yield _device(f"{path.rstrip('/')}{folder}/{seen.name}", seen.found)
+
+
+def _device(path: str, found: os.stat_result) -> Device:
+    numbers = os.major(found.st_rdev), os.minor(found.st_rdev)
+    kind = _KINDS[stat.S_IFMT(found.st_mode)]
+    return Device(path, kind, *numbers, stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
 
 
 def _limits_swap(root: Path, v2: bool) -> bool:

@@ -70,3 +70,7 @@ __all__ = [
     "set_switch",
     "survey",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""The result of a write to the machine, told truthfully: what was wanted, what is there now, and why if they differ.
+"""The result of a write to the machine: what was wanted, what is there now, and why if they differ.
 
 Rules: pure values; an outcome other than applied and unchanged always has a reason. One form for cgroups, processes,
 resctrl groups and switches of the kernel. Next: the rooms that return it, first :mod:`nri.host.cgroups.writer`.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["GONE_ERRORS", "Outcome", "Result", "Unsupported", "explain"]
 
-#: What a file of the kernel answers when what it belongs to has ended.
+#: The errors of a file of the kernel whose process or cgroup has ended.
 GONE_ERRORS = frozenset({errno.ENOENT, errno.ENODEV, errno.ESRCH, errno.ENOTDIR})
 _UNSUPPORTED_ERRORS = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EROFS})
 

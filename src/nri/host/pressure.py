@@ -36,14 +36,18 @@ class Pressure(NamedTuple):
 
 
 def parse_pressure(text: str) -> Pressure:
-    """Read a pressure file. Raises ValueError."""
+    """Read a pressure file; lines of other kinds are passed over. Raises ValueError."""
     rows: dict[str, Stall] = {}
     for line in text.splitlines():
         kind, _, words = line.partition(" ")
+        if kind not in Pressure._fields:
+            continue
         pairs = dict(word.split("=", 1) for word in words.split() if "=" in word)
         try:
             avg10, avg60, avg300 = (float(pairs[key]) for key in ("avg10", "avg60", "avg300"))
             rows[kind] = Stall(avg10, avg60, avg300, int(pairs["total"]))
+            if rows[kind].total_us < 0:
+                raise ValueError
         except (KeyError, ValueError):
             raise ValueError(f"{line[:80]!r} is no line of a pressure file") from None
     return Pressure(rows.get("some"), rows.get("full"))

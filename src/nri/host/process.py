@@ -19,12 +19,18 @@ __all__ = [
     "Process",
     "Stat",
     "cgroups",
+    "children",
+    "command_line",
+    "environment",
     "find",
+    "numbers",
     "oom_score",
     "parse_cgroups",
     "parse_stat",
     "process_groups",
+    "read_stat",
     "set_oom_scores",
+    "thread_states",
 ]
 
 #: The range of an OOM score; -1000 is never killed.
@@ -68,31 +74,61 @@ def parse_stat(text: str) -> Stat:
 
 
 def parse_cgroups(text: str) -> dict[str, str]:
-    """/proc/PID/cgroup: controller to path; the path of cgroup v2 stands under the empty name."""
+    """/proc/PID/cgroup: controller to path; the path of cgroup v2 has the empty name."""
     rows = (line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2)
     return {name: path for _, names, path in rows for name in names.split(",")}
 
 
-def find(root: Root, pid: int) -> Process | None:
-    """The process that has this number now; None if none has, or its entry is not understood."""
-    text = root.find(f"/proc/{pid}/stat")
+def numbers(root: Root) -> list[int]:
+    """The numbers of all processes, ascending."""
+    return sorted(int(name) for name in root.folders("/proc") if name.isascii() and name.isdigit())
+
+
+def read_stat(root: Root, pid: int) -> Stat | None:
+    """What /proc/PID/stat says now; None of a process that has ended, or if it is not understood."""
+    return _stat(root, f"/proc/{pid}/stat")
+
+
+def _stat(root: Root, path: str) -> Stat | None:
+    text = root.find(path)
     try:
-        return None if text is None else Process(pid, parse_stat(text).started)
+        return None if text is None else parse_stat(text)
     except ValueError:
         return None
 
 
+def find(root: Root, pid: int) -> Process | None:
+    """The process that has this number now; None if none has, or its entry is not understood."""
+    stat = read_stat(root, pid)
+    return None if stat is None else Process(pid, stat.started)
+
+
 def process_groups(root: Root, pids: Iterable[int]) -> list[int]:
     """The process groups of processes, ascending, each once. Those that have ended have none."""
-    found = set()
-    for pid in pids:
-        text = root.find(f"/proc/{pid}/stat")
-        try:
-            if text is not None:
-                found.add(parse_stat(text).group)
-        except ValueError:
-            continue
-    return sorted(found)
+    return sorted({stat.group for pid in pids if (stat := read_stat(root, pid)) is not None})
+
+
+def command_line(root: Root, pid: int) -> list[str]:
+    """The words of a process's command line; none of one that has ended."""
+    text = root.find(f"/proc/{pid}/cmdline") or ""
+    return text.removesuffix("\0").split("\0") if text else []
+
+
+def environment(root: Root, pid: int) -> list[str]:
+    """The environment that a process was started with, as ``NAME=value``; none of one that has ended."""
+    return (root.find(f"/proc/{pid}/environ") or "").split("\0")
+
+
+def thread_states(root: Root, pid: int) -> list[str]:
+    """The states of all threads, a letter each; none of a process that has ended."""
+    stats = (_stat(root, f"/proc/{pid}/task/{task}/stat") for task in root.folders(f"/proc/{pid}/task"))
+    return [stat.state for stat in stats if stat is not None]
+
+
+def children(root: Root, pid: int) -> list[int]:
+    """The processes that the threads of a process have started and that have not been waited for."""
+    texts = (root.find(f"/proc/{pid}/task/{task}/children") for task in root.folders(f"/proc/{pid}/task"))
+    return [int(word) for text in texts for word in (text or "").split()]
 
 
 def cgroups(root: Root, pid: int) -> dict[str, str] | None:

@@ -1,7 +1,7 @@
 """Shares of the last cache and of memory bandwidth, given to groups of processes through the file system resctrl.
 
 One job: :class:`Resctrl`. Rules: a group is a folder, its shares are lines by resource (`L3`, `MB`) and cache domain;
-masks are numbers here and hexadecimal in the file. What the processor cannot do is :class:`Unsupported` with the
+masks are numbers here and hexadecimal in the file. An ability that the processor lacks is :class:`Unsupported` with the
 reason, and what the kernel refuses has its own words for it (`info/last_cmd_status`). Next: :mod:`nri.host.topology`.
 
 Source: Documentation/filesystems/resctrl.rst.
@@ -22,7 +22,7 @@ __all__ = ["Bandwidth", "Cache", "Capabilities", "Resctrl", "Schemata", "format_
 Schemata = dict[str, dict[int, int]]
 
 _TOP = "/sys/fs/resctrl"
-#: What is in the folder of a group and is no group itself.
+#: Entries of a group's folder that are no groups themselves.
 _OWN = frozenset({"info", "mon_groups", "mon_data"})
 _FLAGS = ("cat_l3", "cat_l2", "mba")
 

@@ -14,7 +14,7 @@ import os
 from collections import deque
 from typing import Protocol
 
-__all__ = ["Files", "Identity", "Root", "open_below"]
+__all__ = ["MACHINE", "Files", "Identity", "Root", "open_below"]
 
 #: Device and inode of a file: a cgroup that was removed and made again has another one.
 Identity = tuple[int, int]
@@ -26,7 +26,7 @@ _MOST_LINKS = 40
 _INSTEAD = frozenset({errno.ENOSYS, errno.EPERM, errno.EAGAIN})
 _CHUNK = 1 << 16
 
-_libc = ctypes.CDLL(None, use_errno=True)
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Files(Protocol):
@@ -171,6 +171,10 @@ class Root:
         return self.open(folder or "/", _FOLDER), name
 
 
+#: This machine's own files.
+MACHINE = Root()
+
+
 class _OpenHow(ctypes.Structure):
     _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
@@ -184,7 +188,7 @@ def open_below(root: str | os.PathLike[str], path: str, flags: int = os.O_RDONLY
     top = os.open(root, _FOLDER)
     try:
         how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT | _RESOLVE_NO_MAGICLINKS)
-        found: int = _libc.syscall(
+        found: int = libc.syscall(
             _OPENAT2, top, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
         )
         if found >= 0:

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from nri.api import cpuset
-from nri.host.root import Root
 
 __all__ = ["Cache", "Cpu", "Node", "Topology", "read_topology"]
 
@@ -49,6 +48,7 @@ class Cpu:
         threads: all threads of its core, itself among them.
         caches: from the first level up.
         base_khz: its frequency without turbo; None if the kernel does not tell.
+        energy_preference: what its frequency is chosen for, as `balance_power`; "" if the kernel does not tell.
     """
 
     number: int
@@ -61,6 +61,7 @@ class Cpu:
     kind: CpuKind = "uniform"
     caches: tuple[Cache, ...] = ()
     base_khz: int | None = None
+    energy_preference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,19 @@ class Topology:
         return [each.number for each in sorted(there, key=lambda each: (distances[each.number], each.number))]
 
 
-def read_topology(root: Root) -> Topology:
+class Tree(Protocol):
+    """The part of :class:`~nri.host.root.Root` that is needed: what a snapshot of a machine has, too."""
+
+    def find(self, path: str) -> str | None:
+        """The text of a file, None if it is not there."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder, none if it is not there."""
+        ...
+
+
+def read_topology(root: Tree) -> Topology:
     """Read the processors and the memory of a machine. Raises ValueError for a text that cannot be understood."""
     online = _numbers(root, f"{_CPUS}/online") or _entries(root, _CPUS, "cpu")
     present = _numbers(root, f"{_CPUS}/present") or online
@@ -144,7 +157,7 @@ def read_topology(root: Root) -> Topology:
 
 
 def _read_cpu(
-    root: Root, number: int, node_of: dict[int, int], kinds: dict[int, Literal["performance", "efficient"]]
+    root: Tree, number: int, node_of: dict[int, int], kinds: dict[int, Literal["performance", "efficient"]]
 ) -> Cpu:
     base = f"{_CPUS}/cpu{number}"
     threads = _numbers(root, f"{base}/topology/thread_siblings_list")
@@ -159,10 +172,11 @@ def _read_cpu(
         kind=kinds.get(number, "uniform"),
         caches=tuple(_read_caches(root, base)),
         base_khz=_number(root, f"{base}/cpufreq/base_frequency", 0) or None,
+        energy_preference=(root.find(f"{base}/cpufreq/energy_performance_preference") or "").strip(),
     )
 
 
-def _read_caches(root: Root, base: str) -> list[Cache]:
+def _read_caches(root: Tree, base: str) -> list[Cache]:
     found = []
     for name in sorted(_entries(root, f"{base}/cache", "index")):
         folder = f"{base}/cache/index{name}"
@@ -176,7 +190,7 @@ def _read_caches(root: Root, base: str) -> list[Cache]:
     return sorted(found, key=lambda cache: (cache.level, cache.kind))
 
 
-def _read_nodes(root: Root, online: frozenset[int]) -> dict[int, Node]:
+def _read_nodes(root: Tree, online: frozenset[int]) -> dict[int, Node]:
     numbers = sorted(_numbers(root, f"{_NODES}/online") or _entries(root, _NODES, "node"))
     if not numbers:
         memory = _memory(root.find("/proc/meminfo") or "")
@@ -206,7 +220,7 @@ def _memory_kind(has_cpus: bool, size: int, mean: float) -> MemoryKind:
     return "hbm" if size < mean else "pmem"
 
 
-def _distances(root: Root, number: int, numbers: list[int]) -> dict[int, int]:
+def _distances(root: Tree, number: int, numbers: list[int]) -> dict[int, int]:
     """The row of a node; where the kernel has none, each other node is equally far."""
     words = (root.find(f"{_NODES}/node{number}/distance") or "").split()
     if len(words) == len(numbers):
@@ -223,17 +237,17 @@ def _memory(text: str) -> int:
     return 0
 
 
-def _numbers(root: Root, path: str) -> frozenset[int]:
+def _numbers(root: Tree, path: str) -> frozenset[int]:
     """A list of numbers; none if there is no such file."""
     return cpuset.parse(root.find(path) or "")
 
 
-def _number(root: Root, path: str, without: int = -1) -> int:
+def _number(root: Tree, path: str, without: int = -1) -> int:
     text = root.find(path)
     return without if text is None or not text.strip() else int(text)
 
 
-def _entries(root: Root, path: str, stem: str) -> frozenset[int]:
+def _entries(root: Tree, path: str, stem: str) -> frozenset[int]:
     """The numbers of the entries of a folder that begin with a word: `cpu0`, `cpu1`."""
     words = (name.removeprefix(stem) for name in root.names(path) if name.startswith(stem))
     return frozenset(int(word) for word in words if word.isdigit())

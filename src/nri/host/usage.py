@@ -13,7 +13,16 @@ from typing import NamedTuple
 from nri.host.cgroups.hierarchies import Hierarchies
 from nri.host.root import Root
 
-__all__ = ["CgroupUsage", "CpuTimes", "cgroup_usage", "cpu_times", "memory"]
+__all__ = [
+    "CgroupUsage",
+    "CpuTimes",
+    "cgroup_usage",
+    "cpu_times",
+    "memory",
+    "parse_cpu_times",
+    "parse_flat_keyed",
+    "parse_memory",
+]
 
 #: Of the first ten words of a line of /proc/stat: user, nice, system, irq, softirq, steal; the guests' are in user's.
 _BUSY, _IDLE = (0, 1, 2, 5, 6, 7), (3, 4)
@@ -51,7 +60,12 @@ class CgroupUsage(NamedTuple):
 
 def cpu_times(root: Root) -> CpuTimes:
     """The processor time of the machine. Raises OSError, ValueError for a text that cannot be understood."""
-    first = root.read("/proc/stat").partition("\n")[0].split()
+    return parse_cpu_times(root.read("/proc/stat"))
+
+
+def parse_cpu_times(text: str) -> CpuTimes:
+    """Read /proc/stat. Raises ValueError."""
+    first = text.partition("\n")[0].split()
     if len(first) < 9 or first[0] != "cpu":
         raise ValueError("/proc/stat does not begin with the times of all processors")
     ticks = [int(word) for word in first[1:]]
@@ -60,11 +74,16 @@ def cpu_times(root: Root) -> CpuTimes:
 
 def memory(root: Root) -> dict[str, int]:
     """/proc/meminfo in bytes, by its own names, such as MemAvailable. Raises OSError."""
-    rows = (line.partition(":") for line in root.read("/proc/meminfo").splitlines())
+    return parse_memory(root.read("/proc/meminfo"))
+
+
+def parse_memory(text: str) -> dict[str, int]:
+    """Read /proc/meminfo; a line that says no number of bytes is none."""
+    rows = (line.partition(":") for line in text.splitlines())
     return {
         name: int(words[0]) * (1024 if words[-1] == "kB" else 1)
-        for name, _, text in rows
-        if (words := text.split()) and words[0].isdigit()
+        for name, _, value in rows
+        if (words := value.split()) and words[0].isdigit()
     }
 
 
@@ -118,5 +137,15 @@ def _number(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) -
 
 def _table(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) -> dict[str, int]:
     """A file of words and numbers; empty if it is not there."""
-    rows = (line.split() for line in _text(hierarchies, controller, cgroup, file).splitlines())
-    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+    try:
+        return parse_flat_keyed(_text(hierarchies, controller, cgroup, file))
+    except ValueError:
+        return {}
+
+
+def parse_flat_keyed(text: str) -> dict[str, int]:
+    """Read a file of words and numbers, such as cpu.stat. Raises ValueError."""
+    rows = [line.split() for line in text.splitlines() if line.strip()]
+    if any(len(row) != 2 for row in rows):
+        raise ValueError("a line is not a word and a number")
+    return {row[0]: int(row[1]) for row in rows}

@@ -23,7 +23,7 @@ __all__ = ["Document", "objects", "parts", "text"]
 
 
 def parts(source: Source) -> Iterator[Source]:
-    """Yield the documents of a file, each behind as many empty lines as stand before it, for errors to name lines."""
+    """Yield the documents of a file, each behind as many empty lines as are before it, for errors to name lines."""
     start = 0
     for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
         above = source.text.count("\n", 0, start)
@@ -70,7 +70,7 @@ class Document:
             line = line_of(self._source, path)  # the key is missing
         return ConfigError(at(self._source, line), where, reason, suggestion)
 
-    def place(self, tree: Any, *keys: str) -> str:
+    def place(self, tree: Any, *keys: str | int) -> str:
         """Return the file with the line of a key below one of its tables, or of the nearest that is there."""
         path = _path_to(self._root, tree)
         for end in range(len(keys), -1, -1) if path is not None else ():
@@ -80,7 +80,7 @@ class Document:
         return self._source.name
 
     def table(self, tree: Any, key: str, where: str = "") -> dict[str, Any]:
-        """Return the table at a key of a table; ConfigError if another kind of value stands there."""
+        """Return the table at a key of a table; ConfigError if another kind of value is there."""
         value = tree.get(key)
         if value is None:
             return {}
@@ -89,7 +89,7 @@ class Document:
         return value
 
     def tables(self, tree: Any, key: str, where: str = "") -> list[dict[str, Any]]:
-        """Return the list of tables at a key of a table; ConfigError if another kind of value stands there."""
+        """Return the list of tables at a key of a table; ConfigError if another kind of value is there."""
         value = tree.get(key)
         if value is None:
             return []
@@ -98,7 +98,7 @@ class Document:
         return value
 
     def items(self, tree: Any, key: str, where: str = "") -> list[Any]:
-        """Return the list at a key of a table; ConfigError if another kind of value stands there."""
+        """Return the list at a key of a table; ConfigError if another kind of value is there."""
         value = tree.get(key)
         if value is None:
             return []
@@ -137,6 +137,13 @@ class Document:
             raise self.error(f"expected a whole number from 0 to {most}", f"{where}{key}", tree, key)
         return int(value)
 
+    def flag(self, tree: Any, key: str, where: str = "") -> bool:
+        """Return whether the value at a key of a table is true; ConfigError if it is neither true nor false."""
+        value = tree.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.error("expected true or false", f"{where}{key}", tree, key)
+        return bool(value)
+
 
 def is_number(value: Any, most: int) -> bool:
     """Whether a value is a whole number from 0 to `most`; also one in quotes."""
@@ -168,7 +175,7 @@ def _path_to(root: Any, wanted: Any) -> Path | None:
             continue
         seen.add(id(value))
         if isinstance(value, dict):
-            waiting += [(item, (*path, str(key))) for key, item in value.items()]
+            waiting += [(item, (*path, str(key))) for key, item in dict.items(value)]
         elif isinstance(value, list):
             waiting += [(item, (*path, place)) for place, item in enumerate(value)]
     return None

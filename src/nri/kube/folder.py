@@ -2,7 +2,7 @@
 
 Rules: one `stat` a file tells whether to read it; what a file held stays until it can be read again or is gone, and
 until it holds something again if it has become empty; every file is by itself, so that a bad one spoils no other.
-Bounded: more files or bigger ones than people write are told. Next: `nri.kube.document`, which reads one.
+Bounded: more files or bigger ones than people write are errors. Next: `nri.kube.document`, which reads one.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["SUFFIXES", "Folder"]
 
 SUFFIXES = (".yaml", ".yml", ".json")
-_MOST_FILES = 1000
-_MOST_OBJECTS = 5000
+MOST_FILES = 1000
+MOST_OBJECTS = 5000
 
 
 class Folder:
     """The files below a path, and what they hold. For one thread.
 
     Attributes:
-        files: the objects of each file, with the documents that tell where they stand; the last good ones.
+        files: the objects of each file, with the documents that say where they are; the last good ones.
         errors: what is wrong with a file or with the folder, by its path.
     """
 
@@ -46,10 +46,10 @@ class Folder:
         try:
             names = self._names()
         except OSError as error:
-            told = ConfigError(self._path, "", (error.strerror or str(error)).lower())
+            error_now = ConfigError(self._path, "", (error.strerror or str(error)).lower())
             known = self.errors.get(self._path)
-            self.errors[self._path] = told
-            return first or str(known) != str(told)
+            self.errors[self._path] = error_now
+            return first or str(known) != str(error_now)
         now = {name: fingerprint(name) for name in names}
         now = {name: seen for name, seen in now.items() if seen is not None}
         if now == self._seen and self._path not in self.errors:
@@ -65,7 +65,7 @@ class Folder:
         return True
 
     def _names(self) -> list[str]:
-        """The files, in order. A path that is not there has none; OSError if that cannot be told."""
+        """The files, in order. A path that is not there has none; OSError if that cannot be known."""
         try:
             names = os.listdir(self._path)
         except FileNotFoundError:
@@ -73,14 +73,14 @@ class Folder:
         except NotADirectoryError:
             return [self._path]
         found = sorted(name for name in names if name.endswith(SUFFIXES) and not name.startswith("."))
-        if len(found) > _MOST_FILES:
-            raise OSError(0, f"there are more than {_MOST_FILES} files")
+        if len(found) > MOST_FILES:
+            raise OSError(0, f"there are more than {MOST_FILES} files")
         return [os.path.join(self._path, name) for name in found]
 
     def _read(self, name: str) -> None:
         self.errors.pop(name, None)
         try:
-            source = read_file(name, ordinary=True)
+            source = read_file(name)
             if self.files.get(name) and not source.text.strip():
                 # As it is between a shell's `kubectl get ... > rules.yaml` and the answer, or for good without one.
                 raise ConfigError(name, "", "it has become empty", "remove the file, if that is meant")
@@ -90,7 +90,7 @@ class Folder:
         except RecursionError:
             self.errors[name] = ConfigError(name, "", "nested too deep")
         else:
-            if len(found) > _MOST_OBJECTS:
-                self.errors[name] = ConfigError(name, "", f"holds more than {_MOST_OBJECTS} objects")
+            if len(found) > MOST_OBJECTS:
+                self.errors[name] = ConfigError(name, "", f"holds more than {MOST_OBJECTS} objects")
             else:
                 self.files[name] = found

@@ -9,3 +9,7 @@ from __future__ import annotations
 from nri.metrics.observer import Observer
 
 __all__ = ["Observer"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""`Observer`: an object that is told what plugins do. It ignores all; subclass it, or use `nri.metrics.prometheus`.
+"""`Observer`: an object that gets each result of a plugin and ignores it; subclass it, or use `nri.metrics.prometheus`.
 
 Every method may be called from several threads at once, and is called on the hot path: it must be quick, and must not
 raise. `plugin` is ``NN-name``; `operation` is the RPC name of an event (``CreateContainer``) or ``Synchronize``.
@@ -35,6 +35,9 @@ class Observer:
 
     def record_left_out(self, plugin: str, operation: str) -> None:
         """A plugin asked for an update or an eviction of a container that is not there. Not of the reference."""
+
+    def record_withdrawn(self, plugin: str, operation: str) -> None:
+        """What a plugin answered came to nothing, because another one failed the event. Not of the reference."""
 
     def record_refused(self, reason: str) -> None:
         """A connection or a registration was refused, for a reason of `docs/howto/metrics.md`. Not of the reference."""

@@ -6,6 +6,7 @@
 | `nri_plugin_latency_seconds` | plugin, operation |
 | `nri_plugin_adjustments_total` | plugin, operation, type (update, evict) |
 | `nri_plugin_left_out_total` | plugin, operation |
+| `nri_plugin_withdrawn_total` | plugin, operation |
 | `nri_plugin_refused_total` | reason |
 | `nri_active_plugins_total` | |
 
@@ -26,11 +27,13 @@ from nri.errors import CODE_NAMES, DeadlineExceeded, RpcError
 from nri.metrics.observer import Observer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from nri.api import messages as m
+    from nri.interfaces import Reporter
+    from nri.metrics.observer import Observer
 
-__all__ = ["PrometheusObserver"]
+__all__ = ["CountingReporter", "PrometheusObserver", "cumulative"]
 
 #: Upper bounds of the latency histogram, in seconds: from a plugin in C on this machine to the default timeout.
 BUCKETS = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
@@ -52,7 +55,17 @@ def error_label(error: BaseException | None) -> str:
 class _Series:
     """The counts of one plugin at one operation."""
 
-    __slots__ = ("adjusted", "buckets", "errors", "evictions", "left_out", "succeeded", "total_s", "updates")
+    __slots__ = (
+        "adjusted",
+        "buckets",
+        "errors",
+        "evictions",
+        "left_out",
+        "succeeded",
+        "total_s",
+        "updates",
+        "withdrawn",
+    )
 
     def __init__(self) -> None:
         self.succeeded = 0
@@ -60,7 +73,7 @@ class _Series:
         self.buckets = [0] * (len(BUCKETS) + 1)
         self.total_s = 0.0
         self.adjusted = False
-        self.updates = self.evictions = self.left_out = 0
+        self.updates = self.evictions = self.left_out = self.withdrawn = 0
 
 
 class PrometheusObserver(Observer):
@@ -122,6 +135,11 @@ class PrometheusObserver(Observer):
         with self._merging:
             self._series[plugin, operation].left_out += 1
 
+    def record_withdrawn(self, plugin: str, operation: str) -> None:
+        """Count an answer that came to nothing, because another plugin failed the event."""
+        with self._merging:
+            self._series[plugin, operation].withdrawn += 1
+
     def record_refused(self, reason: str) -> None:
         """Count a refused connection or registration by its reason."""
         with self._merging:
@@ -154,28 +172,82 @@ class PrometheusObserver(Observer):
         left_out = CounterMetricFamily(
             f"{name}_left_out", "Updates and evictions of containers that are not there.", labels=who
         )
+        withdrawn = CounterMetricFamily(
+            f"{name}_withdrawn", "Answers that came to nothing, because another plugin failed the event.", labels=who
+        )
         for key, series in list(self._series.items()):
             if series.left_out:
                 left_out.add_metric(key, series.left_out)
+            if series.withdrawn:
+                withdrawn.add_metric(key, series.withdrawn)
             if series.succeeded:
                 invocations.add_metric([*key, "success", ""], series.succeeded)
             for label, count in list(series.errors.items()):
                 invocations.add_metric([*key, "error", label], count)
             if any(series.buckets):
-                latency.add_metric(key, _cumulative(series.buckets), series.total_s)
+                latency.add_metric(key, cumulative(BUCKETS, series.buckets), series.total_s)
             if series.adjusted:
                 adjustments.add_metric([*key, "update"], series.updates)
                 adjustments.add_metric([*key, "evict"], series.evictions)
         refused = CounterMetricFamily(f"{name}_refused", "Connections and registrations refused.", labels=["reason"])
         for reason, count in list(self._refused.items()):
             refused.add_metric([reason], count)
-        yield from (invocations, latency, adjustments, left_out, refused)
+        yield from (invocations, latency, adjustments, left_out, withdrawn, refused)
         active = GaugeMetricFamily(f"{self._namespace}_active_plugins_total", "Plugins that take part.")
         active.add_metric([], self._active)
         yield active
 
 
-def _cumulative(buckets: list[int]) -> list[tuple[str, float]]:
-    """The cumulative counts by upper bound: how many answers took at most that long."""
-    bounds = [*map(str, BUCKETS), "+Inf"]
-    return list(zip(bounds, accumulate(buckets), strict=True))
+def cumulative(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """Counts of a histogram by upper bound: how many took at most that long. There is one count more than bounds."""
+    return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))
+
+
+class CountingReporter:
+    """A `nri.interfaces.Reporter` that tells an observer of each answer, and another reporter of every step.
+
+    Args:
+        observer: counts.
+        then: gets every step as well; None for no other reporter.
+    """
+
+    def __init__(self, observer: Observer, then: Reporter | None = None) -> None:
+        self._observer, self._then = observer, then
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Pass the step on."""
+        if self._then is not None:
+            self._then.event_begins(event, serial, request)
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        """Pass the step on."""
+        if self._then is not None:
+            self._then.plugin_asked(plugin, event, serial, request)
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        """Count the answer, and pass the step on."""
+        self._observer.record_plugin_invocation(plugin, event, None)
+        self._observer.record_plugin_latency(plugin, event, duration_s)
+        if self._then is not None:
+            self._then.plugin_answered(plugin, event, serial, reply, duration_s)
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Count the failure, and pass the step on."""
+        self._observer.record_plugin_invocation(plugin, event, error)
+        self._observer.record_plugin_latency(plugin, event, duration_s)
+        if self._then is not None:
+            self._then.plugin_failed(plugin, event, serial, error, duration_s)
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        """Pass the step on; a plugin's own process merges nothing."""
+        if self._then is not None:
+            self._then.reply_merged(plugin, event, serial, error)
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """Pass the step on."""
+        if self._then is not None:
+            self._then.event_ends(event, serial, reply, error, duration_s)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,7 +2,7 @@
 
 Payloads are passed on as they arrive: a frame may come in any number of pieces, and a piece may end one frame and start
 the next. Chunks of a connection that is not open are dropped, as the reference does. A header that announces more than
-the maximum ends the connection before anything is allocated for it. What reads the chunks is `nri.ttrpc.connection`.
+the maximum ends the connection before anything is allocated for it. `nri.ttrpc.connection` reads the chunks.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ A spec is a plain dict, as JSON has it, and what is not known here stays in it:
 
 No engine is needed, and nothing of the rest of this package but the messages. The face is lazy: what is not used is
 not loaded. Modules: `generator` (an adjustment, step by step: `process`, `linux`, `resources`, `mounts`), `draft` (a
-spec being changed), `propagation` (the host's mounts), `fields` (the table of the spec), `canonical_form`, `validation`
+spec being changed), `propagation` (the host's mounts), `fields` (the table of the spec), `validation`
 and `comparison`, which walk it. Rooms: `cdi` (device files), `classes` (block I/O and RDT).
 """
 
@@ -14,16 +14,17 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from nri.oci.canonical_form import canonical as canonical
     from nri.oci.cdi.devices import CdiDevices as CdiDevices
     from nri.oci.classes.blockio import BlockIoClasses as BlockIoClasses
     from nri.oci.classes.rdt import RdtClasses as RdtClasses
     from nri.oci.comparison import Change as Change
+    from nri.oci.comparison import canonical as canonical
     from nri.oci.comparison import difference as difference
     from nri.oci.draft import Spec as Spec
     from nri.oci.generator import Generator as Generator
     from nri.oci.propagation import MountPoint as MountPoint
     from nri.oci.propagation import MountTable as MountTable
+    from nri.oci.resources import without_unset as without_unset
     from nri.oci.validation import Problem as Problem
     from nri.oci.validation import validate as validate
 
@@ -40,6 +41,7 @@ __all__ = [
     "canonical",
     "difference",
     "validate",
+    "without_unset",
 ]
 
 _HOME = {
@@ -52,9 +54,10 @@ _HOME = {
     "Problem": "validation",
     "RdtClasses": "classes.rdt",
     "Spec": "draft",
-    "canonical": "canonical_form",
+    "canonical": "comparison",
     "difference": "comparison",
     "validate": "validation",
+    "without_unset": "resources",
 }
 
 
@@ -69,3 +72,7 @@ if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for 
         value: object = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
         globals()[name] = value
         return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,7 +1,8 @@
 """Two specs compared, for people: what is new, gone, or other, by names instead of places in a list.
 
 Lists of things that have a name are compared by it: a mount by its destination, a variable by its name. Specs are
-compared in canonical form, so an empty list and none are the same. Next: `nri.oci.canonical_form`.
+compared in canonical form, which is as the spec's own Go types would write them: with what is always there, and without
+what is empty. Fields that the table does not know stay as they are. Next: `nri.oci.fields`, the table.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from nri.oci.canonical_form import canonical
+from nri.oci.fields import OBJECTS, Field, fields_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 
     from nri.oci.draft import Spec
 
-__all__ = ["Change", "difference"]
+__all__ = ["Change", "canonical", "difference"]
+
 
 #: Below so many levels nothing is known of a spec, and values are compared as a whole.
 _DEEPEST = 20
@@ -161,3 +163,38 @@ def _sequence(path: str, old: list[Any], new: list[Any]) -> Iterator[Change]:
         yield Change(f"{path}[{place}]", "removed", old[place])
     for place in range(start, len(new) - end):
         yield Change(f"{path}[{place}]", "added", None, new[place])
+
+
+def canonical(spec: Spec, kind: str = "Spec") -> Spec:
+    """A copy of a spec, or of an object of the table, in canonical form. null counts as absent."""
+    known = fields_of(kind)
+    made = {key: value for key, value in spec.items() if key not in known}
+    for key, field in known.items():
+        value = spec.get(key)
+        if value is None:
+            if field.absent:
+                continue
+            value = {} if field.kind in OBJECTS else _zero(field.kind)
+        value = _value(field, value)
+        if field.absent != "?" or value not in ("", 0, False, [], {}):
+            made[key] = value
+    # In Go the names of a system call are always there, and null where there are none.
+    if kind == "Syscall":
+        made.setdefault("names", [])
+    return made
+
+
+def _zero(kind: str) -> Any:
+    return "" if kind == "text" else False if kind == "bool" else 0
+
+
+def _value(field: Field, value: Any) -> Any:
+    if field.many == "[" and isinstance(value, list):
+        return [_object(field.kind, each) for each in value]
+    if field.many == "{" and isinstance(value, dict):
+        return {key: _object(field.kind, each) for key, each in value.items()}
+    return value if field.many else _object(field.kind, value)
+
+
+def _object(kind: str, value: Any) -> Any:
+    return canonical(value, kind) if kind in OBJECTS and isinstance(value, dict) else value

@@ -1,9 +1,9 @@
 """A spec in the making: what is touched is copied first, so the spec that came in stays as it was.
 
 One job: reach tables and lists of a spec by their path, for reading or for change. Only what is changed is copied, and
-once: a spec with a long seccomp profile costs no more than a short one. What is not known here survives, because no
-field is ever taken apart without need. A value of the wrong kind on the way is a SpecError that names its path.
-Next: `nri.oci.process`, the first of the steps.
+once: a spec with a long seccomp profile costs no more than a short one. A field that is not known here survives,
+because no field is ever taken apart without need. A value of the wrong kind on the way is a SpecError that names its
+path. Next: `nri.oci.process`, the first of the steps.
 """
 
 from __future__ import annotations

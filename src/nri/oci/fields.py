@@ -10,8 +10,8 @@ A row reads as in the spec's Go types, which wrote the texts that OCI runtimes r
     "env": "[text]"            a list; an empty one is left out
     "netDevices": "{NetDevice}" a map; an empty one is left out
 
-What is not in the table is none of our business and is kept as it is, wherever it stands. Next:
-`nri.oci.canonical_form` and `nri.oci.validation`, which walk the table.
+A field that is not in the table is none of our business and is kept as it is, wherever it is. Next:
+`nri.oci.comparison` and `nri.oci.validation`, which walk the table.
 """
 
 from __future__ import annotations

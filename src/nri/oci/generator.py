@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Generator"]
 
-#: What a runtime's own functions may fail with, and the reason then stands in the SpecError.
+#: The errors of a runtime's own functions, whose reason is then that of the SpecError.
 FAILURES = (NriError, ValueError, LookupError, OSError)
 
 
@@ -38,7 +38,7 @@ class Generator:
     The spec given is never changed, and neither is `spec` by an adjustment that fails: all or nothing.
 
     Args:
-        spec: the runtime spec as JSON has it: a dict. What is not known here stays in it.
+        spec: the runtime spec as JSON has it: a dict. Fields that are not known here stay in it.
         compat: "reference" reproduces the reference's behaviour; see docs/deviations.md.
         cdi: puts CDI devices, by their qualified names, into a spec and returns the new one: `CdiDevices.inject`.
         blockio: the spec's ``blockIO`` of a class, or None for no settings: `BlockIoClasses.resolve`.
@@ -101,7 +101,7 @@ class Generator:
     def update(self, update: Any) -> dict[str, Any]:
         """Apply an update (ContainerUpdate, LinuxResources, or an `nri.Update`) to the spec of a container that exists.
 
-        Returns what an OCI runtime is to be told, as ``runc update --resources -`` reads it. RDT classes are only set
+        Returns what an OCI runtime is to get, as ``runc update --resources -`` reads it. RDT classes are only set
         in `spec`: no runtime changes them in an update. Shares, quota, period, memory limit and swap of 0 say "not
         set", as in the requests that plugins are shown, and change nothing.
 
@@ -110,16 +110,16 @@ class Generator:
         """
         message = getattr(update, "message", update)
         wanted = message.linux.resources if "container_id" in message.DESCRIPTOR.fields_by_name else message
-        wanted = resource.given(wanted)
+        wanted = resource.without_unset(wanted)
         draft = Draft(self.spec)
-        told = resource.to_oci(wanted)
+        changed = resource.to_oci(wanted)
         resource.adjust(draft, wanted, Rules.DEFAULT)
         self._check(draft)
         self._adjust_classes(draft, wanted)
         if wanted.HasField("blockio_class") and self._blockio is not None:
-            told["blockIO"] = draft.find("linux", "resources", "blockIO") or {}
+            changed["blockIO"] = draft.find("linux", "resources", "blockIO") or {}
         self.spec = draft.spec
-        return told
+        return changed
 
     def _adjust_annotations(self, draft: Draft, entries: Any) -> None:
         if self._filter_annotations is not None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from nri.api import messages as m
 from nri.api.removal import split
-from nri.errors import SpecError, quote
+from nri.errors import SpecError
 from nri.oci.process import adjust_map, enum_name
+from nri.text import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from nri.api.removal import split
-from nri.errors import SpecError, quote
+from nri.errors import SpecError
 from nri.oci.propagation import clean_path
+from nri.text import quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ def annotation_map(draft: Draft, entries: Mapping[str, str]) -> None:
 
 
 def env(draft: Draft, adjusted: Iterable[Any], rules: Rules) -> None:
-    """Set and remove variables. One that is there is replaced where it stands, others are appended.
+    """Set and remove variables. One that is there is replaced at its place, others are appended.
 
     In the reference an entry without ``=`` goes when any variable is adjusted, the second of two entries of the spec
     with one name wins over the adjustment, and a variable that is set and then removed is set if the spec lacks it.

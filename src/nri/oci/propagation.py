@@ -1,6 +1,6 @@
 """The spread of mounts and unmounts: what this host's mount table says of a path.
 
-A bind mount that is to pass mounts on (`rshared`) or to take them in (`rslave`) can do so only if its source stands on
+A bind mount that is to pass mounts on (`rshared`) or to take them in (`rslave`) can do so only if its source is on
 a mount that does. `MountTable` answers that; it is read from ``/proc/self/mountinfo``, or from any text of that form.
 Next: `nri.oci.mounts`, which asks it.
 """
@@ -61,7 +61,7 @@ class MountTable:
         return cls(mounts)
 
     def propagation(self, path: str, *, by_prefix: bool = False) -> str | None:
-        """The propagation of the mount that a path stands on: `rshared`, `rslave`, "" for none, None for no mount.
+        """The propagation of the mount that a path is on: `rshared`, `rslave`, "" for none, None for no mount.
 
         By prefix, as the reference has it, /dat counts as above /data. Of mounts on one point the last one is seen
         there; the reference takes the first.

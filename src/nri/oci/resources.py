@@ -1,6 +1,6 @@
 """Resources of a container: from the API's message into a spec, and as the object that an update hands to a runtime.
 
-`adjust` is a step of `nri.oci.generator`. `to_oci` makes of what is `given` in an update what ``runc update
+`adjust` is a step of `nri.oci.generator`. `to_oci` makes of an update `without_unset` fields what ``runc update
 --resources -`` takes.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nri.oci.draft import Draft
     from nri.rules import Rules
 
-__all__ = ["adjust", "given", "to_oci"]
+__all__ = ["adjust", "to_oci", "without_unset"]
 
 #: A 0 of these in a request says that it is not set; an OCI runtime may take it for a value.
 _UNSET_AT_ZERO = (("cpu", "shares"), ("cpu", "quota"), ("cpu", "period"), ("memory", "limit"), ("memory", "swap"))
@@ -74,7 +74,7 @@ def _hugepages(draft: Draft, limit: Any) -> None:
 
 
 def _pids(draft: Draft, limit: int, rules: Rules) -> None:
-    """Set the limit of processes; below 0 it is none, which a runtime has to be told. The reference keeps the old."""
+    """Set the limit of processes; below 0 it is none, which has to be in the spec. The reference keeps the old."""
     pids = draft.table(*_ABOVE, "pids")
     if limit >= 0:
         pids["limit"] = limit
@@ -93,7 +93,7 @@ def _device_rule(device: Any) -> dict[str, Any]:
     return made
 
 
-def given(resources: Any) -> Any:
+def without_unset(resources: Any) -> Any:
     """The resources of an update without the zeros by which a request says "not set", as a message of its own.
 
     Runtimes show plugins all of the request's scalars, 0 where the kubelet set none, and plugins hand them back.

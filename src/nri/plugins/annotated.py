@@ -12,7 +12,9 @@
 
 The author of a pod writes them, so all of it is bounded, and each mistake is a `Reject` that names annotation, place,
 value and the next step. Keys that are not known are collected in `unknown`, for the reference reads past them. An empty
-value, or one of comments only, asks for nothing. What values are taken is in `nri.plugins.values`.
+value, or one of comments only, asks for nothing. The type that is wanted decides, and
+the text there is never bent to it: a number has no quotes, a list is no text; only texts may be anything that is one
+scalar, as it is written. Keys match in any case and with or without `_` and `-`.
 Next: `nri.plugins.device_injector.plugin`.
 """
 
@@ -20,29 +22,175 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NewType, TypeVar, get_type_hints
 
 from nri.api import annotations as convention
 from nri.errors import ConfigError, Reject
-from nri.plugins import values
-from nri.plugins.values import Mode, Wrong
 from nri.text import cut, plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from nri.api.messages import PodSandbox
 
-__all__ = ["LONGEST", "MOST_VALUES", "Annotation", "Mode", "find", "only_for_containers"]
+__all__ = [
+    "LONGEST",
+    "MOST_VALUES",
+    "Annotation",
+    "Mode",
+    "Wrong",
+    "find",
+    "is_null",
+    "items",
+    "keys",
+    "only_for_containers",
+    "table",
+    "text",
+    "texts",
+]
+
+
+#: Characters that a number may have; those of 64 bits have 20.
+LONGEST_NUMBER = 32
+#: Unknown keys of one value that are reported; no person reads more.
+MOST_UNKNOWN = 10
+
+#: Permission bits. `0660` is octal here, as in YAML 1.1 and `chmod`; elsewhere it is no number.
+Mode = NewType("Mode", int)
+
+T = TypeVar("T", bound=tuple[object, ...])
+
+
+class Wrong(ValueError):
+    """A value that is not what is wanted.
+
+    Attributes:
+        place: where, as `[1].major`; "" for the whole.
+        reason: what is wrong.
+        step: what to do instead, or "".
+    """
+
+    def __init__(self, place: str, reason: str, step: str = "") -> None:
+        super().__init__(reason)
+        self.place = place
+        self.reason = reason
+        self.step = step
+
+
+def is_null(node: Any) -> bool:
+    """Whether a node says nothing."""
+    return node is None or (node.id == "scalar" and node.tag.endswith(":null"))
+
+
+def items(node: Any, place: str) -> list[Any]:
+    """The nodes of a list; none of a null."""
+    if is_null(node):
+        return []
+    if node.id != "sequence":
+        raise Wrong(place, f"expected a list, not {_describe(node)}", "begin each of its items with '- '")
+    return list(node.value)
+
+
+def keys(node: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """The keys of a table with the nodes of their values."""
+    if node.id != "mapping":
+        raise Wrong(place, f"expected keys with values, not {_describe(node)}", "write 'key: value'")
+    for key, value in node.value:
+        if key.id != "scalar" or key.tag.endswith(":merge"):
+            raise Wrong(place, f"a key is {_describe(key)}", "write out keys as text")
+        yield key.value, value
+
+
+def table(node: Any, place: str, kind: type[T], unknown: list[str]) -> T:
+    """A table as the NamedTuple `kind`; its fields are the keys, and those without a default are needed.
+
+    A key without a value counts as not given. One that is not known is added to `unknown`, in words.
+    """
+    hints, defaults = get_type_hints(kind), kind._field_defaults  # type: ignore[attr-defined]  # a NamedTuple
+    names = {_folded(name): name for name in hints}
+    values: dict[str, Any] = {}
+    for key, value in keys(node, place):
+        name = names.get(_folded(key))
+        where = f"{place}.{key}".lstrip(".")
+        if name is None:
+            if len(unknown) < MOST_UNKNOWN:
+                unknown.append(f"{where}: unknown key, left out ({_suggest(key, hints)})")
+        elif name in values:
+            raise Wrong(where, "the key is given twice", "keep one of them")
+        elif not is_null(value):
+            values[name] = _READERS[hints[name]](value, where)
+    for name in hints:
+        if name not in values and name not in defaults:
+            shown = name.rstrip("_")
+            raise Wrong(place, f"{shown} is missing", f"add '{shown}: ...'")
+    return kind(**values)
+
+
+def _folded(key: str) -> str:
+    """A key as keys are compared: `hostIf`, `host-if` and `host_if` are one."""
+    return key.replace("_", "").replace("-", "").lower()
+
+
+def _suggest(key: str, known: dict[str, Any]) -> str:
+    from nri.config.complaint import suggest
+
+    return suggest(key[:64], [name.rstrip("_") for name in known])
+
+
+def text(node: Any, place: str) -> str:
+    """A text as it is written."""
+    if node.id != "scalar":
+        raise Wrong(place, f"expected text, not {_describe(node)}")
+    if is_null(node):
+        raise Wrong(place, "it has no value", "write one, or leave the key out")
+    return str(node.value)
+
+
+def texts(node: Any, place: str) -> tuple[str, ...]:
+    """A list of texts."""
+    return tuple([text(item, f"{place}[{position}]") for position, item in enumerate(items(node, place))])
+
+
+def _number(node: Any, place: str) -> int:
+    written = _written(node)
+    if not (node.id == "scalar" and node.tag.endswith(":int")):
+        step = "write a whole number"
+        if re.fullmatch("[1-9][0-9]*|0", written):
+            step = "write it without quotes"
+        elif re.fullmatch("0[0-9]+", written):
+            step = "write it without the leading 0; octal is 0o17"
+        raise Wrong(place, f"{_describe(node)} is not a number", step)
+    if len(written) > LONGEST_NUMBER:
+        raise Wrong(place, f"{_describe(node)} is too large a number")
+    return int(written, 0)
+
+
+def _mode(node: Any, place: str) -> int:
+    if re.fullmatch("0[0-7]{1,6}", _written(node)):
+        return int(node.value, 8)
+    return _number(node, place)
+
+
+def _written(node: Any) -> str:
+    return str(node.value) if node.id == "scalar" else ""
+
+
+def _describe(node: Any) -> str:
+    if node.id != "scalar":
+        return "a list" if node.id == "sequence" else "a table of keys"
+    return "nothing" if is_null(node) else quote(cut(node.value, 60))
+
+
+#: Type of a field -> how its value is read.
+_READERS: dict[Any, Callable[[Any, str], Any]] = {str: text, int: _number, Mode: _mode, tuple[str, ...]: texts}
+
 
 #: Characters that are read of one annotation: a thousand devices. All annotations of a pod together have 256 KiB.
 LONGEST = 65_536
-#: Values that one annotation may stand for, aliases each time.
+#: Values that one annotation may have, aliases counted each time.
 MOST_VALUES = 10_000
-
-T = TypeVar("T", bound=tuple[object, ...])
 
 
 def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = True) -> Annotation | None:
@@ -116,13 +264,13 @@ class Annotation:
         """A table of keys, as the NamedTuple `kind`: its fields are the keys, those without a default are needed."""
         with self._refusing():
             root = self._root()
-            return None if root is None else values.table(root, "", kind, self._unknown)
+            return None if root is None else table(root, "", kind, self._unknown)
 
     def many(self, kind: type[T], key: str = "") -> list[T]:
         """A list of tables. No two of them may have the same value of the field `key`, if that is given."""
         with self._refusing():
-            nodes = enumerate(values.items(self._root(), ""))
-            made = [values.table(node, f"[{place}]", kind, self._unknown) for place, node in nodes]
+            nodes = enumerate(items(self._root(), ""))
+            made = [table(node, f"[{place}]", kind, self._unknown) for place, node in nodes]
         if key:
             self.different((f"[{place}].{key}", getattr(one, key)) for place, one in enumerate(made))
         return made
@@ -130,7 +278,7 @@ class Annotation:
     def texts(self) -> list[str]:
         """A list of texts, each of them given once."""
         with self._refusing():
-            made = list(values.texts(self._root(), ""))
+            made = list(texts(self._root(), ""))
         self.different((f"[{place}]", text) for place, text in enumerate(made))
         return made
 
@@ -138,10 +286,10 @@ class Annotation:
         """A table of any keys, with texts for values."""
         with self._refusing():
             root = self._root()
-            return {} if root is None else {key: values.text(node, key) for key, node in values.keys(root, "")}
+            return {} if root is None else {key: text(node, key) for key, node in keys(root, "")}
 
     def different(self, found: Iterable[tuple[str, str]]) -> None:
-        """Refuse a value that is there a second time; `found` are places with what stands there."""
+        """Refuse a value that is there a second time; `found` are places with what is there."""
         seen: dict[str, str] = {}
         for place, value in found:
             if value in seen:
@@ -180,4 +328,4 @@ class Annotation:
             line = error.source.lstrip(":")
             place = ", ".join(filter(None, (line and f"line {line}", error.key)))
             raise Wrong(place, error.reason, error.suggestion) from None
-        return None if values.is_null(node) else node
+        return None if is_null(node) else node

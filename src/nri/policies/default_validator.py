@@ -13,14 +13,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from nri.api.annotations import BOOLEANS, REQUIRED_PLUGINS, effective
+from nri.api.annotations import BOOLEANS, REQUIRED_PLUGINS, effective_annotation
 from nri.api.messages import Field, FieldOwners, PluginInstance, SecurityProfile, ValidateContainerAdjustmentRequest
 from nri.api.naming import is_full_name
 from nri.config import Source, parse_text
-from nri.config.complaint import MOST_PROBLEMS, shorten, suggest, together
-from nri.errors import ConfigError, quote
+from nri.config.complaint import MOST_PROBLEMS, Problem, shorten, suggest, together
+from nri.config.place import show
+from nri.config.typed import check as check_values
+from nri.errors import ConfigError
 from nri.rules import Rules
-from nri.text import cut
+from nri.text import cut, quote
 
 __all__ = ["INDEX", "KEYS", "NAME", "DefaultValidator", "ValidatorConfig", "failure", "plugin_map", "rejection"]
 
@@ -76,28 +78,23 @@ class ValidatorConfig:
 
         Raises ConfigError, naming `source`, for unknown keys and wrong types, all at once.
         """
-        values: dict[str, Any] = {}
-        errors: list[ConfigError] = []
-        dialect: list[str] = []
-        for key, value in tree.items():
-            name = KEYS.get(key)
-            if len(errors) == MOST_PROBLEMS:
-                errors.append(ConfigError(source, "", "and more problems like these"))
-                break
-            if name is None:
-                dialect = dialect or _dialect(tree)
-                errors.append(ConfigError(source, key, "unknown key", suggest(key, dialect)))
-            elif not _fits(name, value):
-                errors.append(ConfigError(source, key, f"expected {_EXPECTED[_TYPES[name]]}, not {shorten(value)}"))
-            else:
-                values[name] = tuple(value) if isinstance(value, list) else value
+        spelled = {KEYS[key]: key for key in tree if key in KEYS}
+        problems: list[Problem] = []
+        values = check_values(cls, {name: tree[key] for name, key in spelled.items()}, (), problems).values
+        errors = [
+            ConfigError(source, show((spelled[str(each.path[0])], *each.path[1:])), each.reason, each.suggestion)
+            for each in problems
+        ]
+        unknown = [key for key in tree if key not in KEYS]
+        dialect = _dialect(tree) if unknown else []
+        errors += [ConfigError(source, key, "unknown key", suggest(key, dialect)) for key in unknown[:MOST_PROBLEMS]]
         if errors:
-            raise together(errors)
+            more = [ConfigError(source, "", "and more problems like these")] if len(errors) > MOST_PROBLEMS else []
+            raise together([*errors[:MOST_PROBLEMS], *more])
         return cls(**values)
 
 
-_TYPES = {field.name: type(field.default) for field in fields(ValidatorConfig)}
-_EXPECTED = {bool: "true or false", tuple: "a list of plugin names", str: "text"}
+_NAMES = [field.name for field in fields(ValidatorConfig)]
 
 
 def _yaml_name(name: str) -> str:
@@ -111,22 +108,15 @@ def _crio_name(name: str) -> str:
 
 
 #: Every key that configurations use, in any of the dialects -> attribute.
-KEYS = {form(name): name for name in _TYPES for form in (str, _yaml_name, _crio_name)}
+KEYS = {form(name): name for name in _NAMES for form in (str, _yaml_name, _crio_name)}
 
 
 def _dialect(tree: Mapping[str, Any]) -> list[str]:
     """The keys of the dialect that a configuration is written in, for suggestions."""
     if any(key.startswith("nri_") for key in tree):
-        return [_crio_name(name) for name in _TYPES]
+        return [_crio_name(name) for name in _NAMES]
     snake = any("_" in key for key in tree)
-    return list(_TYPES) if snake else [_yaml_name(name) for name in _TYPES]
-
-
-def _fits(name: str, value: object) -> bool:
-    wanted = _TYPES[name]
-    if wanted is tuple:
-        return isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value)
-    return isinstance(value, wanted)
+    return _NAMES if snake else [_yaml_name(name) for name in _NAMES]
 
 
 def plugin_map(plugins: Iterable[PluginInstance], *, exact: bool = True) -> set[str]:
@@ -213,7 +203,7 @@ def _required(
 ) -> str | None:
     container = request.container.name
     key = config.tolerate_missing_plugins_annotation
-    tolerate = effective(request.pod, key, container) if key else None
+    tolerate = effective_annotation(request.pod, key, container) if key else None
     if tolerate is not None:
         if tolerate not in BOOLEANS:
             shown = quote(cut(tolerate))
@@ -221,9 +211,9 @@ def _required(
         if BOOLEANS[tolerate]:
             return None
     required = list(config.required_plugins)
-    annotated = effective(request.pod, REQUIRED_PLUGINS, container)
+    annotated = effective_annotation(request.pod, REQUIRED_PLUGINS, container)
     if annotated is not None:
-        names, wrong = _names(annotated)
+        names, wrong = required_names(annotated)
         if wrong:
             return f"invalid {REQUIRED_PLUGINS} annotation {quote(cut(annotated))}: {wrong}"
         required += names
@@ -236,7 +226,7 @@ def _required(
 
 
 @functools.lru_cache(maxsize=64)
-def _names(text: str) -> tuple[tuple[str, ...], str]:
+def required_names(text: str) -> tuple[tuple[str, ...], str]:
     """The plugin names of the annotation, a YAML or JSON list; and what is wrong with it, "" if nothing is.
 
     The author of a pod writes it, and every creation waits for it: so its length is bounded, and it is read once.

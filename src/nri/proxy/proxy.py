@@ -1,4 +1,4 @@
-"""The proxy put together: what stands between a kubelet and its runtime, started and stopped as one thing.
+"""The proxy put together: all that is between a kubelet and its runtime, started and stopped as one thing.
 
 One job: wiring. Rules: the kubelet is let in last, and out first; containers run on whatever happens here. A runtime
 that is not there is no error: it is waited for beside everything else. Next: `nri.proxy.passing`, the way of a call.
@@ -6,7 +6,6 @@ that is not there is no error: it is waited for beside everything else. Next: `n
 
 from __future__ import annotations
 
-import importlib.metadata
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -17,12 +16,12 @@ from nri.adaptation import Adaptation
 from nri.cri.client import find_socket
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
-from nri.proxy.events import Adoption, ContainerCalls, Domain, Exits, Inquiry, Parts, PodCalls, Reconciler, Updates
+from nri.proxy.events import Adoption, CallContext, ContainerCalls, Domain, Exits, Inquiry, PodCalls, Reconciler
 from nri.proxy.hook_servers import RegisteredServers
 from nri.proxy.passing import Backend, Front
 from nri.proxy.passing.backend import RUNTIME_SERVICE
 from nri.proxy.settings import ProxySettings
-from nri.proxy.state import Book, Checkpoint
+from nri.proxy.state import Checkpoint, Store
 
 if TYPE_CHECKING:
     from nri.adaptation import BuiltinPlugin
@@ -52,7 +51,8 @@ class Proxy:
     Attributes:
         runtime: the path of the runtime's socket.
         adaptation: the plugins.
-        book: what is known of pods and containers.
+        store: what is known of pods and containers.
+        domain, adoption, exits, reconciler: the parts that have a say in calls; see `nri.proxy.events`.
     """
 
     def __init__(
@@ -69,47 +69,20 @@ class Proxy:
         self._stopped = threading.Event()
         hook_servers = self._hook_servers = hook_servers or RegisteredServers.of(settings)
         self._checkpoint = Checkpoint(settings.state)
-        self.book = Book(self._checkpoint)
+        self.store = Store(self._checkpoint)
         self.backend = Backend(self.runtime)
-        self._domain = Domain(self.book)
-        self._updates = Updates(self.book, self.backend, self._domain)
-        self.adaptation = self._domain.adaptation = self._adaptation(builtin, observer)
-        self._domain.follow = self._updates.follow
+        self._runtime_name: str | None = None
+        self.backend.on_connect(self._connected)
+        self.domain = Domain(settings, self.store, self.backend, builtin, observer)
+        self.adaptation = self.domain.adaptation
         inquiry = Inquiry(self.backend)
-        self._adoption = Adoption(settings, self.book, inquiry, self._domain)
-        parts = Parts(
-            settings, self.book, self.backend, inquiry, self._domain, self._updates, self._adoption, hook_servers
-        )
-        containers = ContainerCalls(parts)
-        self._exits = Exits(parts, containers.ended)
-        taken = _taken(PodCalls(parts), containers, self._exits)
+        self.adoption = Adoption(settings, self.store, inquiry, self.domain)
+        context = CallContext(settings, self.store, self.backend, inquiry, self.domain, self.adoption, hook_servers)
+        containers = ContainerCalls(context)
+        self.exits = Exits(context, containers)
+        taken = _taken(PodCalls(context), containers, self.exits)
         self._front = Front(settings.listen.removeprefix("unix://"), self.backend, taken)
-        self._reconciler = Reconciler(self._adoption)
-
-    def _adaptation(self, builtin: Sequence[BuiltinPlugin], observer: Observer | None) -> Adaptation:
-        nri = self.settings.nri
-        return Adaptation(
-            "nri-proxy",
-            importlib.metadata.version("nri"),
-            synchronize=self._domain.snapshot,
-            update=self._updates.apply,
-            evict=self._updates.evict,
-            plugin_path=nri.plugin_path,
-            plugin_config_path=nri.plugin_config_path,
-            socket_path=nri.socket_path,
-            disable_connections=nri.disable_connections,
-            registration_timeout_s=nri.plugin_registration_timeout,
-            request_timeout_s=nri.plugin_request_timeout,
-            policy_path=nri.policy_path or None,
-            provenance=nri.provenance,
-            admin_socket=nri.admin_socket or None,
-            allowed_uids=nri.allowed_uids,
-            compat=nri.compat,
-            default_validator=nri.default_validator,
-            builtin=builtin,
-            observer=observer,
-            commits=True,
-        )
+        self.reconciler = Reconciler(self.adoption)
 
     # --- life ---
 
@@ -120,20 +93,20 @@ class Proxy:
         """
         try:
             self._checkpoint.open()
-            self.book.load()
-            self.backend.on_connect(self._reconciler.wake)  # from now on: it may come while plugins are let in
+            self.store.load()
+            self.backend.on_connect(self.reconciler.wake)  # from now on: it may come while plugins are let in
             self.backend.start()
             try:
-                self._adoption.everything(late=False, deadline=monotonic() + _TAKE_IN_S)
+                self.adoption.everything(late=False, deadline=monotonic() + _TAKE_IN_S)
             except NriError as error:
                 _log.warning("the runtime does not answer yet: %s", error)
-                self._reconciler.wake()
+                self.reconciler.wake()
             self.adaptation.start()
             if self._hook_servers is not None:
                 self._hook_servers.start()
             self._admit(self.adaptation)
-            self._reconciler.start()
-            self._exits.start()
+            self.reconciler.start()
+            self.exits.start()
             self._front.start()
         except BaseException:
             self.stop()
@@ -145,14 +118,13 @@ class Proxy:
             return
         self._stopped.set()
         self._front.stop()
-        self._reconciler.give_up()
+        self.reconciler.give_up()
         self.backend.stop()  # whatever waits for the runtime ends
-        self._exits.stop()
-        self._reconciler.stop()
-        self._updates.stop()
+        self.exits.stop()
+        self.reconciler.stop()
         if self._hook_servers is not None:
             self._hook_servers.stop()
-        self.adaptation.stop()
+        self.domain.close()
         self._checkpoint.close()
 
     def run(self, end: threading.Event) -> None:
@@ -161,23 +133,29 @@ class Proxy:
             end.wait()
 
     def describe(self) -> str:
-        """Say in one line where it listens and which runtime it stands before."""
+        """Say in one line where it listens and which runtime it serves."""
         nri = self.settings.nri
         plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
         return f"CRI at {self.settings.listen}, {plugins}, runtime at {self.runtime}"
 
     def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
         """The resources that the kubelet asks for a container, by the plugins' name; None if they are not known."""
-        record = self.book.named(container_id)
+        record = self.store.named(container_id)
         return record.asked if record is not None and record.asked.ByteSize() else None
 
     @property
     def runtime_name(self) -> str:
-        """The runtime's own name, such as ``containerd``; empty if it does not tell."""
-        try:
-            return str(self.backend.call("Version", pb.VersionRequest(), timeout_s=_ASK_S).runtime_name)
-        except NriError:
-            return ""
+        """The runtime's own name, such as ``containerd``; empty if it does not tell. Asked once for each connection."""
+        if self._runtime_name is None:
+            try:
+                answer = self.backend.call("Version", pb.VersionRequest(), timeout_s=_ASK_S)
+            except NriError:
+                return ""
+            self._runtime_name = str(answer.runtime_name)
+        return self._runtime_name
+
+    def _connected(self) -> None:
+        self._runtime_name = None  # it may be another one
 
     @property
     def listening(self) -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from nri.adaptation.plugin_policy.policy import DEFAULT_PATH
+from nri.adaptation import POLICY_PATH
 from nri.api import naming
 from nri.config import Duration
+from nri.config.settings import SettingsLoader
 from nri.policies.default_validator import ValidatorConfig
+from nri.service.settings import HttpSettings
 
-__all__ = ["HookServerSettings", "PluginSettings", "ProxySettings"]
+__all__ = ["PROXY_SETTINGS", "HookServerSettings", "PluginSettings", "ProxySettings"]
 
 #: The shortest time that anything is waited for, in seconds.
 _SHORTEST_S = 0.001
@@ -46,7 +48,7 @@ class PluginSettings:
     disable_connections: bool = False
     plugin_registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
     plugin_request_timeout: Duration = naming.REQUEST_TIMEOUT_S
-    policy_path: str = DEFAULT_PATH
+    policy_path: str = POLICY_PATH
     provenance: bool = True
     admin_socket: str = "/run/nri-proxy/admin.sock"
     allowed_uids: tuple[int, ...] = ()
@@ -94,6 +96,7 @@ class ProxySettings:
         poll_interval: how long without a list of containers until the proxy asks for one, to see which have ended, in
             seconds.
         nri: plugins.
+        http: health and metrics.
         hook_servers: Koordinator's hook servers.
     """
 
@@ -106,6 +109,7 @@ class ProxySettings:
     poll_interval: Duration = 10.0
     nri: PluginSettings = field(default_factory=PluginSettings)
     hook_servers: HookServerSettings = field(default_factory=HookServerSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:
         for name in ("listen", "runtime_endpoint"):
@@ -118,3 +122,8 @@ class ProxySettings:
             raise ValueError(f"listen and runtime_endpoint are both {self.listen}: the proxy would call itself")
         if self.poll_interval < _SHORTEST_S:
             raise ValueError(f"poll_interval {self.poll_interval:g} s is no time to wait; say 1s or more")
+
+
+PROXY_SETTINGS: Final = SettingsLoader(
+    ProxySettings, "/etc/nri/proxy.toml", "NRI_PROXY_CONFIG", {"NRI_SOCKET": "nri.socket_path"}
+)

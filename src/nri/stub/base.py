@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Literal
 
     from nri.api import messages as m
-    from nri.api.builders.answers import CreateAnswer, Updates
+    from nri.api.builders.answers import CreateAnswer, UpdateAnswer
     from nri.api.builders.failure import FailurePolicy
     from nri.api.events import EventMask
     from nri.api.validation import ValidationRequest
@@ -100,7 +100,9 @@ class PluginBase:
         """
         return None
 
-    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container], /) -> Updates | Awaitable[Updates]:
+    def synchronize(
+        self, pods: list[m.PodSandbox], containers: list[m.Container], /
+    ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
         """Take in everything that runs already: the full truth, on each connection anew. Returns updates to make."""
         return None
 
@@ -146,14 +148,14 @@ class PluginBase:
 
     def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, /
-    ) -> Updates | Awaitable[Updates]:
+    ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
         """A container's resources are about to change to `resources`. Returns updates, of this or other containers."""
         return None
 
     def post_update_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container's resources have changed."""
 
-    def stop_container(self, pod: m.PodSandbox, container: m.Container, /) -> Updates | Awaitable[Updates]:
+    def stop_container(self, pod: m.PodSandbox, container: m.Container, /) -> UpdateAnswer | Awaitable[UpdateAnswer]:
         """A container has stopped. Returns updates of other containers."""
         return None
 

@@ -16,20 +16,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nri.testing.builders import make_container, make_pod
-    from nri.testing.replies import Created, Stopped, Updated
+    from nri.testing.replies import CreateReply, StopReply, UpdateReply
     from nri.testing.runtime import FakeRuntime
     from nri.testing.wire import Direction, Link
 
-__all__ = ["Created", "Direction", "FakeRuntime", "Link", "Stopped", "Updated", "make_container", "make_pod"]
+__all__ = [
+    "CreateReply",
+    "Direction",
+    "FakeRuntime",
+    "Link",
+    "StopReply",
+    "UpdateReply",
+    "make_container",
+    "make_pod",
+]
 
 # Loaded when first used: every run of pytest on a machine that has this package loads the fixtures, and with them this.
 _HOME = {
-    "Created": "replies",
+    "CreateReply": "replies",
     "Direction": "wire",
     "FakeRuntime": "runtime",
     "Link": "wire",
-    "Stopped": "replies",
-    "Updated": "replies",
+    "StopReply": "replies",
+    "UpdateReply": "replies",
     "make_container": "builders",
     "make_pod": "builders",
 }
@@ -45,3 +54,7 @@ if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for 
 
         value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
         return value
+
+
+def __dir__() -> list[str]:
+    return __all__

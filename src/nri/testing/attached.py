@@ -57,7 +57,12 @@ class Attached:
         self._error = None
         self._begun = False
         session = self._session = Session(
-            self._plugin, theirs, index=self._index, name=self._name, on_ready=self._on_ready
+            self._plugin,
+            theirs,
+            index=self._index,
+            name=self._name,
+            on_ready=self._on_ready,
+            check_messages=True,
         )
         self._thread = threading.Thread(target=self._run, args=(session,), name=f"plugin-{self.label}", daemon=True)
         self._thread.start()

@@ -22,6 +22,7 @@ from google.protobuf.message import Message
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
+from nri.files import read_regular
 from nri.rules import Rules
 
 __all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case"]
@@ -33,7 +34,7 @@ Case = dict[str, Any]
 _OPS = ("create", "update", "stop", "spec")
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 #: No file of cases is as large.
-_MOST_BYTES = 512 << 20
+_MOST_BYTES = _FILE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,8 @@ def read_cases(path: str | Path, wrong: Callable[[Any], str] | None = None) -> I
         path: JSON lines, plain or xz.
         wrong: says why a line is no case, "" if it is one; by default what a merge or spec case must have.
     """
-    source = Path(path)
     try:
-        raw = source.read_bytes()
+        raw = read_regular(path, _FILE_BYTES)
         text = (_unpacked(raw, str(path)) if raw.startswith(_XZ_MAGIC) else raw).decode()
     except OSError as error:
         raise ConfigError(str(path), "", error.strerror or "cannot be read", "give a file of recorded cases") from error

@@ -1,30 +1,99 @@
 """The events of a test's runtime: each one a method, with pod and container for those that a test leaves out.
 
-One job: bring an event to the adaptation and keep the pods and containers true to it. The events without an answer are
+One job: bring an event to the adaptation and keep the pods and containers true to it; they are plain dictionaries,
+which the three callbacks of an adaptation (snapshot, update, evict) read and change. The events without an answer are
 one table, as on `nri.adaptation.Adaptation`; their types are declared, so that a misspelt one is found by a type
 checker. Next: `nri.testing.runtime`, which adds the plugins.
 """
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from nri.adaptation import FieldOrder, UpdateResult
 from nri.api import messages as m
+from nri.api.builders.eviction import Eviction
 from nri.api.builders.update import Update
 from nri.api.events import EVENTS
 from nri.errors import LocalProtocolError
-from nri.testing.builders import make_container
-from nri.testing.contents import Contents
-from nri.testing.replies import Created, Stopped, Updated
+from nri.testing.builders import make_container, make_pod
+from nri.testing.replies import CreateReply, StopReply, UpdateReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nri.adaptation import Adaptation, Block
+    from nri.adaptation import Adaptation, Block, Numbers, OrderedUpdates
     from nri.api.events import EventSpec
 
-__all__ = ["ContainerEvent", "Events", "PodEvent"]
+__all__ = ["ContainerEvent", "Contents", "Events", "PodEvent"]
+
+
+class Contents:
+    """A runtime's pods and containers.
+
+    Attributes:
+        pods, containers: what there is now, by id.
+        updates: what plugins asked for by themselves, in order.
+        evictions: likewise.
+        refuse_updates: ids of containers whose updates fail.
+    """
+
+    def __init__(self, pods: Iterable[m.PodSandbox] = (), containers: Iterable[m.Container] = ()) -> None:
+        self.pods = {pod.id: pod for pod in pods}
+        self.containers = {container.id: container for container in containers}
+        self.updates: list[Update] = []
+        self.evictions: list[Eviction] = []
+        self.refuse_updates: set[str] = set()
+        self._lock = threading.Lock()
+        self._orders: dict[str, FieldOrder] = {}
+
+    def _pod(self, pod: m.PodSandbox | None) -> m.PodSandbox:
+        """The pod of an event: the one given, else the last one, else a new one."""
+        with self._lock:
+            if pod is None:
+                pod = next(reversed(self.pods.values()), None) or make_pod()
+            return self.pods.setdefault(pod.id, pod)
+
+    def _container(self, pod: m.PodSandbox, container: m.Container | None) -> m.Container:
+        """The container of an event: the one given, else the last one of the pod, else a new one."""
+        with self._lock:
+            if container is None:
+                inside = [each for each in self.containers.values() if each.pod_sandbox_id == pod.id]
+                container = inside[-1] if inside else make_container(pod=pod)
+            return self.containers.setdefault(container.id, container)
+
+    # -- what the adaptation asks for ---------------------------------------------------------------------------------
+
+    def _snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        with self._lock:
+            return list(self.pods.values()), list(self.containers.values())
+
+    def _update(self, updates: OrderedUpdates) -> list[m.ContainerUpdate | UpdateResult]:
+        failed: list[m.ContainerUpdate | UpdateResult] = []
+        with self._lock:
+            for update in updates:
+                container = self.containers.get(update.container_id)
+                if container is None or update.container_id in self.refuse_updates:
+                    failed.append(update)
+                    continue
+                result = self._put(container, update, updates.numbers(update))
+                if result.failed:
+                    failed.append(result)
+                self.updates.append(Update.of(update))
+        return failed
+
+    def _put(self, container: m.Container, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
+        """Give a container the resources of an update that no later answer of a plugin has set. Holds the lock."""
+        result, order = UpdateResult(update), self._orders.setdefault(container.id, FieldOrder())
+        container.linux.resources.MergeFrom(order.newest(update.linux.resources, numbers, result))
+        order.note(result, numbers)
+        return result
+
+    def _evict(self, evictions: list[m.ContainerEviction]) -> None:
+        with self._lock:
+            self.evictions.extend(Eviction.of(eviction) for eviction in evictions)
 
 
 class PodEvent(Protocol):
@@ -106,6 +175,7 @@ class Events(Contents):
             getattr(adaptation, spec.method)(pod, container, **when)
             if spec.method == "remove_container":
                 self.containers.pop(container.id, None)
+                self._orders.pop(container.id, None)
 
     def create_container(
         self,
@@ -114,7 +184,7 @@ class Events(Contents):
         *,
         timeout_s: float | None = None,
         deadline: float | None = None,
-    ) -> Created:
+    ) -> CreateReply:
         """Create a container; raises what the creation fails with."""
         adaptation = self._live()
         pod = self._pod(pod)
@@ -126,8 +196,10 @@ class Events(Contents):
             reply = adaptation.create_container(pod, container, timeout_s=timeout_s, deadline=deadline)
             outcome = m.Container()
             outcome.CopyFrom(reply.container)
-            self.containers[container.id] = outcome
-        return Created(reply, outcome)
+            with self._lock:
+                self.containers[container.id] = outcome
+                self._orders[container.id] = FieldOrder(reply.adjust.linux.resources, reply.numbers)
+        return CreateReply(reply, outcome)
 
     def update_container(
         self,
@@ -137,7 +209,7 @@ class Events(Contents):
         *,
         timeout_s: float | None = None,
         deadline: float | None = None,
-    ) -> Updated:
+    ) -> UpdateReply:
         """Update a container's resources; raises what the update fails with."""
         adaptation = self._live()
         pod = self._pod(pod)
@@ -145,8 +217,11 @@ class Events(Contents):
         wanted = resources.resources if isinstance(resources, Update) else resources or m.LinuxResources()
         with adaptation.block_sync():
             reply = adaptation.update_container(pod, container, wanted, timeout_s=timeout_s, deadline=deadline)
-            container.linux.resources.MergeFrom(reply.resources)
-        return Updated(reply, container.id)
+            own = m.ContainerUpdate(container_id=container.id)
+            own.linux.resources.CopyFrom(reply.resources)
+            with self._lock:
+                self._put(container, own, reply.numbers)
+        return UpdateReply(reply, container.id)
 
     def stop_container(
         self,
@@ -155,14 +230,14 @@ class Events(Contents):
         *,
         timeout_s: float | None = None,
         deadline: float | None = None,
-    ) -> Stopped:
+    ) -> StopReply:
         """Stop a container; raises what the stop fails with."""
         adaptation = self._live()
         pod = self._pod(pod)
         container = self._container(pod, container)
         with adaptation.block_sync(urgent=True):
             reply = adaptation.stop_container(pod, container, timeout_s=timeout_s, deadline=deadline)
-        return Stopped(reply, container.id)
+        return StopReply(reply, container.id)
 
     def update_pod_sandbox(
         self,

@@ -18,10 +18,10 @@ from nri.api.builders.view import AdjustmentView, ResourceView
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nri.adaptation import CreateReply, StopReply, UpdateReply
+    from nri import adaptation
     from nri.api import messages as m
 
-__all__ = ["Created", "Stopped", "Updated"]
+__all__ = ["CreateReply", "StopReply", "UpdateReply"]
 
 
 def _by_id(updates: Iterable[m.ContainerUpdate]) -> dict[str, Update]:
@@ -32,7 +32,7 @@ def _evictions(evictions: Iterable[m.ContainerEviction]) -> list[Eviction]:
     return [Eviction.of(eviction) for eviction in evictions]
 
 
-class Stopped:
+class StopReply:
     """The outcome of a container's stop.
 
     Attributes:
@@ -41,9 +41,11 @@ class Stopped:
         reply: the adaptation's own reply, with `ignored`.
     """
 
-    reply: CreateReply | UpdateReply | StopReply
+    reply: adaptation.CreateReply | adaptation.UpdateReply | adaptation.StopReply
 
-    def __init__(self, reply: CreateReply | UpdateReply | StopReply, container_id: str) -> None:
+    def __init__(
+        self, reply: adaptation.CreateReply | adaptation.UpdateReply | adaptation.StopReply, container_id: str
+    ) -> None:
         self.reply = reply
         self._container_id = container_id
         self.updates = _by_id(reply.updates)
@@ -68,7 +70,7 @@ class Stopped:
         return _by_id(self.reply.abort())
 
 
-class Updated(Stopped, ResourceView):
+class UpdateReply(StopReply, ResourceView):
     """The outcome of an update of a container. The readers of `Update` show what the container is to have.
 
     Attributes:
@@ -79,9 +81,9 @@ class Updated(Stopped, ResourceView):
         reply: the adaptation's own reply, with `ignored` and `message`.
     """
 
-    reply: UpdateReply
+    reply: adaptation.UpdateReply
 
-    def __init__(self, reply: UpdateReply, container_id: str) -> None:
+    def __init__(self, reply: adaptation.UpdateReply, container_id: str) -> None:
         super().__init__(reply, container_id)
         self.changed = reply.changed
         self.evictions = _evictions(reply.evictions)
@@ -92,7 +94,7 @@ class Updated(Stopped, ResourceView):
         return self.reply.resources
 
 
-class Created(Stopped, AdjustmentView):
+class CreateReply(StopReply, AdjustmentView):
     """The outcome of a container's creation. The readers of `Adjustment` work on it directly: `reply.env`.
 
     Attributes:
@@ -104,9 +106,9 @@ class Created(Stopped, AdjustmentView):
         reply: the adaptation's own reply, with `ignored`.
     """
 
-    reply: CreateReply
+    reply: adaptation.CreateReply
 
-    def __init__(self, reply: CreateReply, container: m.Container) -> None:
+    def __init__(self, reply: adaptation.CreateReply, container: m.Container) -> None:
         super().__init__(reply, container.id)
         self.container = container
         self.message = reply.adjust
@@ -114,4 +116,4 @@ class Created(Stopped, AdjustmentView):
         self.evictions = _evictions(reply.evictions)
 
     def __repr__(self) -> str:
-        return f"Created({self.adjust!r}, updates={list(self.updates.values())!r})"
+        return f"CreateReply({self.adjust!r}, updates={list(self.updates.values())!r})"

@@ -1,6 +1,6 @@
 """`FakeRuntime`: a runtime for tests. The adaptation and the plugins' connections are real, the containers are not.
 
-It keeps pods and containers as a runtime does (`nri.testing.contents`), so a plugin that is added later is given them;
+It keeps pods and containers as a runtime does (`nri.testing.events`), so a plugin that is added later is given them;
 its events are `nri.testing.events`. Plugins run in threads of this process, each on its own socket pair
 (`nri.testing.attached`); everything between is bytes. No root, no files, no container engine. Next:
 `nri.testing.builders` for pods and containers, `nri.testing.wire` for connections that fail.

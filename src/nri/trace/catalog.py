@@ -17,7 +17,10 @@ from google.protobuf.message import DecodeError
 from nri.api import messages as m
 from nri.config.complaint import shorten
 from nri.errors import ConfigError, RemoteProtocolError
+from nri.files import read_regular
 from nri.wire import iter_fields
+
+_MOST_BYTES = 64 << 20
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,7 +53,7 @@ class Catalog:
 
     def _load(self, path: Path) -> None:
         try:
-            files = descriptor_pb2.FileDescriptorSet.FromString(path.read_bytes()).file
+            files = descriptor_pb2.FileDescriptorSet.FromString(read_regular(path, _MOST_BYTES)).file
         except DecodeError:
             step = f"make one: protoc --include_imports --descriptor_set_out={path} ..."
             raise ConfigError(str(path), "", "not a descriptor set", step) from None

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nri.ttrpc.codes import Code
-    from nri.ttrpc.endpoint import LATER, Endpoint
+    from nri.ttrpc.endpoint import Endpoint
     from nri.ttrpc.envelope import Request, Response
     from nri.ttrpc.interceptors import Interceptor
     from nri.ttrpc.monitor import Monitor
-    from nri.ttrpc.services.aio import AsyncClient
-    from nri.ttrpc.services.aio_streams import AsyncClientStream
+    from nri.ttrpc.services.aio import AsyncClient, AsyncClientStream
     from nri.ttrpc.services.client import Client
     from nri.ttrpc.services.server import Server
     from nri.ttrpc.services.service import Method, Service
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from nri.ttrpc.transport import SocketTransport
 
 __all__ = [
-    "LATER",
     "AsyncClient",
     "AsyncClientStream",
     "Client",
@@ -47,13 +45,12 @@ __all__ = [
 
 _HOME = {
     "AsyncClient": "services.aio",
-    "AsyncClientStream": "services.aio_streams",
+    "AsyncClientStream": "services.aio",
     "Client": "services.client",
     "ClientStream": "services.streams",
     "Code": "codes",
     "Endpoint": "endpoint",
     "Interceptor": "interceptors",
-    "LATER": "endpoint",
     "Method": "services.service",
     "Monitor": "monitor",
     "Request": "envelope",
@@ -75,3 +72,7 @@ if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for 
 
         value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
         return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,7 +2,7 @@
 
 Runs in whichever thread has the role of the reader: a caller that waits for its response, `serve`, or a monitor's
 `poll`. Only `serve` has the time to wait for a peer that does not read; the replies of the others are left to
-`nri.ttrpc.outbox` then. What answers requests is `nri.ttrpc.services.service`; calls are `nri.ttrpc.endpoint`.
+`nri.ttrpc.outbox` then. Requests are answered by `nri.ttrpc.services.service`; calls are `nri.ttrpc.endpoint`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from nri.ttrpc.frames import REMOTE_CLOSED, REMOTE_OPEN
 from nri.ttrpc.halves import Data
 from nri.ttrpc.interceptors import around_serving
 from nri.ttrpc.outbox import Outbox
+from nri.ttrpc.waiters import ARRIVALS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LATER", "NOW", "Answerer", "Handler"]
 
-#: What a handler returns when it will call `Endpoint.reply` or `reply_error` itself.
+#: Returned by a handler that will call `Endpoint.reply` or `reply_error` itself.
 LATER = object()
 
 #: A peer that tells a longer timeout with a request has a reply wait no longer than this, in seconds.
@@ -73,6 +74,7 @@ class Answerer:
                     if link.client_streams:
                         link.client_streams.pop(response.stream_id, None)
                     if waiter is not None:
+                        response.arrival = next(ARRIVALS)
                         waiter.response = response
                         waiter.wake()
             elif conn_id == link.server_id:

@@ -29,7 +29,7 @@ class Code:
     UNAUTHENTICATED = 16
 
 
-# What the reference makes of well-known errors of a handler; every other one is UNKNOWN. First match wins.
+# The reference's codes of well-known errors of a handler; every other one is UNKNOWN. First match wins.
 _OF_EXCEPTION: tuple[tuple[type[BaseException], int], ...] = (
     (TimeoutError, Code.DEADLINE_EXCEEDED),
     (DeadlineExceeded, Code.DEADLINE_EXCEEDED),

@@ -34,25 +34,25 @@ __all__ = ["ClientSide", "ServerSide"]
 _LAST_STREAM_ID: Final = (1 << 32) - 1
 
 # Encoded names of services and methods, those called lately.
-_prefixes: dict[tuple[str, str], bytes] = {}
+prefixes: dict[tuple[str, str], bytes] = {}
 
 
 def _prefix(service: str, method: str) -> bytes:
     """Encode names, and keep them."""
-    if len(_prefixes) > 1024:  # names come from programs; a caller that makes them up must not fill memory
-        _prefixes.clear()
-    prefix = _prefixes[service, method] = request_prefix(service, method)
+    if len(prefixes) > 1024:  # names come from programs; a caller that makes them up must not fill memory
+        prefixes.clear()
+    prefix = prefixes[service, method] = request_prefix(service, method)
     return prefix
 
 
 class ClientSide:
     """The calling end: requests out, responses in."""
 
-    __slots__ = ("_next_id", "_pending", "_reader", "streams")
+    __slots__ = ("_pending", "next_id", "reader", "streams")
 
     def __init__(self) -> None:
-        self._reader = frames.FrameReader()
-        self._next_id = 1
+        self.reader = frames.FrameReader()
+        self.next_id = 1
         self._pending: set[int] = set()
         #: The streams that go on after their request.
         self.streams = ClientStreams()
@@ -70,16 +70,16 @@ class ClientSide:
 
         Raises OversizedMessage, without using up a stream id, when the whole request is over 4 MiB.
         """
-        stream_id = self._next_id
+        stream_id = self.next_id
         if stream_id > _LAST_STREAM_ID:
             raise LocalProtocolError("stream ids are used up: connect again")
-        prefix = _prefixes.get((service, method)) or _prefix(service, method)
+        prefix = prefixes.get((service, method)) or _prefix(service, method)
         before, after = request_ends(prefix, len(payload), timeout_ns, metadata)
         length = len(before) + len(payload) + len(after)
         if length > frames.MAX_DATA:
             raise OversizedMessage(length, frames.MAX_DATA)
         before = frames.pack_header(length, stream_id, frames.REQUEST, flags) + before
-        self._next_id = stream_id + 2
+        self.next_id = stream_id + 2
         self._pending.add(stream_id)
         return stream_id, [before, payload, after], frames.HEADER_LENGTH + length
 
@@ -112,7 +112,7 @@ class ClientSide:
         A response, and data that is the last, ends its stream.
         """
         out: list[Response | Data] = []
-        for stream_id, kind, flags, data, length in self._reader.receive(chunk):
+        for stream_id, kind, flags, data, length in self.reader.receive(chunk):
             if self._expects(stream_id):
                 out.append(response_of(stream_id, kind, data, length))
             elif stream_id in self.streams:
@@ -135,7 +135,7 @@ class ClientSide:
         None: `receive` has to look at it. Takes nothing then.
         """
         end = len(chunk)
-        if end < frames.HEADER_LENGTH or not self._reader.between:
+        if end < frames.HEADER_LENGTH or not self.reader.between:
             return None
         length, of_stream, kind, _ = frames.unpack_header(chunk)
         if of_stream != stream_id or kind != frames.RESPONSE or length != end - frames.HEADER_LENGTH:
@@ -152,10 +152,10 @@ class ClientSide:
 class ServerSide:
     """The answering end: requests in, responses out."""
 
-    __slots__ = ("_last_id", "_reader", "streams")
+    __slots__ = ("_last_id", "reader", "streams")
 
     def __init__(self) -> None:
-        self._reader = frames.FrameReader()
+        self.reader = frames.FrameReader()
         self._last_id = 0
         #: The streams that go on after their request.
         self.streams = ServerStreams()
@@ -163,13 +163,13 @@ class ServerSide:
     def receive(self, chunk: bytes) -> list[Request | Response | Data]:
         """Requests to serve, data of their streams, and Responses to send because the peer broke a rule."""
         end = len(chunk)
-        if end >= frames.HEADER_LENGTH and self._reader.between:
+        if end >= frames.HEADER_LENGTH and self.reader.between:
             length, stream_id, kind, flags = frames.unpack_header(chunk)
             whole = length == end - frames.HEADER_LENGTH
             if whole and kind == frames.REQUEST and length <= frames.MAX_DATA:  # as nearly always
                 return [self._request(stream_id, flags, chunk, length, frames.HEADER_LENGTH)]
         out: list[Request | Response | Data] = []
-        for stream_id, kind, flags, data, length in self._reader.receive(chunk):
+        for stream_id, kind, flags, data, length in self.reader.receive(chunk):
             if kind == frames.REQUEST:
                 out.append(self._request(stream_id, flags, data, length))
             elif kind == frames.DATA:

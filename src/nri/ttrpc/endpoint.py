@@ -22,7 +22,7 @@ from nri.ttrpc.answering import LATER, NOW, Answerer
 from nri.ttrpc.envelope import Request
 from nri.ttrpc.interceptors import around
 from nri.ttrpc.link import Link
-from nri.ttrpc.waiters import Waiter, payload_of
+from nri.ttrpc.waiters import ARRIVALS, Waiter, payload_of
 from nri.ttrpc.waiting import abandon, await_response, begun_late, send_and_read, start
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ _SURE_TO_FIT: Final = 32768
 
 
 def _left_ns(deadline: float, method: str) -> int:
-    """The time left, as the peer is told: whole milliseconds, because equal timeouts are encoded once; at least one."""
+    """The time left, as the peer gets it: whole milliseconds, because equal timeouts are encoded once; at least one."""
     left_s = deadline - monotonic()
     if left_s <= 0:
         raise DeadlineExceeded(method)
@@ -104,7 +104,7 @@ class Endpoint:
         """Call and wait for the reply's bytes.
 
         Args:
-            deadline: absolute `time.monotonic()` seconds; the peer is told how much is left. None waits for ever.
+            deadline: absolute `time.monotonic()` seconds; how much is left is sent to the peer. None waits for ever.
 
         Raises:
             RpcError: the peer answered with a status.
@@ -112,15 +112,30 @@ class Endpoint:
             DeadlineExceeded: no answer in time. The connection stays usable, a late answer is dropped.
             ConnectionClosed: the connection ended.
         """
+        return self.call_in_order(service, method, payload, deadline, metadata)[1]
+
+    def call_in_order(
+        self,
+        service: str,
+        method: str,
+        payload: bytes,
+        deadline: float | None,
+        metadata: Iterable[tuple[str, str]] = (),
+    ) -> tuple[int, bytes]:
+        """Call as `call` does; returns the reply's place among all that was read, and its bytes."""
         if not self._interceptors:
-            return self.collect(self._begin_in_turn(service, method, payload, deadline, metadata))
+            return self.collect_in_order(self._begin_in_turn(service, method, payload, deadline, metadata))
+        arrivals: list[int] = []
 
         def proceed(asked: Request) -> bytes:
             begun = self._begin_in_turn(asked.service, asked.method, asked.payload, deadline, asked.metadata)
-            return self.collect(begun)
+            arrival, reply = self.collect_in_order(begun)
+            arrivals.append(arrival)
+            return reply
 
         reply = around(self._interceptors, proceed)(Request(service, method, payload, metadata=tuple(metadata)))
-        return bytes(reply) if isinstance(reply, (bytearray, memoryview)) else reply
+        arrival = arrivals[-1] if arrivals else next(ARRIVALS)  # an interceptor may answer in the peer's place
+        return arrival, bytes(reply) if isinstance(reply, (bytearray, memoryview)) else reply
 
     def _begin_in_turn(
         self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]
@@ -198,6 +213,13 @@ class Endpoint:
 
         An answer that is there counts, also if it was not collected before the deadline.
         """
+        return self.collect_in_order(sent)[1]
+
+    def collect_in_order(self, sent: Sent) -> tuple[int, bytes]:
+        """Collect as `collect` does; returns the reply's place among all that was read, and its bytes.
+
+        The place is taken as long as no other thread can read on: the peer's next word comes behind it.
+        """
         link = self.link
         stream_id, method, deadline, waiter, failure = sent
         watch = link.watch
@@ -211,7 +233,7 @@ class Endpoint:
                     reply = link.client.receive_sole(stream_id, chunks[0][1])
                     if reply is not None:
                         link.behind = False
-                        return reply
+                        return next(ARRIVALS), reply
             response = await_response(link, self._answerer, sent, deadline, chunks)
         except DeadlineExceeded:
             link.forget(stream_id)
@@ -225,7 +247,7 @@ class Endpoint:
             if waiter is None:
                 self._stop_reading(watch)
         link.behind = False
-        return payload_of(response)
+        return response.arrival, payload_of(response)
 
     def _stop_reading(self, watch: Watcher | None) -> None:
         """Let another caller read, or the monitor watch: `Link.stop_reading`, for calls that follow each other."""
@@ -249,7 +271,7 @@ class Endpoint:
     ) -> None:
         """Send a request and return; the thread that reads its response hands that to `done`, or None if there is none.
 
-        For loops that read anyway, such as `serve`. `deadline` is for the write; the peer is told what is left of it.
+        For loops that read anyway, such as `serve`. `deadline` is for the write; the peer gets what is left of it.
         Raises what `call` raises, but for RpcError.
         """
         start(self.link, service, method, payload, _left_ns(deadline, method), deadline, done)
@@ -266,7 +288,7 @@ class Endpoint:
     def poll(self) -> bool:
         """Read what is there, if no other thread is reading; False once the connection has ended.
 
-        Does not wait, and does not stay for a peer that never stops sending: a monitor is told to look again.
+        Does not wait, and does not stay for a peer that never stops sending: a monitor looks again.
         """
         self._answerer.poll()
         return self.link.closed is None

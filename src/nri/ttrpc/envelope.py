@@ -72,15 +72,19 @@ class Request:
 
 
 class Response:
-    """A response as it came: `code` 0 is success and `payload` its message's bytes, not parsed."""
+    """A response as it came: `code` 0 is success and `payload` its message's bytes, not parsed.
 
-    __slots__ = ("code", "message", "payload", "stream_id")
+    `arrival` is its place among all that was read (`nri.ttrpc.waiters`); 0 until it is handed to its caller.
+    """
+
+    __slots__ = ("arrival", "code", "message", "payload", "stream_id")
 
     def __init__(self, payload: bytes = b"", code: int = 0, message: str = "", stream_id: int = 0) -> None:
         self.payload = payload
         self.code = code
         self.message = message
         self.stream_id = stream_id
+        self.arrival = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Support copies, also of the compiled class."""
@@ -102,17 +106,17 @@ def encode_request(prefix: bytes, payload: bytes, timeout_ns: int = 0, metadata:
     return before + payload + after
 
 
-_timeouts: dict[int, bytes] = {0: b""}
+timeouts_written: dict[int, bytes] = {0: b""}
 
 
 def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iterable[Any] = ()) -> tuple[bytes, bytes]:
     """The data of `encode_request` before and after a payload of this length, which can so be copied only once."""
-    timeout = _timeouts.get(timeout_ns)
+    timeout = timeouts_written.get(timeout_ns)
     if timeout is None:
-        if len(_timeouts) > 4096:
-            _timeouts.clear()
-            _timeouts[0] = b""
-        timeout = _timeouts[timeout_ns] = b"\x20" + varint(timeout_ns)
+        if len(timeouts_written) > 4096:
+            timeouts_written.clear()
+            timeouts_written[0] = b""
+        timeout = timeouts_written[timeout_ns] = b"\x20" + varint(timeout_ns)
     if length:
         prefix += b"\x1a" + (LENGTHS.get(length) or varint(length))
     if not metadata:
@@ -122,9 +126,9 @@ def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iter
 
 
 # Service and method as they are encoded at the start of a request -> their names. Peers call a handful of methods.
-_known: dict[bytes, tuple[str, str]] = {}
+names_read: dict[bytes, tuple[str, str]] = {}
 # Timeouts as they are encoded at the end of a request -> nanoseconds. Our runtimes tell whole milliseconds: few values.
-_told: dict[bytes, int] = {}
+timeouts_read: dict[bytes, int] = {}
 _LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
 
 
@@ -134,9 +138,9 @@ def _read_timeout(data: bytes, position: int) -> int:
     if stop != len(data) or timeout_ns >> 63:
         return 0
     if not timeout_ns % 1_000_000:
-        if len(_told) > 256:  # as above
-            _told.clear()
-        _told[data[position:]] = timeout_ns
+        if len(timeouts_read) > 256:  # as above
+            timeouts_read.clear()
+        timeouts_read[data[position:]] = timeout_ns
     return timeout_ns
 
 
@@ -146,12 +150,12 @@ def decode_request(data: bytes, start: int = 0) -> Request:
     RemoteProtocolError if it is not protobuf.
     """
     end = len(data)
-    # What every library sends: the fields in order, no metadata.
+    # The form that every library sends: the fields in order, no metadata.
     if end - start > 4 and data[start] == 0x0A and data[start + 1] < 128:
         position = start + 2 + data[start + 1]
         if position + 1 < end and data[position] == 0x12 and data[position + 1] < 128:
             position += 2 + data[position + 1]
-            names = _known.get(data[start:position])
+            names = names_read.get(data[start:position])
             if names is not None and position + 2 < end and data[position] == 0x1A:
                 begin = position + 2  # after a length of one byte, or of two, as nearly always
                 length = data[position + 1]
@@ -165,16 +169,16 @@ def decode_request(data: bytes, start: int = 0) -> Request:
                 if position == end:
                     return Request(names[0], names[1], data[begin:])
                 if position < end and data[position] == 0x20:
-                    timeout_ns = _told.get(data[position:]) or _read_timeout(data, position)
+                    timeout_ns = timeouts_read.get(data[position:]) or _read_timeout(data, position)
                     if timeout_ns:
                         return Request(names[0], names[1], data[begin:position], timeout_ns)
     data = data[start:]
     request = _decode_request(data)
     prefix = request_prefix(request.service, request.method)
     if data.startswith(prefix):
-        if len(_known) > 256:  # a peer that makes names up must not fill memory
-            _known.clear()
-        _known[prefix] = (request.service, request.method)
+        if len(names_read) > 256:  # a peer that makes names up must not fill memory
+            names_read.clear()
+        names_read[prefix] = (request.service, request.method)
     return request
 
 

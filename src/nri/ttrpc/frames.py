@@ -1,7 +1,7 @@
 """ttRPC frames: a 10-byte header (data length, stream id, type, flags; big-endian) and the data. Pure.
 
 Rules: at most 4 MiB of data. A header that announces more does not allocate: the data is thrown away as it comes, and
-the frame is reported without it, so that only its stream fails. What the data means is `nri.ttrpc.envelope`.
+the frame is reported without it, so that only its stream fails. `nri.ttrpc.envelope` reads the data.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def pack(stream_id: int, kind: int, data: bytes, flags: int = 0) -> bytes:
 class FrameReader:
     """Chunks of one logical connection in, whole frames out; holds at most one frame of 4 MiB."""
 
-    __slots__ = ("_data", "_header", "_missing", "_rest", "between")
+    __slots__ = ("_header", "_missing", "_rest", "between", "data")
 
     def __init__(self) -> None:
         self._rest = b""  # the start of a header
         self._header: tuple[int, int, int, int] | None = None  # of the frame whose data is still coming
-        self._data = bytearray()  # one buffer, and not many parts: a peer may send its bytes one by one
+        self.data = bytearray()  # one buffer, and not many parts: a peer may send its bytes one by one
         self._missing = 0
         #: Nothing of a frame is held: the next byte begins one.
         self.between = True
@@ -79,14 +79,14 @@ class FrameReader:
         if header is not None:
             take = min(self._missing, end)
             if header[0] <= MAX_DATA:
-                self._data += chunk if take == end else chunk[:take]
+                self.data += chunk if take == end else chunk[:take]
             self._missing -= take
             if self._missing:
                 return out  # not between frames, as before
             length, stream_id, kind, flags = header
-            out.append((stream_id, kind, flags, bytes(self._data) if length <= MAX_DATA else None, length))
+            out.append((stream_id, kind, flags, bytes(self.data) if length <= MAX_DATA else None, length))
             self._header = None
-            self._data = bytearray()
+            self.data = bytearray()
             position = take
         elif self._rest:
             chunk = self._rest + chunk
@@ -100,7 +100,7 @@ class FrameReader:
                 self._header = (length, stream_id, kind, flags)
                 self._missing = stop - end
                 if length <= MAX_DATA:
-                    self._data += chunk[position:]
+                    self.data += chunk[position:]
                 self.between = False
                 return out
             out.append((stream_id, kind, flags, chunk[position:stop] if length <= MAX_DATA else None, length))

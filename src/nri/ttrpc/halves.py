@@ -130,12 +130,12 @@ class ClientStreams:
 class ServerStreams:
     """The streams of the answering end."""
 
-    __slots__ = ("_ended", "open")
+    __slots__ = ("ended", "open")
 
     def __init__(self) -> None:
         #: Stream id -> whether the client may still send.
         self.open: dict[int, bool] = {}
-        self._ended: dict[int, None] = {}  # the last ones that have ended, in this order
+        self.ended: dict[int, None] = {}  # the last ones that have ended, in this order
 
     def add(self, stream_id: int, flags: int) -> None:
         """Note a stream that has just been asked for, if it is one that goes on."""
@@ -146,9 +146,9 @@ class ServerStreams:
         """Note that a stream is over. False if it was over already, or is none that goes on."""
         if self.open.pop(stream_id, None) is None:
             return False
-        self._ended[stream_id] = None
-        if len(self._ended) > _ENDED_KEPT:
-            self._ended.pop(list(self._ended)[0], None)  # noqa: RUF015 - an iterator may not be shared by threads
+        self.ended[stream_id] = None
+        if len(self.ended) > _ENDED_KEPT:
+            self.ended.pop(list(self.ended)[0], None)  # noqa: RUF015 - an iterator may not be shared by threads
         return True
 
     def data(self, stream_id: int, payload: bytes) -> bytes:
@@ -168,7 +168,7 @@ class ServerStreams:
         """
         client_open = self.open.get(stream_id)
         if client_open is None:
-            return None if stream_id in self._ended else refusal(stream_id, "StreamID is no longer active")
+            return None if stream_id in self.ended else refusal(stream_id, "StreamID is no longer active")
         if data is None:
             return too_long(stream_id, length)
         if not client_open:

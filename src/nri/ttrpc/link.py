@@ -11,7 +11,7 @@ from _thread import allocate_lock
 from time import monotonic
 
 from nri.errors import DeadlineExceeded
-from nri.signals import heed
+from nri.signals import check_signals
 from nri.ttrpc.connection import ClientSide, ServerSide
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ class Link:
         sender: held while stream ids are given out and frames written, so that ids increase on the wire.
         reader: held by the thread that reads.
         behind: the peer has not answered everything, so it may not have read everything.
-        watch: where a monitor is told whether this side reads.
+        watch: where a monitor learns whether this side reads.
         reply_timeout_s: how long a reply may wait for a peer that does not read; then the connection is given up. Not
             less than what the peer has for a request, or one that is merely slow would count as dead.
         closed: the reason why the connection is closed, or None while it is open.
@@ -78,7 +78,7 @@ class Link:
 
     def wait_to_send(self, deadline: float | None) -> bool:
         """Wait until we may write; False if others, for whom the peer does not read, need longer than we have."""
-        heed()
+        check_signals()
         if deadline is None:
             return self.sender.acquire()
         left_s = deadline - monotonic()
@@ -115,7 +115,7 @@ class Link:
     def await_room(self, deadline: float | None) -> None:
         """Wait, as the reader, while a stream holds so much that nothing must be read. Raises DeadlineExceeded."""
         while self.full and self.closed is None:
-            heed()
+            check_signals()
             left_s = -1.0 if deadline is None else max(0.0, deadline - monotonic())
             if not self._room.acquire(timeout=left_s) and self.full:
                 raise DeadlineExceeded("a stream to be received from")

@@ -108,12 +108,12 @@ class Monitor:
     """Polls endpoints when something arrives on them. Start once, add endpoints, stop at the end."""
 
     def __init__(self, name: str = "ttrpc-monitor") -> None:
-        self._epoll = select.epoll()
+        self.epoll = select.epoll()
         self._endpoints: dict[int, Endpoint] = {}
         self._lock = threading.Lock()
         self._resting: list[IdleWatcher] = []
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._epoll.register(self._wake_read, select.EPOLLIN)
+        self.epoll.register(self._wake_read, select.EPOLLIN)
         self._stopping = False
         self._watcher = threading.Thread(target=self._run, name=name, daemon=True)
         self._watcher.start()
@@ -126,7 +126,7 @@ class Monitor:
                 return
             self._endpoints[fd] = endpoint
             endpoint.link.watch = IdleWatcher(self, endpoint.link)
-            self._epoll.register(fd, _WATCH)
+            self.epoll.register(fd, _WATCH)
 
     def remove(self, endpoint: Endpoint) -> None:
         """Forget this endpoint. To be called before its descriptor is given back."""
@@ -135,14 +135,14 @@ class Monitor:
             if self._endpoints.pop(fd, None) is None or self._stopping:
                 return
             try:
-                self._epoll.unregister(fd)
+                self.epoll.unregister(fd)
             except (OSError, ValueError):
                 pass  # closed already, which unregisters it
 
     def modify(self, link: Link, events: int) -> None:
         """Watch a connection for these events. For its `IdleWatcher`."""
         try:
-            self._epoll.modify(link.fileno(), events)
+            self.epoll.modify(link.fileno(), events)
         except (OSError, ValueError):
             pass  # removed or closed in the meantime: nothing to watch
 
@@ -159,7 +159,7 @@ class Monitor:
         timeout_s: float | None = None
         while True:
             try:
-                ready = self._epoll.poll(timeout_s)
+                ready = self.epoll.poll(timeout_s)
             except (OSError, ValueError):
                 return  # closed by stop()
             for fd, _ in ready:
@@ -170,7 +170,7 @@ class Monitor:
                     continue
                 endpoint = self._endpoints.get(fd)
                 if endpoint is not None:
-                    self._poll(endpoint)
+                    self.poll(endpoint)
             timeout_s = self._look(timeout_s)
 
     def _look(self, last_s: float | None) -> float | None:
@@ -188,7 +188,7 @@ class Monitor:
             return min(last_s * 2, LOOK_MOST_S) if self._resting else None
 
     @staticmethod
-    def _poll(endpoint: Endpoint) -> None:
+    def poll(endpoint: Endpoint) -> None:
         """Read one endpoint, which has it watched again. Nothing that goes wrong with one costs the others."""
         try:
             endpoint.poll()
@@ -205,6 +205,6 @@ class Monitor:
         os.write(self._wake_write, b"x")
         if self._watcher is not threading.current_thread():
             self._watcher.join(5.0)
-        self._epoll.close()
+        self.epoll.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

@@ -1,10 +1,14 @@
-"""The three kinds of calls that wait for a response: how each of them is told that its response is there.
+"""The three kinds of calls that wait for a response: how each of them learns that its response is there.
+
+Responses are numbered where they are read, by the thread that has the role of the reader: `ARRIVALS`. So of two words
+of one peer the later one has the greater number, whatever the threads do that take them further.
 
 `nri.ttrpc.answering` hands over the response, and `nri.ttrpc.link` the turn to read.
 """
 
 from __future__ import annotations
 
+import itertools
 from _thread import allocate_lock
 
 from nri.errors import RpcError
@@ -12,6 +16,7 @@ from nri.errors import RpcError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Final
 
     from nri.errors import ConnectionClosed, DeadlineExceeded
     from nri.ttrpc.envelope import Response
@@ -19,7 +24,10 @@ if TYPE_CHECKING:
     #: A request on its way: stream id, method, deadline, who waits if not the reader, and what went wrong.
     Sent = tuple[int, str, float | None, "Waiter | None", DeadlineExceeded | ConnectionClosed | None]
 
-__all__ = ["Callback", "Reading", "Waiter", "payload_of"]
+__all__ = ["ARRIVALS", "Callback", "Reading", "Waiter", "payload_of"]
+
+#: Numbers for what peers say, in the order in which this process reads it.
+ARRIVALS: Final = itertools.count(1)
 
 
 class Waiter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError
-from nri.signals import heed
+from nri.signals import check_signals
 from nri.stream import SentInPart
 from nri.ttrpc.answering import NOW
 from nri.ttrpc.waiters import Callback, Reading, Waiter
@@ -86,7 +86,7 @@ def _read_on(
 
 def _wait_for_turn(waiter: Waiter, deadline: float | None) -> None:
     """Wait while another thread reads, until it has our response or lets us read."""
-    heed()
+    check_signals()
     if deadline is None:
         waiter.lock.acquire()
         return
@@ -99,7 +99,7 @@ def send_and_read(link: Link, answerer: Answerer, conn_id: int, frame: list[byte
     """Write a frame as `Transport.send` does; while that waits, read what comes, if no other thread does.
 
     For connections that neither a loop nor a monitor reads: a peer that cannot write to us may not read either, and
-    both would wait. The caller has the role of the sender. What a stream must not take yet is not read.
+    both would wait. The caller has the role of the sender. Data that a stream must not take yet is not read.
     """
     write_by, in_part = NOW, False
     while True:
@@ -197,7 +197,7 @@ def _after_failed_write(
             link.sender.release()
     if reason is None:
         raise DeadlineExceeded("the peer to read")  # a new one: callers hold the other, and a traceback holds callers
-    # What the peer wrote before it went may hold the answer, or the reason.
+    # The peer's last bytes before it went may hold the answer, or the reason.
     _drain_before_close(link, answerer, reason, reading)
 
 

@@ -58,7 +58,7 @@ def _validate(annotation: str) -> Callable[[], object]:
     request = m.ValidateContainerAdjustmentRequest(pod=pod, container=big.container())
 
     def run() -> None:
-        default_validator._names.cache_clear()
+        default_validator.required_names.cache_clear()
         longest, default_validator.LONGEST_ANNOTATION = default_validator.LONGEST_ANNOTATION, len(annotation)
         VALIDATOR.validate(request)
         default_validator.LONGEST_ANNOTATION = longest

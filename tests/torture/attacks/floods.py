@@ -8,7 +8,7 @@ from functools import partial
 
 from nri.api import messages as m
 from nri.api.naming import RUNTIME_SERVICE_CONN
-from nri.mux import pack
+from nri.mux.frames import pack
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import Request
 from tests.torture.attack import Attack

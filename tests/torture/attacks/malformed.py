@@ -7,7 +7,7 @@ import struct
 from functools import partial
 
 from nri.api.naming import PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN
-from nri.mux import cut, pack
+from nri.mux.frames import cut, pack
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import Request, encode_request, request_prefix
 from tests.torture.attack import Attack

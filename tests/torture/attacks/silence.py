@@ -163,7 +163,7 @@ ROWS = (
     Attack(
         "asks-and-does-not-read",
         "four plugins ask for updates without end and never read an answer",
-        "they are refused, and cost nobody else's updates",
+        "they are refused, and cost no other plugin's updates",
         four_ask_and_do_not_read,
         check=others_updates_pass,
         memory_mib=192,

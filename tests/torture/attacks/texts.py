@@ -5,7 +5,7 @@ from __future__ import annotations
 from nri.api import messages as m
 from nri.api.events import ALL
 from nri.api.naming import PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN
-from nri.mux import pack
+from nri.mux.frames import pack
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import Request, encode_request, request_prefix
 from tests.torture.attack import Attack

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin
+from nri.adaptation.admin import ask
 from nri.api.events import EventMask
 from nri.errors import LocalProtocolError, NriError
 from nri.metrics import Observer
@@ -185,7 +186,7 @@ def test_without_a_history_the_admin_socket_still_tells_plugins_and_policies(tmp
     with FakeRuntime(provenance=False, admin_socket=path, policy='["10-quiet"]\ntimeout = 3') as runtime:
         runtime.add(Quiet())
         assert runtime.adaptation.provenance is None
-        (row,) = runtime.adaptation._describe()
+        (row,) = ask(path, "Plugins", {})["plugins"]
         assert (row["plugin"], row["state"], row["policy"]["timeout"]) == ("10-quiet", "active", 3.0)
 
 
@@ -202,3 +203,14 @@ def test_interceptors_see_the_calls_of_every_plugin() -> None:
         runtime.add(Quiet())
         runtime.start_container()
     assert seen == ["Configure", "Synchronize", "StartContainer", "Shutdown"]
+
+
+def test_without_connections_there_is_no_socket_and_built_in_plugins_take_part(tmp_path: Path) -> None:
+    path = tmp_path / "nri.sock"
+    made = Adaptation(
+        "node", "1", synchronize=lambda: ([], []), update=lambda _: None, socket_path=str(path), policy_path=None,
+        disable_connections=True, plugin_path=str(tmp_path), builtin=[BuiltinPlugin("10", "b", object())],
+    )  # fmt: skip
+    with made:
+        assert not path.exists()
+        assert [row.plugin for row in made.plugins] == ["10-b"]

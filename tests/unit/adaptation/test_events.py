@@ -82,4 +82,4 @@ def test_a_container_that_is_removed_is_not_known_any_more_even_if_a_plugin_refu
     nri_runtime.add(plugin("a", **{method: refuse}))
     with pytest.raises(PluginError):
         call(nri_runtime, method)
-    assert ("c" in nri_runtime.adaptation._trail.inventory.known) is known
+    assert ("c" in nri_runtime.adaptation.trail.inventory.known) is known

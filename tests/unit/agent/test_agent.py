@@ -19,14 +19,15 @@ import pytest
 
 from nri.agent import agent as module
 from nri.agent.agent import Agent
-from nri.agent.koordlet import KoordletError
+from nri.agent.foreign import ForeignAgentError
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HttpSettings, StandaloneSettings
 from nri.errors import NriError
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
+from nri.policies.contexts import ContainerContext, PodContext
 from tests.support.agents import TOPOLOGY, UID, Pods
 from tests.support.host_trees import v1, write_files
+from tests.support.scrape import scrape
 from tests.support.signals import signal_in_a_wait
 
 STEPS: list[str] = []
@@ -91,7 +92,6 @@ def classes(name: str) -> Any:
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Agent]:
     monkeypatch.setattr(module, "load", classes)
-    monkeypatch.setattr("nri.agent.sources.load", classes)
     STEPS.clear()
 
     def made(**given: Any) -> Agent:
@@ -137,7 +137,7 @@ def test_a_part_that_cannot_be_started_leaves_nothing_running(make: Callable[...
 def test_it_does_not_start_beside_a_koordlet_unless_told(make: Callable[..., Agent]) -> None:
     agent = make()
     write_files(Path(agent.parts.root.path), {"proc/77/comm": "koordlet\n"})
-    with pytest.raises(KoordletError, match="pid 77"):
+    with pytest.raises(ForeignAgentError, match="pid 77"):
         agent.start()
     assert STEPS == []
     told = make(beside_koordlet=True)
@@ -175,7 +175,10 @@ def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Age
     health = agent.health()
     assert health.ready
     assert "NodeResourceTopology of a test: " in str(health)
-    assert 'nri_agent_rule_problems{kind="NodeResourceTopology"} 1' in agent.parts.observer.text()
+    assert 'nri_agent_rule_problems{kind="NodeResourceTopology"} 1.0' in scrape(agent.parts.observer)
+    agent.parts.book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"polcy": "auto"}}}, "a test")
+    metric = 'nri_agent_rule_keys_unread{key="NodeSLO: cpuBurstStrategy.polcy"} 1.0'
+    assert metric in scrape(agent.parts.observer)
 
 
 def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
@@ -190,9 +193,10 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         assert ask(path, "/readyz")[0] == 200
         status, text = ask(path, "/metrics")
         assert status == 200
-        assert 'nri_agent_ready{part="pods"} 1' in text
+        assert 'nri_agent_ready{part="pods"} 1.0' in text
         assert (
-            'nri_agent_hook_changes_total{transport="nri",stage="PreCreateContainer",hook="CPUSetAllocator"} 1' in text
+            'nri_agent_hook_changes_total{hook="CPUSetAllocator",stage="PreCreateContainer",transport="nri"} 1.0'
+            in text
         )
         assert json.loads(ask(path, "/explain")[1])["pods"][0]["name"] == "web"
         told = json.loads(ask(path, "/explain?pod=shop/web")[1])
@@ -229,7 +233,7 @@ def test_the_driver_of_the_settings_counts(make: Callable[..., Agent]) -> None:
 
 
 def test_without_strategies_there_are_no_loops(make: Callable[..., Agent]) -> None:
-    agent = make(gates={"BECPUSuppress": False, "CPUBurst": False})
+    agent = make(gates={"BECPUSuppress": False, "CPUBurst": False, "RdtResctrl": False})
     agent.start()
     agent.stop()
     assert "start Loops" not in STEPS
@@ -251,10 +255,10 @@ import logging
 import sys
 from tests.support.agents import Pods
 from tests.unit.agent import test_agent
-from nri.agent import agent, sources
+from nri.agent import agent
 from nri.agent.settings import AgentSettings
 from nri.host import Root
-agent.load = sources.load = test_agent.classes
+agent.load = test_agent.classes
 pods = Pods()
 made = agent.Agent(AgentSettings(modes=("nri",), socket=sys.argv[2]), root=Root(sys.argv[1]), pods=pods)
 logging.basicConfig(level="INFO")
@@ -294,7 +298,7 @@ def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tm
 def test_a_signal_in_the_instant_before_the_wait_is_not_lost(
     make: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_UP_S", 0.5)
+    monkeypatch.setattr("nri.signals.LOOK_UP_S", 0.5)
     with signal_in_a_wait(signal.SIGTERM):
         assert make().run() == 0
 

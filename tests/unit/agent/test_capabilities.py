@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 from nri import host
-from nri.agent.capabilities import NEEDED_BY, Capability, capabilities
-from nri.agent.settings.gates import Gate
+from nri.agent.capabilities import Capability, capabilities
+from nri.agent.profiles.koordinator import PROFILE
 from nri.policies.koordinator.loops import block_io
-from nri.policies.koordinator.writes import KNOBS as WRITTEN
+from nri.policies.writes import KNOBS as WRITTEN
 from tests.support import host_trees
 
 
 def table(root: host.Root) -> dict[str, Capability]:
-    return {row.what: row for row in capabilities(root)}
+    return {row.what: row for row in capabilities(root, PROFILE)}
 
 
 def test_there_is_a_row_for_every_knob_and_none_without_a_file_or_a_reason(tmp_path: Path) -> None:
@@ -82,7 +81,7 @@ def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_understood_is_a_reason_and_no_error(tmp_path: Path) -> None:
     root = host_trees.write_files(
-        tmp_path, {"proc/pressure/cpu": "what is this", "sys/fs/resctrl/schemata": "L3:x=y\n"}
+        tmp_path, {"proc/pressure/cpu": "some what is this", "sys/fs/resctrl/schemata": "L3:x=y\n"}
     )
     rows = table(root)
     assert not rows["pressure (PSI)"].supported
@@ -90,10 +89,7 @@ def test_a_file_that_cannot_be_understood_is_a_reason_and_no_error(tmp_path: Pat
 
 
 def test_knobs_that_rules_set_come_first_and_name_their_hooks() -> None:
-    gates = set(get_args(Gate))
-    assert {name for names in NEEDED_BY.values() for name in names} <= gates
-    assert NEEDED_BY.keys() <= host.KNOBS.keys()
-    assert set(WRITTEN.values()) <= NEEDED_BY.keys()
-    assert set(block_io._KNOBS.values()) <= NEEDED_BY.keys()
-    rows = [row for row in capabilities(host.Root("/")) if row.what in host.KNOBS]
+    owned = {owner.owns.knob for owner in PROFILE.owners()}
+    assert {*WRITTEN.values(), *block_io._KNOBS.values()} <= owned
+    rows = [row for row in capabilities(host.Root("/"), PROFILE) if row.what in host.KNOBS]
     assert [bool(row.needed_by) for row in rows] == sorted((bool(row.needed_by) for row in rows), reverse=True)

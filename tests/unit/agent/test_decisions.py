@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nri.agent import decisions as module
 from nri.agent.decisions import subject_of
 from nri.agent.parts import Parts
+from nri.policies.changes import Decision
+from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator import profile
-from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator.profile import Node
-from nri.policies.koordinator.values import Decision
-from nri.policies.koordinator.writes import Write
+from nri.policies.writes import Write
 from tests.support.agents import POD, TOPOLOGY, UID, parts, text
 from tests.support.host_trees import v1
+from tests.support.scrape import scrape
 
 EXTENDED = "node.koordinator.sh/extended-resource-spec"
 STATUS = "scheduling.koordinator.sh/resource-status"
@@ -39,8 +40,8 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> No
     assert (value["container"], value["field"], value["value"]) == ("app", "cpuset", "0-3")
     assert (value["hook"], value["transport"], value["stage"]) == ("CPUSetAllocator", "nri", "PreCreateContainer")
     assert value["reason"] == "all share pools, for LS pods"
-    counted = 'nri_agent_hook_changes_total{transport="nri",stage="PreCreateContainer",hook="CPUSetAllocator"} 1\n'
-    assert counted in made.observer.text()
+    counted = 'nri_agent_hook_changes_total{hook="CPUSetAllocator",stage="PreCreateContainer",transport="nri"} 1.0\n'
+    assert counted in scrape(made.observer)
     other = {
         "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"1"}]'}}
     }
@@ -61,10 +62,28 @@ def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook
     assert keys(UID) == ["koordinator.sh/qosClass", EXTENDED]
     made.decisions.decide("PreRunPodSandbox", PodContext("shop", "other", "nothing-known"), "nri")
     assert made.history.of("nothing-known") is None
-    made.decisions.told(
+    made.decisions.record(
         KubeQosContext("Burstable"), "standalone", made.executor.write([Write(POD, "cpu.shares", "2", "")])
     )
     assert keys("kube-qos/Burstable") == []
+
+
+def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_is_mended(
+    made: Parts, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = {"containers": {"app": {"requests": {"kubernetes.io/batch-cpuu": "500"}}}}
+    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(spec)}, POD)
+    for stage in ("PreRunPodSandbox", "ReconcilePod"):
+        made.decisions.decide(stage, pod, "nri")
+    found = made.history.of(UID)
+    assert found is not None and found["of"] == "BE"
+    (note,) = found["notes"]
+    assert note.endswith("batch-cpuu: nothing reads it; did you mean kubernetes.io/batch-cpu?")
+    assert [each.getMessage() for each in caplog.records] == [f"shop/web: {note}"]
+    assert 'nri_agent_pod_slips_total{transport="nri"} 1.0' in scrape(made.observer)
+    made.decisions.decide("ReconcilePod", replace(pod, annotations={}), "nri")
+    mended = made.history.of(UID)
+    assert mended is not None and mended["notes"] == []
 
 
 def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
@@ -75,8 +94,8 @@ def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:
     found = made.history.of(UID)
     assert found is not None
     assert found["errors"]
-    counted = 'nri_agent_hook_errors_total{transport="nri",stage="PreRunPodSandbox",hook="CPUSetAllocator"} 1\n'
-    assert counted in made.observer.text()
+    counted = 'nri_agent_hook_errors_total{hook="CPUSetAllocator",stage="PreRunPodSandbox",transport="nri"} 1.0\n'
+    assert counted in scrape(made.observer)
     assert {error.hook for error in outcome.errors} == {"BatchResource", "CPUSetAllocator"}
 
 
@@ -112,7 +131,7 @@ def test_a_bad_annotation_never_clears_what_was_applied(made: Parts) -> None:
         "shop", "web", UID, {"koordinator.sh/qosClass": "BE"}, {EXTENDED: json.dumps(SPEC)}, POD,
         extended=None,
     )  # fmt: skip
-    from nri.policies.koordinator.convert.manifest import annotated
+    from nri.policies.koordinator.pod_annotations import annotated
 
     good = PodContext(
         good.namespace, good.name, UID, good.labels, good.annotations, POD, extended=annotated(good.annotations)
@@ -137,7 +156,7 @@ def test_a_hook_that_breaks_stops_no_other_and_is_named(made: Parts, monkeypatch
     def breaks(*_: object) -> Decision:
         raise RecursionError("deep\nannotation")
 
-    (row,) = (row for row in profile.PROFILE if row.name == "BatchResource")
+    (row,) = (row for row in profile.HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
     outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
     assert outcome.changes.cpuset == "0-3"
@@ -152,7 +171,7 @@ def test_a_hook_that_breaks_fails_the_request_where_errors_do(tmp_path: Path, mo
         raise TypeError("no")
 
     made = parts(v1(tmp_path, POD), node=Node(fail=True), rules={"NodeResourceTopology": TOPOLOGY})
-    (row,) = (row for row in module.PROFILE if row.name == "BatchResource")
+    (row,) = (row for row in profile.HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
     outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
     assert outcome.failed is not None

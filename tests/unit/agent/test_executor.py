@@ -9,12 +9,13 @@ import pytest
 from nri.agent.executor import OOM_SCORE, Executor, tidy
 from nri.api import cpuset
 from nri.host import Outcome, Root
-from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.koordinator.hooks.core_sched import Membership
-from nri.policies.koordinator.values import Changes, Mount, Resctrl
-from nri.policies.koordinator.writes import Write
+from nri.policies.changes import Changes, Mount, Resctrl
+from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
+from nri.policies.cookie_groups import Membership
+from nri.policies.writes import Write
 from tests.support.agents import POD, UID, Clock, parts, text
 from tests.support.host_trees import FILES_V1, TOP, V1, v1, v2, write_files
+from tests.support.scrape import scrape
 
 APP = f"{POD}/app"
 STAT = "{} (sh) S 7 8 9 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n"
@@ -56,7 +57,7 @@ def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
     }
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "512"
     assert text(root, "memory", POD, "memory.limit_in_bytes") == str(1 << 30)
-    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1\n' in made.observer.text()
+    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in scrape(made.observer)
     assert next(result.reason for result in results if result.name == "cpu.bvt")
 
 
@@ -162,7 +163,7 @@ def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
     for number in range(2100):
         made.executor.write([Write(f"kubepods/pod{number}", "cpu.shares", "512")])
     assert made.executor.held()["waiting writes"] == 2048
-    assert 'nri_agent_left_out_total{reason="pending"} 52\n' in made.observer.text()
+    assert 'nri_agent_left_out_total{reason="pending"} 52.0\n' in scrape(made.observer)
 
 
 def test_a_removed_pod_leaves_nothing(root: Root) -> None:
@@ -197,6 +198,14 @@ def test_all_processes_of_a_container_get_its_oom_score(root: Root) -> None:
     assert scores == {11: "-998", 12: "-998", 13: "-998"}
     (again,) = parts(root).executor.changes(container, Changes(oom_score_adj=-998))
     assert again.outcome is Outcome.UNCHANGED
+
+
+def test_of_very_many_processes_a_bounded_number_is_taken(root: Root) -> None:
+    add(root, f"{APP}/nested")
+    for cgroup, first in ((APP, 1), (f"{APP}/nested", 10_001)):
+        listed = "".join(f"{pid}\n" for pid in range(first, first + 4000))
+        write_files(Path(root.path), {f"{TOP}/{name}/{cgroup}/cgroup.procs": listed for name in V1})
+    assert parts(root).executor.processes(APP) == [*range(1, 4001), *range(10_001, 10_097)]
 
 
 def test_a_score_out_of_range_is_refused_and_one_of_no_process_waits(root: Root) -> None:

@@ -36,8 +36,8 @@ def test_of_each_value_the_newest_word_is_kept_with_who_said_it_and_why() -> Non
 
 def test_what_came_of_a_write_stands_beside_it() -> None:
     history = History(now=Clock())
-    history.told(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.GONE, "no cgroup")])
-    history.told(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.APPLIED)])
+    history.record(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.GONE, "no cgroup")])
+    history.record(APP, "nri", [Result("pods/a", "cpuset.cpus", frozenset({0, 1}), Outcome.APPLIED)])
     found = history.of("uid-1")
     assert found is not None
     assert [(row["wanted"], row["outcome"]) for row in found["writes"]] == [("0,1", "applied")]
@@ -49,13 +49,13 @@ def test_a_later_round_that_says_the_same_is_no_newer_word() -> None:
     history = History(now=clock)
     for transport, outcome in (("nri", Outcome.APPLIED), ("standalone", Outcome.UNCHANGED)):
         history.decided(APP, "PreCreateContainer", transport, [("cpuset", "0-3", "CPUSetAllocator", "all")])
-        history.told(APP, transport, [Result("/pods/a", "cpu.shares", 2, outcome)])
+        history.record(APP, transport, [Result("/pods/a", "cpu.shares", 2, outcome)])
         clock.now += 1
     found = history.of("web")
     assert found is not None
     assert [(row["transport"], row["at"]) for row in found["values"]] == [("nri", 5.0)]
     assert [(row["transport"], row["outcome"], row["at"]) for row in found["writes"]] == [("nri", "applied", 5.0)]
-    history.told(APP, "standalone", [Result("pods/a", "cpu.shares", 2, Outcome.REFUSED, "no")])
+    history.record(APP, "standalone", [Result("pods/a", "cpu.shares", 2, Outcome.REFUSED, "no")])
     found = history.of("web")
     assert found is not None
     assert [row["outcome"] for row in found["writes"]] == ["refused"]
@@ -121,7 +121,7 @@ def test_bytes_are_bounded_whatever_a_pod_says() -> None:
     for number in range(500):
         pod = Subject(str(number), "n" * 10_000, "m" * 10_000)
         history.decided(pod, "s", "nri", [(f"env.{n}", "x" * 100_000, "h", "y" * 100_000) for n in range(5)])
-        history.told(pod, "nri", [Result("t", f"k{n}", "z" * 100_000, Outcome.REFUSED, "r" * 9999) for n in range(5)])
+        history.record(pod, "nri", [Result("t", f"k{n}", "z" * 100_000, Outcome.REFUSED, "r" * 9999) for n in range(5)])
     assert history.size <= 200_000
     assert 0 < len(history) < 60
 
@@ -129,7 +129,7 @@ def test_bytes_are_bounded_whatever_a_pod_says() -> None:
 def test_one_pod_has_a_bounded_number_of_values() -> None:
     history = History(now=Clock())
     history.decided(WEB, "s", "nri", [(f"env.{n}", n, "h", "r") for n in range(1000)])
-    history.told(WEB, "nri", [Result("t", f"k{n}", n, Outcome.APPLIED) for n in range(1000)])
+    history.record(WEB, "nri", [Result("t", f"k{n}", n, Outcome.APPLIED) for n in range(1000)])
     found = history.of("web")
     assert found is not None
     assert (len(found["values"]), len(found["writes"])) == (256, 256)
@@ -139,7 +139,7 @@ def test_one_pod_has_a_bounded_number_of_values() -> None:
 def test_nothing_to_tell_is_no_pod() -> None:
     history = History(now=Clock())
     history.decided(WEB, "s", "nri", [])
-    history.told(WEB, "nri", [])
+    history.record(WEB, "nri", [])
     assert len(history) == 0
     assert history.of("web") is None
 
@@ -149,7 +149,7 @@ def test_names_that_a_runtime_makes_up_are_bounded_as_well() -> None:
     for number in range(50):
         subject = Subject(f"{number}{long}", long, long, f"c{number}{long}")
         history.decided(subject, "loop", "nri", [(f"env.{number}{long}", "1", "GPUEnvInject", "why")])
-        history.told(subject, "nri", [Result(f"{number}/{long}", long, 1, Outcome.APPLIED)])
+        history.record(subject, "nri", [Result(f"{number}/{long}", long, 1, Outcome.APPLIED)])
         history.failed(subject, "loop", "nri", [("GPUEnvInject", long)])
     found = history.of(history.pods()[-1]["key"])
     assert found is not None and len(json.dumps(found)) < 20_000

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from nri.agent.observe import METRICS, Observer
 from nri.host import Outcome, Result
-
-prometheus = pytest.importorskip("prometheus_client.parser")
+from tests.support.scrape import scrape
 
 
 def samples(observer: Observer) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """What Prometheus' own parser reads of the text."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in prometheus.text_string_to_metric_families(observer.text())
+        for family in text_string_to_metric_families(scrape(observer))
         for sample in family.samples
     }
 
@@ -44,10 +44,10 @@ def test_writes_are_counted_by_knob_and_outcome() -> None:
             Result("a", 'what"ever\n', "", Outcome.UNSUPPORTED, "no"),
         ]
     )
-    found = observer.text()
-    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1\n' in found
-    assert 'nri_agent_writes_total{knob="schemata",outcome="unsupported"} 1\n' in found
-    assert 'nri_agent_writes_total{knob="other",outcome="unsupported"} 1\n' in found, "no pod's text becomes a label"
+    found = scrape(observer)
+    assert 'nri_agent_writes_total{knob="cpu.shares",outcome="applied"} 1.0\n' in found
+    assert 'nri_agent_writes_total{knob="schemata",outcome="unsupported"} 1.0\n' in found
+    assert 'nri_agent_writes_total{knob="other",outcome="unsupported"} 1.0\n' in found, "no pod's text becomes a label"
 
 
 def test_gauges_are_read_at_a_scrape() -> None:
@@ -64,8 +64,8 @@ def test_what_was_left_out_and_met_is_counted() -> None:
     observer = Observer()
     observer.left_out("pending", 3)
     observer.met("nri", "connected")
-    assert 'nri_agent_left_out_total{reason="pending"} 3\n' in observer.text()
-    assert 'nri_agent_events_total{transport="nri",event="connected"} 1\n' in observer.text()
+    assert 'nri_agent_left_out_total{reason="pending"} 3.0\n' in scrape(observer)
+    assert 'nri_agent_events_total{event="connected",transport="nri"} 1.0\n' in scrape(observer)
 
 
 def test_a_label_may_hold_any_text() -> None:
@@ -75,5 +75,5 @@ def test_a_label_may_hold_any_text() -> None:
 
 
 def test_every_metric_is_explained() -> None:
-    text = Observer().text()
+    text = scrape(Observer())
     assert all(f"# HELP nri_agent_{name} " in text and f"# TYPE nri_agent_{name} " in text for name in METRICS)

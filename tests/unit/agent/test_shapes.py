@@ -6,12 +6,14 @@ import inspect
 
 import pytest
 
-from nri.agent.agent import TRANSPORTS
+from nri.agent.agent import POD_SOURCES, RULE_SOURCES, TRANSPORTS
 from nri.agent.pods import PodSource
-from nri.agent.rules.book import RuleBook
-from nri.agent.shapes import Component, Rules
-from nri.agent.sources import POD_SOURCES, RULE_SOURCES, load
+from nri.agent.profile import load
+from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.transports import Transport
+from nri.agent.transports.standalone.pods import Reconciler
+from nri.agent.transports.standalone.transport import NetworkRound
+from nri.agent.worker import Component
 
 
 def missing(shape: type, made: type) -> list[str]:
@@ -30,7 +32,7 @@ def missing(shape: type, made: type) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", [*TRANSPORTS.values(), "nri.agent.loops:Loops"])
+@pytest.mark.parametrize("name", [*TRANSPORTS.values(), *PROFILE.transports.values(), "nri.agent.loops:Loops"])
 def test_a_transport_has_its_shape(name: str) -> None:
     made = load(name)
     assert missing(Transport, made) == []
@@ -49,6 +51,11 @@ def test_a_source_of_rules_has_the_shape_of_a_part(name: str) -> None:
     assert list(inspect.signature(made).parameters)[:2] == ["settings", "book"]
 
 
-def test_the_book_is_what_decisions_read() -> None:
-    assert isinstance(vars(RuleBook)["node"], property)
-    assert isinstance(vars(Rules)["node"], property)
+@pytest.mark.parametrize(
+    ("shape", "name", "arguments"),
+    [(Reconciler, PROFILE.reconciler, ["parts"]), (NetworkRound, PROFILE.network, ["settings", "parts"])],
+)
+def test_a_profiles_part_of_standalone_mode_has_its_shape(shape: type, name: str, arguments: list[str]) -> None:
+    made = load(name)
+    assert missing(shape, made) == []
+    assert list(inspect.signature(made).parameters)[: len(arguments)] == arguments

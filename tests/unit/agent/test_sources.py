@@ -6,19 +6,22 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 from nri.agent import agent
+from nri.agent.agent import POD_SOURCES, RULE_SOURCES, pod_source, rule_sources
 from nri.agent.pods.files import FilePods
+from nri.agent.profile import load
+from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import Mode, PodSettings, RuleSettings
-from nri.agent.sources import POD_SOURCES, RULE_SOURCES, load, pod_source, rule_sources
 from nri.policies.koordinator.profile import Node
 
 
 def test_every_word_of_the_settings_has_its_source() -> None:
     assert set(get_args(get_type_hints(RuleSettings)["source"])) == set(RULE_SOURCES)
     assert set(get_args(get_type_hints(PodSettings)["source"])) == set(POD_SOURCES)
-    assert set(get_args(Mode)) == set(agent.TRANSPORTS)
+    assert set(get_args(Mode)) == {*agent.TRANSPORTS, *PROFILE.transports}
 
 
 def test_a_name_is_loaded() -> None:
@@ -28,4 +31,4 @@ def test_a_name_is_loaded() -> None:
 def test_the_settings_choose(tmp_path: Path) -> None:
     settings = AgentSettings(rules=RuleSettings(path=tmp_path), pods=PodSettings(source="files", path=tmp_path))
     assert isinstance(pod_source(settings), FilePods)
-    assert [type(each) for each in rule_sources(settings, RuleBook(Node()))] == [FileRules]
+    assert [type(each) for each in rule_sources(settings, RuleBook(Node(), KINDS))] == [FileRules]

@@ -58,6 +58,23 @@ def test_the_clock_alone_makes_rounds() -> None:
     assert set(work.reasons) == {frozenset({TIMER})}
 
 
+def test_a_round_that_took_longer_than_many_pauses_is_followed_by_one_and_not_by_as_many() -> None:
+    clock, reasons = [0.0], list[frozenset[str]]()
+
+    def work(why: frozenset[str]) -> None:
+        reasons.append(why)
+        if len(reasons) == 1:
+            clock[0] += 1000.0
+        elif len(reasons) == 2:
+            worker.poke("something")
+
+    worker = Worker("test", work, 10.0, now=lambda: clock[0])
+    worker.start()
+    until(lambda: worker.rounds >= 3)
+    worker.stop()
+    assert reasons == [frozenset({TIMER}), frozenset({TIMER}), frozenset({"something"})]
+
+
 def test_an_error_ends_the_round_and_not_the_thread() -> None:
     work = Rounds()
     work.fail = True

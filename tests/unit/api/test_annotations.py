@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from nri.api import messages as m
-from nri.api.annotations import effective
+from nri.api.annotations import effective_annotation
 
 
 def test_the_most_specific_annotation_counts() -> None:
     pod = m.PodSandbox(annotations={"k": "plain"})
-    assert effective(pod, "k", "c") == "plain"
+    assert effective_annotation(pod, "k", "c") == "plain"
     pod.annotations["k/pod"] = "pod"
-    assert effective(pod, "k", "c") == "pod"
+    assert effective_annotation(pod, "k", "c") == "pod"
     pod.annotations["k/container.c"] = ""
-    assert effective(pod, "k", "c") == ""
-    assert effective(pod, "k", "other") == "pod"
-    assert effective(pod, "k") == "pod"
-    assert effective(pod, "absent", "c") is None
+    assert effective_annotation(pod, "k", "c") == ""
+    assert effective_annotation(pod, "k", "other") == "pod"
+    assert effective_annotation(pod, "k") == "pod"
+    assert effective_annotation(pod, "absent", "c") is None

@@ -37,6 +37,7 @@ def test_a_list_is_its_numbers(text: str, numbers: list[int]) -> None:
         ("٣", "'٣' is neither"),
         ("0 1", "'0 1' is neither"),
         ("3-1", "'3-1' ends before it begins"),
+        ("4-3", "'4-3' ends before it begins"),
         ("65536", "'65536' has a number above 65535"),
         ("0-" + "9" * 5000, "has a number above"),
         ("0-7:3/2", "'0-7:3/2' is no range of groups"),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.doctor.findings import Finding
+from nri.cli.doctor import Finding
 from tests.support.forked_nri import ForkedNri
 from tests.support.rooted import below
 from tests.support.scripted_runtime import ScriptedRuntime

@@ -60,7 +60,7 @@ def test_the_exit_code_of_the_command_is_that_of_the_process() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["config", "keys", "-o", "json"], ["completion", "bash"], ["--help"], ["version"]]
+    "arguments", [["engine", "config", "keys", "-o", "json"], ["completion", "bash"], ["--help"], ["version"]]
 )
 def test_a_reader_that_has_enough_ends_it_without_a_word_and_with_code_0(arguments: list[str]) -> None:
     reads, writes = os.pipe()

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from nri.cli.output import Column, Output, Painted, cell
+from nri.cli.output import Column, Output, Painted, cell, count, readable
 from nri.cli.settings import Settings
 
 COLUMNS = [Column("ID", "id", 4, mark=False), Column("NAME", "name"), Column("TAGS", "tags")]
@@ -96,3 +96,29 @@ def test_notes_go_to_standard_error_and_not_at_all_when_quiet(capsys: pytest.Cap
 def test_what_is_cut_ends_with_dots_unless_its_beginning_is_as_good() -> None:
     assert [cell("0123456789", cut) for cut in (0, 10, 9)] == ["0123456789", "0123456789", "012345..."]
     assert cell("0123456789", 4, mark=False) == "0123"
+
+
+@pytest.mark.parametrize(
+    ("terminal", "wide", "line"),
+    [(True, False, "a  bbbbbbb..."), (True, True, "a  bbbbbbbbbbbbbbbb"), (False, False, "a  bbbbbbbbbbbbbbbb")],
+)
+def test_tables_are_cut_to_the_width_of_a_terminal_unless_they_may_be_wide(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: bool, wide: bool, line: str
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "13")
+    settings = Settings()
+    settings.wide, settings.color = wide, "never"
+    Output(settings).table([Column("A", "a"), Column("B", "b")], [{"a": "a", "b": "b" * 16}])
+    assert capsys.readouterr().out.splitlines() == ["A  B", line]
+
+
+def test_one_is_singular() -> None:
+    assert [count(number, "pod") for number in (0, 1, 2)] == ["0 pods", "1 pod", "2 pods"]
+
+
+def test_the_mode_of_a_file_is_octal() -> None:
+    device = {"path": "/dev/x", "file_mode": 0o640}
+    assert readable(device) == {"path": "/dev/x", "file_mode": "0640"}
+    assert device["file_mode"] == 0o640
+    assert readable("x") == "x"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def test_the_source_of_the_socket_path_is_kept(monkeypatch: pytest.MonkeyPatch) 
     assert given(environment=False).socket_path is None
     found = given("--socket-path", "/flag.sock", environment=True)
     assert (found.socket_path, found.socket_from) == ("/flag.sock", "--socket-path")
+    found = given(settings=found, environment=True)  # the flag was before a group of verbs, which reads it again
+    assert (found.socket_path, found.socket_from) == ("/flag.sock", "--socket-path")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5s", 5.0), ("1m30s", 90.0), ("2", 2.0), ("0.5", 0.5), (3.0, 3.0)])
@@ -95,6 +98,15 @@ def test_a_file_of_the_command_line_that_may_not_be_looked_at_says_so(closed: st
         FILE.convert("/nowhere", None, None)
     with pytest.raises(PermissionError):
         FILE.convert(closed, None, None)
+
+
+def test_a_pipe_or_a_socket_on_the_command_line_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        for name in ("pipe", "socket"):
+            with pytest.raises(click.BadParameter, match=f"/{name}' is not a regular file"):
+                FILE.convert(str(tmp_path / name), None, None)
 
 
 def test_what_reads_files_does_not_call_a_closed_one_missing(closed: str) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 from nri.config import Source, read
 from nri.config.listing import rows
-from nri.engine.config import EngineConfig, OciRuntime, Registry, config_keys
+from nri.engine.config import ENGINE_SETTINGS, EngineConfig, OciRuntime, Registry
 
 
 def test_every_setting_is_a_row_with_a_plain_value_and_its_origin() -> None:
@@ -24,8 +24,8 @@ def test_tables_of_a_list_are_counted() -> None:
 
 
 def test_every_key_has_a_meaning_and_a_type() -> None:
-    assert [key.key for key in config_keys() if not key.meaning or not key.kind] == []
-    assert {key.key for key in config_keys()} >= {
+    assert [key.key for key in ENGINE_SETTINGS.known_keys() if not key.meaning or not key.kind] == []
+    assert {key.key for key in ENGINE_SETTINGS.known_keys()} >= {
         "socket",
         "runtimes.NAME.path",
         "images.registries[].host",
@@ -34,7 +34,7 @@ def test_every_key_has_a_meaning_and_a_type() -> None:
 
 
 def test_every_key_without_parts_can_be_written_in_a_file_with_its_default() -> None:
-    for key in config_keys():
+    for key in ENGINE_SETTINGS.known_keys():
         if "NAME" in key.key or "[]" in key.key or not key.default or "list" in key.kind:
             continue
         value = key.default if key.kind in ("number", "true or false") else f'"{key.default}"'

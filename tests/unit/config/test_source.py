@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -33,8 +34,12 @@ def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: pathli
         read_file(tmp_path / "a.conf")
 
 
-def test_a_file_without_end_does_not_fill_memory() -> None:
+def test_a_wrong_file_does_not_fill_memory(tmp_path: pathlib.Path) -> None:
+    with open(tmp_path / "a", "wb") as file:
+        file.truncate(1 << 40)
     with pytest.raises(ConfigError, match="larger than 4 MiB"):
+        read_file(tmp_path / "a")
+    with pytest.raises(ConfigError, match="not a regular file"):
         read_file("/dev/zero")
 
 
@@ -44,7 +49,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: pathlib.Path) -> Non
 
 
 def test_importing_the_package_loads_no_parser() -> None:
-    parsers = {"msgspec", "yaml", "json", "dataclasses", "tomllib"}
+    parsers = {"nri.config.typed", "yaml", "json", "dataclasses", "tomllib"}
     code = f"import sys, nri.config; print(sorted({parsers} & set(sys.modules)))"
     loaded = subprocess.run(
         [sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True
@@ -70,3 +75,9 @@ def test_a_file_that_changes_while_it_is_read_is_read_again_but_not_for_ever(
 
 def test_a_source_is_shown_without_its_text() -> None:
     assert repr(Source("a.conf", "secret", "json")) == "Source('a.conf', 6 characters, 'json')"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: pathlib.Path) -> None:
+    os.mkfifo(tmp_path / "policy.toml")
+    with pytest.raises(ConfigError, match=r"policy.toml: cannot read it: not a regular file"):
+        read_file(tmp_path / "policy.toml")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from nri.config import Source, parse_text
 from nri.config.place import Path
-from nri.config.syntax import format_of, line_of, toml_key
+from nri.config.syntax import format_of, line_of, parse_json, toml_key
 from nri.errors import ConfigError
 
 
@@ -55,6 +56,10 @@ def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, A
         ('{"a":\n' + "[" * 150 + "]" * 150 + "}", "json", "s:2: nested deeper than 100 levels"),
         ("a = 1\nb = " + "[" * 150 + "]" * 150, "toml", "s:2: nested deeper than 100 levels"),
         ("a = 1\nb = " + "[" * 5000 + "]" * 5000, "toml", "s:2: not valid TOML: nested too deeply"),
+        ("b = 1\n" + "a." * 30_000 + "a = 1", "toml", "s:2: nested deeper than 100 levels"),
+        ("['a'" + ' . "b"' * 30_000 + "]", "toml", "s:1: nested deeper than 100 levels"),
+        ("[" + "a." * 60 + "a]\n" + "b." * 60 + "b = 1", "toml", "s: nested deeper than 100 levels"),
+        ("x = {" + "a." * 200 + "a = 1}", "toml", "s:1: nested deeper than 100 levels"),
         ('{"a":\n' + "9" * 5000 + "}", "json", "s:2: not valid JSON: exceeds the limit (4300 digits)"),
         ("a = 1\nb = " + "9" * 5000, "toml", "s:2: not valid TOML: exceeds the limit (4300 digits)"),
         ('{\n"a": "\\ud800"}', "json", "s:2: a: holds half of a character"),
@@ -88,3 +93,30 @@ def test_the_line_of_a_key_is_found_or_none(text: str, kind: Any, path: Path, li
 
 def test_a_dotted_key_of_toml_is_taken_apart() -> None:
     assert toml_key("plugins.\"io.containerd.nri.v1.nri\".'a b'") == ["plugins", "io.containerd.nri.v1.nri", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [("[" * 101 + "]" * 101, "nested deeper than 100"), ("[" * 100_000, "nested deeper than 100"), ("{", "Expecting"),
+     ('{"a":' * 101 + "1" + "}" * 101, "nested deeper than 100"), (b"\xff", "utf-8"), ("9" * 5000, "digits")],
+)  # fmt: skip
+def test_json_of_other_programs_is_bounded_in_depth(data: str | bytes, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_json(data)
+
+
+def test_json_of_other_programs_is_read_as_it_is() -> None:
+    deep = "[" * 99 + "1" + "]" * 99
+    assert parse_json(deep) == json.loads(deep)
+    assert parse_json(b'{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
+    assert parse_json("3") == 3
+
+
+def test_dots_in_the_values_of_toml_nest_nothing() -> None:
+    addresses = [f"10.0.0.{number}" for number in range(99)]
+    dots = "a." * 300
+    text = (
+        f'ips = {addresses}\ntext = "{dots}"  # {dots}\nmore = """\n{dots}\n"""\nraw = \'\'\'{dots}\'\'\'\nx.y = 1.5\n'
+    )
+    tree = parse_text(Source("s", text, "toml"))
+    assert (tree["ips"], tree["text"], tree["raw"], tree["x"]) == (addresses, dots, dots, {"y": 1.5})

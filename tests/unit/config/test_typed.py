@@ -1,14 +1,16 @@
-"""A tree against an annotated class: partial first, built later. That sources are merged: see test_reader."""
+"""A tree against an annotated class: partial first, built later. That sources are merged: see test_read."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar, Literal
+import datetime as dt
+import pathlib
+from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 
 from nri.config.complaint import Problem
-from nri.config.typed import Partial, build, check, fields_of, is_plain
+from nri.config.typed import Between, Partial, build, check, fields_of, is_plain
 
 
 class Inner:
@@ -90,3 +92,73 @@ def test_of_many_choices_only_the_one_that_was_meant_is_named() -> None:
     problems.clear()
     check(Settings, {"letter": "x"}, (), problems)
     assert "alpha, beta, gamma" in problems[0].reason
+
+
+class Scalars:
+    at: dt.datetime | None = None
+    day: dt.date | None = None
+    clock: dt.time | None = None
+    raw: bytes = b""
+    pair: tuple[int, str] = (0, "")
+    bare: list = []  # type: ignore[type-arg]  # noqa: RUF012
+    table: dict = {}  # type: ignore[type-arg]  # noqa: RUF012
+    least: Annotated[float, Between(low=0)] = 0
+    most: Annotated[int, Between(high=9)] = 0
+    nothing: None = None
+    path: pathlib.Path = pathlib.Path("/")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "made"),
+    [
+        ("at", "2026-01-02T03:04:05", dt.datetime(2026, 1, 2, 3, 4, 5)),  # noqa: DTZ001
+        ("at", dt.datetime(2026, 1, 2), dt.datetime(2026, 1, 2)),  # noqa: DTZ001 - as TOML has it
+        ("day", "2026-01-02", dt.date(2026, 1, 2)),
+        ("clock", "03:04:05", dt.time(3, 4, 5)),
+        ("raw", "YWI=", b"ab"),
+        ("pair", [1, "a"], (1, "a")),
+        ("bare", [1, "a"], [1, "a"]),
+        ("table", {"a": 1}, {"a": 1}),
+        ("least", 3, 3.0),
+        ("most", 9, 9),
+        ("nothing", None, None),
+        ("path", "/a", pathlib.Path("/a")),
+    ],
+)
+def test_a_value_of_each_kind_is_read(key: str, value: object, made: object) -> None:
+    partial, problems = checked(Scalars, {key: value})
+    assert (partial.values, problems) == ({key: made}, [])
+    assert type(partial.values[key]) is type(made)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("at", "soon", 'expected a date and time, not "soon"'),
+        ("day", 3, "expected a date, not 3"),
+        ("day", "2026-13-01", 'expected a date, not "2026-13-01"'),
+        ("raw", "?", 'expected base64 text, not "?"'),
+        ("raw", 3, "expected base64 text, not 3"),
+        ("pair", [1], "expected a list of 2, not [1]"),
+        ("pair", [1, 2], "expected text, not 2"),
+        ("bare", "a", 'expected a list, not "a"'),
+        ("table", [], "expected a table of keys, not []"),
+        ("least", -1, "expected a number at least 0, not -1"),
+        ("least", "1", 'expected a number, not "1"'),
+        ("least", 10**400, "holds a number that is too large"),
+        ("most", 10, "expected a whole number at most 9, not 10"),
+        ("nothing", 0, "expected nothing, not 0"),
+        ("path", 1, "expected text, not 1"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_what_was_expected(key: str, value: object, reason: str) -> None:
+    _, (problem,) = checked(Scalars, {key: value})
+    assert problem.reason.startswith(reason)
+
+
+def test_an_annotation_that_no_value_can_have_is_a_mistake_of_the_class() -> None:
+    class Odd:
+        number: complex = 0j
+
+    with pytest.raises(TypeError, match=r"configuration has no values of <class 'complex'>"):
+        checked(Odd, {"number": 3})

@@ -110,7 +110,7 @@ def answering(path: Path, answer: bytes | None) -> Iterator[str]:
 def test_what_does_not_speak_grpc_is_told_in_time_with_what_it_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes | None, words: str
 ) -> None:
-    monkeypatch.setattr(client, "_MET_S", 0.3 if answer is None else 20.0)
+    monkeypatch.setattr(client, "MET_S", 0.3 if answer is None else 20.0)
     with (
         answering(tmp_path / "s", answer) as path,
         CriClient(path, timeout_s=0.5) as cri,

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from nri import errors
-from nri.cri.codes import ROWS, Row, status_of
+from nri.cri.codes import ROWS, TEXT_LENGTH, Row, status_of
 
 Code = grpc.StatusCode
 
@@ -25,6 +25,11 @@ Code = grpc.StatusCode
 )
 def test_each_kind_of_error_has_its_code_and_keeps_its_text(error: Exception, code: grpc.StatusCode) -> None:
     assert status_of(error) == (code, str(error))
+
+
+def test_a_text_is_as_long_as_grpc_can_send() -> None:
+    code, text = status_of(RuntimeError("x" * 1_000_000))
+    assert (code, len(text) <= TEXT_LENGTH < 1_000_000) == (Code.UNKNOWN, True)
 
 
 def test_an_error_without_a_text_gives_its_class() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import EngineConfig, NriConfig, StreamingConfig
+from nri.engine.config import DomainConfig, EngineConfig, NriConfig, StreamingConfig
 from nri.engine.daemon import Daemon
 from nri.engine.support.errors import EngineError
 
@@ -74,12 +74,13 @@ def test_complaints_of_an_earlier_life_are_in_the_log(config: EngineConfig, capl
         (lambda nri: nri, "NRI for plugins in"),
         (lambda nri: replace(nri, disable_connections=False, socket_path="/s"), "NRI at /s"),
         (lambda nri: replace(nri, admin_socket="/a"), "nri why at /a"),
+        (lambda nri: nri, "moby's at"),
     ],
 )
 def test_one_line_says_where_it_listens(
     config: EngineConfig, change: Callable[[NriConfig], NriConfig], says: str
 ) -> None:
-    daemon = Daemon(replace(config, nri=change(config.nri)))
+    daemon = Daemon(replace(config, nri=change(config.nri), domains={"moby": DomainConfig()}))
     try:
         line = daemon.describe()
     finally:

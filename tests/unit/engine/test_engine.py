@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.config import EngineConfig, NetworkConfig, NriConfig
+from nri.engine.config import DomainConfig, EngineConfig, NetworkConfig, NriConfig
 from nri.engine.engine import Engine
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError
@@ -53,6 +53,14 @@ def test_a_start_that_fails_lets_go_of_everything(config: EngineConfig, monkeypa
         pass
 
 
+def test_a_further_domain_that_cannot_be_made_lets_go_of_everything(config: EngineConfig) -> None:
+    taken = replace(config, domains={"moby": DomainConfig(), "other": DomainConfig()})
+    with Engine(taken.of_domain("other")), pytest.raises(EngineError):
+        Engine(taken)
+    with Engine(taken) as engine:
+        assert [*engine.domains] == ["moby", "other"]
+
+
 def test_without_a_network_the_engine_is_ready_and_its_network_is_not(config: EngineConfig) -> None:
     with Engine(config) as engine:
         runtime, network = engine.conditions
@@ -75,9 +83,9 @@ def test_an_event_has_the_statuses_of_its_pod_and_containers_and_none_once_that_
             pod, pb.ContainerConfig(metadata={"name": "c"}, image={"image": "busybox"}, command=["sh"])
         )
         event = pb.ContainerEventResponse()
-        engine._describe(event, pod)
+        engine.events._describe(event, pod)
         assert event.pod_sandbox_status.metadata.name == "web"
         assert [each.id for each in event.containers_statuses] == [made]
         event = pb.ContainerEventResponse()
-        engine._describe(event, "f" * 64)
+        engine.events._describe(event, "f" * 64)
         assert not event.HasField("pod_sandbox_status")

@@ -64,6 +64,8 @@ def test_cgroup_v2_limits_swap_as_its_cgroups_do_and_without_any_as_the_kernel_k
         ({}, (False, False)),
         ({"mountOptions": ["ro", "rro"], "linux": None}, (True, False)),
         ({"linux": {"mountExtensions": {"idmap": {"enabled": True}}}}, (False, True)),
+        ({"mountOptions": 7, "linux": []}, (False, False)),
+        ({"mountOptions": "rro", "linux": {"mountExtensions": {"idmap": True}}}, (False, False)),
     ],
 )
 def test_what_an_oci_runtime_says_of_itself(features: dict, expected: tuple[bool, bool]) -> None:

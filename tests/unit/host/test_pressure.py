@@ -17,9 +17,12 @@ SAID = Pressure(Stall(1.5, 0.25, 0.0, 4711), Stall(0.5, 0.0, 0.0, 12))
 def test_both_lines_are_read() -> None:
     assert parse_pressure(TEXT) == SAID
     assert parse_pressure(TEXT.splitlines()[0]) == Pressure(SAID.some, None)
+    assert parse_pressure(f"more to come\n{TEXT}") == SAID
 
 
-@pytest.mark.parametrize("text", ["some avg10=x avg60=0 avg300=0 total=1", "some avg10=1", "garbage"])
+@pytest.mark.parametrize(
+    "text", ["some avg10=x avg60=0 avg300=0 total=1", "some avg10=1", "some avg10=1 avg60=0 avg300=0 total=-1"]
+)
 def test_what_is_no_pressure_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no line of a pressure file"):
         parse_pressure(text)

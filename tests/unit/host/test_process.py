@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nri.host import Outcome, Process, Root, set_oom_scores
-from nri.host import process as module
-from nri.host.process import cgroups, find, oom_score, parse_cgroups, parse_stat, process_groups
+from nri.host.process import (
+    cgroups,
+    children,
+    command_line,
+    environment,
+    find,
+    numbers,
+    oom_score,
+    parse_cgroups,
+    parse_stat,
+    process_groups,
+    read_stat,
+    thread_states,
+)
 from tests.support.host_trees import write_files
 
 STAT = "{} ({}) S 7 8 9 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 {} 0 0\n"
@@ -49,6 +63,32 @@ def test_a_process_is_its_number_and_its_beginning(tmp_path: Path) -> None:
     assert find(root, 6) is None
     (tmp_path / "proc/5/stat").write_text("garbage")
     assert find(root, 5) is None
+
+
+def test_programs_are_read_whatever_they_call_themselves(tmp_path: Path) -> None:
+    root = write_files(tmp_path, {
+        "proc/5/cmdline": "sh\0-c\0\0", "proc/5/environ": "A=1\0B=2\0", "proc/6/cmdline": "title without an end",
+        "proc/7/cmdline": "", "proc/self/x": "", "proc/7/comm": "", "proc/5/task/5/children": "6 7 ",
+        "proc/5/task/8/children": "",
+        "proc/5/task/5/stat": STAT.format(5, "sh", 1), "proc/5/task/8/stat": STAT.format(8, "sh", 1),
+    })  # fmt: skip
+    (tmp_path / "proc/7/comm").write_bytes(b"\xff")
+    assert numbers(root) == [5, 6, 7]
+    assert [command_line(root, pid) for pid in (5, 6, 7, 8)] == [["sh", "-c", ""], ["title without an end"], [], []]
+    assert {"A=1", "B=2"} <= {*environment(root, 5)} and environment(root, 9) == [""]
+    assert (children(root, 5), thread_states(root, 5)) == ([6, 7], ["S", "S"])
+    assert (children(root, 9), thread_states(root, 9), read_stat(root, 9)) == ([], [], None)
+
+
+def test_a_name_of_a_program_that_is_no_text_hides_nothing(tmp_path: Path) -> None:
+    program = os.fsencode(tmp_path) + b"/\xff) Z 1"
+    shutil.copy(sys.executable, program)
+    with subprocess.Popen([program, "-c", "print(flush=True); import time; time.sleep(60)"], stdout=-1) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        found = read_stat(Root(), process.pid)
+        process.kill()
+    assert found is not None and found.parent == os.getpid()
 
 
 def test_this_process_is_found_on_this_machine() -> None:
@@ -107,7 +147,8 @@ def test_a_score_that_cannot_be_read_stops_no_other(tmp_path: Path) -> None:
 
 
 def test_a_score_that_the_kernel_makes_another_is_clamped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_write", lambda *_: None)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, _: write(descriptor, b"0"))
     (result,) = set_oom_scores(machine(tmp_path, 5), [Process(5, 1005)], 7)
     assert (result.outcome, result.reason, result.after) == (Outcome.CLAMPED, "it reads back as 0", 0)
 

@@ -24,7 +24,7 @@ class _OldKernel:
 @pytest.fixture(params=["openat2", "folder by folder"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param != "openat2":
-        monkeypatch.setattr(module, "_libc", _OldKernel())
+        monkeypatch.setattr(module, "libc", _OldKernel())
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_where_openat2_cannot_be_had_the_path_is_gone_through_folder_by_folder(
             ctypes.set_errno(number)
             return -1
 
-    monkeypatch.setattr(module, "_libc", Refusing())
+    monkeypatch.setattr(module, "libc", Refusing())
     assert content(root, "folder/../absolute") == b"inside"
     with pytest.raises(FileNotFoundError):
         open_below(root, "out")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nri.host import Root, cgroup_usage, cpu_times, detect
-from nri.host.usage import CgroupUsage, CpuTimes, memory
+from nri.host.usage import CgroupUsage, CpuTimes, memory, parse_flat_keyed
 from tests.support import host_trees
 
 STAT = "cpu  100 10 40 800 50 5 5 10 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
@@ -66,3 +66,9 @@ def test_what_a_kernel_does_not_say_is_none(tmp_path: Path) -> None:
 def test_a_cgroup_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         cgroup_usage(detect(host_trees.v1(tmp_path)), "pod")
+
+
+@pytest.mark.parametrize("text", ["nr_periods\n", "nr_periods x\n"])
+def test_a_table_that_cannot_be_read_counts_nothing(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"word and a number|invalid literal"):
+        parse_flat_keyed(text)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.config import read_file
-from nri.kube.image_config import ImageConfig
-from nri.kube.manifest import Workload, read_manifests
+from nri.kube.manifest import ImageConfig, Workload, read_manifests
 
 
 def pod(spec: str = "{containers: [{name: app}]}", metadata: str = "{name: web}") -> str:

@@ -64,3 +64,9 @@ def test_a_number_out_of_bounds_is_refused(value):
     with pytest.raises(ConfigError, match="k: expected a whole number from 0 to 4294967295"):
         DOCUMENT.number({"k": value}, "k", 2**32 - 1)
     assert [DOCUMENT.number({"k": good}, "k", 2**32 - 1) for good in (None, 0, 7, "7")] == [0, 0, 7, 7]
+
+
+def test_a_flag_is_true_or_false_and_nothing_like_it():
+    assert [DOCUMENT.flag(tree, "k") for tree in ({"k": True}, {"k": False}, {})] == [True, False, False]
+    with pytest.raises(ConfigError, match="expected true or false"):
+        DOCUMENT.flag({"k": "yes"}, "k")

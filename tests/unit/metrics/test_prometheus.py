@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.errors import ConnectionClosed, DeadlineExceeded, PluginError, RpcError
 from nri.metrics import Observer
-from nri.metrics.prometheus import PrometheusObserver, error_label
+from nri.metrics.prometheus import CountingReporter, PrometheusObserver, error_label
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import eventually
 from tests.support.needs import need_module
@@ -128,3 +128,45 @@ def test_updates_of_replies_that_are_merged_side_by_side_are_all_counted(registr
     labels = {"plugin": "10-a", "operation": "StopContainer"}
     assert registry.get_sample_value("nri_plugin_adjustments_total", {**labels, "type": "update"}) == 4
     assert registry.get_sample_value("nri_plugin_adjustments_total", {**labels, "type": "evict"}) == 8
+
+
+STEPS = (
+    ("event_begins", ("StopContainer", 1, b"r")),
+    ("plugin_asked", ("10-a", "StopContainer", 1, b"r")),
+    ("plugin_answered", ("10-a", "StopContainer", 1, b"", 0.1)),
+    ("plugin_failed", ("10-a", "StopContainer", 2, ValueError("no"), 0.2)),
+    ("reply_merged", ("10-a", "StopContainer", 1, None)),
+    ("event_ends", ("StopContainer", 1, b"", None, 0.3)),
+)
+
+
+class Kept:
+    """Keeps every call of a method, whatever it is."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *arguments: self.calls.append((name, arguments))
+
+
+def test_answers_and_failures_are_counted_with_their_time() -> None:
+    observer = Kept()
+    reporter = CountingReporter(observer)  # type: ignore[arg-type]
+    for name, arguments in STEPS:
+        getattr(reporter, name)(*arguments)
+    error = STEPS[3][1][3]
+    assert observer.calls == [
+        ("record_plugin_invocation", ("10-a", "StopContainer", None)),
+        ("record_plugin_latency", ("10-a", "StopContainer", 0.1)),
+        ("record_plugin_invocation", ("10-a", "StopContainer", error)),
+        ("record_plugin_latency", ("10-a", "StopContainer", 0.2)),
+    ]
+
+
+def test_another_reporter_gets_every_step() -> None:
+    then = Kept()
+    reporter = CountingReporter(Observer(), then)
+    for name, arguments in STEPS:
+        getattr(reporter, name)(*arguments)
+    assert then.calls == list(STEPS)

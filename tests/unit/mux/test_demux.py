@@ -6,47 +6,48 @@ import struct
 
 import pytest
 
-from nri import mux
 from nri.errors import RemoteProtocolError
+from nri.mux import Demux
+from nri.mux import frames as mux
 
 
 def test_a_header_that_announces_too_much_allocates_nothing_and_ends_the_trunk() -> None:
     with pytest.raises(RemoteProtocolError, match="conn 1: frame payload 4294967295 bytes, maximum is 4194314"):
-        mux.Demux((1,)).receive(struct.pack(">II", 1, 2**32 - 1))
+        Demux((1,)).receive(struct.pack(">II", 1, 2**32 - 1))
 
 
-def chunks(demux: mux.Demux, *data: bytes) -> list[tuple[int, bytes]]:
+def chunks(demux: Demux, *data: bytes) -> list[tuple[int, bytes]]:
     return [chunk for piece in data for chunk in demux.receive(piece)]
 
 
 def test_a_message_in_two_frames_is_one_chunk() -> None:
     message = bytes(range(256)) * 20
-    assert mux.Demux((2,)).receive(mux.cut(2, message)) == [(2, message)]
+    assert Demux((2,)).receive(mux.cut(2, message)) == [(2, message)]
 
 
 def test_frames_of_several_connections_come_in_order() -> None:
     data = mux.pack(1, b"a") + mux.pack(2, b"b") + mux.pack(1, b"c")
-    assert mux.Demux((1, 2)).receive(data) == [(1, b"a"), (2, b"b"), (1, b"c")]
+    assert Demux((1, 2)).receive(data) == [(1, b"a"), (2, b"b"), (1, b"c")]
 
 
 def test_a_payload_is_passed_on_as_it_comes() -> None:
     data = mux.pack(1, b"abcdef")
-    demux = mux.Demux((1,))
+    demux = Demux((1,))
     assert chunks(demux, data[:3], data[3:10], data[10:]) == [(1, b"ab"), (1, b"cdef")]
     assert demux.between
 
 
 def test_how_much_of_a_frame_is_missing_is_known() -> None:
-    demux = mux.Demux((1,))
+    demux = Demux((1,))
     demux.receive(mux.pack(1, bytes(100))[:-30])
     assert (demux.missing, demux.between) == (30, False)
 
 
 def test_chunks_of_a_connection_that_is_not_open_are_dropped_however_they_come() -> None:
     data = mux.pack(7, bytes(9000))
-    demux = mux.Demux((1,))
+    demux = Demux((1,))
     assert chunks(demux, mux.cut(7, b"whole"), data[:100], data[100:], mux.pack(1, b"mine")) == [(1, b"mine")]
 
 
 def test_empty_frames_are_no_chunks() -> None:
-    assert mux.Demux((1,)).receive(mux.pack(1, b"") + mux.pack(1, b"x") + mux.pack(1, b"")) == [(1, b"x")]
+    assert Demux((1,)).receive(mux.pack(1, b"") + mux.pack(1, b"x") + mux.pack(1, b"")) == [(1, b"x")]

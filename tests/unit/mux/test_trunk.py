@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from nri.errors import ConnectionClosed, LocalProtocolError
-from nri.mux import Trunk, cut, pack
+from nri.mux import Trunk
+from nri.mux.frames import cut, pack
 from tests.support.endpoints import soon
 
 

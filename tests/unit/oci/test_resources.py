@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.api import messages as m
-from nri.oci.resources import given, to_oci
+from nri.oci.resources import to_oci, without_unset
 from nri.rules import Rules
 from tests.unit.oci.build import adjust, both_modes
 
@@ -118,5 +118,5 @@ def test_zeros_that_say_unset_are_not_given_and_the_message_stays_as_it_is() -> 
     asked.cpu.cpus = "0"
     asked.memory.swappiness.value = 0
     before = asked.SerializeToString()
-    assert to_oci(given(asked)) == {"cpu": {"cpus": "0"}, "memory": {"swappiness": 0}}
+    assert to_oci(without_unset(asked)) == {"cpu": {"cpus": "0"}, "memory": {"swappiness": 0}}
     assert asked.SerializeToString() == before

@@ -180,9 +180,9 @@ def test_wrong_configuration_is_reported_at_once_with_suggestions():
     with pytest.raises(ConfigError) as caught:
         ValidatorConfig.from_dict({"rejectHookAdjustment": True, "enable": 1, "requiredPlugins": "a"}, "nri.yaml")
     assert str(caught.value).splitlines() == [
+        "nri.yaml: enable: expected true or false, not 1 (write true or false)",
+        'nri.yaml: requiredPlugins: expected a list, not "a"',
         'nri.yaml: rejectHookAdjustment: unknown key (did you mean "rejectOCIHookAdjustment"?)',
-        "nri.yaml: enable: expected true or false, not 1",
-        'nri.yaml: requiredPlugins: expected a list of plugin names, not "a"',
     ]
 
 

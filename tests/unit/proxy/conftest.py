@@ -20,7 +20,7 @@ def world(tmp_path: Path) -> Iterator[Proxied]:
     made = Proxied(tmp_path)
     try:
         made.start_runtime()
-        made.start()._reconciler.stop()
+        made.start().reconciler.stop()
         yield made
     finally:
         made.close()

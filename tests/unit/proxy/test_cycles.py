@@ -10,7 +10,7 @@ import nri
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied, wait_for
 
-CYCLES, THREADS = 60, 6
+CYCLES, THREADS = 25, 6
 
 
 def cycle(world: Proxied, name: str) -> str:
@@ -41,7 +41,7 @@ def test_nothing_is_left_of_many_pods(world: Proxied) -> None:
     for number in range(CYCLES):
         assert cycle(world, f"p{number}") == f"OF=p{number}"
         world.close_clients()
-    assert (world.proxy.book.pods(), world.proxy.book.containers(), world.proxy.book.making) == ([], [], {})
+    assert (world.proxy.store.pods(), world.proxy.store.containers(), world.proxy.store.making) == ([], [], {})
     assert list((world.folder / "kept").glob("*.json")) == []
     # gRPC's threads come when calls overlap, and stay for later ones.
     wait_for(lambda: threading.active_count() <= threads + 16, "the end of threads")
@@ -56,7 +56,7 @@ def test_pods_at_once_are_not_mixed_up(world: Proxied) -> None:
     found: dict[str, str] = {}
 
     def work(who: int) -> None:
-        for number in range(5):
+        for number in range(3):
             found[f"p{who}-{number}"] = cycle(world, f"p{who}-{number}")
 
     crew = [threading.Thread(target=work, args=(who,)) for who in range(THREADS)]
@@ -64,5 +64,5 @@ def test_pods_at_once_are_not_mixed_up(world: Proxied) -> None:
         each.start()
     for each in crew:
         each.join()
-    assert found == {name: f"OF={name}" for name in found} and len(found) == THREADS * 5
-    assert world.proxy is not None and world.proxy.book.containers() == []
+    assert found == {name: f"OF={name}" for name in found} and len(found) == THREADS * 3
+    assert world.proxy is not None and world.proxy.store.containers() == []

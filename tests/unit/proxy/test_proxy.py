@@ -18,6 +18,7 @@ import pytest
 
 import nri
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.server.server import cri_server
 from nri.proxy import PluginSettings, Proxy, ProxySettings, Subject
 from nri.proxy.events.views import RUNTIME_ID
 from tests.engine.node import Recorder
@@ -204,12 +205,12 @@ def test_a_container_that_was_asked_for_and_never_made_is_forgotten_by_a_restart
     world.stop()
     kept = Checkpoint(world.settings.state)
     kept.open()
-    record = ContainerRecord(id="a" * 64, pod_id=pod, told=CREATING)
+    record = ContainerRecord(id="a" * 64, pod_id=pod, reported=CREATING)
     record.config.metadata.name = "c"
     kept.put(record)
     kept.close()
     proxy = world.start()
-    assert proxy.book.containers() == []
+    assert proxy.store.containers() == []
     assert snapshots(world.attach(Recorder())) == (["pod"], [])
 
 
@@ -275,6 +276,8 @@ def test_it_runs_until_it_is_told_to_end_and_says_where_it_is(tmp_path: Path) ->
         world.start_runtime()
         wait_for(lambda: proxy.connected, "the connection")
         assert proxy.runtime_name == "nri-engine"
+        world.stop_runtime()
+        assert proxy.runtime_name == "nri-engine", "it was asked once, and not again"
     finally:
         end.set()
         thread.join()
@@ -340,10 +343,14 @@ def test_what_is_made_around_it_is_told_when_the_runtime_is_connected_to_again(w
     made = engine.containers.create(pod, config)
     engine.containers.start(made)
     daemon.streaming.start()
-    daemon.server.start()
-    wait_for(lambda: answers(world), "the runtime's answer")
-    wait_for(lambda: "post_start" in plugin.of("around-c"), "that it runs, told")
-    assert plugin.of("around") == ["run_pod"]
+    server = cri_server(engine, daemon.streaming)  # later than the engine, which has a container by now
+    server.start()
+    try:
+        wait_for(lambda: answers(world), "the runtime's answer")
+        wait_for(lambda: "post_start" in plugin.of("around-c"), "that it runs, told")
+        assert plugin.of("around") == ["run_pod"]
+    finally:
+        server.stop()
 
 
 class Hooks:

@@ -2,24 +2,28 @@
 
 import os
 import re
+import signal
+import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tools import check
+from tools import check, lanes
+from tools.lanes import Outcome, Stage
 
 FAILING = "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\ndef test_c(): pytest.skip('needs a thing')\n"
 
 
-def pytest_on(folder: Path, text: str) -> check.Stage:
+def pytest_on(folder: Path, text: str) -> Stage:
     """A stage that runs one test file outside of this project."""
     folder.joinpath("test_it.py").write_text(text)
-    argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", str(folder))
+    argv = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={folder}", "-c", "/dev/null")
     # Other people's plugins would be most of the time that it takes to start.
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    return check.Stage("quick", "quick", (*argv, "-c", "/dev/null"), tests=True, environment=alone)
+    return Stage("quick", "quick", argv, tests=(str(folder),), environment=alone)
 
 
 @pytest.fixture(autouse=True)
@@ -29,19 +33,64 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_every_folder_of_tests_is_run_by_exactly_one_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_pythons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking for other Pythons takes a second."""
     monkeypatch.setattr(check.pythons, "others", list)
+
+
+@pytest.fixture
+def passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where it is kept what has passed, on a commit of its own."""
+    path = tmp_path / "build" / "passed.json"
+    monkeypatch.setattr(check.Passed.__init__, "__defaults__", (path,))
+    monkeypatch.setattr("tools.passed._commit", lambda: "c0ffee")
+    return path
+
+
+def ran_of(monkeypatch: pytest.MonkeyPatch, *failing: str) -> list[str]:
+    """The names of the stages that are run from now on; nothing is run in truth."""
+    ran: list[str] = []
+
+    def run(stage: Stage, output: object = None) -> Outcome:
+        ran.append(stage.name)
+        if stage.name == "skipped":
+            return Outcome(stage, skips=Counter(["no such tool"]))
+        return Outcome(stage, code=int(stage.name in failing), passed=1)
+
+    monkeypatch.setattr(lanes, "run", run)
+    return ran
+
+
+def test_everything_runs_each_folder_of_tests_once(no_pythons: None) -> None:
     tests = check.ROOT / "tests"
     folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
-    stages = [row for row in check.stages() if row.tests]
-    (quick,) = (row for row in stages if row.group == "quick")
+    rows = [row for row in check.chosen(check.stages(), "all", []) if row.tests is not None and row.group != "compiled"]
+    rows = [row for row in rows if row.name not in ("container", "histories")]  # of these the same tests run elsewhere
+    words = Counter(word for row in rows for word in (*row.argv, *row.tests))
     # A folder by its path, or by the name of its program.
-    words = (word.replace("tests.", "tests/") for row in stages for word in row.argv)
-    named = {word.removeprefix("tests/") for word in words if word.startswith("tests/")}
-    ignored = {word.removeprefix("--ignore=tests/") for word in quick.argv if word.startswith("--ignore=tests/")}
+    named = {word.replace("tests.", "tests/").split("/")[1] for word in words if re.match(r"tests[./]", word)}
+    (rest,) = (row for row in rows if row.group == "quick")
+    ignored = {word.partition("=tests/")[2] for word in rest.tests if word.startswith("--ignore")}
 
+    assert named - {"unit"} <= ignored
     assert folders & ignored <= named
-    assert not named & (folders - ignored)
+    assert {word: count for word, count in words.items() if word.startswith("tests/") and count > 1} == {
+        "tests/real": 2
+    }
+    halves = [row.tests[2] for row in rows if row.group == "real"]
+    assert halves == [f"not ({halves[1]})", halves[1]]
+
+
+def test_the_unit_tests_are_run_in_parts_that_leave_nothing_out() -> None:
+    rest, *parts = check.unit_parts().values()
+    ignored = {word.removeprefix("--ignore=") for word in rest if word.startswith("--ignore=")}
+    folders = [folder for part in parts for folder in part]
+
+    assert rest[0] == "tests/unit"
+    assert ignored == set(folders)
+    assert len(set(folders)) == len(folders)
+    assert all((check.ROOT / folder).is_dir() for folder in folders)
 
 
 def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
@@ -49,7 +98,7 @@ def test_the_table_counts_tests_and_lists_every_skip_with_its_reason(
 ) -> None:
     for name in ("CI", "NRI_NO_SKIP"):
         monkeypatch.delenv(name, raising=False)
-    outcome = check.run(pytest_on(tmp_path, FAILING))
+    outcome = lanes.run(pytest_on(tmp_path, FAILING))
     check.print_table([outcome])
 
     printed = capfd.readouterr().out.splitlines()
@@ -63,8 +112,8 @@ def test_the_last_lines_of_a_failed_stage_without_tests_stand_below_the_table(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     says = "for number in range(100): print('row', number)\nprint('below the bound'); raise SystemExit(1)"
-    passes = check.run(check.Stage("lint", "passes", (sys.executable, "-c", "print('good')")))
-    check.print_table([check.run(check.Stage("covered", "covered", (sys.executable, "-c", says))), passes])
+    passes = lanes.run(Stage("lint", "passes", (sys.executable, "-c", "print('good')")))
+    check.print_table([lanes.run(Stage("covered", "covered", (sys.executable, "-c", says))), passes])
 
     printed = capfd.readouterr().out
     assert "row 0\n" in printed, "the stage's own output is printed as well"
@@ -78,8 +127,8 @@ def test_the_last_lines_of_a_failed_stage_without_tests_stand_below_the_table(
 def test_a_process_that_outlives_its_stage_and_holds_its_output_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check.last_words, "_GRACE_S", 0.1)
-    outcome = check.run(check.Stage("lint", "ruff", ("sh", "-c", "sleep 60 & echo $!; exit 1")))
+    monkeypatch.setattr(lanes.last_words, "GRACE_S", 0.1)
+    outcome = lanes.run(Stage("lint", "ruff", ("sh", "-c", "sleep 60 & echo $!; exit 1")))
 
     os.kill(int(outcome.said[0]), 9)
     assert outcome.seconds < 30
@@ -88,7 +137,7 @@ def test_a_process_that_outlives_its_stage_and_holds_its_output_is_not_waited_fo
 
 def test_a_pytest_that_comes_to_no_summary_says_its_last_lines_again(tmp_path: Path) -> None:
     stage = pytest_on(tmp_path, "import os\ndef test_a(): os._exit(3)\n")
-    broken = check.run(check.Stage("quick", "quick", (*stage.argv, "--nonsense"), tests=True))
+    broken = lanes.run(Stage("quick", "quick", (*stage.argv, "--nonsense"), tests=stage.tests))
 
     assert broken.code
     assert any("--nonsense" in line for line in broken.said)
@@ -108,7 +157,7 @@ def test_it(tmp_path):
     (tmp_path / "a").touch()
     assert tempfile.gettempdir().startswith({!r}) and str(tmp_path).startswith({!r})
 """
-    outcome = check.run(pytest_on(tmp_path, text.format(str(scratch), str(scratch))))
+    outcome = lanes.run(pytest_on(tmp_path, text.format(str(scratch), str(scratch))))
 
     assert (outcome.passed, outcome.code) == (1, 0)
     assert list(scratch.iterdir()) == []
@@ -124,13 +173,13 @@ def test_no_stacks_are_printed_while_a_test_still_has_time() -> None:
 
 
 def test_a_stage_that_runs_no_test_has_failed(tmp_path: Path) -> None:
-    outcome = check.run(pytest_on(tmp_path, "def not_a_test(): ...\n"))
+    outcome = lanes.run(pytest_on(tmp_path, "def not_a_test(): ...\n"))
 
     assert outcome.code
 
 
 def test_a_failed_linter_counts_in_the_last_line(capsys: pytest.CaptureFixture[str]) -> None:
-    check.print_table([check.Outcome(check.Stage("lint", "ruff", ("ruff",)), code=1)])
+    check.print_table([Outcome(Stage("lint", "ruff", ("ruff",)), code=1)])
 
     assert capsys.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
 
@@ -144,77 +193,205 @@ def test_a_python_that_is_not_there_is_named_and_is_no_failure_not_even_in_ci(
     assert check.main(["pythons"]) == 0
     *_, table, reason, last = capsys.readouterr().out.splitlines()
     assert table.split()[:2] == ["3.19", "skipped"]
-    assert (reason, last) == (
-        "skipped in 3.19: 1 x no Python 3.19 on this machine", "0 passed, 0 failed, 1 skipped",
-    )  # fmt: skip
+    assert reason == "skipped in 3.19: 1 x no Python 3.19 on this machine"
+    assert last.startswith("0 passed, 0 failed, 1 skipped in ")
 
 
 def test_other_pythons_run_the_quick_suite_and_all_of_them_when_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, passed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ran: list[str] = []
-    monkeypatch.setattr(check.pythons, "others", lambda: ["3.19"])
+    monkeypatch.setattr(check.pythons, "others", lambda: ["3.18", "3.19"])
     monkeypatch.setattr(check.pythons, "find", Path)
-    monkeypatch.setattr(check.pythons, "place", lambda version: tmp_path / "python")
-    monkeypatch.setattr(check, "run", lambda stage, output=None: ran.append(stage.name) or check.Outcome(stage))
+    rows = [row for row in check.stages() if row.group == "pythons"]
+    units = list(check.unit_parts())
 
-    assert check.main(["pythons"]) == 0
-    assert ran == ["3.19 made"]  # and nothing made it
-
-    tmp_path.joinpath("python").touch()
-    ran.clear()
-    assert check.main(["pythons"]) == 0
-    assert ran == ["3.19 made", "3.19 quick", "3.19 faults", "3.19 packaging"]
-
-    ran.clear()
-    assert check.main([]) == 0
-    assert [name for name in ran if name.startswith("3.19")] == ["3.19 made", "3.19 quick"]
+    assert [row.name for row in rows if row.since == "all"] == [f"3.19 {name}" for name in ("made", *units, "quick")]
+    suites = ("made", *units, "quick", "faults", "packaging")
+    assert [row.name for row in rows] == [f"{version} {name}" for version in ("3.18", "3.19") for name in suites]
 
 
-def test_an_unknown_stage_is_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(check.pythons, "others", list)  # looking for them takes a second
+def test_what_needs_something_that_was_not_made_is_left_out_and_named(tmp_path: Path) -> None:
+    made = Stage("b", "user", ("false",), after=("maker",), needs=tmp_path / "made")
+    outcome = lanes.run(made)
+
+    assert (outcome.code, list(outcome.skips)) == (0, [f"{tmp_path}/made was not made, see maker"])
+
+
+def test_an_unknown_stage_is_wrong_usage(no_pythons: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert check.main(["qick"]) == 2
     assert "qick" in capsys.readouterr().err
 
 
-def test_the_unit_and_fault_tests_are_measured_and_what_they_miss_is_a_stage_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
+def test_each_longer_run_has_all_of_the_shorter_ones_and_the_last_lines_say_so(
+    no_pythons: None, passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(check.pythons, "others", list)
-    rows = [row for row in check.stages() if "tools/covered.py" in row.argv]
-    assert [(row.name, row.argv[2:3]) for row in rows] == [("unit", ("run",)), ("faults", ("add",)), ("covered", ())]
+    ran = ran_of(monkeypatch)
+    monkeypatch.setattr(check.covered, "forget", lambda: None)
+    runs: list[set[str]] = []
+    for arguments in ([], ["--ci"], ["--all"]):
+        passed.unlink(missing_ok=True)
+        assert check.main(arguments) == 0
+        runs.append(set(ran))
+        ran.clear()
+
+    assert runs[0] < runs[1] < runs[2]
+    lines = capsys.readouterr().out.splitlines()
+    (first, second, *_) = (line for line in lines if line.startswith(("CI adds", "make test-all adds")))
+    assert "engine" in first
+    assert "torture" in second
+    assert re.fullmatch(r"\d+ passed, 0 failed, \d+ skipped in \d+ min \d+ s, [\d.]+ min of processor time", lines[-1])
 
 
-def test_the_second_lane_runs_beside_the_others_and_its_failures_count(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    met = tmp_path / "met"
-    waits = f"import time\nwhile not __import__('os').path.exists({str(met)!r}): time.sleep(0.01)\n"
-    rows = [
-        check.Stage("a", "first", (sys.executable, "-c", waits)),
-        check.Stage("b", "other", (sys.executable, "-c", f"print('hello'); open({str(met)!r}, 'w')"), beside=True),
-        check.Stage("b", "broken", (sys.executable, "-c", "raise SystemExit('it is broken')"), beside=True),
-        check.Stage("b", "no program", ("/does/not/exist",), beside=True),
-    ]
+def test_the_unit_and_fault_tests_are_measured_where_that_is_asked_for(no_pythons: None) -> None:
+    rows = check.stages()
+    measured = {row.group for row in check.chosen(rows, "ci", []) if row.argv == check.MEASURED}
+    (report,) = (row for row in rows if row.group == "covered")
+
+    assert measured == {row.group for row in rows if row.name in report.after} == {"unit", "faults"}
+    assert not any(row.argv == check.MEASURED for row in check.chosen(rows, "test", []))
+
+
+def two_lanes(monkeypatch: pytest.MonkeyPatch, rows: list[Stage], cores: int = 2) -> int:
+    """The exit code of these stages, on so many cores."""
     monkeypatch.setattr(check, "stages", lambda: rows)
-    monkeypatch.setattr(check.os, "cpu_count", lambda: 2)
-    assert check.main([]) == 1
+    monkeypatch.setattr(check.os, "cpu_count", lambda: cores)
+    return check.main([])
+
+
+def meets(folder: Path, name: str, other: str) -> tuple[str, ...]:
+    """A command that ends when another one like it runs."""
+    waits = f"import pathlib, time\npathlib.Path({str(folder / name)!r}).touch()\n"
+    return (sys.executable, "-c", f"{waits}while not pathlib.Path({str(folder / other)!r}).exists(): time.sleep(0.01)")
+
+
+def test_two_stages_run_at_a_time_and_the_failures_of_both_lanes_count(
+    passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rows = [
+        Stage("a", "first", meets(tmp_path, "one", "two")),
+        Stage("b", "other", meets(tmp_path, "two", "one")),
+        Stage("b", "broken", (sys.executable, "-c", "raise SystemExit('it is broken')")),
+        Stage("b", "no program", ("/does/not/exist",)),
+    ]
+    assert two_lanes(monkeypatch, rows) == 1
     out = capsys.readouterr().out
-    assert "hello" in out
     table = out[out.index("stage  ") :]
     assert [line.split()[1] for line in table.splitlines()[1:4]] == ["ok", "ok", "FAILED"]
-    assert "no program      FAILED" in table
-    assert "it is broken" in table, "the last words of the lane's failures stand below the table"
+    assert re.search(r"\nno program +FAILED", table)
+    assert "it is broken" in table, "the last words of failures stand below the table"
     assert "2 failed" in table
 
 
-def test_one_core_has_one_lane(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_stages_with_real_parts_one_runs_at_a_time_and_others_beside_it(
+    passed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "alone")
+    alone = f"import os, time; os.mkdir({place!r}); time.sleep(0.05); os.rmdir({place!r})"
     rows = [
-        check.Stage("b", "beside", (sys.executable, "-c", "print('one')"), beside=True),
-        check.Stage("a", "last", (sys.executable, "-c", "print('two')")),
+        Stage("a", "a", (sys.executable, "-c", alone), real=True),
+        Stage("b", "b", (sys.executable, "-c", alone), real=True),
+        Stage("c", "c", ("true",)),
     ]
-    monkeypatch.setattr(check, "stages", lambda: rows)
-    monkeypatch.setattr(check.os, "cpu_count", lambda: 1)
-    assert check.main([]) == 0
+    assert two_lanes(monkeypatch, rows) == 0
+
+
+def test_a_stage_waits_for_those_that_it_comes_after(
+    passed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = tmp_path / "made"
+    rows = [
+        Stage("a", "user", ("test", "-e", str(made)), after=("maker",)),
+        Stage("b", "maker", ("touch", str(made))),
+    ]
+    assert two_lanes(monkeypatch, rows) == 0
+
+
+def test_one_core_has_one_lane(
+    passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [Stage("b", name, (sys.executable, "-c", f"print({name!r})")) for name in ("one", "two")]
+    assert two_lanes(monkeypatch, rows, cores=1) == 0
     out = capsys.readouterr().out
-    assert out.index("one") < out.index("two")
+    assert "begins" not in out
+    assert out.index("\none\n") < out.index("\ntwo\n")
+
+
+def stage_of_tests(name: str) -> Stage:
+    return Stage("a", name, ("run", name), tests=())
+
+
+def test_a_run_of_everything_goes_on_where_it_was_interrupted_and_says_so(
+    passed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Stage("a", "bad", ("bad",), after=("build",), needs=Path("/"))
+    rows = [stage_of_tests("good"), Stage("a", "build", ("make",)), bad, Stage("a", "skipped", ("no",))]
+    monkeypatch.setattr(check, "stages", lambda: rows)
+    ran = ran_of(monkeypatch, "bad")
+    assert check.main(["--all"]) == 1
+    assert sorted(ran) == ["bad", "build", "good", "skipped"]
+
+    ran.clear()
+    capsys.readouterr()
+    assert check.main(["--all"]) == 1
+    assert sorted(ran) == ["bad", "build", "skipped"], "what builds looks itself whether all is there"
+    out = capsys.readouterr().out
+    assert "1 of 4 stages have passed on this very commit, and are not run again" in out
+    assert re.search(r"\ngood .* passed before on this commit, not run again\n", out)
+
+    ran.clear()
+    assert check.main([]) == 1
+    assert sorted(ran) == ["bad", "build", "good", "skipped"], "only the longest run goes on"
+
+
+def test_what_a_failed_stage_came_after_runs_again_with_it(passed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Stage("b", "report", ("report",), after=("measures",))
+    monkeypatch.setattr(check, "stages", lambda: [stage_of_tests("measures"), report])
+    ran_of(monkeypatch, "report")
+    check.main(["--all"])
+    ran = ran_of(monkeypatch)
+    check.main(["--all"])
+
+    assert ran == ["measures", "report"]
+
+
+@pytest.mark.parametrize("change", ["commit", "changes", "skips", "failure"])
+def test_a_stage_runs_again(change: str, passed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "stages", lambda: [stage_of_tests("good")])
+    monkeypatch.delenv("CI", raising=False)
+    ran = ran_of(monkeypatch)
+    check.main(["--all"])
+    if change == "skips":
+        monkeypatch.setenv("CI", "true")
+    elif change == "failure":
+        ran_of(monkeypatch, "good")
+        check.main([])
+        ran = ran_of(monkeypatch)
+    else:
+        monkeypatch.setattr("tools.passed._commit", lambda: "beef" if change == "commit" else "")
+    ran.clear()
+    check.main(["--all"])
+    assert ran == ["good"]
+
+
+def test_ctrl_c_ends_what_runs_starts_nothing_more_and_prints_the_table(tmp_path: Path) -> None:
+    program = f"""
+import sys
+from tools import check, passed
+check.Passed.__init__.__defaults__ = (check.Path({str(tmp_path)!r}, "passed.json"),)
+sleeps = (sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()")
+check.stages = lambda: [check.Stage("a", name, sleeps) for name in ("one", "two")]
+check.os.cpu_count = lambda: 1
+sys.exit(check.main([]))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=check.ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line == "up\n":
+                process.send_signal(signal.SIGINT)
+                break
+        rest = process.stdout.read()
+    assert process.returncode == 130
+    assert re.search(r"\none +FAILED", rest)
+    assert "\nnot run: two\n" in rest

@@ -21,7 +21,7 @@ def test_lines_count_as_branches_do() -> None:
 
 def test_an_exception_is_not_told_as_long_as_it_is_needed() -> None:
     assert complaints([File("a.py", 0.0, 100.0, "1-9")], 90.0, {"a.py": "why"}) == []
-    assert complaints([File("signals.py", 100.0, 100.0, "")], 90.0, {"signals.py": "it has no test file"}) == []
+    assert complaints([File("interfaces.py", 100.0, 100.0, "")], 90.0, {"interfaces.py": "it has no test file"}) == []
     (told,) = complaints([File("stream.py", 95.0, 95.0, "")], 90.0, {"stream.py": "why"})
     assert told == "src/nri/stream.py: it is covered, and needs no exception in pyproject.toml"
 
@@ -29,14 +29,14 @@ def test_an_exception_is_not_told_as_long_as_it_is_needed() -> None:
 def test_a_file_is_read_from_what_coverage_tells() -> None:
     summary = {"covered_lines": 8, "num_statements": 12, "covered_branches": 1, "num_branches": 4}
     row = {"summary": summary, "missing_lines": [3, 4, 5, 9], "missing_branches": [[2, 3], [7, 10], [11, -1]]}
-    found = covered._file("a.py", row)
+    found = covered.file_of("a.py", row)
     assert (round(found.lines), found.branches) == (67, 25.0)
     assert found.missing == "3-5, 9, 7->10, 11->end", "a branch to a line that is told already says nothing new"
 
 
 def test_a_file_without_branches_has_all_of_them() -> None:
     summary = {"covered_lines": 0, "num_statements": 0, "covered_branches": 0, "num_branches": 0}
-    assert covered._file("a.py", {"summary": summary, "missing_lines": [], "missing_branches": []}).covered == 100.0
+    assert covered.file_of("a.py", {"summary": summary, "missing_lines": [], "missing_branches": []}).covered == 100.0
 
 
 def test_where_nothing_was_measured_it_says_how_to(

@@ -1,4 +1,4 @@
-"""Files for those who work on the project: hooks, templates and recipes name only what there is."""
+"""Files for those who work on the project: hooks and templates name only what there is."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tools import check
 
 ROOT = check.ROOT
 TEMPLATES = sorted(path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config")
-RECIPES = [ROOT / name for name in ("CONTRIBUTING.md", "README.md", "RELEASING.md", ".github/pull_request_template.md")]
 
 
 def hooks() -> dict[str, Any]:
@@ -28,7 +27,7 @@ def hooks() -> dict[str, Any]:
 
 
 def test_before_a_commit_runs_what_lint_runs_but_for_the_lock_which_asks_the_index() -> None:
-    lint = {" ".join(row.argv).replace(str(check.BIN), ".venv/bin") for row in check.stages() if row.group == "lint"}
+    lint = {row.command for row in check.stages() if row.group == "lint"}
     generators = {f".venv/bin/python {path}" for path in sorted((ROOT / "tools").glob("generate_*.py"))}
     entries = {name: hook["entry"].replace(" --force-exclude", "") for name, hook in hooks().items()}
     assert all(hook["language"] == "system" for hook in hooks().values())
@@ -60,14 +59,6 @@ def test_a_template_asks_for_the_output_of_commands_that_there_are(path: Path) -
     verbs = set(re.findall(r"`nri ([a-z]+)", path.read_text()))
     assert verbs <= set(nri.list_commands(nri.make_context("nri", [], resilient_parsing=True)))
     assert "version" in verbs or path.stem == "feature"
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
-def test_a_recipe_names_targets_of_the_makefile_only(path: Path) -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"(?:`|^    )make ([a-z-]+)", path.read_text(), re.MULTILINE))
-    assert named
-    assert named <= targets
 
 
 @pytest.mark.parametrize(

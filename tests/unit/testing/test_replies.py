@@ -32,7 +32,7 @@ def test_the_merged_adjustment_updates_and_evictions_are_at_hand(runtime: FakeRu
 
 def test_it_shows_what_was_asked_for(runtime: FakeRuntime) -> None:
     shown = repr(runtime.create_container())
-    assert shown.startswith("Created(Adjustment(") and "Update(container_id='other'" in shown
+    assert shown.startswith("CreateReply(Adjustment(") and "Update(container_id='other'" in shown
 
 
 def test_a_reader_that_does_not_exist_is_an_attribute_error(runtime: FakeRuntime) -> None:

@@ -51,14 +51,14 @@ def test_what_a_plugin_asks_for_at_synchronize_is_done_when_it_has_been_added(
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:  # type: ignore[override]
             return [nri.Update(container).set_cpu_shares(5) for container in containers]
 
-    handshake = nri_runtime.adaptation._handshake
-    apply = handshake._apply
+    updates = nri_runtime.adaptation.handshake.updates
+    apply = updates.in_synchronize
 
     def slowly(*given: Any) -> object:
         time.sleep(0.1)
         return apply(*given)
 
-    monkeypatch.setattr(handshake, "_apply", slowly)
+    monkeypatch.setattr(updates, "in_synchronize", slowly)
     nri_runtime.create_container(None, make_container(id="c"))
     nri_runtime.add(Updates())
     assert [update.container_id for update in nri_runtime.updates] == ["c"]

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri import mux
 from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE
+from nri.mux import frames as mux
 from nri.trace.catalog import Catalog
 from nri.trace.dissect import Dissector, Frame, begins_with_mux, looks_like_mux, way_of
 from nri.ttrpc import frames

@@ -10,9 +10,10 @@ import pytest
 
 from nri.errors import DeadlineExceeded, RpcError
 from nri.mux import Trunk
-from nri.ttrpc import LATER, Code, Endpoint, Request
+from nri.ttrpc import Code, Endpoint, Request
+from nri.ttrpc.endpoint import LATER
 from nri.ttrpc.frames import MAX_DATA
-from tests.support.endpoints import PATIENCE_S, a_request, ends, fill, soon
+from tests.support.endpoints import PATIENCE_S, a_request, end, ends, fill, soon
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,6 @@ def test_an_oversized_reply_is_a_status_and_the_connection_goes_on(pairs) -> Non
 
 def test_a_request_that_comes_while_we_wait_is_served(pairs) -> None:
     seen = []
-    pair = pairs(near_request=lambda r: seen.append(r.method) or b"from the caller")
 
     def ask_back(request: Request) -> object:
         threading.Thread(target=lambda: replies.append(pair.far.call("t", "back", b"", deadline=soon()))).start()
@@ -97,7 +97,7 @@ def test_a_request_that_comes_while_we_wait_is_served(pairs) -> None:
         return b"done"
 
     replies: list[bytes] = []
-    pair.far._answerer._handler = ask_back
+    pair = pairs(ask_back, lambda r: seen.append(r.method) or b"from the caller")
     assert pair.call() == b"done"
     assert seen == ["back"]
 
@@ -132,8 +132,8 @@ def test_without_a_handler_every_request_is_unimplemented() -> None:
     assert caught.value.code == Code.UNIMPLEMENTED
     caller.close()
     thread.join(PATIENCE_S)
-    for end in (caller, mute):
-        end.release(soon(1))
+    for each in (caller, mute):
+        each.release(soon(1))
 
 
 def test_a_caller_does_not_wait_for_a_peer_that_does_not_read_its_replies(deaf) -> None:
@@ -161,11 +161,13 @@ def test_a_monitor_does_not_wait_for_those_who_write_to_a_peer_that_does_not_rea
     writer.join(PATIENCE_S)
 
 
-def test_what_is_there_at_the_deadline_is_served_however_late_this_side_is(deaf) -> None:
-    near, far = deaf
-    far.sendall(a_request())
+def test_what_is_there_at_the_deadline_is_served_however_late_this_side_is() -> None:
+    ours, far = socket.socketpair()
     done: list[int] = []
-    near._answerer._handler = lambda request: done.append(1) or b""
+    near = Endpoint(Trunk(ours), client_id=1, server_id=2, on_request=lambda request: done.append(1) or b"")
+    far.sendall(a_request())
     assert near.serve(lambda: done, time.monotonic() - 5.0) is None
     with pytest.raises(DeadlineExceeded):
         near.serve(lambda: len(done) > 1, time.monotonic() - 5.0)
+    end(near)
+    far.close()

@@ -47,7 +47,7 @@ def test_streams_have_odd_numbers_that_grow() -> None:
 
 def test_a_connection_whose_numbers_are_used_up_says_what_to_do() -> None:
     client = ClientSide()
-    client._next_id = (1 << 32) + 1
+    client.next_id = (1 << 32) + 1
     with pytest.raises(LocalProtocolError, match="stream ids are used up: connect again"):
         client.request("s", "m", b"")
 
@@ -155,4 +155,4 @@ def test_names_that_a_caller_makes_up_do_not_fill_memory() -> None:
     client = ClientSide()
     for number in range(1100):
         client.request("s", f"m{number}", b"")
-    assert len(connection._prefixes) <= 1025
+    assert len(connection.prefixes) <= 1025

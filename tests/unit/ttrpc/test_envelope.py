@@ -71,13 +71,13 @@ def test_what_is_no_request_is_told_by_field(data: bytes, text: str) -> None:
 def test_names_that_a_peer_makes_up_do_not_fill_memory() -> None:
     for number in range(300):
         decode_request(encode_request(request_prefix("s", f"made-up-{number}"), b"x"))
-    assert len(envelope._known) <= 257
+    assert len(envelope.names_read) <= 257
 
 
 def test_times_left_that_never_come_twice_do_not_fill_memory() -> None:
     for number in range(1, 5000):
         encode_request(b"", b"x", number)
-    assert len(envelope._timeouts) <= 4097
+    assert len(envelope.timeouts_written) <= 4097
     assert encode_request(b"", b"x") == b"\x1a\x01x"
 
 
@@ -87,7 +87,7 @@ def test_timeouts_that_a_peer_makes_up_do_not_fill_memory() -> None:
     for number in range(1, 600):
         for timeout_ns in (number, number * 1_000_000):
             assert decode_request(encode_request(prefix, b"x", timeout_ns)).timeout_ns == timeout_ns
-    assert len(envelope._told) <= 257
+    assert len(envelope.timeouts_read) <= 257
 
 
 @pytest.mark.parametrize("length", [1, 127, 128, 16_383, 16_384, 70_000])

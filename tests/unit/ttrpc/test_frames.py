@@ -16,7 +16,7 @@ def test_a_ttrpc_message_that_is_too_long_is_thrown_away_as_it_comes() -> None:
     out = reader.receive(struct.pack(">IIBB", length, 1, frames.REQUEST, 0))
     for _ in range(length // 65536):
         out += reader.receive(bytes(65536))
-        assert len(reader._data) == 0, "bytes of a refused message are kept"
+        assert len(reader.data) == 0, "bytes of a refused message are kept"
     out += reader.receive(bytes(length % 65536) + frames.pack(3, frames.RESPONSE, b"x"))
     assert out == [(1, frames.REQUEST, 0, None, length), (3, frames.RESPONSE, 0, b"x", 1)]
 

@@ -58,7 +58,7 @@ def test_a_server_remembers_the_last_streams_that_have_ended_and_no_more() -> No
         server.streams.close(stream_id)
         stream_ids.append(stream_id)
     assert not server.streams.open
-    assert len(server.streams._ended) <= 128
+    assert len(server.streams.ended) <= 128
     assert server.receive(frames.pack(stream_ids[-1], DATA, b"x")) == []
     (refused,) = server.receive(frames.pack(stream_ids[0], DATA, b"x"))
     assert isinstance(refused, Response)

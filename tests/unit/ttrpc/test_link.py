@@ -21,9 +21,9 @@ def test_a_released_connection_holds_no_parts_of_messages() -> None:
     assert endpoint.poll()
     with pytest.raises(DeadlineExceeded):
         endpoint.call("s", "m", bytes(3_000_000), deadline=soon(0.05))
-    assert endpoint.link.server._reader._data
-    assert trunk._unsent
+    assert endpoint.link.server.reader.data
+    assert trunk.unsent
     end(endpoint)
     far.close()
-    assert not endpoint.link.server._reader._data
-    assert not trunk._unsent
+    assert not endpoint.link.server.reader.data
+    assert not trunk.unsent

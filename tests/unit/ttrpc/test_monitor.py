@@ -159,7 +159,7 @@ def test_a_connection_whose_descriptor_is_gone_is_no_longer_watched_and_no_error
     try:
         pair = pairs()
         monitor.add(pair.near)
-        monitor._epoll.unregister(pair.near.fileno())
+        monitor.epoll.unregister(pair.near.fileno())
         monitor.modify(pair.near.link, 0)
         monitor.remove(pair.near)
         assert pair.call(b"x") == b"x"

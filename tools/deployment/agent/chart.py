@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from nri.agent.settings import AgentSettings
+from nri.config import OneOf
 from nri.config.duration import DURATION
 from nri.config.typed import fields_of
 from tools.deployment.agent.kustomize import HEAD
@@ -129,8 +130,12 @@ def _type(annotation: Any) -> Json:
         return {"enum": list(args)}
     if origin is tuple:
         return {"type": "array", "items": _type(args[0])}
+    if choices := next(
+        (each.choices for each in getattr(annotation, "__metadata__", ()) if isinstance(each, OneOf)), None
+    ):
+        return {"enum": list(choices())}
     if origin is not None:  # a table by names that are known
-        return an_object(**{name: _type(args[1]) for name in typing.get_args(args[0])})
+        return an_object(**{name: _type(args[1]) for name in _type(args[0])["enum"]})
     return {"type": {bool: "boolean", int: "integer", str: "string", Path: "string"}[annotation]}
 
 

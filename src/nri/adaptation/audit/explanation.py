@@ -7,16 +7,19 @@ note, not an error: this is read when something is already wrong. Next: `nri.ada
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from nri.adaptation.audit.answer_order import OVERTAKEN, FieldOrder, Numbers, without
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
-from nri.adaptation.audit.record import Record, updates_of
+from nri.adaptation.audit.record import TAKEN_BACK, Record, updates_of
+from nri.adaptation.audit.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.effects import put_resources
-from nri.adaptation.merge.entries import Entry, read
+from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Row, Visibility
 from nri.api import messages as m
 from nri.rules import Rules
@@ -25,6 +28,17 @@ __all__ = ["REQUEST", "Explanation", "Step", "explain"]
 
 #: Stands for the plugin where the runtime's own request (the kubelet's, mostly) changed something.
 REQUEST = "(request)"
+
+
+class _Latest(Numbers):
+    """The numbers of a record that has none: it is newer than those before it, and others are newer than it."""
+
+    def reach(self, field: str) -> int:  # noqa: ARG002 - it is the same for all
+        """More than any number."""
+        return sys.maxsize
+
+
+_UNNUMBERED = _Latest(0)
 
 
 class Step(NamedTuple):
@@ -96,7 +110,12 @@ def _time(when: float) -> str:
 def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules: Rules = Rules.DEFAULT) -> Explanation:
     """Work out who changed what in a container, from its records, oldest first."""
     made = Explanation(container, forgotten=forgotten)
-    replay = _Replay(made, rules)
+    undone: dict[tuple[str, int], str] = {}  # fields and numbers of answers that were taken back, and by which event
+    for record in records:
+        numbers = record.numbers.get(TAKEN_BACK)
+        if isinstance(numbers, Numbers):
+            undone |= dict.fromkeys(numbers.undone.items(), record.event)
+    replay = _Replay(made, rules, undone)
     for record in records:
         try:
             replay.run(record)
@@ -108,12 +127,15 @@ def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules
 class _Replay:
     """The container as it was after the records so far."""
 
-    __slots__ = ("_made", "_now", "_rules")
+    __slots__ = ("_before", "_made", "_now", "_order", "_rules", "_undone")
 
-    def __init__(self, made: Explanation, rules: Rules) -> None:
+    def __init__(self, made: Explanation, rules: Rules, undone: Mapping[tuple[str, int], str]) -> None:
         self._made = made
         self._rules = rules
         self._now = m.Container(id=made.container)
+        self._order = FieldOrder()
+        self._undone = undone
+        self._before: list[tuple[Record, str, m.LinuxResources]] | None = []
 
     def run(self, record: Record) -> None:
         """Run one event again, and note its changes."""
@@ -130,17 +152,22 @@ class _Replay:
             if len(steps) == before:
                 self._made.notes.append((record.when, f"{record.event}: {failed}"))
         for container, what, outcome, reason in record.outcomes:
-            if container == self._made.container and outcome != "applied":
+            if container == self._made.container and outcome != APPLIED:
                 self._made.notes.append((record.when, f"{record.event}: {what} {outcome}: {reason}"))
 
     def _create(self, record: Record) -> None:
         request = m.CreateContainerRequest.FromString(record.request)
         self._made.name = request.container.name
         self._made.pod = f"{request.pod.namespace}/{request.pod.name}" if request.pod.namespace else request.pod.name
+        if not record.failed and self._before:
+            self._made.steps.clear()
+            self._order = FieldOrder()
         state = CreateMerge(request, self._rules)
         unseen: dict[tuple[str, str], Any] = {}
         for plugin, raw in record.replies:
             reply = m.CreateContainerResponse.FromString(raw)
+            if not record.failed:
+                reply.ClearField("update")  # of others, some of which were left out: what they want is no conflict here
             before = m.Container()
             before.CopyFrom(state.container)
             try:
@@ -152,8 +179,14 @@ class _Replay:
             touched = spots(entry for entry in read(reply.adjust, TREE) if self._shown(entry.row))
             self._add(record, plugin, changes(self._made.container, touched, before, state.container))
             self._add(record, plugin, self._hidden(reply.adjust, unseen))
+            if not record.failed:
+                self._order.set(field_names(reply.adjust.linux.resources), _numbers(record, plugin))
         if not record.failed:
             self._now.CopyFrom(state.container)
+            # What others asked of it while it was being created may be told before it; it came after it.
+            others, self._before = self._before or [], None
+            for earlier, plugin, asked in others:
+                self._resources(earlier, plugin, asked, self._now, self._order)
 
     def _hidden(self, adjust: m.ContainerAdjustment, last: dict[tuple[str, str], Any]) -> list[Change]:
         """Changes of the fields that a container does not show; what they were is known from earlier replies."""
@@ -171,26 +204,64 @@ class _Replay:
         return row.shown is Visibility.ALWAYS
 
     def _update(self, record: Record, mine: bool) -> None:
-        target = m.Container()
+        target, order = m.Container(), self._order.copy()
         target.CopyFrom(self._now)
         if record.event == "UpdateContainer" and mine:
             request = m.UpdateContainerRequest.FromString(record.request)
             self._made.name = self._made.name or request.container.name
-            self._resources(record, REQUEST, read(request.linux_resources, RESOURCES_TREE), target)
+            self._resources(record, REQUEST, request.linux_resources, target, order)
         for plugin, raw in record.replies:
-            same = [update for update in updates_of(record.event, raw) if update.container_id == self._made.container]
-            entries = [entry for update in same for entry in read(update.linux.resources, RESOURCES_TREE)]
-            if entries:
-                self._resources(record, plugin, entries, target)
+            whole = m.ContainerUpdate()
+            for update in updates_of(record.event, raw):
+                if update.container_id == self._made.container:
+                    put_resources(whole, read(update.linux.resources, RESOURCES_TREE))
+            self._resources(record, plugin, whole.linux.resources, target, order)
         if not record.failed:
-            self._now = target
+            self._now, self._order = target, order
 
-    def _resources(self, record: Record, plugin: str, entries: list[Entry], target: m.Container) -> None:
-        """Put resources over those of the container, and note the differences."""
+    def _resources(
+        self, record: Record, plugin: str, asked: m.LinuxResources, target: m.Container, order: FieldOrder
+    ) -> None:
+        """Put resources over those of the container as the runtime did, and note the differences."""
+        if self._before is not None and not record.failed:
+            self._before.append((record, plugin, asked))
+        numbers = _numbers(record, "" if plugin == REQUEST else plugin)
+        idle = self._idle(record, asked, numbers)
+        done = without(asked, idle)
+        wanted = order.newest(done, numbers)
+        fields = field_names(wanted)
+        order.set(fields, numbers)
+        idle |= dict.fromkeys(set(field_names(done)).difference(fields), f"not applied: {OVERTAKEN}")
+        mine = self._made.container
+        for note in dict.fromkeys(idle.values()):
+            part = without(asked, [name for name in field_names(asked) if idle.get(name) != note])
+            self._add(record, plugin, described(mine, read(part, RESOURCES_TREE), target), note)
+        entries = read(wanted, RESOURCES_TREE)
         before = m.Container()
         before.CopyFrom(target)
         put_resources(target, entries)
-        self._add(record, plugin, changes(self._made.container, spots(entries), before, target))
+        self._add(record, plugin, changes(mine, spots(entries), before, target))
+
+    def _idle(self, record: Record, asked: m.LinuxResources, numbers: Numbers) -> dict[str, str]:
+        """Fields of an update that were not put into force, or were taken back, and why."""
+        found = {
+            row[1]: f"not applied: {row[2]}: {row[3]}"
+            for row in record.outcomes
+            if row[0] == self._made.container and row[2] in (STALE, UNSUPPORTED, REFUSED) and row[3] != OVERTAKEN
+        }
+        names = field_names(asked)
+        for name in names:
+            if (name, numbers.of(name)) in self._undone:
+                found[name] = f"taken back: {self._undone[name, numbers.of(name)]} has failed"
+        return {name: why for name, why in found.items() if name in names}
 
     def _add(self, record: Record, plugin: str, found: list[Change], note: str = "") -> None:
         self._made.steps += [Step(record.when, record.event, plugin, change, note) for change in found]
+
+
+def _numbers(record: Record, plugin: str) -> Numbers:
+    """The place of a reply in the order of answers; a record without one is newer than those before it."""
+    found = record.numbers.get(plugin)
+    if found is None:
+        return _UNNUMBERED
+    return found if isinstance(found, Numbers) else Numbers(found)

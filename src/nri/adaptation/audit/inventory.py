@@ -14,16 +14,19 @@ A container is in one of three states:
 | gone | it is removed, or its creation was refused or aborted | is left out and reported, like one without an id |
 
 Kept updates are handed over by `nri.adaptation.registration.kept_updates`. Until that is done later ones are kept as
-well, so that they never overtake each other. Next: `nri.adaptation.audit.known`, as which the merge sees this.
+well, so that they never overtake each other. The merge sees it as `Known`. Next:
+`nri.adaptation.merge.update_book`, which asks that.
 """
 
 from __future__ import annotations
 
 import threading
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.audit.known import Known
+from nri.adaptation.audit.answer_order import FieldOrder, Numbers, without
+from nri.adaptation.audit.restoration import Restoration
+from nri.adaptation.audit.update_result import field_names
 from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fields import RESOURCES_TREE
@@ -31,11 +34,12 @@ from nri.api import messages as m
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
-__all__ = ["ContainerRecord", "Creation", "Inventory", "Known", "Presence"]
+__all__ = ["ContainerRecord", "Creation", "Inventory", "KeptUpdate", "Known", "Presence"]
 
-
+#: Updates of one container that can still be taken back, at most; the oldest one stays for good then.
+OPEN: Final = 16
 #: What a plugin's updates of one container that is being created may have together, if there are several.
 KEPT_BYTES: Final = 64 << 10
 
@@ -44,18 +48,125 @@ class Presence(Enum):
     """The standing of a container, for those that want to update it."""
 
     CREATING = "it is being created"
+    CREATED = "its creation has succeeded, and what waits for it can be handed over"
     KNOWN = "it is there"
     GONE = "the runtime knows no such container"
 
 
+class _Word(NamedTuple):
+    """Resources that answers gave a container: `by` whom they can still be taken back, or None."""
+
+    by: object | None
+    resources: bytes
+    numbers: Numbers
+
+
 class ContainerRecord:
-    """One container; `unseen` if the last state of the runtime did not have it."""
+    """One container as far as it is known. A change makes another record.
 
-    __slots__ = ("namespace", "pod_id", "resources", "unseen")
+    Attributes:
+        resources: what it has by all answers so far, encoded.
+        order: which answers these are from, as far as it was worked out; `known_order` works out the rest.
+        begun: resources of its creation, encoded, and the number of the one answer that they are from; None for none.
+        before: resources and order without `words`.
+        words: what answers gave it since the first one that can still be taken back; empty nearly always.
+        unseen: the last state of the runtime did not have it.
+    """
 
-    def __init__(self, pod_id: str, namespace: str, resources: bytes) -> None:
-        self.pod_id, self.namespace, self.resources = pod_id, namespace, resources
+    __slots__ = ("before", "begun", "namespace", "order", "pod_id", "resources", "unseen", "words")
+
+    def __init__(self, pod_id: str, namespace: str, resources: bytes, order: FieldOrder | None = None) -> None:
+        self.pod_id, self.namespace, self.resources, self.order = pod_id, namespace, resources, order
+        self.begun: tuple[bytes, int] | None = None
+        self.before: tuple[bytes, FieldOrder | None] = (b"", None)
+        self.words: tuple[_Word, ...] = ()
         self.unseen = False
+
+    def known_order(self) -> FieldOrder | None:
+        """Which answers the resources are from. Nearly no container needs it, so it is worked out when one does."""
+        if self.order is None and self.begun is not None:
+            self.order = FieldOrder(m.LinuxResources.FromString(self.begun[0]), Numbers(self.begun[1]))
+        return self.order
+
+    def with_words(self, before: tuple[bytes, FieldOrder | None], words: tuple[_Word, ...]) -> ContainerRecord:
+        """The same container with these words over what it had before them; all newest ones count."""
+        while words and (len(words) > OPEN or words[0].by is None):
+            before, words = _over(*before, words[0]), words[1:]
+        resources, order = before
+        for word in words:
+            resources, order = _over(resources, order, word)
+        made = ContainerRecord(self.pod_id, self.namespace, resources, order)
+        if words:
+            made.before, made.words = before, words
+        return made
+
+    def with_word(self, word: _Word) -> ContainerRecord:
+        """The same container with one word more."""
+        if self.words:
+            return self.with_words(self.before, (*self.words, word))
+        return self.with_words((self.resources, self.known_order()), (word,))
+
+
+def _over(resources: bytes, order: FieldOrder | None, word: _Word) -> tuple[bytes, FieldOrder]:
+    """Resources and their order with a word over them, as far as none of them is newer."""
+    order = FieldOrder() if order is None else order.copy()
+    wanted = order.newest(m.LinuxResources.FromString(word.resources), word.numbers)
+    holder = m.ContainerUpdate()
+    holder.linux.resources.ParseFromString(resources)
+    put_resources(holder, read(wanted, RESOURCES_TREE))
+    order.set(field_names(wanted), word.numbers)
+    return holder.linux.resources.SerializeToString(), order
+
+
+class Known:
+    """The containers that there are, for `in`, those being created, and their namespaces.
+
+    Read without a lock: ask `is_creating` before `in`. A container that has just been created is known before it is no
+    longer being created, so the other way round it would be missed.
+    """
+
+    __slots__ = ("_creations", "records")
+
+    def __init__(self, records: Mapping[str, Any], creations: Mapping[str, Any]) -> None:
+        """Look into these, which change meanwhile: the containers that are there, and those being created.
+
+        Their values have a `namespace`: what they are is the inventory's, which stands above this module.
+        """
+        self.records = records
+        self._creations = creations
+
+    def __contains__(self, container_id: object) -> bool:
+        return container_id in self.records
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def begins(self, prefix: str) -> bool:
+        """Whether a container is there whose id begins so. It looks at all of them: for people, not for events."""
+        return any(one.startswith(prefix) for one in list(self.records))
+
+    def is_creating(self, container_id: str) -> bool:
+        """Whether a container is being created, so that an update for it can only be kept."""
+        return container_id in self._creations
+
+    def namespace_of(self, container_id: str) -> str | None:
+        """The namespace of a container's pod; None for a container that is not there."""
+        record = self.records.get(container_id) or self._creations.get(container_id)
+        return None if record is None else record.namespace
+
+
+class KeptUpdate(NamedTuple):
+    """A plugin's update of a container that is being created.
+
+    Attributes:
+        update: all that it asks for.
+        event: in which event it did last.
+        numbers: of the answers that its fields are from.
+    """
+
+    update: m.ContainerUpdate
+    event: str
+    numbers: Numbers
 
 
 #: In place of updates and evictions where there are none; never changed.
@@ -67,8 +178,7 @@ class Creation:
 
     Attributes:
         namespace: of its pod.
-        updates: per plugin (``NN-name``) the update that it asks for, the event in which it did, and the number of
-            that answer.
+        updates: what waits for it, by plugin (``NN-name``).
         evictions: the reason by plugin, of those who want it gone.
         succeeded: the creation has succeeded, and the runtime has not yet said that the container is there.
         busy: what waited is being handed over.
@@ -79,7 +189,7 @@ class Creation:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         # Nearly always nothing waits: two dicts for each creation would be half of what it costs to note one.
-        self.updates: dict[str, tuple[m.ContainerUpdate, str, int]] = _NOTHING
+        self.updates: dict[str, KeptUpdate] = _NOTHING
         self.evictions: dict[str, str] = _NOTHING
         self.succeeded = self.busy = False
 
@@ -95,9 +205,7 @@ class Inventory:
         self._lock = threading.Lock()
         self._records: dict[str, ContainerRecord] = {}
         self._creations: dict[str, Creation] = {}
-        self._news: list[News] = []
-        #: Called with the id of a container whose creation has succeeded already, when something is kept for it.
-        self.on_kept: Callable[[str], object] = lambda _container_id: None
+        self.news: list[News] = []
         #: The ids of all containers, always up to date.
         self.known = Known(self._records, self._creations)
 
@@ -105,13 +213,13 @@ class Inventory:
         """Note that the runtime's state is being asked for: what events tell from now on is newer. For `seed`."""
         news: News = {}
         with self._lock:
-            self._news.append(news)
+            self.news.append(news)
         return news
 
     def cancel(self, news: News) -> None:
         """Note that the state that was asked for at `begin` did not come."""
         with self._lock:
-            self._news = [each for each in self._news if each is not news]
+            self.news = [each for each in self.news if each is not news]
 
     def seed(self, news: News, pods: Iterable[m.PodSandbox], containers: Iterable[m.Container]) -> None:
         """Take over the state that was asked for at `begin`.
@@ -125,9 +233,13 @@ class Inventory:
             resources = container.linux.resources.SerializeToString()
             fresh[container.id] = ContainerRecord(pod_id, namespaces.get(pod_id, ""), resources)
         with self._lock:
-            self._news = [each for each in self._news if each is not news]
+            self.news = [each for each in self.news if each is not news]
             for key, record in self._records.items():
-                if key not in fresh and not record.unseen:
+                if key in fresh and record.words:
+                    fresh[key] = record
+                elif key in fresh:
+                    fresh[key].order = record.known_order()
+                elif not record.unseen:
                     record.unseen = True
                     fresh[key] = record
             for key, told in news.items():
@@ -138,7 +250,7 @@ class Inventory:
             self._records = self.known.records = fresh
 
     def _put(self, container_id: str, record: ContainerRecord | None) -> None:
-        for news in self._news:
+        for news in self.news:
             news[container_id] = record
         if record is None:
             self._records.pop(container_id, None)
@@ -154,14 +266,30 @@ class Inventory:
         with self._lock:
             self._creations.pop(container_id, None)
 
-    def created(self, container_id: str, pod: m.PodSandbox, resources: bytes, *, uncommitted: bool = False) -> bool:
-        """Note that a creation has succeeded, with these resources, encoded. True: updates wait for the container.
+    def created(
+        self,
+        container_id: str,
+        pod: m.PodSandbox,
+        resources: bytes,
+        order: FieldOrder | tuple[bytes, int] | None = None,
+        *,
+        uncommitted: bool = False,
+    ) -> bool:
+        """Note that a creation has succeeded. True: updates wait for the container.
 
-        `uncommitted`: the runtime will say when the container is there, so it is not known before that.
+        Args:
+            container_id: the container.
+            pod: its pod.
+            resources: those with which it begins, encoded.
+            order: by which answers they were set, or those that one answer has set, encoded, and its number; None if
+                no answer has.
+            uncommitted: the runtime will say when the container is there, so it is not known before that.
         """
-        record = ContainerRecord(pod.id, pod.namespace, resources)
+        record = ContainerRecord(pod.id, pod.namespace, resources, order if isinstance(order, FieldOrder) else None)
+        if isinstance(order, tuple):
+            record.begun = order
         with self._lock:
-            for news in self._news:
+            for news in self.news:
                 news[container_id] = record
             self._records[container_id] = record
             creation = self._creations.get(container_id)
@@ -190,37 +318,23 @@ class Inventory:
     def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
         """Keep an update if its container is being created, later ones over earlier ones. Returns where it stands.
 
-        A container that is not CREATING by now takes no update here: the caller has to give it to the runtime. One that
-        comes on top of more than any plugin needs is GONE.
+        CREATED: kept as well, and the caller has it handed over. A KNOWN one takes no update here: the caller gives it
+        to the runtime. One that comes on top of more than any plugin needs is GONE.
 
         Args:
-            number: counts the answers of plugins: events end in another order than they were answered in.
+            number: of the plugin's answer: threads come here in another order than answers were read.
         """
         with self._lock:
             creation = self._creations.get(update.container_id)
             if creation is None:
                 return Presence.KNOWN if update.container_id in self._records else Presence.GONE
             held = creation.updates.get(plugin)
-            if held is not None and held[0].ByteSize() + update.ByteSize() > KEPT_BYTES:
+            if held is not None and held.update.ByteSize() + update.ByteSize() > KEPT_BYTES:
                 return Presence.GONE
-            if held is not None and held[2] <= number:
-                kept, later = held[0], update
-            else:
-                kept = m.ContainerUpdate()
-                kept.CopyFrom(update)
-                later = update
-                if held is not None:
-                    later, event, number = held
-            if held is not None:
-                kept.ignore_failure = held[0].ignore_failure and update.ignore_failure
-                put_resources(kept, read(later.linux.resources, RESOURCES_TREE))
             if creation.updates is _NOTHING:
                 creation.updates = {}
-            creation.updates[plugin] = (kept, event, number)
-            succeeded = creation.succeeded
-        if succeeded:
-            self.on_kept(update.container_id)
-        return Presence.CREATING
+            creation.updates[plugin] = _kept(held, update, event, number)
+            return Presence.CREATED if creation.succeeded else Presence.CREATING
 
     def keep_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
         """Keep an eviction if its container is being created. Returns where it stands."""
@@ -231,10 +345,7 @@ class Inventory:
             if creation.evictions is _NOTHING:
                 creation.evictions = {}
             creation.evictions[plugin] = plain(eviction.reason)
-            succeeded = creation.succeeded
-        if succeeded:
-            self.on_kept(eviction.container_id)
-        return Presence.CREATING
+            return Presence.CREATED if creation.succeeded else Presence.CREATING
 
     def take_kept(self, container_id: str, *, again: bool = False) -> Creation | None:
         """Take what waits for a container that is created, to be handed over; None: nothing any more, and it is known.
@@ -254,29 +365,76 @@ class Inventory:
             creation.busy = True
             return taken
 
-    def updated(self, container_id: str, *updates: m.LinuxResources) -> None:
-        """Note that a container is being updated with these resources, one after the other."""
+    def updated(
+        self, container_id: str, resources: m.LinuxResources, numbers: Numbers, by: object | None = None
+    ) -> bool:
+        """Note that a container is being updated with these resources; False if it is not there.
+
+        Args:
+            by: who may still `take_back` the update, or has to `settle` it.
+        """
         with self._lock:
             record = self._records.get(container_id)
-            if record is not None:
-                merged = m.ContainerUpdate()
-                merged.linux.resources.ParseFromString(record.resources)
-                put_resources(merged, [entry for each in updates for entry in read(each, RESOURCES_TREE)])
-                resources = merged.linux.resources.SerializeToString()
-                self._put(container_id, ContainerRecord(record.pod_id, record.namespace, resources))
+            if record is None:
+                return False
+            self._put(container_id, record.with_word(_Word(by, resources.SerializeToString(), numbers)))
+            return True
+
+    def settle(self, container_id: str, by: object, failed: Collection[str] = ()) -> None:
+        """Note that updates of a container stand, without the fields in which they failed."""
+        with self._lock:
+            record = self._records.get(container_id)
+            if record is None or not any(word.by is by for word in record.words):
+                return
+            words = [word._replace(by=None) if word.by is by else word for word in record.words]
+            if failed:
+                words = [
+                    now._replace(resources=_less(now.resources, failed)) if was.by is by else now
+                    for was, now in zip(record.words, words, strict=True)
+                ]
+            self._put(container_id, record.with_words(record.before, tuple(words)))
+
+    def take_back(self, container_id: str, by: object) -> Restoration | None:
+        """Note that updates of a container are taken back; returns what it has again, None if there were none."""
+        with self._lock:
+            record = self._records.get(container_id)
+            if record is None:
+                return None
+            undone = [word for word in record.words if word.by is by]
+            if not undone:
+                return None
+            made = record.with_words(record.before, tuple(word for word in record.words if word.by is not by))
+            self._put(container_id, made)
+            over = {
+                field: word.numbers.of(field)
+                for word in undone
+                for field in field_names(m.LinuxResources.FromString(word.resources))
+            }
+            in_force = [field for field in over if record.order is None or record.order.last(field) == over[field]]
+            return _restoration(container_id, made, in_force, over)
+
+    def come_late(self, given: Restoration) -> Restoration | None:
+        """What a restored container is to have by what was said or taken back while it was restored; None for nothing.
+
+        The runtime has left such an answer alone if it saw it before the restoration: what was taken back was newer.
+        """
+        with self._lock:
+            record = self._records.get(given.container_id)
+            if record is None:
+                return None
+            numbers, order = given.numbers, record.known_order() or FieldOrder()
+            over = {
+                field: numbers.reach(field)
+                for field in (*given.restored, *given.unset)
+                if numbers.of(field) != order.last(field) < numbers.reach(field)
+            }
+            return _restoration(given.container_id, record, over, over) if over else None
 
     def removed(self, container_id: str) -> None:
         """Note that a container is gone."""
         with self._lock:
             self._creations.pop(container_id, None)
             self._put(container_id, None)
-
-    def restored(self, container_id: str, resources: m.LinuxResources) -> None:
-        """Note that a container is given back the resources that it had."""
-        with self._lock:
-            record = self._records.get(container_id)
-            if record is not None:
-                self._put(container_id, ContainerRecord(record.pod_id, record.namespace, resources.SerializeToString()))
 
     def pod_removed(self, pod_id: str) -> list[str]:
         """Note that a pod is gone with all that was in it; returns the ids of its containers."""
@@ -291,3 +449,40 @@ class Inventory:
         """The resources that a container was given, as far as they are known."""
         record = self._records.get(container_id)
         return None if record is None else m.LinuxResources.FromString(record.resources)
+
+
+def _less(resources: bytes, fields: Collection[str]) -> bytes:
+    encoded: bytes = without(m.LinuxResources.FromString(resources), fields).SerializeToString()
+    return encoded
+
+
+def _kept(held: KeptUpdate | None, update: m.ContainerUpdate, event: str, number: int) -> KeptUpdate:
+    """One more update of a plugin over what is kept of it already, as far as that is not newer."""
+    whole, resources, numbers = m.ContainerUpdate(), update.linux.resources, Numbers(number)
+    if held is None:
+        whole.CopyFrom(update)
+        return KeptUpdate(whole, event, numbers)
+    order = FieldOrder(held.update.linux.resources, held.numbers)
+    resources = order.newest(resources, numbers)
+    whole.CopyFrom(held.update)
+    whole.ignore_failure = held.update.ignore_failure and update.ignore_failure
+    put_resources(whole, read(resources, RESOURCES_TREE))
+    order.set(field_names(resources), numbers)
+    fields = {field: order.last(field) for field in field_names(whole.linux.resources)}
+    return KeptUpdate(whole, event if resources is update.linux.resources else held.event, Numbers(number, fields))
+
+
+def _restoration(
+    container_id: str, record: ContainerRecord, fields: Collection[str], over: Mapping[str, int]
+) -> Restoration:
+    """The restoration of fields to what a container has by others than the answers with the numbers in `over`."""
+    resources = m.LinuxResources.FromString(record.resources)
+    had = set(field_names(resources))
+    order = record.known_order() or FieldOrder()
+    return Restoration(
+        container_id,
+        resources,
+        tuple(field for field in fields if field in had),
+        tuple(field for field in fields if field not in had),
+        Numbers(0, {field: order.last(field) if field in had else 0 for field in over}, over),
+    )

@@ -15,24 +15,25 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.explanation import Explanation, explain
-from nri.adaptation.audit.record import Record, parts_of
+from nri.adaptation.audit.record import NO_NUMBERS, Record, parts_of
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
 
 __all__ = ["Provenance", "Record"]
 
 #: That many events, or that many bytes of them, are kept unsorted at most.
-_LOOSE_RECORDS = 512
+LOOSE_RECORDS = 512
 _LOOSE_BYTES = 4 << 20
 
 #: How many are sorted at a time, by whoever adds one too many or between two steps of an event: more than one, so that
 #: they get fewer; and never all, because who adds them may add them faster than they are sorted. Where they have too
 #: many bytes, who adds one goes on until as many are sorted as it adds: else big ones pile up behind many small ones.
-_TIDIED = 2
+TIDIED = 2
 #: By how many other threads may have changed what is counted while it is.
 _RACES = 64
 
@@ -47,7 +48,10 @@ _OUTCOME_BYTES = 300
 _REMOVED = 1000
 
 #: The fields of a `Record`, before it is made into one.
-_Raw = tuple[float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]]]
+_Raw = tuple[
+    float, str, str, bytes, Sequence[tuple[str, bytes]], str, Sequence[tuple[str, str, str, str]],
+    Mapping[str, int | Numbers],
+]  # fmt: skip
 
 
 class _History:
@@ -113,6 +117,8 @@ class Provenance:
 
     Attributes:
         since: when it began to remember, in seconds since 1970.
+        loose: the events that are not sorted into histories yet, each with its size in bytes.
+        histories: of each container; `gone`: the removed ones of which something may be loose.
     """
 
     def __init__(
@@ -130,16 +136,16 @@ class Provenance:
         self.since = clock()
         self._removed: deque[str] = deque(maxlen=_REMOVED)
         self._lock = threading.Lock()
-        self._histories: OrderedDict[str, _History] = OrderedDict()
+        self.histories: OrderedDict[str, _History] = OrderedDict()
         self._bytes = 0
         self._refused: deque[tuple[str, Record]] = deque()  # whose they are, oldest first; some are gone already
         # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
         # decides when to sort.
-        self._loose: deque[tuple[Collection[str], _Raw, int]] = deque()
+        self.loose: deque[tuple[Collection[str], _Raw, int]] = deque()
         self._loose_bytes = 0
         self._sorted = 0
         # Who is removed, and how many must be sorted until nothing of theirs is loose any more; in this order.
-        self._gone: set[str] = set()
+        self.gone: set[str] = set()
         self._leaving: deque[tuple[int, str]] = deque()
 
     def record(
@@ -151,6 +157,7 @@ class Provenance:
         touched: Collection[str] = (),
         failed: str = "",
         outcomes: Sequence[tuple[str, str, str, str]] = (),
+        numbers: Mapping[str, int | Numbers] = NO_NUMBERS,
     ) -> None:
         """Keep one event. What is passed is kept as it is: do not change it afterwards.
 
@@ -162,6 +169,7 @@ class Provenance:
             touched: ids of other containers that the replies update.
             failed: why the event failed, in which case nothing was applied.
             outcomes: what became of single fields of updates: (container, field, outcome, reason).
+            numbers: the place of each reply in the order of answers, by ``NN-name``; that of the request by "".
         """
         if failed:
             failed = plain(failed, 4 * LINE_LENGTH)
@@ -170,32 +178,34 @@ class Provenance:
             size_bytes += len(reply)
         if touched or outcomes:
             size_bytes += 100 * (len(touched) + len(outcomes))
-        loose = self._loose
-        loose.append((touched, (self._clock(), event, container, request, replies, failed, outcomes), size_bytes))
+        loose = self.loose
+        loose.append(
+            (touched, (self._clock(), event, container, request, replies, failed, outcomes, numbers), size_bytes)
+        )
         self._loose_bytes += size_bytes
-        if self._loose_bytes >= _LOOSE_BYTES or len(loose) >= _LOOSE_RECORDS:
+        if self._loose_bytes >= _LOOSE_BYTES or len(loose) >= LOOSE_RECORDS:
             with self._lock:
-                self._sort(_TIDIED, size_bytes)
+                self._sort(TIDIED, size_bytes)
 
     def forget(self, container: str) -> None:
         """Note that a container is removed; ids are not used twice."""
-        self._gone.add(container)
+        self.gone.add(container)
         self._removed.append(container)
-        self._leaving.append((self._sorted + len(self._loose) + _RACES, container))
+        self._leaving.append((self._sorted + len(self.loose) + _RACES, container))
 
     def tidy(self) -> None:
         """Sort some of what is loose, unless another thread is at it."""
-        if self._loose and self._lock.acquire(False):
+        if self.loose and self._lock.acquire(False):
             try:
-                self._sort(_TIDIED)
+                self._sort(TIDIED)
             finally:
                 self._lock.release()
 
     def _sort_all(self) -> None:
         """Put everything into the chains that is loose by now. Takes the lock, and gives it to others in between."""
-        for _ in range(0, len(self._loose), _TIDIED):
+        for _ in range(0, len(self.loose), TIDIED):
             with self._lock:
-                self._sort(_TIDIED)
+                self._sort(TIDIED)
         with self._lock:  # what is gone is dropped also where nothing is loose
             self._sort(0)
 
@@ -206,7 +216,7 @@ class Provenance:
             most: records.
             most_bytes: where more bytes are loose than may be: go on until so many are sorted.
         """
-        gone, loose, histories = self._gone, self._loose, self._histories
+        gone, loose, histories = self.gone, self.loose, self.histories
         while loose and (most > 0 or (most_bytes > 0 and self._loose_bytes >= _LOOSE_BYTES)):
             touched, raw, size_bytes = loose.popleft()
             most -= 1
@@ -239,18 +249,18 @@ class Provenance:
     def _sort_parts(self, record: Record, others: Collection[str]) -> None:
         for target, part in parts_of(record, others):
             # What was refused tells something of a container that is known; it makes none known.
-            if target not in self._gone and (
-                target == record.container or not record.failed or target in self._histories
+            if target not in self.gone and (
+                target == record.container or not record.failed or target in self.histories
             ):
                 self._append(target, part)
 
     def _append(self, target: str, record: Record) -> None:
-        history = self._histories.get(target)
+        history = self.histories.get(target)
         if history is None:
-            history = self._histories[target] = _History()
+            history = self.histories[target] = _History()
             self._bytes += _HISTORY_BYTES
         elif not record.failed:
-            self._histories.move_to_end(target)
+            self.histories.move_to_end(target)
         self._bytes += history.add(record)
         if record.failed:
             self._refused.append((target, record))
@@ -258,26 +268,26 @@ class Provenance:
             self._bytes -= history.forget_one()
 
     def _is_kept(self, target: str, record: Record) -> bool:
-        history = self._histories.get(target)
+        history = self.histories.get(target)
         return history is not None and any(each is record for each in history.records)
 
     def _drop(self, target: str, record: Record) -> None:
         """Forget something that was refused; its container, too, if nothing else is known of that."""
-        history = self._histories.get(target)
+        history = self.histories.get(target)
         if history is None:
             return
         self._bytes -= history.drop(record)
         if not history.records:
             self._bytes -= history.size_bytes
-            del self._histories[target]
+            del self.histories[target]
 
     def find(self, prefix: str) -> list[str]:
         """Ids of the remembered containers that start with this; the exact one alone if there is one."""
         self._sort_all()
         with self._lock:
-            if prefix in self._histories:
+            if prefix in self.histories:
                 return [prefix]
-            return sorted(one for one in self._histories if one.startswith(prefix))
+            return sorted(one for one in self.histories if one.startswith(prefix))
 
     def was_here(self, prefix: str) -> bool:
         """Whether one of the containers that were removed last had an id that begins so."""
@@ -287,7 +297,7 @@ class Provenance:
         """The history of changes of a container; None if nothing is remembered of it."""
         self._sort_all()
         with self._lock:
-            history = self._histories.get(container)
+            history = self.histories.get(container)
             if history is None:
                 return None
             records, forgotten = list(history.records), history.forgotten
@@ -297,4 +307,4 @@ class Provenance:
         """Sizes of what is kept, as numbers by name."""
         self._sort_all()
         with self._lock:
-            return {"containers": len(self._histories), "bytes": self._bytes, "max_bytes": self._max_bytes}
+            return {"containers": len(self.histories), "bytes": self._bytes, "max_bytes": self._max_bytes}

@@ -7,13 +7,19 @@ and be held, once for each of them. Pure. Next: `nri.adaptation.audit.provenance
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
+from nri.adaptation.audit.answer_order import Numbers
 from nri.api import messages as m
 from nri.wire import bytes_field
 
-__all__ = ["Record", "parts_of", "updates_of"]
+__all__ = ["NO_NUMBERS", "TAKEN_BACK", "Record", "parts_of", "updates_of"]
+
+#: Stands for the plugin where updates were taken back: its `Numbers.undone` say which.
+TAKEN_BACK: Final = "(taken back)"
+NO_NUMBERS: Final[Mapping[str, int | Numbers]] = MappingProxyType({})
 
 
 class Record(NamedTuple):
@@ -27,6 +33,7 @@ class Record(NamedTuple):
         replies: ``NN-name`` and bytes of each reply, in the order of the calls.
         failed: why nothing of it was applied; "" if it was.
         outcomes: what became of single fields of updates: (container, field, outcome, reason).
+        numbers: the place of each reply in the order of answers, by ``NN-name``; that of the request by "".
     """
 
     when: float
@@ -36,6 +43,7 @@ class Record(NamedTuple):
     replies: Sequence[tuple[str, bytes]]
     failed: str = ""
     outcomes: Sequence[tuple[str, str, str, str]] = ()
+    numbers: Mapping[str, int | Numbers] = NO_NUMBERS
 
 
 #: The reply of each event that can carry updates.

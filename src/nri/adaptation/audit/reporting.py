@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nri.interfaces import Reporter
     from nri.metrics import Observer
 
-__all__ = ["ANSWERS", "SERIALS", "Reporting", "adjustment_of", "evictions_of"]
+__all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
 
 log = logging.getLogger("nri.adaptation")
 
@@ -37,8 +37,6 @@ REMEMBERED: Final = 256
 
 #: Numbers for events, from 1: one holds the steps of its event together while others overlap with it.
 SERIALS: Final = itertools.count(1)
-#: Numbers for the answers of plugins, in the order in which they came.
-ANSWERS: Final = itertools.count(1)
 
 
 def adjustment_of(message: Any) -> m.ContainerAdjustment | None:
@@ -174,6 +172,16 @@ class Reporting:
             named = f"container {quote(cut(container, 128))}, which is not there"
             which = named if container else "a container without an id"
             log.warning("plugin %s asked in %s for an update of %s: left out%s", plugin, event, which, more)
+
+    def withdrawn(self, plugin: str, event: str, container: str, error: Exception) -> None:
+        """Log and count that what a plugin answered in an event came to nothing, because another one failed it."""
+        if self._observer is not None:
+            try:
+                self._observer.record_withdrawn(plugin, event)
+            except Exception as fault:  # noqa: BLE001
+                self._complain(self._observer, fault)
+        text, which = "what plugin %s answered to %s of container %s came to nothing: %s", quote(cut(container, 128))
+        self.lines.line("answers that came to nothing", logging.INFO, text, plugin, event, which, error)
 
     def refused(self, reason: str, text: str, *args: object) -> None:
         """Count a refused connection or registration with the observer, and log it, at a bounded rate.

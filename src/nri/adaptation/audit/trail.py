@@ -8,17 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nri.adaptation.audit.inventory import Inventory, Presence
-from nri.adaptation.audit.update_result import APPLIED, Restoration, UpdateResult, results_of
-from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.adaptation.audit.answer_order import Numbers, OrderedUpdates
+from nri.adaptation.audit.inventory import Inventory
+from nri.adaptation.audit.record import TAKEN_BACK
+from nri.adaptation.audit.restoration import Restoration, as_updates
+from nri.adaptation.audit.update_result import (
+    APPLIED,
+    CLAMPED,
+    REFUSED,
+    UNSUPPORTED,
+    UpdateResult,
+    field_names,
+    results_of,
+)
 from nri.api import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from nri.adaptation.audit.provenance import Provenance
-    from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.merge.update_book import UpdateBook
 
 __all__ = ["AuditTrail"]
 
@@ -33,38 +41,64 @@ class AuditTrail:
 
     def __init__(
         self,
-        update: Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None],
+        update: Callable[[OrderedUpdates], Iterable[m.ContainerUpdate | UpdateResult] | None],
         provenance: Provenance | None,
     ) -> None:
         self.inventory = Inventory()
         self.provenance = provenance
-        self._update = update
+        self.update = update
 
-    def asked(
-        self,
-        what: str,
-        plugin: str,
-        encoded: bytes,
-        updates: Sequence[m.ContainerUpdate],
-        failed: Sequence[m.ContainerUpdate],
-        results: Sequence[UpdateResult] = (),
-    ) -> None:
-        """Record that a plugin asked for updates outside of an event: `what` is UpdateContainers or Synchronize."""
-        unapplied = {update.container_id for update in failed}
-        touched: dict[str, list[m.LinuxResources]] = {}
+    def apply(
+        self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], numbers: Numbers
+    ) -> list[m.ContainerUpdate]:
+        """Hand updates that a plugin asked for outside of an event to the runtime, and record them; returns the failed.
+
+        Args:
+            what: UpdateContainers or Synchronize.
+            plugin: who asked.
+            encoded: the message with them.
+            updates: what is asked for.
+            numbers: their place in the order of answers.
+        """
+        # Noted before the runtime has them: what is taken back meanwhile gives way to them.
+        by = object()
         for update in updates:
-            if update.container_id not in unapplied:
-                touched.setdefault(update.container_id, []).append(update.linux.resources)
-        for container_id, resources in touched.items():
-            self.inventory.updated(container_id, *resources)
+            self.inventory.updated(update.container_id, update.linux.resources, numbers, by)
+        try:
+            failed, results = results_of(updates, self.update(OrderedUpdates(updates, numbers)))
+        except BaseException:
+            for update in updates:
+                self.inventory.take_back(update.container_id, by)
+            raise
+        self._settle(updates, by, results)
         if self.provenance is not None:
-            self.provenance.record(what, "", b"", [(plugin, encoded)], tuple(touched), outcomes=_rows(results))
+            touched = dict.fromkeys(each.update.container_id for each in results if self._is_history(each))
+            self.provenance.record(
+                what, "", b"", [(plugin, encoded)], tuple(touched), outcomes=_rows(results), numbers={plugin: numbers}
+            )
+        return failed
 
-    def outcomes(self, event: str, results: Sequence[UpdateResult]) -> None:
-        """Record what became of the updates of an event, as the runtime says."""
+    def committed(
+        self, event: str, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]
+    ) -> None:
+        """Note that the updates of an event stand, and what became of them, as the runtime says."""
+        self._settle(updates, by, results)
         rows = _rows(results)
         if self.provenance is not None and rows:
             self.provenance.record(event, "", b"", (), {row[0] for row in rows}, outcomes=rows)
+
+    def _is_history(self, result: UpdateResult) -> bool:
+        """Whether the result of an update is part of its container's history: something was done, or it is there."""
+        done = any(row.outcome in (APPLIED, CLAMPED) for row in result.fields)
+        return done or result.update.container_id in self.inventory.known
+
+    def _settle(self, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]) -> None:
+        failed: dict[str, list[str]] = {}
+        for result in results:
+            fields = [row.field for row in result.fields if row.outcome in (UNSUPPORTED, REFUSED)]
+            failed.setdefault(result.update.container_id, []).extend(fields)
+        for container_id in {update.container_id for update in updates}:
+            self.inventory.settle(container_id, by, failed.get(container_id, ()))
 
     def refused(
         self, what: str, plugin: str, encoded: bytes, updates: Sequence[m.ContainerUpdate], reason: str
@@ -73,35 +107,6 @@ class AuditTrail:
         if self.provenance is not None:
             touched = {update.container_id for update in updates}
             self.provenance.record(what, "", b"", [(plugin, encoded)], touched, reason)
-
-    def side_updates(
-        self, book: UpdateBook, event: str, numbers: Mapping[str, int], reporting: Reporting
-    ) -> list[m.ContainerUpdate]:
-        """Keep what answers want of containers that are only being created, and report what is left out.
-
-        Returns the updates of those that have been created in the meantime. To be called once for an event.
-
-        Args:
-            event: RPC name.
-            numbers: of each plugin's answer, for the order in which updates are kept.
-        """
-        created = []
-        for plugin, update in book.kept:
-            presence = self.inventory.keep_update(plugin, update, event, numbers.get(plugin, 0))
-            if presence is Presence.KNOWN:
-                created.append(update)
-            elif presence is Presence.GONE:
-                book.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
-        for plugin, eviction in book.kept_evictions:
-            presence = self.inventory.keep_eviction(plugin, eviction)
-            if presence is Presence.KNOWN:
-                book.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
-            elif presence is Presence.GONE:
-                book.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
-        for each in book.ignored:
-            if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
-                reporting.left_out(each.plugin, event, each.container_id)
-        return created
 
     def pod_removed(self, pod: m.PodSandbox) -> None:
         """Forget a pod that is gone, and its containers."""
@@ -122,27 +127,55 @@ class AuditTrail:
         if self.provenance is not None:
             self.provenance.forget(container_id)
 
-    def updated(self, updates: Sequence[m.ContainerUpdate]) -> list[Restoration]:
-        """Note that containers are being updated; returns what would take that back, where it is known."""
-        back = []
+    def updated(self, updates: OrderedUpdates, by: object) -> None:
+        """Note that containers are being updated by an event, which `committed` or `undo` ends."""
         for update in updates:
-            earlier = self.inventory.resources_of(update.container_id)
-            if earlier is not None:
-                back.append(Restoration.of(update, earlier))
-            self.inventory.updated(update.container_id, update.linux.resources)
-        return back
+            self.inventory.updated(update.container_id, update.linux.resources, updates.numbers(update), by)
 
     def undo(
-        self, back: list[Restoration], restore: Callable[[list[Restoration]], object] | None = None
+        self,
+        event: str,
+        updates: Sequence[m.ContainerUpdate],
+        by: object,
+        restore: Callable[[list[Restoration]], object] | None = None,
     ) -> list[m.ContainerUpdate]:
-        """Have containers given back what they had, by `restore` or the update callback; returns what failed there."""
-        for each in back:
-            self.inventory.restored(each.container_id, each.resources)
-        if restore is not None:
-            restore(back)
-            return []
-        updates = [each.as_update() for each in back]
-        return results_of(updates, self._update(updates))[0]
+        """Have the updates of an event taken back, by `restore` or the update callback; returns what failed there.
+
+        Where another answer is newer than what was before, that is what a container gets.
+        """
+        failed: list[m.ContainerUpdate] = []
+        containers = dict.fromkeys(update.container_id for update in updates)
+        back = [found for each in containers if (found := self.inventory.take_back(each, by)) is not None]
+        self._taken_back(event, back)
+        back = [each for each in back if each.restored or each.unset]
+        while back:
+            if restore is not None:
+                restore(back)
+            else:
+                wanted = as_updates(back)
+                failed += results_of(wanted, self.update(wanted))[0]
+            back = [late for each in back if (late := self.inventory.come_late(each)) is not None]
+        return failed
+
+    def dropped(self, event: str, updates: Iterable[tuple[str, m.ContainerUpdate]], numbers: Mapping[str, int]) -> None:
+        """Record that updates by plugins, which waited until the event's request has gone well, never come.
+
+        Args:
+            event: RPC name.
+            updates: what waited, with the plugin.
+            numbers: of the plugins' answers.
+        """
+        if self.provenance is not None:
+            for plugin, update in updates:
+                over = dict.fromkeys(field_names(update.linux.resources), numbers[plugin])
+                taken = {TAKEN_BACK: Numbers(0, over=over)}
+                self.provenance.record(event, "", b"", (), (update.container_id,), numbers=taken)
+
+    def _taken_back(self, event: str, back: list[Restoration]) -> None:
+        """Record that what an event gave containers is taken back."""
+        if self.provenance is not None:
+            for each in back:
+                self.provenance.record(event, "", b"", (), (each.container_id,), numbers={TAKEN_BACK: each.numbers})
 
 
 def _rows(results: Sequence[UpdateResult]) -> list[tuple[str, str, str, str]]:

@@ -1,15 +1,16 @@
-"""The result of an update, field by field: applied, clamped, unsupported or stale, with a reason.
+"""The result of an update, field by field: applied, clamped, unsupported, refused or stale, with a reason.
 
 The wire knows only which updates failed. A runtime that knows more says more: its update callback returns one
 `UpdateResult` per update (or simply the updates that failed), and `commit` of a reply takes them for the updates of an
 event. What was not named counts as applied, so a runtime only says what went otherwise:
 
     result = UpdateResult(update)
-    result.clamped("cpu.shares", 262144, "the kernel's maximum")
-    result.unsupported("rdt_class", "no resctrl on this node")
+    result.mark_clamped("cpu.shares", 262144, "the kernel's maximum")
+    result.mark_unsupported("rdt_class", "no resctrl on this node")
+    result.mark_refused("runc: memory.max: Device or resource busy", "memory.limit")
 
 Fields are named below `resources`: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`. Pure. Next:
-`nri.adaptation.audit.trail`, which keeps them.
+`nri.adaptation.audit.answer_order`: which of two updates counts.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Self
 
 __all__ = [
     "APPLIED",
     "CLAMPED",
+    "REFUSED",
     "STALE",
     "UNSUPPORTED",
     "FieldOutcome",
-    "Restoration",
     "UpdateResult",
-    "not_overtaken",
+    "field_names",
     "results_of",
 ]
 
@@ -44,6 +45,8 @@ APPLIED = "applied"
 CLAMPED = "clamped"
 #: This runtime or this machine cannot do it.
 UNSUPPORTED = "unsupported"
+#: It was tried: the OCI runtime, or the container runtime below, refused it.
+REFUSED = "refused"
 #: The container is gone or in a state in which it cannot be updated, or a later answer has set the field.
 STALE = "stale"
 
@@ -57,7 +60,7 @@ class FieldOutcome:
 
     Attributes:
         field: its name, such as `cpu.shares` or `unified[memory.high]`.
-        outcome: APPLIED, CLAMPED, UNSUPPORTED or STALE.
+        outcome: APPLIED, CLAMPED, UNSUPPORTED, REFUSED or STALE.
         reason: why, unless it was applied.
         value: what it is now, if it was clamped.
     """
@@ -86,24 +89,30 @@ class UpdateResult:
 
     def __init__(self, update: m.ContainerUpdate) -> None:
         self.update = update
-        self._rows = {name: FieldOutcome(name) for name in _fields(update)}
+        self._rows = {name: FieldOutcome(name) for name in field_names(update.linux.resources)}
 
     @classmethod
     def all_stale(cls, update: m.ContainerUpdate, reason: str) -> Self:
         """The result for a container that is not there: nothing of the update was done."""
         result = cls(update)
-        result.stale(reason)
+        result.mark_stale(reason)
         return result
 
-    def clamped(self, field: str, value: object, reason: str) -> Self:
+    def mark_clamped(self, field: str, value: object, reason: str) -> Self:
         """Note that a field got `value` instead of what was asked for."""
         return self._set(FieldOutcome(field, CLAMPED, reason, value))
 
-    def unsupported(self, field: str, reason: str) -> Self:
-        """Note that a field was left alone."""
+    def mark_unsupported(self, field: str, reason: str) -> Self:
+        """Note that a field was left alone: this runtime or this machine cannot do it."""
         return self._set(FieldOutcome(field, UNSUPPORTED, reason))
 
-    def stale(self, reason: str, *fields: str) -> Self:
+    def mark_refused(self, reason: str, *fields: str) -> Self:
+        """Note that the OCI runtime refused the update, or these fields; without names, all that have not failed."""
+        for name in fields or [row.field for row in self.fields if row.outcome in (APPLIED, CLAMPED)]:
+            self._set(FieldOutcome(name, REFUSED, reason))
+        return self
+
+    def mark_stale(self, reason: str, *fields: str) -> Self:
         """Note that nothing of the update, or of these fields, was done: its time is over."""
         for name in fields or tuple(self._rows):
             self._set(FieldOutcome(name, STALE, reason))
@@ -124,7 +133,7 @@ class UpdateResult:
     @property
     def failed(self) -> bool:
         """Whether some field is neither as asked for nor near it."""
-        return any(row.outcome in (UNSUPPORTED, STALE) for row in self._rows.values())
+        return any(row.outcome in (UNSUPPORTED, REFUSED, STALE) for row in self._rows.values())
 
     def to_json(self) -> dict[str, Any]:
         """The result as a table of JSON: container and rows; rows that were applied have neither reason nor value."""
@@ -138,10 +147,10 @@ class UpdateResult:
         return f"<UpdateResult {self.update.container_id}: {'; '.join(map(str, self.fields)) or 'nothing asked for'}>"
 
 
-def _fields(update: m.ContainerUpdate) -> list[str]:
-    """The names of what an update asks for; a keyed field once per key."""
+def field_names(resources: m.LinuxResources) -> list[str]:
+    """The names of the resources that are set; a keyed field once per key."""
     names = []
-    for entry in read(update.linux.resources, RESOURCES_TREE):
+    for entry in read(resources, RESOURCES_TREE):
         name = entry.row.path.removeprefix(_PREFIX)
         keys = _keys(entry)
         names += [f"{name}[{key}]" for key in keys] if keys else [name]
@@ -150,57 +159,6 @@ def _fields(update: m.ContainerUpdate) -> list[str]:
 
 def _keys(entry: Entry) -> Sequence[str]:
     return getattr(entry, "keys", ())
-
-
-#: The values that a kernel takes for "not set", by field; other fields have none.
-NOT_SET: dict[str, int] = {
-    "memory.limit": -1,
-    "memory.reservation": -1,
-    "memory.swap": -1,
-    "memory.kernel": -1,
-    "memory.kernel_tcp": -1,
-    "cpu.shares": 1024,
-    "cpu.quota": -1,
-    "cpu.period": 100_000,
-    "pids": -1,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Restoration:
-    """The resources that a container had before an update that is taken back.
-
-    Attributes:
-        container_id: its id.
-        resources: all that it had; it is not to be changed.
-        unset: names of the fields that the update set and that were not set before, such as `cpu.shares` or
-            `unified[memory.high]`: they are to be not set again.
-    """
-
-    container_id: str
-    resources: m.LinuxResources
-    unset: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, update: m.ContainerUpdate, earlier: m.LinuxResources) -> Self:
-        """The restoration that takes an update back."""
-        before = m.ContainerUpdate(container_id=update.container_id)
-        before.linux.resources.CopyFrom(earlier)
-        had = set(_fields(before))
-        return cls(update.container_id, earlier, tuple(name for name in _fields(update) if name not in had))
-
-    def as_update(self) -> m.ContainerUpdate:
-        """The restoration as an update; what is to be not set has the value that a kernel takes for that, if any."""
-        update = m.ContainerUpdate(container_id=self.container_id, ignore_failure=True)
-        resources = update.linux.resources
-        resources.CopyFrom(self.resources)
-        for name in self.unset:
-            if name == "pids":
-                resources.pids.limit = NOT_SET[name]
-            elif name in NOT_SET:
-                group, _, field = name.partition(".")
-                getattr(getattr(resources, group), field).value = NOT_SET[name]
-        return update
 
 
 def results_of(
@@ -222,46 +180,9 @@ def results_of(
             if each.failed and not each.update.ignore_failure:
                 failed.append(each.update)
         else:
-            result = UpdateResult(each)
-            for row in result.fields:
-                result.unsupported(row.field, _UNEXPLAINED)
-            told[each.container_id] = result
+            told[each.container_id] = UpdateResult(each).mark_refused(_UNEXPLAINED)
             failed.append(each)
     return failed, [told.get(update.container_id) or UpdateResult(update) for update in updates]
-
-
-def not_overtaken(
-    wanted: m.LinuxResources, answers: Mapping[str, int], answer: int, result: UpdateResult
-) -> m.LinuxResources:
-    """Resources without those that a later answer has set already, which the result then says. Pure.
-
-    `answers` are the numbers of the answers that fields were set by last, `answer` that of this one; see
-    `EventReply.order_of`.
-    """
-    made = m.LinuxResources()
-    made.CopyFrom(wanted)
-    for row in result.fields:
-        if answers.get(row.field, 0) > answer:
-            result.stale("a later answer of a plugin has set it", row.field)
-            _clear(made, row.field)
-    return made
-
-
-def _clear(resources: m.LinuxResources, field: str) -> None:
-    """Take one field out, named as in a result: `memory.limit`, `unified[memory.high]`, `hugepage_limits[2MB]`."""
-    path, _, key = field.partition("[")
-    *parents, last = path.split(".")
-    message: Any = resources
-    for each in parents:
-        message = getattr(message, each)
-    if not key:
-        message.ClearField(last)
-    elif last == "hugepage_limits":
-        stay = [row for row in message.hugepage_limits if row.page_size != key[:-1]]
-        del message.hugepage_limits[:]
-        message.hugepage_limits.extend(stay)
-    else:
-        del getattr(message, last)[key[:-1]]
 
 
 def _wrong(given: object, what: str) -> TypeError:

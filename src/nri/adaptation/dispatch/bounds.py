@@ -12,8 +12,8 @@ from nri.adaptation.audit import shadow
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.update_book import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
 from nri.adaptation.peers.synchronize import ENVELOPE
-from nri.errors import PluginError, quote
-from nri.text import cut
+from nri.errors import PluginError
+from nri.text import cut, quote
 from nri.ttrpc.codes import Code
 from nri.ttrpc.frames import MAX_DATA
 

@@ -8,23 +8,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nri.adaptation.dispatch.bounds import ROOM
-from nri.adaptation.dispatch.event import AnsweredEvent
-from nri.adaptation.dispatch.event_context import Parts
+from nri.adaptation.dispatch.event import AnsweredEvent, Parts
 from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.peers.event_request import CreateRequest
+from nri.adaptation.registration.kept_updates import report_left_out
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import PluginError
 from nri.ttrpc.codes import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
-    from nri.adaptation.audit.update_result import Restoration, UpdateResult
-    from nri.adaptation.dispatch.event_context import EventContext
+    from nri.adaptation.audit.answer_order import EventOrder, FieldOrder
+    from nri.adaptation.audit.restoration import Restoration
+    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.dispatch.event import EventContext
     from nri.adaptation.peers.peer import Peer
 
 __all__ = ["CreateEvent", "CreateReply"]
@@ -41,7 +43,7 @@ class CreateReply(EventReply):
         ignored: what plugins asked for and did not get, with reasons.
     """
 
-    __slots__ = ("_container_id", "_kept", "adjust")
+    __slots__ = ("_kept", "_waiting", "adjust")
 
     _event = "CreateContainer"
 
@@ -51,18 +53,16 @@ class CreateReply(EventReply):
         context: EventContext,
         adjust: m.ContainerAdjustment,
         container_id: str,
-        numbers: Mapping[str, int],
+        created: list[m.ContainerUpdate] | None,
+        order: EventOrder,
     ) -> None:
+        """`created`: updates of what was created meanwhile; None: what was being created waits for `commit`."""
         self.adjust = adjust
-        self._container_id = container_id
         self._kept = context.kept
+        self._waiting = created is None and merge.book is not None
         book = merge.book
-        if book is None:  # nearly always: there is nothing to be undone
-            self._merge, self._trail = merge, context.trail
-            self._numbers, self._order = numbers, {}
-            self.updates, self.ignored, self._side = [], [], []
-        else:
-            super().__init__(merge, context.trail, book.updates(), book.ignored, numbers)
+        updates = [] if book is None else [*book.updates(), *(created or ())]
+        super().__init__(merge, context.trail, container_id, updates, [] if book is None else book.ignored, order)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Say that the container is created: its side updates stand.
@@ -72,14 +72,19 @@ class CreateReply(EventReply):
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
-        if results or self._side:
-            super().commit(results)
+        super().commit(results)
         self._kept.runtime_commits = True
+        if self._waiting:
+            self._waiting = False
+            self._kept.of_creation(self._merge.book, self._event, self._order.by_plugin)
         if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`."""
+        if self._waiting:
+            self._waiting = False
+            self._trail.dropped(self._event, self._merge.book.kept, self._order.by_plugin)
         self._trail.not_created(self._container_id)
         return super().abort(restore)
 
@@ -158,13 +163,24 @@ class CreateEvent(AnsweredEvent):
         if resources is None:
             resources = self._container.linux.resources.SerializeToString()
         adjust = self.merge.adjust
-        resources += adjust.linux.resources.SerializeToString()
+        mine = adjust.linux.resources.SerializeToString()
+        resources += mine
         context, container_id = self._context, self._container.id
-        reply = CreateReply(self.merge, context, adjust, container_id, self.numbers)
+        created: list[m.ContainerUpdate] | None = []
         book = self.merge.book
-        if book is not None:
-            reply.updates += self._context.trail.side_updates(book, self.rpc, self.numbers, self._context.reporting)
+        if book is not None and self._context.kept.runtime_commits:
+            report_left_out(book, self.rpc, self._context.reporting)
+            created = None
+        elif book is not None:
+            created = self.side_updates()
+        order = self.order()
+        reply = CreateReply(self.merge, context, adjust, container_id, created, order)
         kept = context.kept
-        if context.trail.inventory.created(container_id, self._pod, resources, uncommitted=kept.runtime_commits):
+        begun: FieldOrder | tuple[bytes, int] | None = None
+        if mine and self.replies:  # one plugin's nearly always: its number is all that is to be kept
+            begun = (mine, self.numbers[self.replies[0][0]])
+            if len(self.replies) > 1:
+                begun = order.started(container_id, adjust.linux.resources)
+        if context.trail.inventory.created(container_id, self._pod, resources, begun, uncommitted=kept.runtime_commits):
             kept.add(container_id)
         return reply

@@ -18,24 +18,22 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from nri.adaptation.audit.reporting import ANSWERS
 from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
-from nri.adaptation.dispatch.event import Event
-from nri.adaptation.dispatch.event_context import EventContext
+from nri.adaptation.dispatch.event import AnsweredEvent, Event, EventContext
 from nri.adaptation.dispatch.order import Place
 from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
 from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
 from nri.adaptation.dispatch.validation import present, validate
 from nri.adaptation.merge.limits import MOST_ENTRIES
+from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.plugin_policy.policy import DISPOSAL_EVENTS
-from nri.api.events import EventMask
+from nri.api.events import BY_METHOD, EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.adaptation.dispatch.invoker import Invoker, Sent
-    from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.chain import Chain
@@ -49,12 +47,20 @@ log = logging.getLogger("nri.adaptation")
 URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
 
+#: By which event plugins are told that another event was refused in which they had something to say.
+_TOLD_AFTER: Final = {
+    BY_METHOD["create_container"].number: BY_METHOD["remove_container"],
+    BY_METHOD["update_container"].number: BY_METHOD["post_update_container"],
+}
+
+
 class Dispatcher:
     """Takes events through the plugins.
 
     Args:
         patience_s: how long an event waits for a plugin that joins, in seconds.
         fan_out: the events that all plugins get at once.
+        tell_refused: tell plugins whose answer came to nothing.
     """
 
     def __init__(
@@ -64,11 +70,15 @@ class Dispatcher:
         context: EventContext,
         patience_s: float,
         fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
+        *,
+        tell_refused: bool = False,
     ) -> None:
+        self._tell_refused = tell_refused
         self._chain = chain
         self._invoker = invoker
         self._context = context
         self._rules = context.rules
+        self._passes_others = context.rules.disposal_passes_others
         self._reporting = context.reporting
         self._kept = context.kept
         self._closed = ""
@@ -131,6 +141,10 @@ class Dispatcher:
                 self._complain_of_joiner(event)
             try:
                 self._pass_plugins(event, deadline)
+            except NriError as error:
+                if isinstance(event, AnsweredEvent) and event.replies:
+                    self._withdraw(event, error)
+                raise
             finally:
                 gate.leave()
         except NriError as error:
@@ -143,6 +157,28 @@ class Dispatcher:
         if reporting.recorded:
             event.tell_begin(reporting)
             reporting.event_ends(event.rpc, event.serial, event.result_bytes(), None, monotonic() - began)
+
+    def _withdraw(self, event: AnsweredEvent, error: NriError) -> None:
+        """Report whose answers come to nothing because the event fails, and tell these plugins if that is wanted.
+
+        The protocol has no word for it. Next best is the event by which a plugin looks at the container again.
+        """
+        request = event.request
+        container = request.container
+        assert container is not None
+        failing = getattr(error, "plugin", "")
+        granted = [peer for peer in event.granted() if peer.label != failing]
+        for peer in granted:
+            self._reporting.withdrawn(peer.label, event.rpc, container.id, error)
+        spec = _TOLD_AFTER.get(event.number)
+        if not (self._tell_refused and granted and spec is not None):
+            return
+        told = Event(EventRequest(spec, request.pod, container))
+        for peer in granted:
+            try:
+                self._ask_in_turn(told, [peer], None)
+            except NriError as fault:
+                log.warning("plugin %s failed %s after %s was refused: %s", peer.label, spec.rpc, event.rpc, fault)
 
     def _pass_plugins(self, event: Event, deadline: float | None) -> None:
         """The plugins in ascending index, then those of them that validate."""
@@ -171,15 +207,18 @@ class Dispatcher:
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""
-        place = Place(self._invoker, event, peers, deadline)
+        place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
         try:
             for peer in peers:
                 sent = self._wait(place, event) if place.ticket is not None else None
                 policy = _policy_of(peer, event, sent)
                 reply = None
-                if policy is not None:
+                if place.missed:
+                    if policy is not None:
+                        self._invoker.missed_turn(peer, policy, event)
+                elif policy is not None:
                     reply = self._invoker.invoke(peer, policy, event, deadline, sent=sent)
-                    event.answer = next(ANSWERS)
+                    event.answer = peer.answer
                     if reply is not None and len(reply) > MOST_ENTRIES:
                         reply = event.weigh(peer, policy, reply)
                 # The plugin is left before its answer is merged: merging is not its time.
@@ -204,7 +243,7 @@ class Dispatcher:
         """
         asked: list[tuple[Peer, EventPolicy, Sent | None]] = []
         failures: list[NriError] = []
-        place = Place(self._invoker, event, peers, deadline)
+        place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
         try:
             for peer in peers:
                 sent = None
@@ -212,6 +251,10 @@ class Dispatcher:
                     self._hear(event, asked, failures, deadline)
                     sent = self._wait(place, event)
                 policy = _policy_of(peer, event, sent)
+                if place.missed:
+                    if policy is not None:
+                        self._invoker.missed_turn(peer, policy, event)
+                    policy = None
                 if policy is not None:
                     if sent is None:
                         sent = self._invoker.begin(peer, policy, event, deadline)

@@ -8,24 +8,29 @@ event around, in one thread at a time: `request_bytes` for the next plugin, `add
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
+from nri.adaptation.audit.answer_order import EventOrder
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.dispatch.bounds import HEADERS, ROOM, leave_room, left_out, weighed
 from nri.adaptation.plugin_policy import allow
 from nri.errors import NriError, PluginError
+from nri.ttrpc.waiters import ARRIVALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from nri.adaptation.audit.reporting import Reporting
-    from nri.adaptation.dispatch.event_context import EventContext
+    from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
+    from nri.adaptation.registration.kept_updates import KeptUpdates
+    from nri.api import messages as m
+    from nri.rules import Rules
 
-__all__ = ["AnsweredEvent", "Event"]
+__all__ = ["AnsweredEvent", "Event", "EventContext", "Parts"]
 
 
 class Event:
@@ -35,7 +40,7 @@ class Event:
         request: what the plugins are asked.
         rpc, number: the event's name, `StartContainer`, and number.
         serial: counts the events of this process, for reports.
-        answer: number of the last answer, counted while its plugin was held: answers are added later than they come.
+        answer: number of the last answer (`Peer.answer`), taken while its plugin was held.
         told: reporters know that it has begun.
         silence: by plugin that it waited for, what that had cost before: `nri.adaptation.dispatch.silence`.
     """
@@ -96,6 +101,30 @@ class Event:
         return b""
 
 
+class EventContext:
+    """The parts that an event with an answer needs beside its request; one object for all events of a runtime.
+
+    Attributes:
+        rules: where to differ from the reference.
+        trail: records, and the containers that there are.
+        reporting: who is told of its steps.
+        kept: hands over updates that wait until a container is created.
+    """
+
+    __slots__ = ("kept", "reporting", "rules", "trail")  # compiled, a NamedTuple needs its types at run time
+
+    def __init__(self, rules: Rules, trail: AuditTrail, reporting: Reporting, kept: KeptUpdates) -> None:
+        self.rules, self.trail, self.reporting, self.kept = rules, trail, reporting, kept
+
+
+class Parts(NamedTuple):
+    """A request's messages side by side, as the merge reads them: one message would copy them."""
+
+    pod: Any
+    container: Any
+    linux_resources: Any = None
+
+
 class AnsweredEvent(Event):
     """An event whose answers are merged into one result. Abstract: see its three kinds.
 
@@ -105,7 +134,7 @@ class AnsweredEvent(Event):
         asked: the request's bytes as the runtime made it; None as long as no plugin has answered.
         replies: name and bytes of every answer that says something.
         touched: ids of the containers that the answers update.
-        numbers: of the answers with updates, by the plugin's label: the order in which all events' answers came.
+        numbers: of the answers that say something, by the plugin's label, and of the first one by "".
         reply_type: the reply message of the event.
     """
 
@@ -131,6 +160,7 @@ class AnsweredEvent(Event):
         """
         request = self.request
         if self.asked is None:
+            self.numbers[""] = self.answer
             self.asked = request.encoded()
             self._room = ROOM - len(self.asked)
         self.answered.append(peer)
@@ -143,8 +173,8 @@ class AnsweredEvent(Event):
         message = self._read(peer, reply)
         label = peer.label
         self.replies.append((label, reply))
+        self.numbers[label] = self.answer
         if message.update:
-            self.numbers[label] = self.answer
             self.touched.update([update.container_id for update in self._there(message.update)])
         reporting = self._context.reporting
         try:
@@ -228,7 +258,21 @@ class AnsweredEvent(Event):
         book = self.merge.book
         outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
         asked = request.encoded() if self.asked is None else self.asked
-        provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes)
+        provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes, self.numbers)
+
+    def granted(self) -> list[Peer]:
+        """The plugins whose answers say something."""
+        labels = {label for label, _ in self.replies}
+        return [peer for peer in self.answered if peer.label in labels]
+
+    def order(self) -> EventOrder:
+        """The order of the fields that the answers have set."""
+        return EventOrder(self.merge.ledger, self.numbers, self.numbers.get("") or next(ARRIVALS))
+
+    def side_updates(self) -> list[m.ContainerUpdate]:
+        """Keep what answers want of containers that are only being created; returns updates of those created since."""
+        context = self._context
+        return context.kept.of_event(self.merge.book, self.rpc, self.numbers, context.reporting)
 
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from nri.adaptation.audit.answer_order import OrderedUpdates
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from nri.adaptation.audit.answer_order import EventOrder, Numbers
+    from nri.adaptation.audit.restoration import Restoration
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.audit.update_result import Restoration, UpdateResult
+    from nri.adaptation.audit.update_result import UpdateResult
     from nri.adaptation.merge.update_book import Ignored
     from nri.api import messages as m
 
@@ -22,14 +26,14 @@ class EventReply:
     """The common part of all replies: owners, and the two ways in which the runtime's request ends.
 
     Attributes:
-        updates: updates of other containers, for the runtime to apply.
+        updates: updates of other containers, for the runtime to apply, with their places in the order of answers.
         ignored: what plugins asked for and did not get, with reasons.
 
     If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
     those had before; `commit` forgets that. Calling neither is harmless.
     """
 
-    __slots__ = ("_merge", "_numbers", "_order", "_side", "_trail", "ignored", "updates")
+    __slots__ = ("_container_id", "_merge", "_open", "_order", "_trail", "ignored", "updates")
 
     _event = ""
 
@@ -37,17 +41,22 @@ class EventReply:
         self,
         merge: Any,
         trail: AuditTrail,
+        container_id: str,
         updates: list[m.ContainerUpdate],
         ignored: list[Ignored],
-        numbers: Mapping[str, int],
+        order: EventOrder,
     ) -> None:
         self._merge = merge
         self._trail = trail
-        self._numbers = numbers
-        self._order: dict[str, int] | None = None
-        self.updates = updates
+        self._container_id = container_id
+        self._order = order
         self.ignored = ignored
-        self._side = trail.updated(updates) if updates else []
+        self._open = bool(updates)
+        if updates:
+            self.updates = OrderedUpdates(updates, None, order.by_container(update.container_id for update in updates))
+            trail.updated(self.updates, self)
+        else:
+            self.updates = OrderedUpdates()
 
     @property
     def owners(self) -> m.OwningPlugins:
@@ -55,17 +64,13 @@ class EventReply:
         owners: m.OwningPlugins = self._merge.owners()
         return owners
 
-    def order_of(self, update: m.ContainerUpdate) -> int:
-        """The place of an update in time, as a number: of two replies the one with the greater number is later.
+    @property
+    def numbers(self) -> Numbers:
+        """The places of the event's own container's resources in the order of answers, for its `FieldOrder`.
 
-        Replies to requests that run side by side may be carried out in another order than plugins gave them. A runtime
-        that keeps the number with each field that it changes can leave out what is older than what it has done.
-        0: no plugin asked for anything.
+        What no plugin has set, but the runtime's own request, counts as older than all answers to that.
         """
-        if self._order is None:
-            asked = self._merge.ledger.plugins()
-            self._order = {key: min(self._numbers.get(each, 0) for each in plugins) for key, plugins in asked.items()}
-        return self._order.get(update.container_id, 0)
+        return self._order.of(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Say that the runtime's request went well: its side updates stand.
@@ -73,19 +78,19 @@ class EventReply:
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
-        self._side = []
-        if results:
-            self._trail.outcomes(self._event, results)
+        if self._open or results:
+            self._open = False
+            self._trail.committed(self._event, self.updates, self, results)
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """Have the side updates undone, because the runtime's request failed.
 
-        The update callback gets what the containers had before, with values for "not set" where kernels have one (no
-        limit, 1024 shares). What it could not apply is returned.
+        The update callback gets what the containers had before, or what a later answer has set since, with values for
+        "not set" where kernels have one (no limit, 1024 shares). What it could not apply is returned.
 
         Args:
             restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
                 fields that were not set before.
         """
-        side, self._side = self._side, []
-        return self._trail.undo(side, restore) if side else []
+        still_open, self._open = self._open, False
+        return self._trail.undo(self._event, self.updates, self, restore) if still_open else []

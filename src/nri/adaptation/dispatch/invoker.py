@@ -6,6 +6,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 |---|---|---|
 | an error status | stays; it has answered | fails with that error; goes on if the plugin is a shadow |
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
+| busy with earlier events for two timeouts | stays; a miss | goes on, or fails if its policy says so |
 | silent for too long while the request waited for it | is not asked | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
@@ -19,22 +20,27 @@ Errors raised here are what the runtime's request fails with. Next: `nri.adaptat
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.dispatch import silence
-from nri.adaptation.dispatch.failures import named, refuse, standing, unnamed
 from nri.adaptation.peers.breaker import BreakerState
 from nri.adaptation.peers.state import JOINED, Signal, State
+from nri.adaptation.plugin_policy.event_policy import TURN
 from nri.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     NriError,
     OversizedMessage,
+    PluginClosed,
+    PluginError,
+    PluginRejected,
+    PluginTimeout,
     PluginUnavailable,
     ProtocolError,
     RpcError,
 )
+from nri.ttrpc.codes import Code
 
 if TYPE_CHECKING:
     from typing import Final
@@ -194,7 +200,7 @@ class Invoker:
         namespace = event.request.pod.namespace
         declared = policy.fail_request and not gone and not self._breaker_lets_go
         if insist or declared or policy.policy.requires(policy.number, namespace):
-            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {standing(peer)}")
+            raise PluginUnavailable(peer.label, f"required for {event.rpc}, but {_standing(peer)}")
         return False
 
     @staticmethod
@@ -243,7 +249,7 @@ class Invoker:
                 peer.breaker.miss(now)
                 peer.signal(Signal.LOST, str(error))
             if refused:
-                refuse(peer, event, error)
+                _refuse(peer, event, error)
         finally:
             del error  # raised, it has this frame: they would keep each other, and the event
 
@@ -252,7 +258,23 @@ class Invoker:
         refused = insist or self._refuses(peer, policy, event)
         peer.breaker.abandoned()
         if refused:
-            refuse(peer, event, DeadlineExceeded(event.rpc))
+            _refuse(peer, event, DeadlineExceeded(event.rpc))
+
+    def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event) -> None:
+        """Draw the consequences for an event that has waited too long for its turn: as of a late answer.
+
+        The plugin stays connected, whatever its policy: it is slow, and answers others.
+        """
+        refused = self._refuses(peer, policy, event)
+        waited_s = TURN * policy.timeout_s
+        error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
+        if self._reporting.watched:
+            self._reporting.plugin_failed(peer.label, event.rpc, event.serial, error, waited_s)
+        peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} wanted its turn"
+        tripped = peer.breaker.miss(monotonic())
+        peer.signal(Signal.TRIPPED if tripped else Signal.MISSED, peer.last_error)
+        if refused:
+            _refuse(peer, event, error)
 
     def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
         """Whether no answer fails the request; asked before the breaker hears of it."""
@@ -265,3 +287,40 @@ class Invoker:
         if made is not cause:
             made.__cause__ = cause
         return made
+
+
+def named(label: str, error: NriError) -> PluginError:
+    """The error for the runtime that stands for what a plugin answered with: it carries the plugin's name."""
+    if not isinstance(error, RpcError):
+        return PluginError(label, str(error))
+    if error.code == Code.PERMISSION_DENIED:
+        return PluginRejected(label, error.message)
+    return PluginError(label, str(error), code=error.code, message=error.message)
+
+
+def unnamed(label: str, error: RpcError) -> RpcError:
+    """Take the plugin's name out of a status text: it is there for runtimes that name no plugin, and we do."""
+    for beginning in (f"plugin {label}: ", f"plugin {label} refused: "):
+        if error.message.startswith(beginning):
+            return RpcError(error.code, error.message.removeprefix(beginning))
+    return error
+
+
+def _standing(peer: Peer) -> str:
+    """The standing of a plugin that cannot be asked, for an error's text."""
+    state = "not connected" if peer.state is State.GONE else peer.state.value
+    if peer.state is State.OPEN:
+        state = f"left out after {peer.breaker.missed} requests without an answer"
+    return f"{state} ({peer.last_error})" if peer.last_error else state
+
+
+def _refuse(peer: Peer, event: Event, cause: NriError) -> NoReturn:
+    """Raise what the request fails with because of a plugin that gave no answer; the text is the reference's."""
+    kind = PluginTimeout if isinstance(cause, DeadlineExceeded) else PluginClosed
+    error = kind(peer.label, f"failed to handle {event.rpc} request: {cause}")
+    error.args = (f"plugin {peer.label} failed to handle {event.rpc} request: {cause}",)
+    error.__cause__ = cause  # by hand: compiled, a `raise` has no `from`
+    try:
+        raise error
+    finally:
+        del error, cause  # they have this frame, which must not keep them and the event

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent
-from nri.adaptation.dispatch.event_context import Parts
+from nri.adaptation.dispatch.event import AnsweredEvent, Parts
 from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import StopMerge
 from nri.adaptation.peers.event_request import EventRequest
@@ -16,11 +15,11 @@ from nri.api import messages as m
 from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Final
 
+    from nri.adaptation.audit.answer_order import EventOrder
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.dispatch.event_context import EventContext
+    from nri.adaptation.dispatch.event import EventContext
 
 __all__ = ["StopEvent", "StopReply"]
 
@@ -40,21 +39,27 @@ class StopReply(EventReply):
     _event = "StopContainer"
 
     def __init__(
-        self, merge: StopMerge, trail: AuditTrail, created: list[m.ContainerUpdate], numbers: Mapping[str, int]
+        self,
+        merge: StopMerge,
+        trail: AuditTrail,
+        container_id: str,
+        created: list[m.ContainerUpdate],
+        order: EventOrder,
     ) -> None:
-        super().__init__(merge, trail, [*merge.reply().update, *created], merge.book.ignored, numbers)
+        super().__init__(merge, trail, container_id, [*merge.reply().update, *created], merge.book.ignored, order)
 
 
 class StopEvent(AnsweredEvent):
     """One container that has stopped, or is about to."""
 
-    __slots__ = ()
+    __slots__ = ("_container_id",)
 
     reply_type: ClassVar[Any] = m.StopContainerResponse
 
     def __init__(self, pod: m.PodSandbox, container: m.Container, context: EventContext) -> None:
         merge = StopMerge(Parts(pod, container), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]
         super().__init__(EventRequest(_SPEC, pod, container), merge, context)
+        self._container_id = container.id
 
     def record(self, failed: str = "") -> None:
         """Keep a record, unless no plugin was asked: the stop itself changes nothing."""
@@ -63,9 +68,5 @@ class StopEvent(AnsweredEvent):
 
     def result(self) -> StopReply:
         """Updates of other containers."""
-        return StopReply(
-            self.merge,
-            self._context.trail,
-            self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting),
-            self.numbers,
-        )
+        created = self.side_updates()
+        return StopReply(self.merge, self._context.trail, self._container_id, created, self.order())

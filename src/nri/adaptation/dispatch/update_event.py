@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.adaptation.dispatch.event import AnsweredEvent
-from nri.adaptation.dispatch.event_context import Parts
+from nri.adaptation.dispatch.event import AnsweredEvent, Parts
 from nri.adaptation.dispatch.event_reply import EventReply
 from nri.adaptation.merge import UpdateMerge
 from nri.adaptation.peers.event_request import UpdateRequest
@@ -16,11 +15,11 @@ from nri.api import messages as m
 from nri.api.events import BY_METHOD
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Final
 
+    from nri.adaptation.audit.answer_order import EventOrder
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.dispatch.event_context import EventContext
+    from nri.adaptation.dispatch.event import EventContext
 
 __all__ = ["UpdateEvent", "UpdateReply"]
 
@@ -50,17 +49,17 @@ class UpdateReply(EventReply):
         container_id: str,
         requested: m.LinuxResources,
         created: list[m.ContainerUpdate],
-        numbers: Mapping[str, int],
+        order: EventOrder,
     ) -> None:
         reply = merge.reply()
         *others, mine = reply.update
         self.changed = bool(mine.container_id)
         self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
-        trail.inventory.updated(container_id, self.resources)
+        trail.inventory.updated(container_id, self.resources, order.of(container_id))
         if created:
             del reply.update[-1]
             reply.update.extend([*created, mine])
-        super().__init__(merge, trail, [*others, *created], merge.book.ignored, numbers)
+        super().__init__(merge, trail, container_id, [*others, *created], merge.book.ignored, order)
         self.evictions: list[m.ContainerEviction] = list(reply.evict)
         self.message = reply
 
@@ -86,5 +85,6 @@ class UpdateEvent(AnsweredEvent):
 
     def result(self) -> UpdateReply:
         """The resources that the container is to have, updates of other containers, and evictions."""
-        created = self._context.trail.side_updates(self.merge.book, self.rpc, self.numbers, self._context.reporting)
-        return UpdateReply(self.merge, self._context.trail, self._container_id, self._requested, created, self.numbers)
+        created = self.side_updates()
+        trail, order = self._context.trail, self.order()
+        return UpdateReply(self.merge, trail, self._container_id, self._requested, created, order)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.adaptation.dispatch import silence
@@ -18,6 +19,7 @@ from nri.adaptation.dispatch.event import Event
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.state import State
+from nri.adaptation.plugin_policy.event_policy import TURN
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
 from nri.errors import NriError, PluginClosed, PluginError, ValidationRejected
@@ -131,8 +133,12 @@ def _verdict(
 ) -> NriError | None:
     """One validator's verdict as the error to raise; None if it agrees."""
     silence.meet(event, peer)
+    limit = deadline
+    turn_s = TURN * policy.timeout_s
+    if peer.turn_s and (limit is None or monotonic() + turn_s < limit):
+        limit = monotonic() + turn_s
     try:
-        peer.lock.acquire(deadline)
+        peer.lock.acquire(limit)
     except NriError as error:
         return error
     try:

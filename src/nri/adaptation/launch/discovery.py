@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from nri.adaptation.launch.trusted import TrustedFile, UntrustedError, check_interpreter
 from nri.adaptation.launch.wasm_file import INSTALL, is_wasm, missing
 from nri.api import naming
-from nri.config.source import open_ordinary
 from nri.errors import ConfigError
+from nri.files import open_regular
 from nri.rules import Rules
 
 __all__ = ["Found", "Skipped", "config_text", "discover"]
@@ -88,6 +88,8 @@ def _look_at(path: str) -> tuple[str, bool]:
     """Say why a file with a good name is not launched, or "" if it is; and whether it is WebAssembly."""
     if not _is_text(path):
         return "its name is not UTF-8 text", False  # messages could not hold it
+    if not os.path.basename(path).isprintable():
+        return "its name has characters that do not print", False  # it could forge a line of a log
     try:
         with TrustedFile(path) as file:
             if is_wasm(file):
@@ -110,7 +112,7 @@ def _is_text(path: str) -> bool:
 
 def _read(path: str) -> bytes:
     """The content of a regular file. OSError also for anything else, which is not waited for, and if it is too long."""
-    with open(path, "rb", opener=open_ordinary) as file:
+    with open(path, "rb", opener=open_regular) as file:
         data = file.read(CONFIG_BYTES + 1)
     if len(data) > CONFIG_BYTES:
         raise OSError(errno.EFBIG, f"more than {CONFIG_BYTES >> 20} MiB")

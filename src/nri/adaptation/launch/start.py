@@ -16,8 +16,8 @@ from nri.adaptation.launch.wasm_file import CODE_BYTES, INSTALL, MAGIC, is_wasm,
 from nri.adaptation.peers.peer import LAUNCHED, WASM, Peer
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.wasm import WasmPeer
-from nri.config.source import open_ordinary
 from nri.errors import ConfigError
+from nri.files import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -135,7 +135,7 @@ class Starter:
 def _read_if_wasm(path: str) -> bytes:
     """The content of a file of WebAssembly; b"" for any other."""
     try:
-        with open(path, "rb", opener=open_ordinary) as file:
+        with open(path, "rb", opener=open_regular) as file:
             begin = file.read(len(MAGIC))
             return begin + file.read(CODE_BYTES) if begin == MAGIC else b""
     except OSError:

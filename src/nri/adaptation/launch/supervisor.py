@@ -138,7 +138,7 @@ class Supervisor:
             try:
                 failed = self._run_once()
             except Exception as error:
-                log.exception("plugin %s: an error of the runtime ends its run", self.found.label)
+                log.exception("plugin %s: an error of the runtime ends its run", plain(self.found.label))
                 failed = True
                 self._break_off(error)
             self.started.set()
@@ -146,7 +146,7 @@ class Supervisor:
                 return
             if self._changed:
                 self._backoff.reset()
-                log.info("configuration of plugin %s has changed: starting it again", self.found.label)
+                log.info("configuration of plugin %s has changed: starting it again", plain(self.found.label))
             elif not self._again(failed):
                 return
             self.restarts += 1
@@ -162,7 +162,9 @@ class Supervisor:
         ):
             return False
         if self._backoff.crash_loop:
-            log.error("plugin %s is in a crash loop: %d short runs in a row", self.found.label, self._backoff.failures)
+            log.error(
+                "plugin %s is in a crash loop: %d short runs in a row", plain(self.found.label), self._backoff.failures
+            )
         return not self._stopping.wait(delay_s)
 
     def _run_once(self) -> bool:
@@ -182,7 +184,7 @@ class Supervisor:
             process, peer = self._starter.start(config)
         except (ConfigError, UntrustedError, OSError) as error:
             reason = str(error) if isinstance(error, ConfigError) else f"{found.path}: {_why(error)}"
-            log.warning("plugin %s cannot be launched: %s", found.label, reason)
+            log.warning("plugin %s cannot be launched: %s", plain(found.label), reason)
             self.last_words = reason
             return True
         self._process, self.peer = process, peer
@@ -196,9 +198,9 @@ class Supervisor:
         peer.signal(Signal.LOST, ended)
         peer.last_error = ended + (f": {_last_line(self.last_words)}" if self.last_words else "")
         if not self._stopping.is_set():
-            log.warning("plugin %s ended: %s", peer.qualified, process.status)
+            log.warning("plugin %s ended: %s", plain(peer.qualified), process.status)
             for line in self.last_words.split("\n") if self.last_words else ():  # one by one: none looks like ours
-                log.warning("plugin %s wrote: %s", peer.qualified, line)
+                log.warning("plugin %s wrote: %s", plain(peer.qualified), line)
         # A plugin that is cut off may well end without an error: there is no runtime left that it could work for.
         return process.failed or peer.cut_off
 
@@ -235,7 +237,7 @@ class Supervisor:
                 peer.endpoint.poll()  # it may be us who are late
                 if peer.state is not State.CONNECTED:
                     return 0.0
-                log.warning("%s: plugin registration timed out", peer.qualified)
+                log.warning("%s: plugin registration timed out", plain(peer.qualified))
                 peer.signal(Signal.FATAL, "plugin registration timed out")
                 return 0.0
             return min(left_s + 0.01, LOOK_S)

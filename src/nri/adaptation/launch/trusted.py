@@ -187,7 +187,7 @@ def _path_of(descriptor: int) -> str:
     return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
-def _outsider() -> int | None:
+def outsider() -> int | None:
     """The number that stands for every user outside of our user namespace; None if we are not in one.
 
     There, root's own folders above ours look like another user's; that only their owner may write them has to do.
@@ -203,7 +203,7 @@ def _check(what: str, info: os.stat_result) -> None:
     """Raise UntrustedError if others than root and our own user can change a file, a link or a folder."""
     mode = info.st_mode
     above = what.startswith("folder ")
-    if info.st_uid not in (0, os.geteuid()) and not (above and info.st_uid == _outsider()):
+    if info.st_uid not in (0, os.geteuid()) and not (above and info.st_uid == outsider()):
         raise UntrustedError(f"{what} belongs to user {info.st_uid}, who can change it; remedy: chown root")
     sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX
     if mode & 0o022 and not stat.S_ISLNK(mode) and not sticky:

@@ -13,9 +13,26 @@ Reading order: `fields` (the table), `entries`, `fast_path`, `claims`, `ledger`,
 """
 
 from nri.adaptation.merge.create import CreateMerge
+from nri.adaptation.merge.entries import Entry, read
+from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Kind, Row
 from nri.adaptation.merge.ledger import Claim, Ledger
 from nri.adaptation.merge.update import StopMerge, UpdateMerge
 from nri.adaptation.merge.update_book import Eviction, Ignored
 from nri.errors import Conflict
 
-__all__ = ["Claim", "Conflict", "CreateMerge", "Eviction", "Ignored", "Ledger", "StopMerge", "UpdateMerge"]
+__all__ = [
+    "RESOURCES_TREE",
+    "TREE",
+    "Claim",
+    "Conflict",
+    "CreateMerge",
+    "Entry",
+    "Eviction",
+    "Ignored",
+    "Kind",
+    "Ledger",
+    "Row",
+    "StopMerge",
+    "UpdateMerge",
+    "read",
+]

@@ -167,7 +167,7 @@ COMPOUND_FIELDS = frozenset(row.claim for row in ROWS if row.kind in (_MAP, _KEY
 Node = dict[int, "Row | Node"]
 
 
-def _grow(descriptor: Any, prefix: str, rows: dict[str, Row]) -> Node:
+def grow(descriptor: Any, prefix: str, rows: dict[str, Row]) -> Node:
     """Build the tree of a message; a field that neither is a row nor leads to one is left out, which a test notices."""
     tree: Node = {}
     for field in descriptor.fields:
@@ -179,7 +179,7 @@ def _grow(descriptor: Any, prefix: str, rows: dict[str, Row]) -> Node:
             row.is_wrapper = row.kind is _S and len(inside) == 1 and not inside[0].is_repeated
             tree[field.number] = row
         elif field.message_type is not None and any(known.startswith(path + ".") for known in rows):
-            tree[field.number] = _grow(field.message_type, path + ".", rows)
+            tree[field.number] = grow(field.message_type, path + ".", rows)
     return tree
 
 
@@ -187,6 +187,6 @@ for _rank, _row in enumerate(ROWS):
     _row.rank = _rank
 
 #: The rows by field number, for `ContainerAdjustment`.
-TREE: Node = _grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row for row in ROWS})
+TREE: Node = grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row for row in ROWS})
 #: The rows by field number, for `LinuxResources` alone: what an update can change.
-RESOURCES_TREE: Node = _grow(m.LinuxResources.DESCRIPTOR, _RES, {row.path: row for row in ROWS})
+RESOURCES_TREE: Node = grow(m.LinuxResources.DESCRIPTOR, _RES, {row.path: row for row in ROWS})

@@ -136,12 +136,9 @@ class Ledger:
         lines.reverse()
         return lines
 
-    def plugins(self) -> dict[str, set[str]]:
-        """The owners of each container's fields."""
-        found: dict[str, set[str]] = {}
-        for (container, _, _), owner in self._owners.items():
-            found.setdefault(container, set()).add(owner)
-        return found
+    def owned(self) -> list[tuple[str, int, str, str]]:
+        """All that is owned: container, field, key and the owner's text."""
+        return [(*slot, owner) for slot, owner in self._owners.items()]
 
     def message(self) -> m.OwningPlugins:
         """All owners, as validators are shown them."""

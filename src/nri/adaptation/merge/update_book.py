@@ -17,9 +17,9 @@ from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
 from nri.api import messages as m
-from nri.errors import ConflictError, PluginError, UpdateError, quote
+from nri.errors import ConflictError, PluginError, UpdateError
 from nri.rules import Rules
-from nri.text import cut
+from nri.text import cut, quote
 
 __all__ = [
     "NOT_IN_UPDATES",

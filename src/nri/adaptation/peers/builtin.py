@@ -1,7 +1,7 @@
 """Plugins inside the runtime: any object with methods named after events.
 
 They take part in the order of indices like every other plugin, without a socket: handlers get messages and run in the
-thread of the event, so they must be quick, and no timeout can interrupt them. They must not change what they are given.
+thread of the event, so they must be quick, and no timeout can interrupt them. What they are given is theirs: a copy.
 A handler returns what plugins return elsewhere: None, an adjustment, updates, or both as a pair; builders of `nri.api`
 and messages are both fine. Next: `nri.adaptation.peers.event_request`, from which the messages come.
 """
@@ -20,6 +20,7 @@ from nri.api.events import BY_METHOD, EVENTS, EventMask
 from nri.api.validation import ValidationRequest
 from nri.errors import DeadlineExceeded, NriError, Reject, RpcError, describe
 from nri.ttrpc import Code
+from nri.ttrpc.waiters import ARRIVALS
 
 if TYPE_CHECKING:
     from nri.adaptation.peers.event_request import EventRequest
@@ -84,22 +85,26 @@ class BuiltinPeer(Peer):
         handler = _method(self._handlers, spec.method)
         if handler is None:
             return b""
-        arguments: tuple[Any, ...] = (request.pod,)
         if spec is _VALIDATE:
-            arguments = (ValidationRequest(request.message(m.ValidateContainerAdjustmentRequest)),)
-        elif spec.kind == "container":
-            arguments = (request.pod, request.container_seen())
-            if spec.method == "update_container":
-                arguments += (request.resources,)
-        elif spec.method == "update_pod_sandbox":
-            arguments = (request.pod, request.overhead, request.resources)
+            arguments: tuple[Any, ...] = (ValidationRequest(request.message(m.ValidateContainerAdjustmentRequest)),)
+        else:
+            given: tuple[Any, ...] = (request.pod,)
+            if spec.kind == "container":
+                given = (request.pod, request.container_seen())
+                if spec.method == "update_container":
+                    given += (request.resources,)
+            elif spec.method == "update_pod_sandbox":
+                given = (request.pod, request.overhead, request.resources)
+            arguments = tuple(map(_copy, given))
         if monotonic() >= deadline:
             raise DeadlineExceeded(spec.rpc)
         return self._run(spec.reply, spec is _VALIDATE, handler, *arguments)
 
     def _run(self, reply: str, validates: bool, handler: Callable[..., Any], *arguments: Any) -> bytes:
         try:
-            encoded: bytes = _reply(getattr(m, reply), handler(*arguments)).SerializeToString()
+            returned = handler(*arguments)
+            self.answer = next(ARRIVALS)
+            encoded: bytes = _reply(getattr(m, reply), returned).SerializeToString()
             return encoded
         except NriError as error:
             if validates:
@@ -141,12 +146,22 @@ class BuiltinPeer(Peer):
         each: bool,  # noqa: ARG002
         most: int,  # noqa: ARG002 - it is the runtime's own
     ) -> list[m.ContainerUpdate]:
-        """Hand over the runtime's own messages."""
+        """Hand over copies of the runtime's messages."""
         handler = _method(self._handlers, "synchronize")
         if handler is None:
             return []
-        reply = m.SynchronizeResponse.FromString(self._run("SynchronizeResponse", False, handler, pods, containers))
+        state = [*map(_copy, pods)], [*map(_copy, containers)]
+        reply = m.SynchronizeResponse.FromString(self._run("SynchronizeResponse", False, handler, *state))
         return list(reply.update)
+
+
+def _copy(message: Any) -> Any:
+    """A message of the handler's own: to read a label that is not there writes it into a message."""
+    if message is None:
+        return None
+    made = type(message)()
+    made.CopyFrom(message)
+    return made
 
 
 def _failed(cause: Exception) -> RpcError:

@@ -3,6 +3,8 @@
 A thread that waits may leave word what is to be begun as soon as its turn comes: the one that lets go does that first,
 and wakes it then. So what the lock guards is at work again while threads still change places.
 
+What is urgent passes those that wait, but none of its own pod.
+
 A bare `threading.Lock` starves callers: the thread that has just let go takes it again before the others wake. Taking a
 place (`place`) and waiting for it (`wait`) are apart, because an event takes its place at the next plugin before it
 leaves the one at hand: that keeps all events in one order at every plugin. Knows nothing of plugins. Next:
@@ -17,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.errors import DeadlineExceeded
-from nri.signals import heed
+from nri.signals import check_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,22 +32,25 @@ class Ticket:
     """A place in the queue.
 
     Attributes:
+        pod: whose event it is; "" for none.
+        urgent: whether it has passed others.
         begin: called when the turn comes, by the thread that lets go; it must not wait. May be set while it waits.
         begun: what `begin` returned; None if it was not called.
     """
 
-    __slots__ = ("_turn", "begin", "begun")
+    __slots__ = ("begin", "begun", "pod", "turn", "urgent")
 
-    def __init__(self) -> None:
+    def __init__(self, pod: str = "", urgent: bool = False) -> None:
+        self.pod, self.urgent = pod, urgent
         self.begin: Callable[[], Any] | None = None
         self.begun: Any = None
-        self._turn = allocate_lock()
-        self._turn.acquire()
+        self.turn = allocate_lock()
+        self.turn.acquire()
 
     def wait(self, timeout_s: float = -1.0) -> bool:
         """Wait for the turn; False if it has not come in so many seconds. Negative: for ever."""
-        heed()
-        return self._turn.acquire(timeout=timeout_s)
+        check_signals()
+        return self.turn.acquire(timeout=timeout_s)
 
     def call(self) -> None:
         """Tell the thread that waits that its turn has come."""
@@ -53,7 +58,7 @@ class Ticket:
             if self.begin is not None:
                 self.begun = self.begin()
         finally:
-            self._turn.release()
+            self.turn.release()
 
 
 class FifoLock:
@@ -65,23 +70,34 @@ class FifoLock:
         lock.release()
 
     A thread that has changed its mind gives up its place, or the lock if its turn has come, with `leave`.
+
+    Attributes:
+        queue: the places of those that wait, in the order of their turns.
     """
 
-    __slots__ = ("_guard", "_held", "_queue")
+    __slots__ = ("_guard", "held", "queue")
 
     def __init__(self) -> None:
         self._guard = allocate_lock()
-        self._held = False
-        self._queue: deque[Ticket] = deque()
+        self.held = False
+        self.queue: deque[Ticket] = deque()
 
-    def place(self) -> Ticket | None:
-        """Take a place in the queue; None if it is our turn already."""
+    def place(self, pod: str = "", urgent: bool = False) -> Ticket | None:
+        """Take a place in the queue; None if it is our turn already.
+
+        `urgent`: before all that wait, but for those of the same pod, and others that are urgent.
+        """
         with self._guard:
-            if not self._held:
-                self._held = True
+            if not self.held:
+                self.held = True
                 return None
-            ticket = Ticket()
-            self._queue.append(ticket)
+            ticket = Ticket(pod, urgent)
+            queue = self.queue
+            at = len(queue)
+            if urgent:
+                while at and not (queue[at - 1].urgent or queue[at - 1].pod == pod):
+                    at -= 1
+            queue.insert(at, ticket)
             return ticket
 
     def wait(self, ticket: Ticket | None, deadline: float | None = None) -> None:
@@ -104,9 +120,9 @@ class FifoLock:
     def _give_up(self, ticket: Ticket) -> bool:
         """Leave the queue; False if the turn has come in the meantime."""
         with self._guard:
-            if ticket not in self._queue:
+            if ticket not in self.queue:
                 return False
-            self._queue.remove(ticket)
+            self.queue.remove(ticket)
             return True
 
     def leave(self, ticket: Ticket | None) -> None:
@@ -121,13 +137,13 @@ class FifoLock:
     def release(self) -> None:
         """Let the next one in."""
         with self._guard:
-            if not self._queue:
-                self._held = False
+            if not self.queue:
+                self.held = False
                 return
-            ticket = self._queue.popleft()
+            ticket = self.queue.popleft()
         ticket.call()
 
     @property
     def waiting(self) -> int:
         """The number of those that wait for their turn."""
-        return len(self._queue)
+        return len(self.queue)

@@ -66,7 +66,10 @@ class Peer(ABC):
         declared: the failure policy that it declared, or None.
         version: the NRI version that it says it speaks, or "".
         cut_off: whether this side ended the connection, because of something that the plugin did or failed to do.
+        turn_s: how long an event waits for its turn here, in seconds; 0 for as long as it takes.
         latency_s: how long its last answer took, in seconds.
+        answer: the place of its last answer among all that was read from plugins (`nri.ttrpc.waiters.ARRIVALS`): of
+            two words of a plugin the one with the greater number is the later one. To be read under the lock.
     """
 
     #: Whether it is asked in bytes, so that encoding a request early is worth it.
@@ -76,6 +79,7 @@ class Peer(ABC):
         "_guard",
         "_last_error",
         "_owner",
+        "answer",
         "breaker",
         "config",
         "cut_off",
@@ -94,6 +98,7 @@ class Peer(ABC):
         "settled",
         "since",
         "state",
+        "turn_s",
         "uid",
         "version",
     )  # fmt: skip
@@ -123,7 +128,9 @@ class Peer(ABC):
         self.version = ""
         self._last_error = ""
         self.cut_off = False
+        self.turn_s = 0.0
         self.latency_s = 0.0
+        self.answer = 0
         #: Set as soon as it is known whether the plugin takes part: it is active, or gone.
         self.handshake_over = threading.Event()
         #: Set as soon as what it asked for in its answer to Synchronize is done, or it is gone.

@@ -101,7 +101,9 @@ class RemotePeer(Peer):
         spec = request.spec
         if not (self.relay_only and spec.relayed):
             try:
-                return self.endpoint.call(naming.PLUGIN_SERVICE, spec.rpc, request.encoded(), deadline=deadline)
+                encoded = request.encoded()
+                self.answer, reply = self.endpoint.call_in_order(naming.PLUGIN_SERVICE, spec.rpc, encoded, deadline)
+                return reply
             except RpcError as error:
                 if error.code != Code.UNIMPLEMENTED or not spec.relayed:
                     _make_plain(error)
@@ -127,7 +129,8 @@ class RemotePeer(Peer):
     def collect(self, request: EventRequest, exchange: Exchange, deadline: float) -> bytes:
         """Wait for the reply; a plugin that does not know the method is asked by StateChange."""
         try:
-            return self.endpoint.collect(exchange)
+            self.answer, reply = self.endpoint.collect_in_order(exchange)
+            return reply
         except RpcError as error:
             if error.code != Code.UNIMPLEMENTED or not request.spec.relayed:
                 _make_plain(error)
@@ -140,8 +143,11 @@ class RemotePeer(Peer):
 
     def command(self, method: str, payload: bytes, deadline: float) -> bytes:
         """Call a method that is not an event."""
+        return self._command(method, payload, deadline)[1]
+
+    def _command(self, method: str, payload: bytes, deadline: float) -> tuple[int, bytes]:
         try:
-            return self.endpoint.call(naming.PLUGIN_SERVICE, method, payload, deadline=deadline)
+            return self.endpoint.call_in_order(naming.PLUGIN_SERVICE, method, payload, deadline)
         except RpcError as error:
             _make_plain(error)
             raise
@@ -159,7 +165,8 @@ class RemotePeer(Peer):
         return hand_over(self._synchronize, pods, containers, timeout_s, each=each, most=most)
 
     def _synchronize(self, payload: bytes, deadline: float) -> bytes:
-        return self.command("Synchronize", payload, deadline)
+        self.answer, reply = self._command("Synchronize", payload, deadline)
+        return reply
 
     def close(self, reason: str) -> None:
         """End the connection."""

@@ -18,6 +18,7 @@ from nri.adaptation.peers.synchronize import read_reply
 from nri.api import messages as m
 from nri.api.events import EVENTS, EventMask
 from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError, RpcError
+from nri.ttrpc.waiters import ARRIVALS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -81,7 +82,9 @@ class WasmPeer(Peer):
 
     def _call(self, function: str, payload: bytes, deadline: float) -> bytes:
         try:
-            return self._functions.call(function, payload, deadline)
+            reply = self._functions.call(function, payload, deadline)
+            self.answer = next(ARRIVALS)
+            return reply
         except RpcError:
             raise
         except NriError as error:

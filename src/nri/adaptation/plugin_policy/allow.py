@@ -217,10 +217,29 @@ def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozense
         below = f"{path}.{field.name}" if path else field.name
         if isinstance(node, Row):
             yield f"set {node.label}", _SPELLINGS[node.path]
+            for number in _unknown_below(field, value):
+                yield f"set the unknown field {number} of {below}", _UNKNOWN
         elif value.ByteSize():
             yield from _fields(value, node, below)
         else:
             yield f"set an empty {below}", _SPELLINGS[below]
+
+
+def _unknown_below(field: Any, value: Any) -> Iterator[int]:
+    """Numbers of the fields that no definition has, in a field's value and in all messages below it."""
+    stack = [(field, value)]
+    while stack:
+        field, value = stack.pop()
+        kind = field.message_type
+        if kind is None:
+            continue
+        if kind.GetOptions().map_entry:
+            field = kind.fields_by_name["value"]
+            stack += [(field, each) for each in value.values()] if field.message_type is not None else []
+            continue
+        for message in (value,) if hasattr(value, "ListFields") else value:
+            yield from _unknown(message)
+            stack += [(below, each) for below, each in message.ListFields() if below.message_type is not None]
 
 
 def _unknown(message: Any) -> list[int]:

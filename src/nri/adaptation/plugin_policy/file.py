@@ -16,7 +16,7 @@ from nri.api import naming
 from nri.api.selectors import Filters, Pattern
 from nri.config import Duration, Source, read_file
 from nri.config.complaint import Problem, together
-from nri.config.reader import located
+from nri.config.layers import located
 from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
 from nri.errors import ConfigError

@@ -73,6 +73,9 @@ class Admission:
     Args:
         snapshot: the runtime's callback: all pods and containers, now.
         joined: called for each plugin that is in the chain now, before any event can be.
+
+    Attributes:
+        waiting: those that want in, in the order in which they came.
     """
 
     def __init__(
@@ -84,10 +87,10 @@ class Admission:
     ) -> None:
         self._chain = chain
         self._inventory = inventory
-        self._snapshot = snapshot
+        self.snapshot = snapshot
         self._joined = joined
         self._lock = threading.Lock()
-        self._waiting: list[_Ticket] = []
+        self.waiting: list[_Ticket] = []
         self._led = False
         self._stopping = False
 
@@ -106,14 +109,14 @@ class Admission:
         """
         ticket = _Ticket(peer)
         with self._lock:
-            self._waiting.append(ticket)
+            self.waiting.append(ticket)
             leads, self._led = not self._led, True
         if leads:
             self._lead()
         while not ticket.done.wait(LOOK_S):
             with self._lock:
-                if ticket in self._waiting and self._has_left(ticket):
-                    self._waiting.remove(ticket)
+                if ticket in self.waiting and self._has_left(ticket):
+                    self.waiting.remove(ticket)
                     break
         if ticket.error is not None:
             raise ticket.error
@@ -124,7 +127,7 @@ class Admission:
 
     def _nobody_waits(self) -> bool:
         with self._lock:
-            return all(self._has_left(ticket) for ticket in self._waiting)
+            return all(self._has_left(ticket) for ticket in self.waiting)
 
     def _lead(self) -> None:
         """Pass the gate for all that wait; who comes after that finds no leader and becomes one."""
@@ -145,9 +148,9 @@ class Admission:
     def _batch(self, inside: bool) -> list[_Ticket] | None:
         """Take all that wait. None: the leader did not get in, but there is one again who wants to."""
         with self._lock:
-            if not inside and not all(self._has_left(ticket) for ticket in self._waiting):
+            if not inside and not all(self._has_left(ticket) for ticket in self.waiting):
                 return None
-            batch, self._waiting = self._waiting, []
+            batch, self.waiting = self.waiting, []
             self._led = False
             return batch
 
@@ -158,7 +161,7 @@ class Admission:
             return
         news = self._inventory.begin()
         try:
-            entry = SharedState(_state_of(self._snapshot()), self._inventory, news)
+            entry = SharedState(_state_of(self.snapshot()), self._inventory, news)
         except BaseException as error:
             self._inventory.cancel(news)
             for ticket in batch:

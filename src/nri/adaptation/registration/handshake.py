@@ -21,7 +21,7 @@ from nri.adaptation.peers.peer import BUILTIN, EXTERNAL
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Signal, State
 from nri.adaptation.plugin_policy import bearer
-from nri.adaptation.plugin_policy.event_policy import event_policies
+from nri.adaptation.plugin_policy.event_policy import TURN, event_policies
 from nri.adaptation.registration.admission import Admission
 from nri.api import messages as m
 from nri.api import naming
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nri.adaptation.plugin_policy.policy import PluginPolicy, Policies
     from nri.adaptation.registration.admission import SharedState
     from nri.adaptation.registration.chain import Chain
+    from nri.adaptation.registration.plugin_updates import PluginUpdates
     from nri.rules import Rules
 
 __all__ = ["Handshake", "RuntimeSettings"]
@@ -72,8 +73,7 @@ class Handshake:
 
     Args:
         snapshot: the runtime's callback: all pods and containers, now.
-        check: says why the policy does not allow a plugin's reply to Synchronize, None if it does.
-        apply: does what a plugin asks for in its reply to Synchronize.
+        updates: holds what a plugin asks for in its reply to Synchronize to the policy, and does it.
     """
 
     def __init__(
@@ -83,16 +83,14 @@ class Handshake:
         policies: Policies,
         inventory: Inventory,
         snapshot: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
-        check: Callable[[Peer, list[m.ContainerUpdate]], NriError | None],
-        apply: Callable[[Peer, list[m.ContainerUpdate]], object],
+        updates: PluginUpdates,
         reporting: Reporting,
     ) -> None:
         self._settings = settings
         self._policies = policies
-        self._check = check
-        self._apply = apply
+        self.updates = updates
         self._reporting = reporting
-        self._admission = Admission(chain, inventory, snapshot, self.apply_policy)
+        self.admission = Admission(chain, inventory, snapshot, self.apply_policy)
         # Where all parts of a state share one timeout, plugins that join together must not share it, too.
         self._one_at_a_time = threading.Lock()
 
@@ -102,7 +100,7 @@ class Handshake:
 
     def stop(self) -> None:
         """Let no further plugin in: the runtime stops."""
-        self._admission.stop()
+        self.admission.stop()
 
     def admit(self, peer: Peer) -> None:
         """Configure a plugin, hand it the state, let it take part; if it fails, it is closed."""
@@ -115,7 +113,7 @@ class Handshake:
         if not self._guarded(peer, "configure", self.configure):
             return
         try:
-            entry = self._admission.enter(peer)
+            entry = self.admission.enter(peer)
         except Exception as error:
             log.exception("the runtime could not tell its state; plugin %s cannot join", peer.qualified)
             peer.signal(Signal.FATAL, f"the runtime could not tell its state: {describe(error)}")
@@ -123,10 +121,10 @@ class Handshake:
         if entry is None:
             peer.signal(Signal.STOP, "the runtime is stopping")
             return
-        updates = self._hand_over(peer, entry)
+        updates, number = self._hand_over(peer, entry)
         if updates:
             try:
-                self._apply(peer, updates)
+                self.updates.in_synchronize(peer, updates, number)
             except Exception:
                 log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
 
@@ -164,8 +162,12 @@ class Handshake:
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
             raise RemoteProtocolError(f"its reply cannot be read: {error}") from None
         mask = EventMask(reply.events & 0xFFFFFFFF) or ALL
-        if mask.unknown:
+        if mask.unknown and not settings.rules.unknown_events_masked:
             raise RemoteProtocolError(f"invalid plugin events: {mask.unknown:#x}")
+        if mask.unknown:
+            text = "plugin %s: it subscribes to events that this runtime does not know (%#x), and gets the others"
+            self._reporting.lines.line("unknown events", logging.WARNING, text, peer.qualified, mask.unknown)
+            mask = mask - EventMask(mask.unknown)
         peer.mask = mask
         peer.declared = _copy(reply.failure_policy) if reply.HasField("failure_policy") else None
         self.apply_policy(peer)
@@ -195,12 +197,15 @@ class Handshake:
         settings = self._settings
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
         peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
+        timeout_s = policy.timeout_s() or settings.request_timeout_s
+        # What is built in has no timeout, so nothing tells how long to wait for it.
+        peer.turn_s = TURN * timeout_s if settings.rules.turns_bounded and peer.kind != BUILTIN else 0.0
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
         if isinstance(peer, RemotePeer):
             peer.endpoint.link.reply_timeout_s = max(REPLY_TIMEOUT_S, self._patience_s(policy))
 
-    def _hand_over(self, peer: Peer, entry: SharedState) -> list[m.ContainerUpdate]:
-        """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for."""
+    def _hand_over(self, peer: Peer, entry: SharedState) -> tuple[list[m.ContainerUpdate], int]:
+        """Synchronize; events for the plugin wait meanwhile. Returns the updates that it asks for, and their number."""
         updates: list[m.ContainerUpdate] = []
         began = monotonic()
 
@@ -210,13 +215,14 @@ class Handshake:
 
         try:
             if not self._guarded(peer, "synchronize", synchronize):
-                return []
+                return [], 0
+            number = peer.answer
             peer.breaker.reconnected()
             peer.signal(Signal.SYNCHRONIZED)
         finally:
             peer.lock.release()
-            self._admission.rest(monotonic() - began)
-        return updates
+            self.admission.rest(monotonic() - began)
+        return updates, number
 
     def _synchronize(self, peer: Peer, entry: SharedState) -> list[m.ContainerUpdate]:
         """Hand over the state; returns the updates that the plugin asks for and may ask for."""
@@ -250,7 +256,7 @@ class Handshake:
         reporting.plugin_answered(peer.label, _SYNCHRONIZE, serial, encoded, duration_s)
         refusal = None
         if updates:
-            refusal = self._check(peer, updates)
+            refusal = self.updates.check_synchronize(peer, updates)
         reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, refusal)
         reporting.event_ends(_SYNCHRONIZE, serial, b"" if refusal else encoded, refusal, duration_s)
         if refusal is not None:

@@ -25,7 +25,11 @@ LOOK_S = 1.0
 
 
 class Housekeeping:
-    """Keeps plugins and policy in step. `start` once, `stop` at the end."""
+    """Keeps plugins and policy in step. `start` once, `stop` at the end.
+
+    Attributes:
+        generation: of the policy that is in force.
+    """
 
     def __init__(
         self, registry: Registry, chain: Chain, handshake: Handshake, policies: Policies, reporting: Reporting
@@ -35,7 +39,7 @@ class Housekeeping:
         self._chain = chain
         self._handshake = handshake
         self._policies = policies
-        self._generation = policies.generation
+        self.generation = policies.generation
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nri-housekeeping", daemon=True)
 
@@ -64,8 +68,8 @@ class Housekeeping:
             try:
                 self._registry.reap()
                 self._reporting.lines.flush()
-                if self._policies.refresh() != self._generation:
-                    self._generation = self._policies.generation
+                if self._policies.refresh() != self.generation:
+                    self.generation = self._policies.generation
                     self.apply_policy()
             except Exception:
                 log.exception("a change of the policy was not taken in wholly")

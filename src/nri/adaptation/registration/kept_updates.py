@@ -11,8 +11,11 @@ and given to the runtime's update callback as soon as A is there:
   event may hold locks that the callback wants;
 - else after `SETTLE_S`, likewise; after `FORGOTTEN_S` where a commit was to come.
 
-What is asked for A until then waits as well, so updates never overtake each other. If A's creation is refused or
-aborted, they are dropped. Next: `nri.adaptation.registration.plugin_updates`, which applies updates.
+What is asked for A until then waits as well. Each field keeps the number of the answer that it is from, so that a later
+answer counts whichever thread is first. If A's creation is refused or aborted, they are dropped; and where the runtime
+calls `commit()`, what the creation of B wants of A is kept only by that call for B, so that nothing of a creation that
+is aborted gets to A. Next:
+`nri.adaptation.audit.trail`, which applies updates.
 """
 
 from __future__ import annotations
@@ -23,9 +26,21 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from nri.adaptation.audit.answer_order import Numbers
+from nri.adaptation.audit.inventory import KeptUpdate, Presence
+from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.api import messages as m
+from nri.text import plain
+
 if TYPE_CHECKING:
-    from nri.adaptation.audit.inventory import Inventory
-    from nri.adaptation.registration.plugin_updates import PluginUpdates
+    from collections.abc import Callable, Mapping
+
+    from nri.adaptation.audit.inventory import Creation
+    from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.audit.trail import AuditTrail
+    from nri.adaptation.merge.update_book import UpdateBook
+
+    Evict = Callable[[list[m.ContainerEviction]], object]
 
 __all__ = ["KeptUpdates"]
 
@@ -42,23 +57,82 @@ IDLE_S = 5.0
 class KeptUpdates:
     """The containers whose kept updates are to be handed over, and the thread that does it. Thread-safe.
 
+    Args:
+        trail: has the inventory that keeps them, and hands updates to the runtime.
+        evict: the runtime's callback.
+        commits: the runtime calls `commit()` of every reply.
+
     Attributes:
         waiting: ids of these containers, with the time at which it is done anyway, in monotonic seconds. Empty nearly
             always, so that an event may look.
+        runtime_commits: the runtime calls `commit()`, as it has said or done. Then a container is not known before.
     """
 
-    def __init__(self, inventory: Inventory, updates: PluginUpdates) -> None:
-        self._inventory = inventory
-        self._updates = updates
+    def __init__(self, trail: AuditTrail, evict: Evict | None, *, commits: bool = False) -> None:
+        self._trail = trail
+        self._evict = evict
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
-        self._worker: threading.Thread | None = None  # not `_thread`, which is a keyword of C when this is compiled
+        self.worker: threading.Thread | None = None  # not `_thread`, which is a keyword of C when this is compiled
         self._stopped = False
         self.waiting: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []  # the same by time, and some that have been seen to: a heap
-        #: Whether the runtime calls `commit()`. Then a container is not known before that.
-        self.runtime_commits = False
-        inventory.on_kept = self.add
+        self.runtime_commits = commits
+
+    def of_event(
+        self, book: UpdateBook, event: str, numbers: Mapping[str, int], reporting: Reporting
+    ) -> list[m.ContainerUpdate]:
+        """Keep what answers want of containers that are only being created, and report what is left out.
+
+        Returns the updates of those that have been created in the meantime. To be called once for an event.
+
+        Args:
+            book: the event's updates.
+            event: RPC name.
+            numbers: of each plugin's answer, for the order in which updates are kept.
+            reporting: is told what is left out.
+        """
+        created = []
+        for plugin, update in book.kept:
+            presence = self.keep_update(plugin, update, event, numbers[plugin])
+            if presence is Presence.KNOWN:
+                created.append(update)
+            elif presence is Presence.GONE:
+                book.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
+        for plugin, eviction in book.kept_evictions:
+            presence = self.keep_eviction(plugin, eviction)
+            if presence is Presence.KNOWN:
+                book.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
+            elif presence is Presence.GONE:
+                book.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
+        report_left_out(book, event, reporting)
+        return created
+
+    def of_creation(self, book: UpdateBook, event: str, numbers: Mapping[str, int]) -> None:
+        """Keep what answers to a creation want of others that were being created as well, now that it has succeeded.
+
+        What is there by now is updated, or evicted, in this call.
+        """
+        for plugin, update in book.kept:
+            if self.keep_update(plugin, update, event, numbers[plugin]) is Presence.KNOWN:
+                self._apply(plugin, KeptUpdate(update, event, Numbers(numbers[plugin])))
+        evictions = [each for plugin, each in book.kept_evictions if self.keep_eviction(plugin, each) is Presence.KNOWN]
+        if evictions and self._evict is not None:
+            self._evict(evictions)
+
+    def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
+        """Keep an update if its container is being created, and see that it is handed over; `Inventory.keep_update`."""
+        presence = self._trail.inventory.keep_update(plugin, update, event, number)
+        if presence is Presence.CREATED:
+            self.add(update.container_id)
+        return presence
+
+    def keep_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
+        """Likewise, an eviction."""
+        presence = self._trail.inventory.keep_eviction(plugin, eviction)
+        if presence is Presence.CREATED:
+            self.add(eviction.container_id)
+        return presence
 
     def add(self, container_id: str) -> None:
         """Updates wait for a container whose creation has succeeded: hand them over soon."""
@@ -74,12 +148,27 @@ class KeptUpdates:
         """Hand over what waits for a container, in this thread; another one may be at it already."""
         self.waiting.pop(container_id, None)
         again = False
-        while (creation := self._inventory.take_kept(container_id, again=again)) is not None:
+        while (creation := self._trail.inventory.take_kept(container_id, again=again)) is not None:
             again = True
             try:
-                self._updates.hand_over(container_id, creation)
+                self._hand_over(container_id, creation)
             except Exception:
                 log.exception("the runtime failed to apply the updates that waited for container %s", container_id)
+
+    def _hand_over(self, container_id: str, creation: Creation) -> None:
+        for plugin, kept in creation.updates.items():
+            self._apply(plugin, kept)
+        if creation.evictions and self._evict is not None:
+            reasons = creation.evictions.values()
+            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for why in reasons])
+
+    def _apply(self, plugin: str, kept: KeptUpdate) -> None:
+        encoded = m.UpdateContainersRequest(update=[kept.update]).SerializeToString()
+        for failed in self._trail.apply("UpdateContainers", plugin, encoded, [kept.update], kept.numbers):
+            log.warning(
+                "plugin %s: its update of container %s, asked for in %s while that was being created, failed",
+                plugin, plain(failed.container_id, 128), kept.event,
+            )  # fmt: skip
 
     def stop(self) -> None:
         """End the thread; what waits is dropped."""
@@ -95,9 +184,9 @@ class KeptUpdates:
                 return
             self.waiting[container_id] = when
             heapq.heappush(self._due, (when, container_id))
-            if self._worker is None:
-                self._worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
-                self._worker.start()
+            if self.worker is None:
+                self.worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
+                self.worker.start()
             self._work.notify()
 
     def _run(self) -> None:
@@ -105,7 +194,7 @@ class KeptUpdates:
             with self._lock:
                 due = self._next()
                 if due is None:
-                    self._worker = None
+                    self.worker = None
                     return
             self.hand_over(due)
 
@@ -124,3 +213,10 @@ class KeptUpdates:
                 return heapq.heappop(due)[1]
             self._work.wait(left_s)
         return None
+
+
+def report_left_out(book: UpdateBook, event: str, reporting: Reporting) -> None:
+    """Report the updates and evictions of an event that are left out because there is no such container."""
+    for each in book.ignored:
+        if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
+            reporting.left_out(each.plugin, event, each.container_id)

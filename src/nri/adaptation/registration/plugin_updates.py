@@ -1,8 +1,9 @@
 """Updates and evictions that plugins ask for beside the answers to events: held to policy, applied, recorded.
 
 Two occasions: the reply to Synchronize, and UpdateContainers at any time, which comes through the queue of
-`nri.adaptation.registration.update_queue`. Runs in threads of the adaptation, never inside an event, so the runtime's
-callbacks may take the runtime's locks. Next: `nri.adaptation.registration.kept_updates`.
+`nri.adaptation.registration.update_queue`. Each has the number that it got where it was read. Runs in threads of the
+adaptation, never inside an event, so the runtime's callbacks may take the runtime's locks. Next:
+`nri.adaptation.registration.kept_updates`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.inventory import Presence
-from nri.adaptation.audit.reporting import ANSWERS
-from nri.adaptation.audit.update_result import UpdateResult, results_of
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.update_book import folded
 from nri.adaptation.plugin_policy import allow
@@ -21,17 +21,14 @@ from nri.errors import NriError
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from nri.adaptation.audit.inventory import Creation
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.policy import Policies
+    from nri.adaptation.registration.kept_updates import Evict, KeptUpdates
     from nri.rules import Rules
-
-    Update = Callable[[list[m.ContainerUpdate]], Iterable[m.ContainerUpdate | UpdateResult] | None]
-    Evict = Callable[[list[m.ContainerEviction]], object]
 
 __all__ = ["PluginUpdates"]
 
@@ -42,18 +39,19 @@ _NAMED: Final = 5
 
 
 class PluginUpdates:
-    """Hands what plugins ask for to the runtime's callbacks `update` and `evict`."""
+    """Hands what plugins ask for to the runtime's callbacks, or keeps it until its container is created."""
 
     def __init__(
         self,
-        update: Update,
         evict: Evict | None,
         policies: Policies,
         rules: Rules,
         trail: AuditTrail,
+        kept: KeptUpdates,
         reporting: Reporting,
     ) -> None:
-        self._update, self._evict = update, evict
+        self._evict = evict
+        self._kept = kept
         self._policies = policies
         self._rules = rules
         self._trail = trail
@@ -73,11 +71,11 @@ class PluginUpdates:
             return error
         return None
 
-    def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate]) -> None:
+    def in_synchronize(self, peer: Peer, updates: list[m.ContainerUpdate], number: int) -> None:
         """Apply the updates in a plugin's answer to Synchronize, which has passed `check_synchronize`."""
         encoded = m.SynchronizeResponse(update=updates).SerializeToString()
-        present, missing = self._present(peer.label, "Synchronize", updates)
-        failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present)]
+        present, missing = self._present(peer.label, "Synchronize", updates, number)
+        failed = [*missing, *self._apply(peer.label, "Synchronize", encoded, present, number)]
         if failed:
             named = ", ".join(plain(update.container_id, 128) for update in failed[:_NAMED])
             more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
@@ -90,33 +88,23 @@ class PluginUpdates:
                 more,
             )
 
-    def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest) -> list[m.ContainerUpdate]:
-        """Apply what a plugin asks for by itself; returns the updates that failed."""
+    def unsolicited(self, peer: Peer, request: m.UpdateContainersRequest, number: int) -> list[m.ContainerUpdate]:
+        """Apply what a plugin asks for by itself; returns the updates that failed.
+
+        `number` is the place of its request in the order of answers.
+        """
         evictions = list(request.evict) if self._rules.unsolicited_evictions_kept else []
         if evictions and self._evict is None:
             raise NriError("this runtime does not evict containers")
         encoded = request.SerializeToString()
         event = "UpdateContainers"
         self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)], request)
-        updates, missing = self._present(peer.label, event, request.update)
-        failed = self._apply(peer.label, event, encoded, updates)
+        updates, missing = self._present(peer.label, event, request.update, number)
+        failed = self._apply(peer.label, event, encoded, updates, number)
         evictions = self._present_evictions(peer.label, event, evictions)
         if evictions and self._evict is not None:
             self._evict(evictions)
         return [*failed, *missing]
-
-    def hand_over(self, container_id: str, creation: Creation) -> None:
-        """Apply what waited until a container was created."""
-        for plugin, (update, event, _) in creation.updates.items():
-            encoded = m.UpdateContainersRequest(update=[update]).SerializeToString()
-            for failed in self._apply(plugin, "UpdateContainers", encoded, [update]):
-                log.warning(
-                    "plugin %s: its update of container %s, asked for in %s while that was being created, failed",
-                    plugin, plain(failed.container_id, 128), event,
-                )  # fmt: skip
-        if creation.evictions and self._evict is not None:
-            reasons = creation.evictions.values()
-            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for why in reasons])
 
     def _there(self, asked: Iterable[Any]) -> Iterator[Any]:
         """Updates or evictions, without those whose container is neither there nor about to be."""
@@ -127,7 +115,7 @@ class PluginUpdates:
                 yield each
 
     def _present(
-        self, plugin: str, event: str, asked: Iterable[m.ContainerUpdate]
+        self, plugin: str, event: str, asked: Iterable[m.ContainerUpdate], number: int
     ) -> tuple[list[m.ContainerUpdate], list[m.ContainerUpdate]]:
         """The updates to apply now, and those that fail because their container is not there; others are kept."""
         if not self._rules.absent_containers_left_out:
@@ -135,7 +123,7 @@ class PluginUpdates:
         present: list[m.ContainerUpdate] = []
         missing: list[m.ContainerUpdate] = []
         for update in self._folded(asked):
-            presence = self._trail.inventory.keep_update(plugin, update, event, next(ANSWERS))
+            presence = self._kept.keep_update(plugin, update, event, number)
             if presence is Presence.KNOWN:
                 present.append(update)
             elif presence is Presence.GONE:
@@ -161,7 +149,7 @@ class PluginUpdates:
             return list(asked)
         present: list[m.ContainerEviction] = []
         for eviction in asked:
-            presence = self._trail.inventory.keep_eviction(plugin, eviction)
+            presence = self._kept.keep_eviction(plugin, eviction)
             if presence is Presence.KNOWN:
                 present.append(eviction)
             elif presence is Presence.GONE:
@@ -169,14 +157,10 @@ class PluginUpdates:
         return present
 
     def _apply(
-        self, plugin: str, what: str, encoded: bytes, updates: list[m.ContainerUpdate]
+        self, plugin: str, what: str, encoded: bytes, updates: list[m.ContainerUpdate], number: int
     ) -> list[m.ContainerUpdate]:
         """Hand updates to the runtime and record them; returns those that failed."""
-        if not updates:
-            return []
-        failed, results = results_of(updates, self._update(updates))
-        self._trail.asked(what, plugin, encoded, updates, failed, results)
-        return failed
+        return self._trail.apply(what, plugin, encoded, updates, Numbers(number)) if updates else []
 
     def _check(
         self,

@@ -57,7 +57,7 @@ class Registry:
         self._reporting = reporting
         self._chain = chain
         self._handshake = handshake
-        self._update_queue = update_queue
+        self.update_queue = update_queue
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._connected: dict[RemotePeer, Registry | None] = {}
@@ -237,7 +237,7 @@ class Registry:
         """Answer UpdateContainers."""
         if Action.APPLY_UPDATE not in peer.would(Signal.UPDATE) and self._rules.updates_need_registration:
             raise RpcError(Code.FAILED_PRECONDITION, _TOO_EARLY)
-        return self._update_queue.take(peer, request)
+        return self.update_queue.take(peer, request)
 
     def deprecated(self, peer: RemotePeer, spec: EventSpec) -> None:
         """Tell what an old plugin should do; called once for each of its events."""
@@ -279,7 +279,7 @@ class Registry:
     def stop(self) -> None:
         """End all connections, and what plugins have asked for by themselves."""
         self._stopped = True
-        self._update_queue.stop()
+        self.update_queue.stop()
         for peer in self.peers():
             peer.signal(Signal.STOP, "the runtime stops")
         self.monitor.stop()

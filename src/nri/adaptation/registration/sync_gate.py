@@ -63,38 +63,44 @@ class SyncGate:
 
     Args:
         preference_s: how long joiners have the right of way, in seconds.
+
+    Attributes:
+        events, blocks: how many are under way.
+        held_events, held_blocks: how many wait for a joiner.
+        inside: whether a joiner has passed; `waiting`: how many wait.
+        rest_until: when the next joiner may pass, in seconds of the monotonic clock.
     """
 
     __slots__ = (
-        "_blocks",
-        "_events",
         "_guard",
-        "_held_blocks",
-        "_held_events",
-        "_inside",
         "_inside_since",
         "_pending",
         "_preference_s",
-        "_rest_until",
         "_round",
         "_turn",
-        "_waiting",
         "_way_from",
+        "blocks",
+        "events",
+        "held_blocks",
+        "held_events",
+        "inside",
+        "rest_until",
+        "waiting",
     )
 
     def __init__(self, preference_s: float = 2.0) -> None:
         self._guard = threading.Lock()
         self._turn = threading.Condition(self._guard)
-        self._events = 0
-        self._blocks = 0
-        self._inside = False  # a joiner has passed
+        self.events = 0
+        self.blocks = 0
+        self.inside = False  # a joiner has passed
         self._inside_since = 0.0
-        self._waiting = 0  # joiners that wait
+        self.waiting = 0  # joiners that wait
         # Events and blocks that wait, and the number of the joiner's turn that they wait for: its end lets them in.
-        self._held_events = self._held_blocks = 0
+        self.held_events = self.held_blocks = 0
         self._round = 0
         self._way_from = 0.0  # when the right of way of the joiners that wait began, or will
-        self._rest_until = 0.0
+        self.rest_until = 0.0
         self._preference_s = preference_s
         self._pending: Callable[[], None] | None = None
 
@@ -106,15 +112,15 @@ class SyncGate:
         DeadlineExceeded: the caller's own deadline passed.
         """
         with self._guard:
-            if not self._inside and not self._waiting:
-                self._events += 1
+            if not self.inside and not self.waiting:
+                self.events += 1
                 return True
             limit = monotonic() + patience_s
-            self._held_events += 1
+            self.held_events += 1
             held_for = self._round
             try:
                 while self._round == held_for and (
-                    self._inside or (not urgent and not self._blocks and self._has_way(monotonic()))
+                    self.inside or (not urgent and not self.blocks and self._has_way(monotonic()))
                 ):
                     now = monotonic()
                     if deadline is not None and now >= deadline:
@@ -124,23 +130,23 @@ class SyncGate:
                     self._turn.wait(self._pause(min(limit, deadline or limit) - now, now))
             except BaseException:
                 if self._round == held_for:
-                    self._held_events -= 1
+                    self.held_events -= 1
                 else:
-                    self._events -= 1
-                    if not self._events:
+                    self.events -= 1
+                    if not self.events:
                         self._idle()
                 raise
             if self._round == held_for:
-                self._held_events -= 1
-                self._events += 1
-                return not self._inside
+                self.held_events -= 1
+                self.events += 1
+                return not self.inside
             return True
 
     def leave(self) -> None:
         """Note that an event is over."""
         with self._guard:
-            self._events -= 1
-            if not self._events and (self._waiting or self._pending is not None):
+            self.events -= 1
+            if not self.events and (self.waiting or self._pending is not None):
                 self._idle()
 
     def _idle(self) -> None:
@@ -148,13 +154,13 @@ class SyncGate:
         if self._pending is not None:
             work, self._pending = self._pending, None
             work()
-        if self._waiting:
+        if self.waiting:
             self._turn.notify_all()
 
     def when_idle(self, work: Callable[[], None]) -> None:
         """Do something as soon as no event is under way, under the gate's own lock. Always the same thing."""
         with self._guard:
-            if self._events:
+            if self.events:
                 self._pending = work
             else:
                 work()
@@ -164,11 +170,11 @@ class SyncGate:
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> Block:
         """Keep joiners out for a request. DeadlineExceeded if a joiner does not end before the deadline."""
         with self._guard:
-            self._held_blocks += 1
+            self.held_blocks += 1
             held_for = self._round
             try:
                 while self._round == held_for and (
-                    self._inside or (not urgent and self._waiting and self._has_way(monotonic()))
+                    self.inside or (not urgent and self.waiting and self._has_way(monotonic()))
                 ):
                     now = monotonic()
                     if deadline is not None and now >= deadline:
@@ -176,13 +182,13 @@ class SyncGate:
                     self._turn.wait(self._pause(self._preference_s if deadline is None else deadline - now, now))
             except BaseException:
                 if self._round == held_for:
-                    self._held_blocks -= 1
+                    self.held_blocks -= 1
                 else:
                     self._unblock()
                 raise
             if self._round == held_for:
-                self._held_blocks -= 1
-                self._blocks += 1
+                self.held_blocks -= 1
+                self.blocks += 1
             return Block(self)
 
     def unblock(self) -> None:
@@ -191,15 +197,15 @@ class SyncGate:
             self._unblock()
 
     def _unblock(self) -> None:
-        self._blocks -= 1
-        if not self._blocks:
+        self.blocks -= 1
+        if not self.blocks:
             self._turn.notify_all()
 
     # -- joiners ------------------------------------------------------------------------------------------------------
 
     def _has_way(self, now: float) -> bool:
         """Whether a waiting joiner goes before new requests at this moment."""
-        return self._waiting > 0 and self._is_way(now)
+        return self.waiting > 0 and self._is_way(now)
 
     def _is_way(self, now: float) -> bool:
         """Whether joiners, if there are any, have the right of way at this moment."""
@@ -207,7 +213,7 @@ class SyncGate:
 
     def _pause(self, most_s: float, now: float) -> float:
         """Seconds to wait for a notice before looking again: not beyond the end of a right of way."""
-        if self._inside or now < self._way_from:
+        if self.inside or now < self._way_from:
             return most_s
         used_s = (now - self._way_from) % self._preference_s
         return min(most_s, self._preference_s - used_s + 0.001)
@@ -215,24 +221,24 @@ class SyncGate:
     def join(self, stopping: Callable[[], bool]) -> bool:
         """Wait until no event, block or joiner is inside, then be alone until `joined`. False: `stopping` came true."""
         with self._guard:
-            if not self._waiting:
-                self._way_from = max(monotonic(), self._rest_until)
-            self._waiting += 1
+            if not self.waiting:
+                self._way_from = max(monotonic(), self.rest_until)
+            self.waiting += 1
             try:
                 while True:
-                    left_s = self._rest_until - monotonic()  # read once: a rest that ends meanwhile is no wait
-                    if not (self._inside or self._events or self._blocks or left_s > 0):
+                    left_s = self.rest_until - monotonic()  # read once: a rest that ends meanwhile is no wait
+                    if not (self.inside or self.events or self.blocks or left_s > 0):
                         break
                     if stopping():
                         return False
                     most_s = min(1.0, self._preference_s)
                     self._turn.wait(min(most_s, left_s) if left_s > 0 else most_s)
-                self._inside = True
+                self.inside = True
                 self._inside_since = monotonic()
                 return True
             finally:
-                self._waiting -= 1
-                if not self._inside and not self._waiting:
+                self.waiting -= 1
+                if not self.inside and not self.waiting:
                     self._rest(monotonic(), 0.0)
                     self._turn.notify_all()
 
@@ -240,10 +246,10 @@ class SyncGate:
         """Note that the joiner is through, or has failed: events and blocks that wait are let in."""
         with self._guard:
             now = monotonic()
-            self._inside = False
-            self._events += self._held_events
-            self._blocks += self._held_blocks
-            self._held_events = self._held_blocks = 0
+            self.inside = False
+            self.events += self.held_events
+            self.blocks += self.held_blocks
+            self.held_events = self.held_blocks = 0
             self._round += 1
             self._rest(self._inside_since, now - self._inside_since)
             self._turn.notify_all()
@@ -251,8 +257,8 @@ class SyncGate:
     def rest(self, held_s: float) -> None:
         """Let no plugin join for so many seconds: events may have waited as long for one that has joined."""
         with self._guard:
-            self._rest_until = max(self._rest_until, monotonic() + min(held_s, self._preference_s))
-            self._way_from = max(self._way_from, self._rest_until)
+            self.rest_until = max(self.rest_until, monotonic() + min(held_s, self._preference_s))
+            self._way_from = max(self._way_from, self.rest_until)
             self._turn.notify_all()
 
     def _rest(self, way_until: float, inside_s: float) -> None:
@@ -260,5 +266,5 @@ class SyncGate:
         held_s = inside_s
         if self._is_way(way_until):
             held_s += (way_until - self._way_from) % self._preference_s
-        self._rest_until = max(self._rest_until, way_until + inside_s + min(held_s, self._preference_s))
-        self._way_from = self._rest_until
+        self.rest_until = max(self.rest_until, way_until + inside_s + min(held_s, self._preference_s))
+        self._way_from = self.rest_until

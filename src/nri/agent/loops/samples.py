@@ -3,7 +3,7 @@
 Rules: reads only; a share of time is a difference of two counters, so the first sample of a cgroup has none, and one
 that was made anew begins again. What the machine does not tell is None with the reason, and costs no other value of
 the sample. What is remembered is what the last sample has met, and nothing else. Next:
-:mod:`nri.agent.loops.moment`.
+:mod:`nri.agent.loops.round`.
 """
 
 from __future__ import annotations

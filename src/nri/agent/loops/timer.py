@@ -7,50 +7,52 @@ by the pods that run. This is the last room of :mod:`nri.agent.loops`.
 
 from __future__ import annotations
 
+import functools
 import logging
+import operator
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final
 
-from nri.agent.loops.block_io import BlockIo
-from nri.agent.loops.cpu_burst import CpuBurst
-from nri.agent.loops.cpu_suppress import CpuSuppress, program_folders
-from nri.agent.loops.evict import CpuEvict, MemoryEvict
+from nri.agent.explain import Subject
 from nri.agent.loops.evictor import Evictor, evictor_of
-from nri.agent.loops.memory_qos import MemoryQosLoop
-from nri.agent.loops.moment import Eviction, LoopPod, Moment, Wish
+from nri.agent.loops.round import KnobValue, Round, StrategyPod
 from nri.agent.loops.samples import Sample, Sampler
-from nri.agent.loops.strategy import ANNOTATION_BLOCK_IO, ANNOTATION_BURST, ANNOTATION_MEMORY, Strategies
+from nri.agent.loops.strategy import Rules, Sampled, Strategy
 from nri.agent.parts import Parts
 from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import key_of, running
+from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
-from nri.agent.worker import Worker
+from nri.agent.worker import TIMER, Worker
 from nri.host import Outcome, Result, Topology, read_topology
-from nri.policies.koordinator.writes import Write
+from nri.policies.writes import Write
 from nri.text import plain
 
 __all__ = ["Loops"]
 
 #: What decisions of loops are recorded under, where hooks have their stage and their transport.
 _STAGE: Final = "loop"
+#: What is set for the whole machine is found under this in `explain`.
+_MACHINE: Final = Subject("node/resctrl", name="resctrl")
 _MOST_PODS: Final = 4096
+_MOST_ERRORS: Final = 100
 #: For how many seconds the machine's CPUs are believed to be those that they were.
 _TOPOLOGY_S: Final = 60.0
-_OWN_WORDS: Final = (ANNOTATION_BURST, ANNOTATION_MEMORY, ANNOTATION_BLOCK_IO)
 _log = logging.getLogger("nri.agent")
 
 
-class _Loop(Protocol):
-    name: str
+class _Group:
+    """The strategies with one interval, and what their last round has met."""
 
-    def wants(self, strategies: Strategies) -> bool:
-        """Whether there is work: it is asked for, or there is something to take back."""
-        ...
-
-    def round(self, moment: Moment) -> None:
-        """Look at a moment, and add wishes and evictions to it."""
-        ...
+    def __init__(self, pause_s: float, loops: list[Strategy], sampler: Sampler) -> None:
+        self.pause_s, self.loops, self.sampler = pause_s, loops, sampler
+        self.due = 0.0
+        #: Strategies that are off, and have had the round in which they take back what they have set.
+        self.off: set[str] = set()
+        self.errors: list[str] = []
+        #: What this machine does not support; the log has had it.
+        self.unsupported: dict[str, None] = {}
 
 
 class Loops:
@@ -74,28 +76,31 @@ class Loops:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parts, self._evictor = parts, evictor or evictor_of(settings)
-        self._sampler = Sampler(parts.root, parts.executor.hierarchies, now)
-        self._strategies = Strategies()
-        every: tuple[_Loop, ...] = (
-            CpuSuppress(),
-            CpuBurst(),
-            CpuEvict(settings.loops.cpu_evict_cooldown),
-            MemoryEvict(settings.loops.memory_evict_cooldown),
-            MemoryQosLoop(),
-            BlockIo(),
-        )
-        self.loops = [loop for loop in every if loop.name in settings.loops_on]
-        self._off: set[str] = set()
+        self._rules: Rules = parts.profile.strategy_rules()
+        on = parts.profile.strategies_on(settings.gates)
+        made: dict[str, list[str]] = {}
+        for row in parts.profile.strategies:
+            if row.name in on:
+                made.setdefault(row.made, []).append(row.name)
+        self.loops: list[Strategy] = [load(name)(settings, names) for name, names in made.items()]
+        by_interval: dict[float, list[Strategy]] = {}
+        for loop in self.loops:
+            by_interval.setdefault(loop.interval_s or settings.loops.interval, []).append(loop)
+        #: Strategies with one interval share their samples: each is of the time since their round before.
+        self._groups = [
+            _Group(pause_s, loops, Sampler(parts.root, parts.executor.hierarchies, now))
+            for pause_s, loops in by_interval.items()
+        ]
+        self._pause_s = min(by_interval, default=settings.loops.interval)
         self._now, self._looked = now, 0.0
         self._cpus: Topology | None = None
-        self._worker = Worker("nri-loops", self.round, settings.loops.interval, now=now)
-        self.errors: list[str] = []
-        #: What this machine does not support; the log has had it.
-        self._unsupported: dict[str, None] = {}
+        self._worker = Worker("nri-loops", self.round, self._pause_s, now=now)
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
         self._good = LastGood()
-        self._misread: list[str] = []
+        self._unreadable: list[str] = []
+        #: Pods that strategies may not evict, with the reason; the log has had it.
+        self._spared: dict[tuple[Subject, str], str] = {}
 
     def start(self) -> None:
         """Begin; the first round is at once."""
@@ -106,7 +111,9 @@ class Loops:
         self._worker.stop()
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
-        """Look at NodeSLO again, soon."""
+        """Look at all rules again, soon; what is switched off, too, because it gives back by them."""
+        for group in self._groups:
+            group.off = set()
         self._worker.poke(*kinds)
 
     def health(self) -> tuple[bool, str]:
@@ -117,81 +124,105 @@ class Loops:
         wrong = f"; {len(self.errors)} errors ({self.errors[0]})" if self.errors else ""
         return True, f"{on}{wrong}"
 
-    def round(self, _reasons: frozenset[str] = frozenset()) -> None:
-        """One round: sample, decide, write, evict."""
-        self._strategies.take(self._parts.book.document("NodeSLO"))
-        self._tell(self._strategies.errors)
-        if not (self._strategies.known and self._parts.pods.synced):
+    @property
+    def errors(self) -> list[str]:
+        """What could not be read, done or decided when it was tried last, a line each."""
+        every = (
+            *self._rules.errors,
+            *(error for group in self._groups for error in (*group.unsupported, *group.errors)),
+        )
+        return [plain(each, 200) for each in every][:_MOST_ERRORS]
+
+    def round(self, reasons: frozenset[str] = frozenset()) -> None:
+        """One round: sample, decide, write, evict; of strategies that are due, or of all if a rule has changed."""
+        self._rules.take(self._parts.book.document(self._rules.kind))
+        self._tell(self._rules.errors)
+        if not (self._rules.known and self._parts.pods.synced):
+            return
+        now = self._now()
+        # A round that begins a little early, because the thread before it was late, is not put off by a whole pause.
+        due = [group for group in self._groups if reasons != {TIMER} or now + self._pause_s / 2 >= group.due]
+        if not due:
             return
         senseless: list[str] = []
         pods = self._pods(senseless)
-        active = [loop for loop in self.loops if loop.wants(self._strategies) or _own_words(loop, pods)]
+        for group in due:
+            group.due = now + group.pause_s
+            self._group_round(group, pods, senseless)
+
+    def _group_round(self, group: _Group, pods: list[StrategyPod], senseless: list[str]) -> None:
+        active = [loop for loop in group.loops if loop.wants(self._rules) or _asked_by(loop, pods)]
         # One that has just been switched off has its last round, in which it takes back what it has set.
-        last = [loop for loop in self.loops if loop not in active and loop.name not in self._off]
-        self._off = {loop.name for loop in self.loops if loop not in active}
+        last = [loop for loop in group.loops if loop not in active and loop.name not in group.off]
+        group.off = {loop.name for loop in group.loops if loop not in active}
+        group.errors = [*senseless]
         if not active and not last:
-            self.errors = [plain(each, 200) for each in (*self._strategies.errors, *senseless)][:100]
+            group.unsupported = {}
             return
-        moment = self._moment([pod for pod in pods if _readable(pod, senseless)], [*active, *last])
-        moment.errors += senseless
+        readable = [pod for pod in pods if _readable(pod, group.errors)]
+        made = self._made(group, readable, [*active, *last])
+        made.errors += group.errors
         for loop in (*active, *last):
             try:
-                loop.round(moment)
+                loop.round(made)
             except Exception as error:  # noqa: BLE001  one strategy must not cost the others their round
                 text = plain(f"{loop.name}: {type(error).__name__}: {error}", 200)
-                moment.errors.append(text)
+                made.errors.append(text)
                 level = logging.DEBUG if self._broken.get(loop.name) == text else logging.ERROR
                 _log.log(level, "%s: the round has failed", loop.name, exc_info=True)
                 self._broken[loop.name] = text
             else:
                 self._broken.pop(loop.name, None)
-        for (subject, name), reason in moment.misread.items():
+        for (subject, name), reason in made.unreadable.items():
             rows = [(name, reason)] if reason else []
             self._parts.decisions.errors(subject, _STAGE, self.name, rows, (name,))
-        self._write(moment)
-        for eviction in moment.evictions:
-            self._evict(eviction, moment)
-        for text in moment.unsupported:
-            if text not in self._unsupported:
+        self._write(made)
+        self._spare(made)
+        for text in made.unsupported:
+            if text not in group.unsupported:
                 _log.warning("%s", text)
-        self._unsupported = moment.unsupported
-        every = (*self._strategies.errors, *moment.unsupported, *moment.errors)
-        self.errors = [plain(each, 200) for each in every][:100]
+        group.unsupported, group.errors = made.unsupported, made.errors
 
     def _tell(self, errors: list[str]) -> None:
-        """Log what of NodeSLO is not used, once, until it is over."""
+        """Log what of the document is not used, once, until it is over."""
         for text in errors:
-            if text not in self._misread:
-                _log.warning("NodeSLO: %s; what it said last of that is in force", plain(text, 400))
-        self._misread = errors
+            if text not in self._unreadable:
+                _log.warning("%s: %s; what it said last of that is in force", self._rules.kind, plain(text, 400))
+        self._unreadable = errors
 
-    def _pods(self, senseless: list[str]) -> list[LoopPod]:
+    def _pods(self, senseless: list[str]) -> list[StrategyPod]:
         """The pods that run; one of which the resources cannot be read is left out, and told."""
         parts = self._parts
 
         def failed(key: str, error: Exception) -> None:
             senseless.append(f"{key}: {error}")
 
-        found: list[LoopPod] = []
+        found: list[StrategyPod] = []
         for each in running(parts.pods.pods()[:_MOST_PODS], parts.executor.hierarchies, parts.driver, failed):
             try:
                 each.context()
-                found.append(LoopPod(each))
+                found.append(StrategyPod(each))
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
                 failed(key_of(each.pod), error)
         return found
 
-    def _moment(self, pods: list[LoopPod], loops: list[_Loop]) -> Moment:
-        topology = self._topology()
+    def _made(self, group: _Group, pods: list[StrategyPod], loops: list[Strategy]) -> Round[Any]:
+        parts, topology = self._parts, self._topology()
         empty = Sample(0.0, len(topology.cpus), None, None, None, {})
-        moment = Moment(self._parts, self._strategies, pods, empty, topology, good=self._good)
+        made = Round(parts, self._rules, pods, empty, topology, evictions=self, good=self._good)
         self._good.only({pod.uid for pod in pods})
-        folders = [pod.folder for pod in pods] + [folder for folder, _ in program_folders(moment)]
-        folders.append(moment.best_effort_folder)
-        if any(isinstance(loop, CpuBurst) for loop in loops):
+        samples = functools.reduce(operator.or_, (loop.samples for loop in loops))
+        folders: list[str] = []
+        if Sampled.PODS in samples:
+            folders += [pod.folder for pod in pods]
+        if Sampled.PROGRAMS in samples:
+            folders += [program.cgroup_parent for program in made.programs]
+        if Sampled.BEST_EFFORT in samples:
+            folders.append(made.best_effort_folder)
+        if Sampled.CONTAINERS in samples:
             folders += [each.cgroup_parent for pod in pods for each in pod.containers]
-        moment.sample = self._sampler.take(dict.fromkeys(folders), len(topology.cpus))
-        return moment
+        made.sample = group.sampler.take(dict.fromkeys(folders), len(topology.cpus))
+        return made
 
     def _topology(self) -> Topology:
         """The CPUs of the machine; they seldom change."""
@@ -199,36 +230,48 @@ class Loops:
             self._cpus, self._looked = read_topology(self._parts.root), self._now()
         return self._cpus
 
-    def _write(self, moment: Moment) -> None:
-        plain_ones = [wish for wish in moment.wishes if wish.devices is None]
-        writes = [Write(wish.folder, wish.knob, wish.value, f"{wish.loop}: {wish.reason}") for wish in plain_ones]
+    def _write(self, made: Round[Any]) -> None:
+        plain_ones = [value for value in made.values if value.devices is None]
+        writes = [Write(each.folder, each.knob, each.value, f"{each.loop}: {each.reason}") for each in plain_ones]
         results = self._parts.executor.write(writes, keep=False) if writes else []
-        for wish, result in zip(plain_ones, results, strict=True):
-            self._record(wish, result)
-        for wish in moment.wishes:
-            if wish.devices is not None:
-                self._record(wish, self._parts.executor.by_device(wish.folder, wish.knob, wish.devices))
+        for each, result in zip(plain_ones, results, strict=True):
+            self._record(each, result)
+        for group in made.groups:
+            self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
+        for each in made.values:
+            if each.devices is not None:
+                self._record(each, self._parts.executor.by_device(each.folder, each.knob, each.devices))
 
-    def _record(self, wish: Wish, result: Result) -> None:
+    def _record(self, given: KnobValue, result: Result) -> None:
         """Record what changed something, or could not; what was so already is not told every second anew."""
         if result.outcome in (Outcome.UNCHANGED, Outcome.GONE):
             return
-        value = wish.value if wish.devices is None else str(dict(wish.devices))
-        self._parts.history.decided(wish.subject, _STAGE, self.name, [(wish.knob, value, wish.loop, wish.reason)])
-        self._parts.history.told(wish.subject, self.name, [result])
+        value = given.value if given.devices is None else str(dict(given.devices))
+        self._parts.history.decided(given.subject, _STAGE, self.name, [(given.knob, value, given.loop, given.reason)])
+        self._parts.history.record(given.subject, self.name, [result])
 
-    def _evict(self, eviction: Eviction, moment: Moment) -> None:
-        pod = eviction.pod
-        refused = self._evictor.evict(pod.manifest, f"{eviction.loop}: {eviction.reason}")
-        _log.warning("%s evicts %s: %s%s", eviction.loop, pod.key, eviction.reason, f"; {refused}" if refused else "")
-        row = ("eviction", "asked" if not refused else "refused", eviction.loop, eviction.reason)
+    def _spare(self, made: Round[Any]) -> None:
+        """Tell of the pods that would be evicted if they could be, each once while it runs."""
+        for (subject, loop), why in made.spared.items():
+            if self._spared.get((subject, loop)) == why:
+                continue
+            _log.warning("%s does not evict %s/%s: %s", loop, plain(subject.namespace), plain(subject.name), plain(why))
+            self._parts.history.decided(subject, _STAGE, self.name, [("eviction", "not allowed", loop, why)])
+            self._parts.observer.met(self.name, "pod not allowed to be evicted")
+        here = {pod.uid for pod in made.pods}
+        self._spared = {key: why for key, why in (self._spared | made.spared).items() if key[0].key in here}
+
+    def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
+        """Ask for a pod to go, and record that; return "" if that is under way, else why not."""
+        refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")
+        _log.warning("%s evicts %s: %s%s", loop, pod.key, reason, f"; {refused}" if refused else "")
+        row = ("eviction", "asked" if not refused else "refused", loop, reason)
         self._parts.history.decided(pod.subject(), _STAGE, self.name, [row])
         self._parts.observer.met(self.name, "eviction refused" if refused else "eviction")
-        if refused:
-            moment.errors.append(f"{eviction.loop}: {refused}")
+        return refused
 
 
-def _readable(pod: LoopPod, senseless: list[str]) -> bool:
+def _readable(pod: StrategyPod, senseless: list[str]) -> bool:
     """Whether the containers of a pod can be read; one pod that makes no sense must not cost the others their round."""
     try:
         return pod.containers is not None
@@ -237,7 +280,6 @@ def _readable(pod: LoopPod, senseless: list[str]) -> bool:
         return False
 
 
-def _own_words(loop: _Loop, pods: list[LoopPod]) -> bool:
-    """Whether a pod asks for something that this strategy does, whatever NodeSLO says."""
-    key = {"CPUBurst": ANNOTATION_BURST, "CgroupReconcile": ANNOTATION_MEMORY, "BlkIOReconcile": ANNOTATION_BLOCK_IO}
-    return any(key.get(loop.name) in pod.annotations for pod in pods)
+def _asked_by(loop: Strategy, pods: list[StrategyPod]) -> bool:
+    """Whether a pod asks for what this strategy does, whatever the rules say."""
+    return bool(loop.key) and any(loop.key in pod.annotations for pod in pods)

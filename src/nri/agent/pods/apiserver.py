@@ -36,7 +36,7 @@ class ApiserverPods(KnownPods):
         super().__init__(Known())
         self._api = api or connect(settings.rules.kubeconfig)
         fields = f"spec.nodeName={node_name(settings)}"
-        self._follower = Follower(self._api, PODS, self._take, fields=fields, told=self._known.failed)
+        self._follower = Follower(self._api, PODS, self._take, fields=fields, on_problem=self._known.failed)
 
     def start(self) -> None:
         """Begin to follow, in a thread of its own."""

@@ -30,6 +30,8 @@ __all__ = ["CriPods"]
 _KUBELETS = ("io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid")
 _RUNNING = {pb.CONTAINER_CREATED: "waiting", pb.CONTAINER_RUNNING: "running"}
 _EVENT = "event"
+#: The class of a pod that the runtime says nothing of: what is known of its spec is too little to tell it by.
+_UNKNOWN = "Unknown"
 #: Events that come within this time of one another are one question, in seconds.
 _GATHER_S = 0.05
 #: What is remembered of so many at most; a node has a few hundred.
@@ -141,7 +143,7 @@ class CriPods(KnownPods):
             spec["runtimeClassName"] = sandbox.runtime_handler
         status = {
             "phase": "Running",
-            "qosClass": words.qos_class or _guess(of_containers.values()),
+            "qosClass": words.qos_class or _guess(of_containers.values()) or _UNKNOWN,
             "containerStatuses": [
                 {
                     "name": one.metadata.name,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
-from nri.policies.koordinator import paths
+from nri.policies import paths
 
 __all__ = ["ASKED_QUOTA", "ContainerWords", "PodWords", "container_words", "pod_words"]
 

@@ -17,13 +17,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nri.agent.pods.source import Known, KnownPods, Pod
 from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker
 from nri.errors import ConfigError
+from nri.files import read_regular
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["KubeletPods", "pods_of"]
 
 _log = logging.getLogger(__name__)
+_TOKEN_BYTES = 1 << 16
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  a path
 _PATH = "/pods"
 _MOST_BYTES = 64 << 20
@@ -136,7 +137,7 @@ def _ending(connection: socket.socket) -> Iterator[None]:
 
 def _token(path: str) -> str:
     """The token in a file. ValueError for one that no header can hold, because http.client's error has it in it."""
-    found = Path(path).read_text().strip()
+    found = read_regular(path, _TOKEN_BYTES).decode().strip()
     if not (found.isascii() and found.isprintable()):
         raise ValueError(f"{path} holds no token: it is no text of one line")
     return found

@@ -15,11 +15,10 @@ from typing import Any, Final
 
 from nri.host import Hierarchies
 from nri.host.cgroups import expand
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.contexts import PodContext
-from nri.policies.koordinator.convert import manifest
-from nri.policies.koordinator.names import KUBE_CLASSES
-from nri.policies.koordinator.refresh.running import RunningPod
+from nri.policies import manifest, paths
+from nri.policies.contexts import PodContext
+from nri.policies.paths import KUBE_CLASSES
+from nri.policies.running import RunningPod
 from nri.text import plain
 
 __all__ = ["key_of", "plain_context", "running", "uid_of"]

@@ -1,4 +1,4 @@
-"""Rules from an apiserver: this node's NodeSLO, NodeResourceTopology and Node, followed for as long as it runs.
+"""Rules from an apiserver: the objects of this node that hold them, followed for as long as it runs.
 
 Rules: while the apiserver is away the last rules stay, and a problem of the book says since when; a kind that the
 cluster does not have is a problem of that kind alone. Next: `nri.kube.client`.
@@ -7,12 +7,11 @@ cluster does not have is a problem of that kind alone. Next: `nri.kube.client`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from nri.agent.rules.book import RuleBook
-from nri.agent.rules.parsed import NODE, SLO, TOPOLOGY
 from nri.agent.settings.node_name import node_name
-from nri.kube.client import NODE_SLOS, NODE_TOPOLOGIES, NODES, Follower, Kind, connect
+from nri.kube.client import KINDS, Follower, connect
 from nri.kube.client.follow import Key
 from nri.kube.client.objects import Object
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from nri.kube.client import Apiserver
 
 __all__ = ["ApiserverRules"]
-
-_FOLLOWED: Final[Mapping[str, Kind]] = {SLO: NODE_SLOS, TOPOLOGY: NODE_TOPOLOGIES, NODE: NODES}
 
 
 class ApiserverRules:
@@ -43,9 +40,13 @@ class ApiserverRules:
         self._api = api or connect(settings.rules.kubeconfig)
         self._followers = {
             name: Follower(
-                self._api, kind, self._taker(name), fields=f"metadata.name={self._node}", told=self._teller(name)
+                self._api,
+                KINDS[name],
+                self._taker(name),
+                fields=f"metadata.name={self._node}",
+                on_problem=self._teller(name),
             )
-            for name, kind in _FOLLOWED.items()
+            for name in book.kinds
         }
 
     def start(self) -> None:

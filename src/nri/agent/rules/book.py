@@ -2,7 +2,7 @@
 
 Rules: thread-safe; a document that cannot be read changes nothing and is told as a problem until its source has a good
 one; a document goes away only by the source that it came from. Listeners are called without a lock, by the thread of
-the source. Next: `nri.agent.rules.parsed`, which knows what each kind means.
+the source. Next: `nri.agent.rules.files`, a source.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nri.agent.rules.parsed import KINDS, parse
-from nri.policies.koordinator.profile import Node
-from nri.policies.koordinator.rules.kept import Kept
+from nri.agent.profile import Kind, UnreadKey
+from nri.policies.kept import Kept
 from nri.text import plain
 
 __all__ = ["Problem", "RuleBook"]
@@ -26,6 +25,8 @@ _log = logging.getLogger(__name__)
 _MOST_SHOWN = 500
 #: Problems of more sources than that are not kept; a folder of rules may hold any number of bad files.
 _MOST_PROBLEMS = 100
+#: Keys without effect that one line of the log has.
+_MOST_UNREAD = 10
 
 Listener = Callable[[frozenset[str]], None]
 
@@ -50,30 +51,38 @@ class Problem:
 class _Entry:
     """One kind over time."""
 
-    __slots__ = ("document", "kept", "source")
+    __slots__ = ("document", "kept", "place", "source")
 
     def __init__(self) -> None:
         self.kept: Kept[Any] = Kept(None)
         self.document: Mapping[str, Any] | None = None
         self.source = ""
+        self.place: Callable[[str], str] | None = None
 
 
 class RuleBook:
     """All rules of the node.
 
     Args:
-        base: what is not said by rules: gates, failure policy, what the machine has.
+        base: what is not said by rules: gates, failure policy, what the machine has; of the profile.
+        kinds: of documents, each with what it means.
         clock: seconds since the epoch, for problems.
         log: whether news are logged; without it problems are kept for who asks.
     """
 
-    def __init__(self, base: Node, *, clock: Callable[[], float] = time.time, log: bool = True) -> None:
-        self._base = base
+    def __init__(
+        self, base: Any, kinds: Mapping[str, Kind], *, clock: Callable[[], float] = time.time, log: bool = True
+    ) -> None:
+        self._base, self.kinds = base, kinds
         self._clock = clock
         self._tells = log
         self._lock = threading.Lock()
-        self._entries = {kind: _Entry() for kind in KINDS}
+        self._entries = {kind: _Entry() for kind in kinds}
         self._problems: dict[tuple[str, str], Problem] = {}
+        #: The keys without effect, by kind.
+        self._unread: dict[str, list[UnreadKey]] = {}
+        #: What else there is to say of a source.
+        self._remarks: dict[str, list[str]] = {}
         self._listeners: list[Listener] = []
         self._node = base
 
@@ -87,10 +96,10 @@ class RuleBook:
         """Take a document of a source, or None if the source has it no more. KeyError for a kind that is none.
 
         Args:
-            kind: "NodeSLO", "NodeResourceTopology" or "Node".
+            kind: one of `kinds`.
             document: the API object.
             source: who says so; the same one that takes it away.
-            place: turns an error, which begins with a key, into where that is, for what the source can tell better.
+            place: turns a key, or an error that begins with one, into where that is, where the source can tell.
         """
         with self._lock:
             changed = self._take(kind, document, source, place)
@@ -112,8 +121,17 @@ class RuleBook:
             if self._problems.pop((kind, source), None) is not None:
                 self._tell("what was wrong with %s of %s is over", kind or "a document", source)
 
+    def remark(self, source: str, lines: list[str]) -> None:
+        """Keep what a source has to say besides, in place of what it said before; the log has what is new."""
+        with self._lock:
+            before = self._remarks.get(source, [])
+            self._remarks[source] = lines
+            for line in lines if self._tells else ():
+                if line not in before:
+                    _log.warning("%s", line)
+
     @property
-    def node(self) -> Node:
+    def node(self) -> Any:
         """All rules, as one value that does not change."""
         return self._node
 
@@ -132,6 +150,23 @@ class RuleBook:
         with self._lock:
             return sorted(self._problems.values(), key=lambda problem: problem.at)
 
+    def unread(self) -> dict[str, list[UnreadKey]]:
+        """Return the keys without effect of the documents in force, by kind."""
+        with self._lock:
+            return {kind: list(found) for kind, found in self._unread.items()}
+
+    def remarks(self) -> list[str]:
+        """Return what sources have to say besides."""
+        with self._lock:
+            return [line for lines in self._remarks.values() for line in lines]
+
+    def place(self, kind: str, key: str) -> str:
+        """Return the source of the document in force, with file and line of a key where it can tell; "" without one."""
+        with self._lock:
+            entry = self._entries[kind]
+            place, source = entry.place, entry.source
+        return place(key) if place is not None else source
+
     def subscribe(self, listener: Listener) -> None:
         """Have a function called with the kinds whose rule has changed, after the change, by the source's thread."""
         with self._lock:
@@ -141,16 +176,17 @@ class RuleBook:
         self, kind: str, document: Mapping[str, Any] | None, source: str, place: Callable[[str], str] | None
     ) -> bool:
         """Take a document, or what holds without it; return whether the rule has changed."""
-        entry, row = self._entries[kind], KINDS[kind]
+        entry, row = self._entries[kind], self.kinds[kind]
         if document is None:
             self._problems.pop((kind, source), None)
             if entry.source != source:  # not ours to take away, or never there
                 return False
-            entry.document, entry.source = None, ""
+            entry.document, entry.source, entry.place = None, "", None
+            self._unread.pop(kind, None)
             changed = entry.kept.take(lambda: row.absent)
             self._tell("%s of %s is there no more: what holds without one is in force", kind, source)
         else:
-            changed = entry.kept.take(lambda: parse(kind, document), None if entry.document is None else row.same)
+            changed = entry.kept.take(lambda: row.read(document), None if entry.document is None else row.same)
             if entry.kept.error:
                 self._note(kind, source, source if place is None else place(entry.kept.error), entry.kept.error)
                 return False
@@ -158,12 +194,20 @@ class RuleBook:
                 self._tell("%s of %s is mended, and in force", kind, source)
             elif changed or entry.source != source:
                 self._tell("%s of %s is in force", kind, source)
-            entry.document, entry.source = document, source
+            entry.document, entry.source, entry.place = document, source, place
+            self._look(kind, source, list(row.unread(document)))
         if changed:
             self._node = self._base
             for name, other in self._entries.items():
-                self._node = KINDS[name].into(self._node, other.kept.rule)
+                self._node = self.kinds[name].into(self._node, other.kept.rule)
         return changed
+
+    def _look(self, kind: str, source: str, unread: list[UnreadKey]) -> None:
+        """Note the keys without effect; the log has each set of them once."""
+        if self._tells and unread and unread != self._unread.get(kind):
+            told = "; ".join(map(str, unread[:_MOST_UNREAD]))
+            _log.warning("%s of %s has keys without effect: %s", kind, source, told)
+        self._unread[kind] = unread
 
     def _tell(self, text: str, kind: str, source: str) -> None:
         if self._tells:

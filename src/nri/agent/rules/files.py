@@ -1,21 +1,24 @@
-"""Rules from files: NodeSLO, NodeResourceTopology and Node as YAML or JSON, in one file or in a folder of them.
+"""Rules from files: the objects that hold them as YAML or JSON, in one file or in a folder of them.
 
-Rules: an object of another node, or of another kind, is passed over, so that a folder may hold those of all nodes; of
-two files that give one kind the first one counts, and the second is told. A file that cannot be read leaves in force
-what it said last. Next: `nri.kube.folder`, which looks at the files.
+Rules: an object of another node, or of another kind, is passed over, so that a folder may hold those of all nodes; a
+kind that is there for other nodes alone, or whose name is nearly one, is told. Of two files that give one kind the
+first one counts, and the second is told. A file that cannot be read leaves in force what it said last.
+Next: `nri.kube.folder`, which looks at the files.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nri.agent.rules.book import RuleBook
-from nri.agent.rules.parsed import KINDS
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
+from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
@@ -25,7 +28,11 @@ __all__ = ["FileRules"]
 
 #: The pause between two looks at the files, in seconds.
 LOOK_S = 1.0
-_PART = re.compile(r"[^.\[\]]+")
+#: A key, or the number of an item.
+_PART = re.compile(r"[^.\[\]]+|\[\d{1,9}(?=\])")
+_MOST_ODD, _MOST_NAME = 20, 253
+#: How alike a kind has to be to one of rules; a folder may hold any others.
+_ALIKE = 0.8
 
 
 class FileRules:
@@ -70,10 +77,17 @@ class FileRules:
             self._book.refuse("", name, words, error.source)
             refused.add(("", name))
         said: dict[str, str] = {}
+        #: Files by the other node that has an object of a kind in it, and lines on objects of no kind.
+        others: dict[str, dict[str, str]] = {}
+        odd: list[str] = []
         for name, found in self._folder.files.items():
             for document, thing in found:
                 kind = str(thing.get("kind", ""))
-                if kind not in KINDS or not self._ours(thing):
+                if kind not in self._book.kinds:
+                    odd += _odd(kind, self._book.kinds, document.place(thing, "kind"))
+                    continue
+                if owner := self._owner(thing):
+                    others.setdefault(kind, {})[owner] = name
                     continue
                 if kind in said:
                     self._book.refuse(kind, name, f"another one is given in {said[kind]}, which counts")
@@ -87,20 +101,39 @@ class FileRules:
         for kind in self._said.keys() - said.keys():
             self._book.put(kind, None, self._said[kind])
         self._said, self._refused = said, refused
+        self._book.remark(str(self._path), [*odd[:_MOST_ODD], *self._foreign(others, said)])
 
-    def _ours(self, thing: dict[str, Any]) -> bool:
-        """Whether an object is this node's: it has its name, or none."""
+    def _owner(self, thing: dict[str, Any]) -> str:
+        """The other node that an object is of; "" if it is this one's: it has its name, or none."""
         meta = thing.get("metadata")
         name = meta.get("name") if isinstance(meta, dict) else None
-        return name in (None, "", self._node)
+        return "" if name in (None, "", self._node) else plain(str(name), _MOST_NAME)
+
+    def _foreign(self, others: Mapping[str, Mapping[str, str]], ours: Collection[str]) -> Iterator[str]:
+        for kind, files in others.items():
+            if kind not in ours:
+                (owner, name), *more = files.items()
+                named = f"{owner} and of {len(more)} more" if more else owner
+                yield f"{name}: {kind} is of node {named}, and this is {self._node} (rules.node_name)"
+
+
+def _odd(kind: str, kinds: Iterable[str], place: str) -> list[str]:
+    """A line on an object that has no kind, or one that is nearly a kind of rules."""
+    near = get_close_matches(kind.casefold()[:_MOST_NAME], [each.casefold() for each in kinds], 1, _ALIKE)
+    if kind and not near:
+        return []
+    named = next((each for each in kinds if near and each.casefold() == near[0]), "")
+    told = f"{plain(kind, _MOST_NAME)}: nothing reads it; did you mean {named}?" if kind else "it has no kind"
+    return [f"{place}: kind: {told}"]
 
 
 def _place(document: Document, thing: dict[str, Any], error: str) -> str:
-    """The file and line of the key that an error begins with."""
+    """The file and line of a key, or of the one that an error begins with."""
     key = error.partition(": ")[0]
     if key.startswith("annotation "):
         return document.place(thing, "metadata", "annotations", key.removeprefix("annotation "))
-    keys = _PART.findall(key) if " " not in key else []
+    names = _PART.findall(key) if " " not in key else []
+    keys = [int(name[1:]) if name.startswith("[") else name for name in names]
     if keys and keys[0] not in thing:
         keys.insert(0, "spec")
     return document.place(thing, *keys)

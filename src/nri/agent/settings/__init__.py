@@ -4,14 +4,7 @@ Rules: nothing here changes the machine or connects to anything. Every key of ``
 in `values`. Next: :mod:`nri.agent.settings.values`.
 """
 
-from nri.agent.settings.base import base_node
-from nri.agent.settings.sources import DEFAULT_PATH, LoadedSettings, load_settings
+from nri.agent.settings.sources import AGENT_SETTINGS
 from nri.agent.settings.values import AgentSettings
-from nri.config.listing import Key, keys
 
-__all__ = ["DEFAULT_PATH", "AgentSettings", "LoadedSettings", "base_node", "load_settings", "settings_keys"]
-
-
-def settings_keys() -> list[Key]:
-    """Every key that a file may have."""
-    return keys(AgentSettings(), {})
+__all__ = ["AGENT_SETTINGS", "AgentSettings"]

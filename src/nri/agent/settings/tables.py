@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
+from nri.adaptation import POLICY_PATH
 from nri.agent.settings.kubelet_address import kubelet_address
 from nri.api import naming
 from nri.backoff import CAP_S, FIRST_S
@@ -19,7 +19,6 @@ from nri.config.complaint import WrongValue
 __all__ = [
     "GpuSettings",
     "HooksSettings",
-    "HttpSettings",
     "LoopSettings",
     "NriSettings",
     "PodSettings",
@@ -251,19 +250,3 @@ class TcSettings:
     """
 
     interface: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
-    """Health and metrics over TCP, for probes and Prometheus.
-
-    Attributes:
-        address: HOST:PORT; empty: the agent's socket alone has them.
-    """
-
-    address: str = ""
-
-    def __post_init__(self) -> None:
-        host, _, port = self.address.rpartition(":")
-        if self.address and not (host and port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-            raise ValueError(f'address "{self.address}" is not HOST:PORT, such as "127.0.0.1:9316"')

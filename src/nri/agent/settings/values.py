@@ -1,7 +1,7 @@
 """The settings of the agent as frozen values, each with its default, unit and meaning; they are the keys of the file.
 
 Rules: pure; a class is a table of ``agent.toml``, a field a key. What contradicts itself is a ValueError that says so.
-Durations are seconds, written as a number or as "5s". Next: :mod:`nri.agent.settings.gates`.
+Durations are seconds, written as a number or as "5s". Next: :mod:`nri.agent.settings.sources`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from nri.agent.settings.gates import Gate, hooks_on, loops_on
+from nri.agent.profile import PROFILES, profile_of
 from nri.agent.settings.tables import (
     CONTAINERD,
     GpuSettings,
     HooksSettings,
-    HttpSettings,
     LoopSettings,
     NriSettings,
     PodSettings,
@@ -27,6 +26,8 @@ from nri.agent.settings.tables import (
     TerwaySettings,
     check_sockets,
 )
+from nri.config import OneOf
+from nri.service.settings import HttpSettings
 
 __all__ = [
     "AgentSettings",
@@ -45,6 +46,8 @@ __all__ = [
     "TerwaySettings",
 ]
 
+ProfileName = Annotated[str, OneOf(lambda: PROFILES)]
+Gate = Annotated[str, OneOf(lambda: [gate for name in PROFILES for gate in profile_of(name).gates])]
 Mode = Literal["nri", "proxy", "hooks", "standalone"]
 #: The stages at which hooks decide; the four in the middle are Koordinator's as well, and no hook decides there.
 Stage = Literal[
@@ -59,7 +62,7 @@ class AgentSettings:
     """All settings of an agent. `AgentSettings()` is an agent without a configuration file.
 
     Attributes:
-        profile: whose rules: Koordinator's.
+        profile: whose rules: koordinator.
         modes: how decisions reach the node; several at once.
         root: where the machine's root file system is; another one in a container.
         socket: where nri agent explain asks, and health and metrics are served; for root alone.
@@ -69,10 +72,10 @@ class AgentSettings:
         keep_quota: pods with CPUs of their own keep their CPU quota.
         beside_koordlet: start although a koordlet runs here; both then write the same files.
         compat: "reference" decides as the original where that surprises its users, see docs/deviations.md.
-        gates: hooks and strategies that are switched on or off, by name; others are as Koordinator has them.
+        gates: hooks and strategies that are switched on or off, by name; others are as the profile has them.
     """
 
-    profile: Literal["koordinator"] = "koordinator"
+    profile: ProfileName = "koordinator"
     modes: tuple[Mode, ...] = ("nri", "standalone")
     root: Path = Path("/")
     socket: str = "/run/nri/agent.sock"
@@ -97,28 +100,15 @@ class AgentSettings:
 
     def __post_init__(self) -> None:
         check_sockets(self, "root", "socket")
+        if unknown := self.gates.keys() - profile_of(self.profile).gates:
+            raise ValueError(f"gates.{min(unknown)} is no hook or strategy of profile {self.profile}")
         if not self.modes:
             raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
         if len(set(self.modes)) < len(self.modes):
             raise ValueError(f"modes names one twice: {', '.join(self.modes)}")
 
     @property
-    def hooks_on(self) -> frozenset[str]:
-        """The names of the hooks that decide."""
-        return hooks_on(self.gates)
-
-    @property
-    def loops_on(self) -> frozenset[str]:
-        """The names of the strategies that run."""
-        return loops_on(self.gates)
-
-    @property
     def cri_socket(self) -> str:
         """The socket of the runtime's CRI; behind the agent's own proxy the one that the proxy has been told."""
         behind = self.proxy.runtime_endpoint if "proxy" in self.modes else ""
         return self.pods.cri or behind or CONTAINERD
-
-    @property
-    def batch_pools(self) -> bool:
-        """Whether batch pods may have share pools of their own: the gate BECPUManager."""
-        return self.gates.get("BECPUManager", False)

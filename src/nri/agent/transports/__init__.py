@@ -6,7 +6,7 @@ what it has no words for goes to `nri.agent.executor`. Next: `nri.agent.transpor
 
 from typing import Protocol
 
-from nri.agent.shapes import Component
+from nri.agent.worker import Component
 
 __all__ = ["Transport"]
 

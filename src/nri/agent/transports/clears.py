@@ -11,8 +11,8 @@ from nri.agent.executor import Executor
 from nri.api import cpuset
 from nri.host import Outcome, Result
 from nri.host.cgroups import knob_file
-from nri.policies.koordinator.values import Changes
-from nri.policies.koordinator.writes import KNOBS, Write
+from nri.policies.changes import Changes
+from nri.policies.writes import KNOBS, Write
 
 __all__ = ["clear", "is_clear"]
 

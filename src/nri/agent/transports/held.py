@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.values import NO_CHANGES, Changes
+from nri.policies.changes import NO_CHANGES, Changes
+from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 __all__ = ["Held", "HeldContainer"]
 

@@ -25,24 +25,22 @@ from typing import Final, TypeVar
 from nri import host
 from nri.agent.parts import Parts
 from nri.agent.transports import places, words
-from nri.agent.transports.asked import asked_before, by_api
 from nri.agent.transports.clears import clear, is_clear
-from nri.agent.transports.gpu_folder import make_folder
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
 from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import EVENTS, subscription
 from nri.api import messages as m
-from nri.api import naming
+from nri.api import versions
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.failure import FailurePolicy
 from nri.api.builders.update import Update
 from nri.api.events import EventMask
 from nri.errors import Reject
 from nri.host import Result
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.profile import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
-from nri.policies.koordinator.values import NO_CHANGES, Changes
+from nri.policies.changes import NO_CHANGES, Changes
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
 from nri.stub.plugin import Plugin
 from nri.stub.session.background import every
 from nri.stub.session.subscription import FAILURE_POLICY_SINCE, known_to
@@ -97,7 +95,7 @@ class HookPlugin(Plugin):
         """Choose the events, and tell the runtime what a late answer means."""
         # It is looked at once this returns. Runtimes that do not heed it are told only what they must not overlook.
         wish = FailurePolicy(fail_request=self._fail, keep_connected=True)
-        heeded = naming.version_at_least(self.runtime.nri_version, FAILURE_POLICY_SINCE)
+        heeded = versions.version_at_least(self.runtime.nri_version, FAILURE_POLICY_SINCE)
         self.failure_policy = wish if self._fail or heeded else None  # type: ignore[misc]  # of this connection
         return subscription(list(self.config.events), known_to(self.runtime))
 
@@ -111,7 +109,7 @@ class HookPlugin(Plugin):
         by_id = {pod.id: pod for pod in pods}
         for pod in pods:
             self.held.put_pod(pod.id, places.pod_context(pod))
-        asked = by_api(self._parts.pods.pods())
+        asked = words.by_api(self._parts.pods.pods())
         for container in containers:
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
@@ -157,12 +155,12 @@ class HookPlugin(Plugin):
         if self.held.pod(pod.id) is None:
             self.held.put_pod(pod.id, context.pod)
         waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
-        self._parts.decisions.told(context.pod, self._transport, waiting or [])
+        self._parts.decisions.record(context.pod, self._transport, waiting or [])
         changes = self._sayable(context, self._decide(CREATE, context))
-        if changes.mounts:
-            library = self._parts.book.node.gpu_library
-            made = self._quietly("GPU folder", lambda: make_folder(self._parts.root, changes, library))
-            self._parts.decisions.told(context, self._transport, made or [])
+        parts = self._parts
+        made = self._quietly("folders", lambda: parts.profile.prepare(parts.root, changes, parts.book.node))
+        if made:
+            parts.decisions.record(context, self._transport, made)
         self.held.put(container.id, HeldContainer(pod.id, context, changes, generation))
         message = self._converted(context, lambda: words.adjustment(changes, context.resources))
         return Adjustment.of(message) if message is not None and message.ByteSize() else None
@@ -232,7 +230,7 @@ class HookPlugin(Plugin):
 
     def _sayable(self, context: ContainerContext, outcome: Outcome) -> Changes:
         changes, left_out = words.sayable(outcome.changes, context.cgroup_parent)
-        self._parts.decisions.told(context, self._transport, left_out)
+        self._parts.decisions.record(context, self._transport, left_out)
         return changes
 
     def _converted(self, context: ContainerContext, convert: Callable[[], _T]) -> _T | None:
@@ -243,7 +241,7 @@ class HookPlugin(Plugin):
             _log.exception("mode %s: what was decided cannot be said to the runtime", self._transport)
             reason = f"it cannot be said to the runtime: {plain(str(error))}"
             refused = Result(context.cgroup_parent, "all of it", "", host.Outcome.REFUSED, reason)
-            self._parts.decisions.told(context, self._transport, [refused])
+            self._parts.decisions.record(context, self._transport, [refused])
             return None
 
     def _found(self, pod: m.PodSandbox, container: m.Container, asked: Asked, now: int) -> None:
@@ -253,7 +251,7 @@ class HookPlugin(Plugin):
         if before is not None:
             resources = before.context.resources
         else:
-            resources = asked.get((pod.uid, container.name)) or asked_before(pod, container, context.resources)
+            resources = asked.get((pod.uid, container.name)) or words.asked_before(pod, container, context.resources)
         context = replace(context, resources=resources)
         self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
 
@@ -279,12 +277,12 @@ class HookPlugin(Plugin):
     def _clear(self, known: HeldContainer) -> None:
         if is_clear(known.changes):
             results = self._quietly("clear", lambda: clear(self._parts.executor, known.context.cgroup_parent))
-            self._parts.decisions.told(known.context, self._transport, results or [])
+            self._parts.decisions.record(known.context, self._transport, results or [])
 
     def _compare(self, known: HeldContainer, container: m.Container) -> None:
         context, changes = known.context, known.changes or NO_CHANGES
         results = self._quietly("record", lambda: words.compared(container, changes, context.cgroup_parent))
-        self._parts.decisions.told(context, self._transport, results or [])
+        self._parts.decisions.record(context, self._transport, results or [])
 
     def _removed(self, context: PodContext) -> None:
         outcome = self._parts.decisions.decide(REMOVE_POD, context, self._transport)

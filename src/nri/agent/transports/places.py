@@ -11,9 +11,8 @@ from dataclasses import replace
 
 from nri.agent.executor import tidy
 from nri.api import messages as m
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.convert import messages
+from nri.policies import messages, paths
+from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 __all__ = ["container_context", "placed", "pod_context", "requested"]
 

@@ -26,9 +26,9 @@ from nri.api.builders.update import Update
 from nri.api.events import EventMask
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.contexts import Resources
-from nri.policies.koordinator.values import NO_CHANGES
+from nri.policies import paths
+from nri.policies.changes import NO_CHANGES
+from nri.policies.contexts import Resources
 from nri.proxy.adjust import CLEAR_CPUS
 from nri.proxy.events.views import RUNTIME_ID
 
@@ -139,7 +139,7 @@ class ProxyPlugin(HookPlugin):
         results = self._parts.executor.retry(known.context.cgroup_parent)
         if changes.resctrl is not None:
             results += self._parts.executor.resctrl(changes.resctrl, known.context.cgroup_parent)
-        self._parts.decisions.told(known.context, self._transport, results)
+        self._parts.decisions.record(known.context, self._transport, results)
 
 
 def _is_known(runtime: str) -> bool:

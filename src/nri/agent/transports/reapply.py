@@ -23,19 +23,19 @@ from nri.agent.transports.held import Held, HeldContainer
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Result
-from nri.policies.koordinator.contexts import PodContext, Resources
-from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, cpuset
-from nri.policies.koordinator.profile import MEND_CONTAINER, MEND_POD, Outcome
-from nri.policies.koordinator.values import Changes
-from nri.policies.koordinator.writes import KNOBS, pod_writes
+from nri.policies.changes import Changes
+from nri.policies.contexts import PodContext, Resources
+from nri.policies.hooks import MEND_CONTAINER, MEND_POD, Outcome
+from nri.policies.ownership import Level
+from nri.policies.writes import KNOBS, pod_writes
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
 
 __all__ = ["PORTION", "Reapply"]
 
 _log = logging.getLogger(__name__)
-#: The hooks whose values are given back.
-_GIVEN_BACK: Final = (batch_resource.NAME, cpu_normalization.NAME, cpuset.NAME)
+#: The knobs whose values are given back.
+_GIVEN_BACK: Final = (KNOBS["cfs_quota"], KNOBS["cpuset"])
 #: Containers in one update: a runtime takes up to 50 ms for each, and has 5 s.
 PORTION: Final = 32
 #: The part of the time for an answer to Synchronize that is used; what is left then follows by itself.
@@ -64,6 +64,12 @@ class Reapply:
         self.generation = 0
         self.left = False
         self._missing: set[str] = set()
+        #: The hooks whose values are given back.
+        self._given_back = frozenset(
+            owner.name
+            for owner in parts.profile.owners()
+            if owner.owns.level is Level.CONTAINER and owner.owns.knob in _GIVEN_BACK
+        )
 
     def rules_changed(self) -> None:
         """Note that what was decided until now is out of date."""
@@ -190,11 +196,23 @@ class Reapply:
             outcome = self._parts.decisions.decide(MEND_CONTAINER, known.context, self._transport)
             if outcome.failed is not None:
                 return None
-            changes, left_out = words.sayable(_with_what_was_asked(known, outcome), known.context.cgroup_parent)
-            self._parts.decisions.told(known.context, self._transport, left_out)
+            changes, left_out = words.sayable(self._with_what_was_asked(known, outcome), known.context.cgroup_parent)
+            self._parts.decisions.record(known.context, self._transport, left_out)
         except Exception:  # noqa: BLE001 - one pod never stops the others
             _log.exception("mode %s: a container could not be decided", self._transport)
             return None
+        return changes
+
+    def _with_what_was_asked(self, known: HeldContainer, outcome: Outcome) -> Changes:
+        """Return what was decided, and what the kubelet had asked for where only an earlier decision set a value."""
+        changes, before = outcome.changes, known.changes
+        if before is None or any(error.hook in self._given_back for error in outcome.errors):
+            return changes  # a hook that cannot decide gives nothing back
+        asked = known.context.resources or Resources()
+        if before.cfs_quota is not None and changes.cfs_quota is None and asked.cfs_quota is not None:
+            changes = replace(changes, cfs_quota=asked.cfs_quota)
+        if before.cpuset is not None and changes.cpuset is None:
+            changes = replace(changes, cpuset=asked.cpuset or "")
         return changes
 
     def _update(
@@ -217,7 +235,7 @@ class Reapply:
             deeds.append(lambda: executor.oom_score(folder, score))
         for deed in deeds:
             try:
-                self._parts.decisions.told(known.context, self._transport, deed())
+                self._parts.decisions.record(known.context, self._transport, deed())
             except Exception:  # noqa: BLE001 - one pod never stops the others
                 _log.exception("mode %s: a write failed", self._transport)
 
@@ -226,22 +244,9 @@ class Reapply:
         target = known.context.cgroup_parent
         values = ((knob, getattr(changes, name)) for name, knob in KNOBS.items())
         results = [Result(target, knob, value, outcome, reason) for knob, value in values if value not in (None, "")]
-        self._parts.decisions.told(known.context, self._transport, results)
+        self._parts.decisions.record(known.context, self._transport, results)
 
 
 def _parts_of(changes: Changes) -> tuple[Changes, int | None]:
     """The part of changes that is brought about for a container that runs."""
     return words.updatable(changes), changes.oom_score_adj
-
-
-def _with_what_was_asked(known: HeldContainer, outcome: Outcome) -> Changes:
-    """Return what was decided, and what the kubelet had asked for where only an earlier decision has set a value."""
-    changes, before = outcome.changes, known.changes
-    if before is None or any(error.hook in _GIVEN_BACK for error in outcome.errors):
-        return changes  # a hook that cannot decide gives nothing back
-    asked = known.context.resources or Resources()
-    if before.cfs_quota is not None and changes.cfs_quota is None and asked.cfs_quota is not None:
-        changes = replace(changes, cfs_quota=asked.cfs_quota)
-    if before.cpuset is not None and changes.cpuset is None:
-        changes = replace(changes, cpuset=asked.cpuset or "")
-    return changes

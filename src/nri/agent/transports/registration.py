@@ -8,8 +8,6 @@ has no lock. Next: `nri.agent.transports.nri`.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -17,6 +15,7 @@ from typing import Final, Self
 
 from nri.api.events import EventMask
 from nri.errors import ConfigError, NriError
+from nri.files import Lock
 from nri.text import plain
 
 __all__ = ["EVENTS", "Registration", "TakenError", "subscription"]
@@ -64,37 +63,24 @@ class Registration:
     def __init__(self, socket: str, label: str) -> None:
         self._label, self._socket = label, socket
         self._path = f"{os.path.dirname(socket)}/.{label}.lock"
-        self._descriptor = -1
+        self._lock: Lock | None = None
 
     def __enter__(self) -> Self:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._descriptor = os.open(self._path, flags, 0o600)
-        except OSError:
-            return self
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
-        except OSError as error:
-            holder = plain(os.pread(self._descriptor, 20, 0).decode(errors="replace").strip())
-            self._close()
-            if error.errno != errno.EWOULDBLOCK:
-                return self
+            self._lock = Lock(self._path, str(os.getpid()))
+        except BlockingIOError as error:
+            holder = plain(error.strerror or "", 20)
             who = "this process" if holder == str(os.getpid()) else f"process {holder or 'unknown'}"
             raise TakenError(
                 f"plugin {self._label} is registered at {self._socket} by {who} already: of two with one name every"
                 " container would be refused"
             ) from None
+        except OSError:
+            pass  # the folder cannot be written, or knows no locks
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close()
-
-    def _close(self) -> None:
-        """Give the lock back. The file stays: to remove it would let a third one lock another file of its name."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self._lock is not None:
+            self._lock.close()

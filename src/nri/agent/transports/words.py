@@ -1,27 +1,30 @@
 """Changes in NRI's words, and what a runtime says of a container: whether it has them.
 
 Rules: pure. A value that no runtime could take, such as CPUs that are no list, is left out with its reason, so that it
-costs the container nothing else. Next: `nri.agent.transports.clears`, for what NRI has no word for.
+costs the container nothing else. A CPU quota that was scaled must not be scaled again by an agent that starts later:
+the kubelet's is asked of the API, if its pods are known; else it is read from an annotation that the container was
+given when its quota was scaled; nothing is decided by one that is known by neither. Next:
+`nri.agent.transports.clears`, for what NRI has no word for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from nri.agent.transports.asked import note
+from nri.agent.pods.described import ASKED_QUOTA
 from nri.agent.writing.cpus import cpus
 from nri.api import cpuset
 from nri.api import messages as m
 from nri.host import Outcome, Result
-from nri.policies.koordinator.contexts import Resources
-from nri.policies.koordinator.convert import messages
-from nri.policies.koordinator.values import NO_CHANGES, Changes
-from nri.policies.koordinator.writes import KNOBS
+from nri.policies import manifest, messages
+from nri.policies.changes import NO_CHANGES, Changes
+from nri.policies.contexts import Resources
+from nri.policies.writes import KNOBS
 from nri.text import cut, plain
 
-__all__ = ["adjustment", "compared", "confirmed", "sayable", "updatable", "update"]
+__all__ = ["adjustment", "asked_before", "by_api", "compared", "confirmed", "sayable", "updatable", "update"]
 
 #: What an update can say, by the attribute of `Changes`.
 _UPDATABLE: Final = ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")
@@ -42,8 +45,42 @@ def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
 def adjustment(changes: Changes, asked: Resources | None) -> m.ContainerAdjustment:
     """Return changes as an adjustment of a container for which these resources were asked."""
     message = messages.adjustment(changes)
-    note(message, changes, asked)
+    _note(message, changes, asked)
     return message
+
+
+def _note(message: m.ContainerAdjustment, changes: Changes, asked: Resources | None) -> None:
+    """Note in an adjustment which quota was asked for, if it gives the container another one."""
+    quota = asked.cfs_quota if asked is not None else None
+    if quota is not None and quota > 0 and changes.cfs_quota not in (None, quota, -1):
+        message.annotations[ASKED_QUOTA] = f"{quota} {changes.cfs_quota}"
+
+
+def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
+    """Return what was asked for a container that runs already; a quota that may have been scaled is not known.
+
+    The annotation counts only if the quota is the one that was made then, and only if the pod has not
+    got it as well: some runtimes hand annotations of pods on, and those are written by users.
+    """
+    if resources is None or not resources.cfs_quota or resources.cfs_quota < 0:
+        return resources
+    asked, _, made = container.annotations.get(ASKED_QUOTA, "").partition(" ")
+    numbers = all(len(each) < 19 and each.isascii() and each.isdecimal() for each in (asked, made))
+    trusted = numbers and ASKED_QUOTA not in pod.annotations and int(made) == resources.cfs_quota
+    return replace(resources, cfs_quota=int(asked) if trusted else None)
+
+
+def by_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources]:
+    """Return what pods of the API ask for each container, by the pod's uid and the container's name."""
+    found = {}
+    for pod in pods:
+        uid = (pod.get("metadata") or {}).get("uid", "")
+        for each in (pod.get("spec") or {}).get("containers") or ():
+            try:
+                found[(uid, each.get("name", ""))] = manifest.container_resources(each)
+            except (ValueError, TypeError, AttributeError):  # a manifest that nobody has checked
+                continue
+    return found
 
 
 def updatable(changes: Changes) -> Changes:

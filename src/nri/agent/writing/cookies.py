@@ -10,8 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from nri.host import CoreScheduler, Outcome, Result
-from nri.policies.koordinator.hooks.cookie_groups import CookieGroups
-from nri.policies.koordinator.hooks.core_sched import Membership
+from nri.policies.cookie_groups import CookieGroups, Membership
 
 __all__ = ["CoreScheduling", "KernelCookies"]
 
@@ -19,7 +18,7 @@ _NAME = "core_sched.cookie"
 
 
 class KernelCookies:
-    """Cookies of this machine's processes, as `nri.policies.koordinator.hooks.cookie_groups.Cookies` wants them."""
+    """Cookies of this machine's processes, as `nri.policies.cookie_groups.Cookies` wants them."""
 
     def __init__(self, scheduler: CoreScheduler) -> None:
         self._scheduler = scheduler
@@ -51,13 +50,16 @@ class CoreScheduling:
         self._groups = CookieGroups(KernelCookies(scheduler))
         self._lock = threading.Lock()
 
-    def apply(self, membership: Membership, container: str, pids: Sequence[int]) -> list[Result]:
+    def apply(
+        self, membership: Membership, container: str, pids: Sequence[int], *, forget_moved: bool = True
+    ) -> list[Result]:
         """Give a container's processes the cookie of its group, or take it away; one result.
 
         Args:
             membership: whether it takes part, and in which group.
             container: `pod uid/container id`.
             pids: its processes; none is no work, and no result.
+            forget_moved: see `CookieGroups.enable`.
         """
         if not pids:
             return []
@@ -72,7 +74,7 @@ class CoreScheduling:
                 after = self._groups.current(pids)[0]
                 return [_result(container, wanted, before, after, in_force=after == 0 or not member)]
             before = self._groups.current(pids)[0]
-            done = self._groups.enable(membership.group, container, pids, self._clock())
+            done = self._groups.enable(membership.group, container, pids, self._clock(), forget_moved=forget_moved)
             return [_result(container, wanted, before, self._groups.current(pids)[0], in_force=done)]
 
     def learn(self, membership: Membership, container: str, pids: Sequence[int]) -> None:

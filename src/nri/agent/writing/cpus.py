@@ -12,7 +12,7 @@ from typing import Final
 from nri import host
 from nri.api import cpuset
 from nri.host.cgroups.units import Value
-from nri.policies.koordinator.writes import KNOBS
+from nri.policies.writes import KNOBS
 from nri.text import plain
 
 __all__ = ["MOST_CPUS", "cpus", "value_of"]

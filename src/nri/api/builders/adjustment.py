@@ -1,13 +1,13 @@
 """`Adjustment`: a plugin's changes of a container that is being created.
 
-One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`nri.api.go_names` has the
-table); resources come from `nri.api.builders.resources`, the rest of the Linux part from `nri.api.builders.linux`, the
-readers from `nri.api.builders.view`.
+One job: build a `ContainerAdjustment`. Setters are those of the Go API without "Linux" (`tools/go_names.py` has the
+table); resources come from `nri.api.builders.resources`, the readers from `nri.api.builders.view`.
 
 Rules: a plugin that sets what another one has set is a conflict and fails the creation; where the protocol allows to
 take over, remove the key and set it again in the same adjustment. Whether a change takes effect is up to the runtime.
 Next: `nri.api.builders.update` for containers that exist.
 """
+
 
 # ruff: noqa: A002 - `type` is the field's name in every specification concerned
 
@@ -17,19 +17,23 @@ from nri.api import messages as m
 from nri.api import optional
 from nri.api.builders.checks import (
     I64,
+    U32,
     U64,
     absolute_path,
     cdi_device,
+    enum_number,
+    enum_numbers,
+    flag,
     integer,
     mapping_text,
     new_key,
     new_path,
+    number_list,
     one_of,
     rlimit,
     text,
     texts,
 )
-from nri.api.builders.linux import LinuxAdjustment
 from nri.api.builders.resources import Resources
 from nri.api.builders.view import AdjustmentView
 from nri.api.removal import mark_in_list, mark_in_map
@@ -41,10 +45,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Adjustment"]
 
+
+DEVICE_TYPES = ("c", "b", "u", "p")
+NAMESPACE_TYPES = ("network", "pid", "mount", "ipc", "uts", "user", "cgroup", "time")
+
+
 HOOK_STAGES = ("prestart", "create_runtime", "create_container", "start_container", "poststart", "poststop")
 
 
-class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
+class Adjustment(Resources, AdjustmentView):
     """Changes of a container that is being created.
 
     `nri.Adjustment().add_env("POD_NAME", pod.name).set_memory_limit(64 << 20)`. Readers such as `.env` show what was
@@ -168,4 +177,183 @@ class Adjustment(LinuxAdjustment, Resources, AdjustmentView):
         """Add a Container Device Interface device, `vendor/class=device`. Cannot be removed again."""
         name = device.name if isinstance(device, m.CDIDevice) else device
         self.message.CDI_devices.add(name=cdi_device("device", name))
+        return self
+
+    # -- the Linux part -----------------------------------------------------------------------------------------------
+
+    def add_device(
+        self,
+        device: str | m.LinuxDevice,
+        type: str = "c",
+        major: int = 0,
+        minor: int = 0,
+        *,
+        file_mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+    ) -> Self:
+        """Add a device node at this absolute path in the container; access is allowed along with it.
+
+        Args:
+            device: absolute path in the container, or a whole `LinuxDevice`, which leaves no use for the rest.
+            type: `c` character, `b` block, `u` unbuffered character, `p` named pipe.
+            major: major number.
+            minor: minor number.
+            file_mode: permission bits, such as `0o660`; None leaves them to the runtime.
+            uid: owner; None leaves it to the runtime.
+            gid: group; None leaves it to the runtime.
+        """
+        if isinstance(device, m.LinuxDevice):
+            new_path("device.path", device.path, "remove_device")
+        else:
+            device = m.LinuxDevice(
+                path=new_path("device", device, "remove_device"), type=one_of("type", type, DEVICE_TYPES)
+            )
+            device.major = integer("major", major, I64)
+            device.minor = integer("minor", minor, I64)
+            for field, number in (("file_mode", file_mode), ("uid", uid), ("gid", gid)):
+                optional.put(device, field, number if number is None else integer(field, number, U32))
+        self.message.linux.devices.append(device)
+        return self
+
+    def remove_device(self, path: str) -> Self:
+        """Remove the device at this path in the container."""
+        mark_in_list(self.message.linux.devices, "path", text("path", path, empty=False))
+        return self
+
+    def set_namespace(self, type: str, path: str = "") -> Self:
+        """Add a namespace by its OCI type (`network`, `pid`, `mount`, ...): a new one, or the one at `path`."""
+        namespace = m.LinuxNamespace(type=one_of("type", type, NAMESPACE_TYPES), path=text("path", path))
+        self.message.linux.namespaces.append(namespace)
+        return self
+
+    def remove_namespace(self, type: str) -> Self:
+        """Remove the namespace of this type, so that the container shares the host's."""
+        mark_in_list(self.message.linux.namespaces, "type", one_of("type", type, NAMESPACE_TYPES))
+        return self
+
+    def add_net_device(self, host_device: str, device: str | m.LinuxNetDevice = "") -> Self:
+        """Move a network device of the host into the container, under the name `device` if given."""
+        name = device.name if isinstance(device, m.LinuxNetDevice) else device
+        checked = text("device", name)
+        self.message.linux.net_devices[new_key("host_device", host_device, "remove_net_device")].name = checked
+        return self
+
+    def remove_net_device(self, host_device: str) -> Self:
+        """Do not move this network device of the host into the container."""
+        mark_in_map(self.message.linux.net_devices, text("host_device", host_device, empty=False))
+        return self
+
+    def set_sysctl(self, name: str, value: str) -> Self:
+        """Set a kernel parameter, such as `net.core.somaxconn`."""
+        checked = mapping_text("sysctl", new_key("name", name, "remove_sysctl"), value)
+        self.message.linux.sysctl[name] = checked
+        return self
+
+    def remove_sysctl(self, name: str) -> Self:
+        """Leave a kernel parameter as the host has it."""
+        mark_in_map(self.message.linux.sysctl, text("name", name, empty=False))
+        return self
+
+    def set_cgroups_path(self, path: str) -> Self:
+        """Set the control group of the container. Cannot be reset, so empty is an error."""
+        self.message.linux.cgroups_path = text("path", path, empty=False)
+        return self
+
+    def set_oom_score_adj(self, score: int) -> Self:
+        """Set the adjustment of the out-of-memory score, -1000 (never kill) to 1000 (kill first)."""
+        self.message.linux.oom_score_adj.value = integer("score", score, (-1000, 1000))
+        return self
+
+    def set_io_priority(self, io_class: int | str, priority: int = 0) -> Self:
+        """Set the I/O priority of the process.
+
+        Args:
+            io_class: `RT`, `BE`, `IDLE`, or `NONE` to clear; also `IOPRIO_CLASS_BE`, or the number.
+            priority: 0 (first) to 7 (last) within the class.
+        """
+        number = enum_number("io_class", m.IOPrioClass, io_class, "IOPRIO_CLASS_")
+        value = m.LinuxIOPriority(priority=integer("priority", priority, (0, 7)))
+        setattr(value, "class", number)
+        self.message.linux.io_priority.CopyFrom(value)
+        return self
+
+    def set_scheduler(
+        self,
+        policy: int | str | m.LinuxScheduler,
+        *,
+        nice: int = 0,
+        priority: int = 0,
+        flags: Iterable[int | str] = (),
+        runtime_ns: int = 0,
+        deadline_ns: int = 0,
+        period_ns: int = 0,
+    ) -> Self:
+        """Set the CPU scheduling policy of the process.
+
+        Args:
+            policy: `OTHER`, `FIFO`, `RR`, `BATCH`, `ISO`, `IDLE`, `DEADLINE`, or `NONE` to clear; also `SCHED_FIFO`,
+                the number, or a whole `LinuxScheduler`, which leaves no use for the rest.
+            nice: -20 to 19, for OTHER and BATCH.
+            priority: 1 to 99, for FIFO and RR.
+            flags: `RESET_ON_FORK` and so on; also `SCHED_FLAG_RESET_ON_FORK`, or the number.
+            runtime_ns: nanoseconds per period, for DEADLINE.
+            deadline_ns: nanoseconds, for DEADLINE.
+            period_ns: nanoseconds, for DEADLINE.
+        """
+        if not isinstance(policy, m.LinuxScheduler):
+            policy = m.LinuxScheduler(
+                policy=enum_number("policy", m.LinuxSchedulerPolicy, policy, "SCHED_"),
+                nice=integer("nice", nice, (-20, 19)),
+                priority=integer("priority", priority, (0, 99)),
+                flags=enum_numbers("flags", m.LinuxSchedulerFlag, flags, "SCHED_FLAG_"),
+                runtime=integer("runtime_ns", runtime_ns, U64),
+                deadline=integer("deadline_ns", deadline_ns, U64),
+                period=integer("period_ns", period_ns, U64),
+            )
+        self.message.linux.scheduler.CopyFrom(policy)
+        return self
+
+    def set_seccomp_policy(self, policy: m.LinuxSeccomp) -> Self:
+        """Replace the whole system call filter, with the constants of the OCI spec."""
+        if not isinstance(policy, m.LinuxSeccomp):
+            raise TypeError(f"policy must be a LinuxSeccomp, not {policy!r}")
+        self.message.linux.seccomp_policy.CopyFrom(policy)
+        return self
+
+    def set_rdt_clos_id(self, clos_id: str) -> Self:
+        """Set the RDT class of service (a directory of resctrl)."""
+        self.message.linux.rdt.clos_id.value = text("clos_id", clos_id)
+        return self
+
+    def set_rdt_schemata(self, schemata: Iterable[str]) -> Self:
+        """Set the lines of the RDT schemata, such as `L3:0=ff;1=ff`. They replace those set before."""
+        self.message.linux.rdt.schemata.CopyFrom(m.OptionalRepeatedString(value=texts("schemata", schemata)))
+        return self
+
+    def set_rdt_enable_monitoring(self, enable: bool = True) -> Self:
+        """Say whether an RDT monitoring group is made for the container."""
+        self.message.linux.rdt.enable_monitoring.value = flag("enable", enable)
+        return self
+
+    def remove_rdt(self) -> Self:
+        """Drop the RDT settings that earlier plugins made."""
+        self.message.linux.rdt.remove = True
+        return self
+
+    def set_memory_policy(self, mode: int | str, nodes: str = "", flags: Iterable[int | str] = ()) -> Self:
+        """Set the NUMA memory policy of the process.
+
+        Args:
+            mode: `DEFAULT`, `PREFERRED`, `BIND`, `INTERLEAVE`, `LOCAL`, `PREFERRED_MANY`, `WEIGHTED_INTERLEAVE`; also
+                `MPOL_BIND`, or the number.
+            nodes: memory nodes in the kernel's list format.
+            flags: `STATIC_NODES`, `RELATIVE_NODES`, `NUMA_BALANCING`; also `MPOL_F_STATIC_NODES`, or the number.
+        """
+        policy = m.LinuxMemoryPolicy(
+            mode=enum_number("mode", m.MpolMode, mode, "MPOL_"),
+            nodes=number_list("nodes", nodes, empty=True),
+            flags=enum_numbers("flags", m.MpolFlag, flags, "MPOL_F_"),
+        )
+        self.message.linux.memory_policy.CopyFrom(policy)
         return self

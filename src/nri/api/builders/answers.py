@@ -1,4 +1,4 @@
-"""The types of what handlers return, for annotations: `nri.CreateAnswer` and `nri.Updates`.
+"""The types of what handlers return, for annotations: `nri.CreateAnswer` and `nri.UpdateAnswer`.
 
 One job: two names that a type checker understands, also on the left of an `async def`. Nothing at run time looks at
 them; what a handler has really returned is checked in `nri.stub.handler.answers`.
@@ -13,10 +13,10 @@ from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.eviction import Eviction
 from nri.api.builders.update import Update
 
-__all__ = ["CreateAnswer", "Updates"]
+__all__ = ["CreateAnswer", "UpdateAnswer"]
 
 #: What `update_container`, `stop_container` and `synchronize` return: one change of a container, several, none.
-Updates: TypeAlias = Update | Eviction | Sequence[Update | Eviction] | None
+UpdateAnswer: TypeAlias = Update | Eviction | Sequence[Update | Eviction] | None
 
 #: What `create_container` returns: changes of the container that is being created, of others, or both as a pair.
-CreateAnswer: TypeAlias = Adjustment | Updates | tuple[Adjustment | None, Updates]
+CreateAnswer: TypeAlias = Adjustment | UpdateAnswer | tuple[Adjustment | None, UpdateAnswer]

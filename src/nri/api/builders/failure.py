@@ -1,7 +1,7 @@
 """`FailurePolicy`: what a plugin asks the runtime to do when it fails to answer.
 
-One job: an immutable value for the two switches of the wire, which are told to the runtime when the plugin subscribes
-(runtimes since 0.12.4 heed them). The operator may decide otherwise. Next: the stub sends it in its Configure reply.
+One job: an immutable value for the two switches of the wire, which the runtime gets when the plugin subscribes
+(runtimes since 0.12.4 act on them). The operator may decide otherwise. Next: the stub sends it in its Configure reply.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["FailurePolicy"]
 
 
 class FailurePolicy:
-    """A wish to the runtime: how to go on when this plugin answers late or is lost.
+    """How the runtime is asked to go on when this plugin answers late or is lost.
 
     Args:
         fail_request: fail the request instead of going on without this plugin.

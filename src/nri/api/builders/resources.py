@@ -162,7 +162,7 @@ class Resources(Builder, ResourceView):
         minor: int | None = None,
         access: str = "rwm",
     ) -> Self:
-        """Add a rule of the device control group, after those before it. Runtimes heed it for new containers only.
+        """Add a rule of the device control group, after those before it. Runtimes apply it for new containers only.
 
         Args:
             allow: allow or deny.

@@ -2,32 +2,87 @@
 
 One job: `ResourceView` reads the `linux.resources` of a message, `AdjustmentView` an adjustment. Rules: a view holds
 no state and changes nothing; it only needs `.message`. A reader has the name and the unit of the setter; a single value
-that is not set reads as None, so that it differs from zero. Next: the setters of `nri.api.builders.resources` and
-`nri.api.builders.adjustment` stand on these, as do the replies of `nri.testing`.
+that is not set reads as None, so that it differs from zero; several values come as a mapping or a tuple, made for the
+reader alone, which refuses a write with the setter's name, for it would be lost. Next: the setters of
+`nri.api.builders.resources` and `nri.api.builders.adjustment` are made on these, as are the replies of `nri.testing`.
 """
 
 from __future__ import annotations
+
+from functools import wraps
 
 from nri.api import optional
 from nri.api.removal import split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable, Mapping
+    from typing import Any, Never, NoReturn, TypeVar
 
     from nri.api import messages as m
+    from nri.api.messages import Container, LinuxResources
 
-__all__ = ["AdjustmentView", "ResourceView"]
+    T = TypeVar("T")
+    V = TypeVar("V")
+
+__all__ = ["AdjustmentView", "ReceivedResources", "ResourceView", "resources_of"]
+
+
+class _Shown:
+    """What a reader gives: a copy, so that a write to it would be lost."""
+
+    reader: str
+    setter: str
+
+    def refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError(f"{self.reader} only shows what is set: write with {self.setter}()")
+
+    __setitem__ = __delitem__ = __ior__ = __iadd__ = refuse
+    clear = pop = popitem = setdefault = update = append = extend = insert = remove = reverse = sort = refuse
+
+
+class _Entries(_Shown, dict):  # type: ignore[type-arg]  # the types are those of the readers: a Mapping
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)  # copied, it is the copier's own
+
+
+class _Items(_Shown, tuple):  # type: ignore[type-arg]  # noqa: SLOT001 - it says who reads it
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (list(self),)
+
+
+def _several(setter: str) -> Callable[[Callable[[V], T]], Callable[[V], T]]:
+    """Make a reader of several values give what refuses a write: its name and the setter's are in the refusal."""
+
+    def made(read: Callable[[V], T]) -> Callable[[V], T]:
+        @wraps(read)
+        def reader(view: V) -> T:
+            values: Any = read(view)
+            if values is not None:
+                values = (_Entries if isinstance(values, dict) else _Items)(values)
+                values.reader, values.setter = read.__name__, setter
+            shown: T = values
+            return shown
+
+        return reader
+
+    return made
 
 
 class _Reader:
     """Attribute that reads one value of the resources, None when it is not set."""
 
-    __slots__ = ("field", "group")
+    __slots__ = ("field", "group", "name")
 
     def __init__(self, group: str, field: str) -> None:
         self.group = group
         self.field = field
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, view: ResourceView, value: Never) -> NoReturn:
+        raise AttributeError(f"{self.name} only shows what is set: write with set_{self.name}()")
 
     def read(self, view: ResourceView | None) -> Any:
         if view is None:  # asked of the class, by help() and the like
@@ -61,7 +116,7 @@ class _Text(_Reader):
 
 
 class ResourceView:
-    """Readers of resources. What is not set is None, or missing in a dictionary."""
+    """Readers of resources. A value that is not set is None, or missing in a dictionary."""
 
     __slots__ = ()
 
@@ -78,7 +133,7 @@ class ResourceView:
         """Whether any resource is set."""
         return bool(self.resources.ByteSize())
 
-    # What is set, None when not; each by the name and in the unit of its setter.
+    # Values as they are set, None when not; each by the name and in the unit of its setter.
     memory_limit = _Int("memory", "limit")
     memory_reservation = _Int("memory", "reservation")
     memory_swap = _Int("memory", "swap")
@@ -107,17 +162,20 @@ class ResourceView:
         return self.resources.cpu.mems or None
 
     @property
-    def device_rules(self) -> list[m.LinuxDeviceCgroup]:
+    @_several("add_device_rule")
+    def device_rules(self) -> tuple[m.LinuxDeviceCgroup, ...]:
         """Rules of the device control group, in order."""
-        return list(self.resources.devices)
+        return tuple(self.resources.devices)
 
     @property
-    def hugepage_limits(self) -> dict[str, int]:
+    @_several("add_hugepage_limit")
+    def hugepage_limits(self) -> Mapping[str, int]:
         """Limits in bytes by page size."""
         return {limit.page_size: limit.limit for limit in self.resources.hugepage_limits}
 
     @property
-    def unified(self) -> dict[str, str]:
+    @_several("add_unified")
+    def unified(self) -> Mapping[str, str]:
         """Values of cgroup v2 files."""
         return dict(self.resources.unified)
 
@@ -130,55 +188,65 @@ class AdjustmentView(ResourceView):
     message: m.ContainerAdjustment
 
     @property
-    def annotations(self) -> dict[str, str]:
+    @_several("add_annotation")
+    def annotations(self) -> Mapping[str, str]:
         """Annotations that are set."""
         return {name: value for name, value in self.message.annotations.items() if not split(name)[1]}
 
     @property
-    def env(self) -> dict[str, str]:
+    @_several("add_env")
+    def env(self) -> Mapping[str, str]:
         """Environment variables that are set."""
         return {entry.key: entry.value for entry in self.message.env if not split(entry.key)[1]}
 
     @property
-    def mounts(self) -> dict[str, m.Mount]:
+    @_several("add_mount")
+    def mounts(self) -> Mapping[str, m.Mount]:
         """Mounts that are added, by path in the container."""
         return {mount.destination: mount for mount in self.message.mounts if not split(mount.destination)[1]}
 
     @property
-    def devices(self) -> dict[str, m.LinuxDevice]:
+    @_several("add_device")
+    def devices(self) -> Mapping[str, m.LinuxDevice]:
         """Devices that are added, by path in the container."""
         return {device.path: device for device in self.message.linux.devices if not split(device.path)[1]}
 
     @property
-    def namespaces(self) -> dict[str, str]:
+    @_several("set_namespace")
+    def namespaces(self) -> Mapping[str, str]:
         """Paths of the namespaces that are set, by type."""
         return {entry.type: entry.path for entry in self.message.linux.namespaces if not split(entry.type)[1]}
 
     @property
-    def net_devices(self) -> dict[str, str]:
+    @_several("add_net_device")
+    def net_devices(self) -> Mapping[str, str]:
         """Names in the container of the network devices that are added, by name on the host."""
         return {host: device.name for host, device in self.message.linux.net_devices.items() if not split(host)[1]}
 
     @property
-    def sysctl(self) -> dict[str, str]:
+    @_several("set_sysctl")
+    def sysctl(self) -> Mapping[str, str]:
         """Kernel parameters that are set."""
         return {name: value for name, value in self.message.linux.sysctl.items() if not split(name)[1]}
 
     @property
-    def args(self) -> list[str]:
+    @_several("set_args")
+    def args(self) -> tuple[str, ...]:
         """The new command line, without the mark of `update_args`."""
-        args = list(self.message.args)
-        return args[1:] if args[:1] == [""] else args
+        args = tuple(self.message.args)
+        return args[1:] if args[:1] == ("",) else args
 
     @property
-    def rlimits(self) -> dict[str, tuple[int, int]]:
+    @_several("add_rlimit")
+    def rlimits(self) -> Mapping[str, tuple[int, int]]:
         """Process resource limits by type, as (hard, soft)."""
         return {limit.type: (limit.hard, limit.soft) for limit in self.message.rlimits}
 
     @property
-    def cdi_devices(self) -> list[str]:
+    @_several("add_cdi_device")
+    def cdi_devices(self) -> tuple[str, ...]:
         """Names of the Container Device Interface devices."""
-        return [device.name for device in self.message.CDI_devices]
+        return tuple(device.name for device in self.message.CDI_devices)
 
     @property
     def oom_score_adj(self) -> int | None:
@@ -227,10 +295,11 @@ class AdjustmentView(ResourceView):
         return clos_id
 
     @property
-    def rdt_schemata(self) -> list[str] | None:
+    @_several("set_rdt_schemata")
+    def rdt_schemata(self) -> tuple[str, ...] | None:
         """Lines of the RDT schemata, None when not set."""
-        schemata: list[str] | None = optional.get(self.message.linux.rdt, "schemata")
-        return schemata
+        schemata = optional.get(self.message.linux.rdt, "schemata")
+        return None if schemata is None else tuple(schemata)
 
     @property
     def rdt_enable_monitoring(self) -> bool | None:
@@ -252,3 +321,32 @@ class AdjustmentView(ResourceView):
         }
         keys = {reader: [name for name, removed in map(split, names) if removed] for reader, names in marked.items()}
         return {reader: names for reader, names in keys.items() if names}
+
+
+class ReceivedResources(ResourceView):
+    """Readers of the resources of a received message.
+
+    Attributes:
+        message: the `Container` or `LinuxResources`.
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Container | LinuxResources) -> None:
+        self.message = message
+
+    @property
+    def resources(self) -> LinuxResources:
+        """The resources as a message."""
+        message: Container | LinuxResources = self.message
+        return message.linux.resources if hasattr(message, "linux") else message
+
+    def __repr__(self) -> str:
+        from nri.api.builders.builder import describe  # noqa: PLC0415 - for people
+
+        return f"ReceivedResources({', '.join(describe(self.resources))})"
+
+
+def resources_of(message: Container | LinuxResources) -> ReceivedResources:
+    """Readers of all resources, as they were sent: `resources_of(container).memory_limit`, `.unified`."""
+    return ReceivedResources(message)

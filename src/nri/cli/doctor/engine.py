@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from nri.cli.doctor.findings import Finding
+from nri.cli.doctor import Finding
 from nri.config.root import inside
 from nri.config.runtimes.reading import RuntimeNri
 from nri.errors import ConfigError
@@ -22,14 +22,17 @@ _KEYS = (
 
 def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
     """The engine's NRI settings below `root`; None if there is no engine, or its file has mistakes, which are found."""
-    from nri.engine.config import DEFAULT_PATH, EngineConfig, load_config
+    from nri.engine.config import ENGINE_SETTINGS, EngineConfig
 
-    path = inside(root, DEFAULT_PATH)
+    path = inside(root, ENGINE_SETTINGS.default_path)
     there = os.path.exists(path)
     if not there and not os.path.exists(inside(root, str(EngineConfig().socket))):
         return None
+    settings, places = EngineConfig(), dict[str, str]()
     try:
-        loaded = load_config(*([path] if there else []), environment={})
+        if there:  # without a path the machine's own file would be read, whatever the root is
+            loaded = ENGINE_SETTINGS.load(path, environment={})
+            settings, places = loaded.settings, dict(loaded.origins)
     except ConfigError as error:
         for one in (ConfigError(error.source, error.key, error.reason, error.suggestion), *error.others):
             where = f"{_seen(one.source, root)}: {one.key}" if one.key else _seen(one.source, root)
@@ -37,9 +40,8 @@ def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
                 Finding("problem", one.reason, where, one.suggestion or "the engine does not start with it")
             )
         return None
-    nri = loaded.config.nri
-    origins = {key: f"{_seen(loaded.origins[f'nri.{key}'], root)}: nri.{key}" for key in _KEYS
-               if f"nri.{key}" in loaded.origins}  # fmt: skip
+    nri = settings.nri
+    origins = {key: f"{_seen(places[f'nri.{key}'], root)}: nri.{key}" for key in _KEYS if f"nri.{key}" in places}
     validator = nri.default_validator
     return RuntimeNri(
         NAME,

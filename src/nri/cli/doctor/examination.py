@@ -10,9 +10,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.cli.doctor import engine, failures, plugins, python, runtimes, sockets
-from nri.cli.doctor.findings import Finding
-from nri.cli.doctor.words import findings_of
+from nri.cli.doctor import Finding, engine, plugins, runtimes, sockets
+from nri.cli.support.versions import versions
 from nri.config.runtimes import containerd, crio, isulad
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     version = _containerd_version(root, findings, settings.timeout_s or 5.0)
     readings = [containerd.read(root, version), crio.read(root), isulad.read(root)]
     for reading in readings:
-        findings += findings_of(reading)
+        findings += runtimes.findings_of(reading)
     ours = engine.read(root, findings)
     found = [nri for nri in (*(reading.nri for reading in readings), ours) if nri is not None]
     runtimes.check(found, findings, socket_given=bool(settings.socket_path))
@@ -41,8 +40,8 @@ def examine(settings: Settings, root: str) -> list[Finding]:
             seen.add((nri.plugin_path, nri.plugin_config_path))
             plugins.check(root, nri, findings)
     # A plugin that the runtime starts knows no other place than the default one.
-    failures.check(root, [*paths, DEFAULT_SOCKET], findings)
-    python.check(findings)
+    plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
+    _python(findings)
     return findings
 
 
@@ -65,7 +64,7 @@ def _containerd_version(root: str, findings: list[Finding], timeout_s: float) ->
 
 
 def _sockets(settings: Settings, found: Sequence[RuntimeNri], findings: list[Finding]) -> list[str]:
-    """Return the sockets to look at, and note which source told them: flag, environment, configuration, default."""
+    """Return the sockets to look at, and note which source named them: flag, environment, configuration, default."""
     configured = {nri.socket_path: nri.name for nri in found if nri.enabled is not False and nri.connections}
     if settings.socket_path:
         path, origin = settings.socket_path, settings.socket_from
@@ -75,3 +74,17 @@ def _sockets(settings: Settings, found: Sequence[RuntimeNri], findings: list[Fin
         findings.append(Finding("note", f"plugins and nri use {path}", origin))
         return [path]
     return list(configured)
+
+
+def _python(findings: list[Finding]) -> None:
+    """Judge what runs the plugins on this machine."""
+    found = versions()
+    what = f"nri {found['nri']}, NRI API {found['nri_api']}, Python {found['python']}, protobuf {found['protobuf']}"
+    findings.append(Finding("ok", what, "python"))
+    if found["protobuf_backend"] == "python":
+        step = "install a protobuf wheel with the upb back end, and unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"
+        findings.append(
+            Finding("problem", "protobuf runs on its pure-Python back end, about 100 times slower", "protobuf", step)
+        )
+    else:
+        findings.append(Finding("ok", f"protobuf runs on its {found['protobuf_backend']} back end", "protobuf"))

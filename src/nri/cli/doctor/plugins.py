@@ -1,6 +1,7 @@
-"""The folder from which the runtime launches plugins, and the drop-in configuration beside it.
+"""The folder from which the runtime launches plugins, the drop-in configuration beside it, and plugins that failed.
 
-Next: `nri.cli.doctor.failures`.
+A plugin that failed, and has not taken part since, has left its own words beside the runtime's socket. Next:
+`nri.stub.program.failure_note`, which leaves them there.
 """
 
 from __future__ import annotations
@@ -8,17 +9,19 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from nri.api.naming import check_name, is_full_name, split_file_name
-from nri.cli.doctor import engine
-from nri.cli.doctor.findings import Finding
+from nri.cli.doctor import Finding, engine
+from nri.cli.output import count
 from nri.config.root import inside
-from nri.config.source import open_ordinary
+from nri.files import open_regular
+from nri.stub.program.failure_note import note_path, read_notes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from nri.config.runtimes.reading import RuntimeNri
 
@@ -32,7 +35,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
             index, name = split_file_name(file_name)
             check_name(name)
         except ValueError as error:
-            step = "rename it to NN-name, or take its execute bit: one bad name keeps containerd's NRI from starting"
+            step = "rename it to NN-name, or remove its execute bit: one bad name keeps containerd's NRI from starting"
             findings.append(Finding("problem", str(error), path, step))
             continue
         names.setdefault(index, []).append(name)
@@ -48,11 +51,10 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
     plugins = {f"{index}-{name}" for index, same in names.items() for name in same}
     _required(nri, plugins, findings)
     _drop_ins(root, nri, plugins, findings)
-    count = f"{len(plugins)} plugin{'s' if len(plugins) != 1 else ''}"
     findings.append(
         Finding(
             "ok",
-            f"{nri.name} launches {count}: {', '.join(sorted(plugins))}"
+            f"{nri.name} launches {count(len(plugins), 'plugin')}: {', '.join(sorted(plugins))}"
             if plugins
             else f"{nri.name} launches no plugins",
             nri.plugin_path,
@@ -74,7 +76,7 @@ def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tu
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         step = f"chmod go-w {folder}"
         findings.append(
-            Finding("problem", "others than its owner may put programs here that run as root", folder, step)
+            Finding("problem", "users other than its owner may put programs here, which run as root", folder, step)
         )
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
@@ -94,7 +96,7 @@ def _trust(path: str, real: str, findings: list[Finding]) -> None:
         found = os.stat(real)
     except OSError:
         findings.append(
-            Finding("problem", "the link leads nowhere", path, "remove it (nri disable) or put its target back")
+            Finding("problem", "the link points to no file", path, "remove it (nri disable) or restore its target")
         )
         return
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
@@ -108,7 +110,7 @@ def _trust(path: str, real: str, findings: list[Finding]) -> None:
 
 def _is_wasm(real: str) -> bool:
     try:
-        with open(real, "rb", opener=open_ordinary) as file:
+        with open(real, "rb", opener=open_regular) as file:
             return file.read(8) == b"\0asm\1\0\0\0"
     except OSError:
         return False
@@ -134,7 +136,7 @@ def _wasm(nri: RuntimeNri, path: str, findings: list[Finding]) -> None:
 def _interpreter(root: str, path: str, real: str, findings: list[Finding]) -> None:
     """Judge a plugin's interpreter: it must be named in full, for a launched plugin has no PATH, and be there."""
     try:
-        with open(real, "rb", opener=open_ordinary) as file:
+        with open(real, "rb", opener=open_regular) as file:
             first = file.readline(256).decode("utf-8", errors="replace").strip()
     except OSError:
         return
@@ -179,7 +181,7 @@ def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Find
         stem, suffix = os.path.splitext(file)
         path = f"{nri.plugin_config_path}/{file}"
         if suffix != ".conf":
-            findings.append(Finding("note", "not named .conf, so nobody reads it", path))
+            findings.append(Finding("note", "not named .conf, so no plugin reads it", path))
         elif stem not in readers:
             what = f"no plugin named {stem} in {nri.plugin_path} reads it"
             step = "external plugins get no drop-in files: give them --config"
@@ -195,3 +197,26 @@ def _drop_ins(root: str, nri: RuntimeNri, plugins: set[str], findings: list[Find
                     "keep one of them",
                 )
             )
+
+
+def check_failed(root: str, sockets: Iterable[str], findings: list[Finding]) -> None:
+    """Report the note of every plugin that failed, once for each folder that holds one of these sockets."""
+    folders: set[str] = set()
+    for socket in sockets:
+        folder = inside(root, os.path.dirname(socket))
+        if folder in folders:
+            continue
+        folders.add(folder)
+        for note in read_notes(folder):
+            path = note_path(socket, note.plugin)
+            what = f"plugin {note.plugin} failed {ago(time.time() - note.time_s)} (process {note.pid}): {note.error}"
+            step = f"repair it and start it again, which takes this note away; if the plugin is gone: rm {path}"
+            findings.append(Finding("problem", what, path, step))
+
+
+def ago(seconds: float) -> str:
+    """Say how long ago something was, in its largest unit."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{max(0, seconds):.0f} s ago"

@@ -1,4 +1,4 @@
-"""The runtimes' NRI settings, judged one by one and against each other.
+"""The runtimes' NRI settings: remarks on each file as findings, then each judged by itself and against the others.
 
 Next: `nri.cli.doctor.sockets`.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nri.cli.doctor.findings import Finding
+from nri.cli.doctor import Finding
 from nri.config import format_duration
+from nri.config.runtimes.remark_texts import texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.config.runtimes.reading import RuntimeNri
+    from nri.config.runtimes.reading import Reading, Remark, RuntimeNri
 
 #: A unix socket's path has to fit into the kernel's address: 108 bytes with the zero at its end.
 LONGEST_SOCKET = 107
@@ -104,10 +105,10 @@ def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
         )
         return
     if request < 0.5:
-        what = f"the request timeout is {shown}: on a busy node a plugin answers later now and then, and is cut off"
+        what = f"the request timeout is {shown}: on a busy node plugins answer later now and then, and are cut off"
         findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
     if request > 60:
-        what = f"the request timeout is {shown}: so long one silent plugin holds up a container; the kubelet waits 2m"
+        what = f"the request timeout is {shown}: one silent plugin delays a container for so long; the kubelet waits 2m"
         findings.append(Finding("warning", what, _where(nri, request_key), "the default is 2s"))
     if registration < request:
         what = (
@@ -117,7 +118,7 @@ def _timeouts(nri: RuntimeNri, findings: list[Finding]) -> None:
 
 
 def _shared_socket(found: Sequence[RuntimeNri], findings: list[Finding]) -> None:
-    """Find runtimes with one socket path: each takes the path over, and the first one goes deaf in silence."""
+    """Find runtimes with one socket path: each takes the path over, and no plugin reaches the first one any more."""
     active = [nri for nri in found if nri.enabled is not False and nri.connections]
     for number, nri in enumerate(active):
         for other in active[:number]:
@@ -127,3 +128,14 @@ def _shared_socket(found: Sequence[RuntimeNri], findings: list[Finding]) -> None
                 findings.append(
                     Finding("problem", what, _where(nri, key), "give one of them another path, or switch its NRI off")
                 )
+
+
+def findings_of(reading: Reading) -> list[Finding]:
+    """Put all remarks of a reading into words."""
+    return [finding(reading.runtime, remark) for remark in reading.remarks]
+
+
+def finding(runtime: str, remark: Remark) -> Finding:
+    """Put one remark on a runtime's configuration into words."""
+    words = texts_of(runtime, remark)
+    return Finding(words.level, words.what, remark.where, words.next)

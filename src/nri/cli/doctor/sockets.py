@@ -1,6 +1,6 @@
 """The socket itself: whether it is there, who may connect, whether a runtime listens.
 
-A socket is connected to only where that cannot be told otherwise, because every connection that does not register
+A socket is connected to only where that cannot be seen otherwise, because every connection that does not register
 leaves a warning in the runtime's log. Next: `nri.cli.doctor.plugins`.
 """
 
@@ -10,7 +10,7 @@ import os
 import socket
 import stat
 
-from nri.cli.doctor.findings import Finding
+from nri.cli.doctor import Finding
 from nri.config.root import inside
 
 
@@ -24,7 +24,9 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
         findings.append(Finding("problem", "there is no socket", path, step))
         return
     except PermissionError:
-        findings.append(Finding("problem", "its folder is closed to us", path, "run as root: plugins run as root too"))
+        findings.append(
+            Finding("problem", "permission denied on its folder", path, "run the doctor as root, as plugins are")
+        )
         return
     if not stat.S_ISSOCK(found.st_mode):
         findings.append(Finding("problem", "it is not a socket", path, "remove it and restart the runtime"))
@@ -40,7 +42,7 @@ def _permissions(real: str, path: str, found: os.stat_result, findings: list[Fin
         findings.append(
             Finding(
                 "problem",
-                f"everybody may connect (mode {found.st_mode & 0o777:04o}), which is as good as being root",
+                f"any user may connect (mode {found.st_mode & 0o777:04o}), which is as good as being root",
                 path,
                 step,
             )
@@ -49,11 +51,13 @@ def _permissions(real: str, path: str, found: os.stat_result, findings: list[Fin
         what = f"group {found.st_gid} may connect (mode {found.st_mode & 0o777:04o}), which is as good as being root"
         findings.append(Finding("warning", what, path, "is that intended?"))
     if not os.access(real, os.W_OK):
-        findings.append(Finding("problem", "we may not connect", path, "run as root"))
+        findings.append(
+            Finding("problem", "this user may not connect: permission denied", path, "run the doctor as root")
+        )
 
 
 def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -> None:
-    if _listed(real):
+    if is_listed(real):
         findings.append(Finding("ok", "a runtime listens", path))
         return
     with socket.socket(socket.AF_UNIX) as probe:
@@ -63,17 +67,17 @@ def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -
         except OSError as error:
             reason = error.strerror or str(error)
             step = (
-                "the runtime is gone and left it behind: restart it"
+                "the runtime ended and left it behind: restart the runtime"
                 if isinstance(error, ConnectionRefusedError)
                 else ""
             )
-            findings.append(Finding("problem", f"nobody listens: {reason.lower()}", path, step))
+            findings.append(Finding("problem", f"no process listens: {reason.lower()}", path, step))
             return
     findings.append(Finding("ok", "a runtime listens", path))
 
 
-def _listed(path: str) -> bool:
-    """Whether the kernel lists a listening socket by this name in our network namespace."""
+def is_listed(path: str) -> bool:
+    """Whether the kernel lists a listening socket by this name in this network namespace."""
     wanted = {path, os.path.realpath(path)}
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="replace") as table:

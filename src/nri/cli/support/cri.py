@@ -14,7 +14,7 @@ import click
 from nri.cli.errors import FAILED, USAGE, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from nri.cli.settings import Settings
     from nri.cri.client import CriClient
@@ -25,8 +25,16 @@ cri_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--cri-socket",
     metavar="PATH",
     envvar=["NRI_CRI_SOCKET", "CONTAINER_RUNTIME_ENDPOINT"],
-    help="The runtime's CRI socket (environment: NRI_CRI_SOCKET, CONTAINER_RUNTIME_ENDPOINT). Default: the first one "
-    "that is there of the engine, containerd, CRI-O, iSulad.",
+    help="The runtime's CRI socket (environment: NRI_CRI_SOCKET, CONTAINER_RUNTIME_ENDPOINT). Default: the first "
+    "that exists of those of the engine, containerd, CRI-O and iSulad.",
+)
+
+pods_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--pods-dir",
+    metavar="DIR",
+    envvar="NRI_PODS_DIR",
+    help="Where pods have logs and emptyDir volumes (environment: NRI_PODS_DIR). Default: /var/lib/nri-pods, and for "
+    "others than root ~/.local/state/nri-pods.",
 )
 
 
@@ -54,21 +62,21 @@ def list_containers(cri: CriClient) -> list[Any]:
 
 
 def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) -> Any:
-    """The container that a person means: an id or its beginning, its name, POD/NAME, or a pod's that has but one.
+    """The container that a person means: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or a lone pod's.
 
     Of several lives of one container it is the newest. Raises Failure, which names all that could be meant.
     """
-    found = [one for one in containers if one.id.startswith(word)]
+    found = [one for one in containers if word and one.id.startswith(word)]
     if not found:
-        pod, _, name = word.rpartition("/")
+        above, _, name = word.rpartition("/")
         found = [
             one
             for one in containers
-            if (name == one.metadata.name and (not pod or pod == pod_name(one, pods)))
-            or (not pod and name == pod_name(one, pods))
+            if (name == one.metadata.name and (not above or _is_pod(above, one.pod_sandbox_id, pods)))
+            or _is_pod(word, one.pod_sandbox_id, pods)
         ]
     if not found:
-        raise Failure(f'no container "{word}". try: nri ps -a', FAILED)
+        raise Failure(f'no container "{word}". try: nri pod ps -a', FAILED)
     newest = {(one.pod_sandbox_id, one.metadata.name): one for one in reversed(found)}
     if len(newest) > 1:
         running = {key: one for key, one in newest.items() if one.state == 1}
@@ -77,6 +85,40 @@ def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) ->
         names = ", ".join(f"{one.id[:13]} ({pod_name(one, pods)}/{one.metadata.name})" for one in newest.values())
         raise Failure(f'"{word}" may be any of {names}', USAGE)
     return next(iter(newest.values()))
+
+
+def find_pod(word: str, pods: Iterable[Any]) -> Any:
+    """The pod that a person means: an id or its beginning, NAME or NAMESPACE/NAME; of several the only ready one.
+
+    Raises Failure, which names all that could be meant.
+    """
+    found = [one for one in pods if _means(word, one)]
+    if not found:
+        raise Failure(f'no pod "{word}". try: nri pod ps -a', FAILED)
+    if len(found) > 1:
+        ready = [one for one in found if one.state == 0]
+        found = ready if len(ready) == 1 else found
+    if len(found) > 1:
+        raise Failure(
+            f'"{word}" may be any of {", ".join(f"{one.id[:13]} ({full_name(one)})" for one in found)}', USAGE
+        )
+    return found[0]
+
+
+def _means(word: str, pod: Any) -> bool:
+    """Whether a person's word is for this pod."""
+    return bool(word) and (pod.id.startswith(word) or word in (pod.metadata.name, full_name(pod)))
+
+
+def _is_pod(word: str, pod_id: str, pods: Mapping[str, Any]) -> bool:
+    """Whether the pod of this id is there, and a person's word is one of its names."""
+    pod = pods.get(pod_id)
+    return pod is not None and word in (pod.metadata.name, full_name(pod))
+
+
+def full_name(pod: Any) -> str:
+    """Namespace and name of a pod."""
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 def pod_name(container: Any, pods: Mapping[str, Any]) -> str:

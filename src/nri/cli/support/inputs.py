@@ -1,18 +1,21 @@
 """Texts and bytes that a command line names: as the argument itself, a file's, standard input's, or as hex digits.
 
-Rules: what cannot be used is a Failure before anything is connected or printed. Next: `nri.cli.support.catalog`.
+Rules: what cannot be used is a Failure before anything is connected or printed. Next: `nri.cli.support.ttrpc`.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
 
 from nri.cli.errors import USAGE, Failure
 from nri.cli.settings import is_file
 from nri.config import Source, read_file
 from nri.errors import ConfigError
+from nri.files import read_regular
+
+#: Bytes of a file at most: a wrong path must not fill memory.
+_MOST_BYTES = 256 << 20
 
 
 def read_argument(data: str) -> str:
@@ -22,7 +25,7 @@ def read_argument(data: str) -> str:
     if not data.startswith("@"):
         return data
     try:
-        return Path(data[1:]).read_text(encoding="utf-8")
+        return read_regular(data[1:], _MOST_BYTES).decode()
     except UnicodeDecodeError:
         raise Failure(f"{data[1:]}: not UTF-8 text", USAGE) from None
 
@@ -42,7 +45,7 @@ def read_capture(capture: str) -> bytes:
     if capture == "-":
         raw = sys.stdin.buffer.read()
     elif is_file(capture):
-        raw = Path(capture).read_bytes()
+        raw = read_regular(capture, _MOST_BYTES)
     else:
         try:
             return unhex(capture)

@@ -3,21 +3,27 @@
 Rules: nothing is left out and nothing simulated. The launcher itself is started by the launching part of the adaptation
 (`nri.adaptation.launch`): no PATH, three variables, the folder /, the time that runtimes allow. The runtime behind it
 is the one of our tests, without a pod in it. containerd 1.7 ends with "fatal" over a plugin that fails here. What the
-plugin notes for `nri doctor` is taken back: nothing has failed on the node.
+plugin notes for `nri doctor` is taken back: nothing has failed on the node. What it has started is ended with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
+import signal
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri.adaptation.launch.discovery import config_text
+from nri.adaptation.launch import config_text
 from nri.api.naming import DEFAULT_SOCKET, REGISTRATION_TIMEOUT_S, split_file_name
 from nri.cli.errors import Failure
+from nri.config.source import MAX_BYTES
+from nri.files import read_regular
+from nri.host.process import numbers, read_stat
+from nri.host.root import MACHINE
 from nri.metrics import Observer
 from nri.stub.program.failure_note import note_path
 from nri.testing import FakeRuntime
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["rehearse"]
 
+_PR_SET_CHILD_SUBREAPER = 36
 #: One start is all that is wanted to be seen.
 _POLICY = '[defaults]\nrestart = "never"\n'
 
@@ -63,23 +70,23 @@ def rehearse(
         Failure: says in a line why it does not take part.
     """
     text, name = _configuration(config, drop_ins, file_name)
-    with tempfile.TemporaryDirectory(prefix="nri-enable-", dir=_executable_folder(file)) as scratch:
+    with tempfile.TemporaryDirectory(prefix="nri-enable-", dir=executable_folder(file)) as scratch:
         plugins, configs = Path(scratch, "plugins"), Path(scratch, "conf.d")
         for folder in (plugins, configs):
             folder.mkdir(mode=0o700)
         (plugins / file_name).write_bytes(launcher)
         (plugins / file_name).chmod(0o700)
         (configs / f"{file_name}.conf").write_bytes(text)
-        with _notes_kept(file_name):
+        with _notes_kept(file_name), _nothing_left_running():
             reason = _start(plugins, configs, file_name, timeout_s or REGISTRATION_TIMEOUT_S, file)
     if reason:
-        raise Failure(f"{file}: does not start as the runtime would start it: {_with_source(reason, name)}")
+        raise Failure(f"{file}: does not start as the runtime would start it: {with_source(reason, name)}")
 
 
 def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
     """Return the configuration that the plugin would get, and the file that it comes from. Failure if it is no text."""
     if config is not None:
-        raw = config.read_bytes()
+        raw = read_regular(config, MAX_BYTES)
         try:
             raw.decode()
         except UnicodeDecodeError as error:
@@ -107,7 +114,29 @@ def _notes_kept(file_name: str) -> Iterator[None]:
                 path.parent.rmdir()
 
 
-def _executable_folder(file: Path) -> str:
+@contextlib.contextmanager
+def _nothing_left_running() -> Iterator[None]:
+    """End what the plugin has started and left, also in a session of its own: it becomes a child of this process."""
+    libc = ctypes.CDLL(None)
+    before = set(_own_children())
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        while left := set(_own_children()) - before:  # and what these have started comes next
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+
+def _own_children() -> list[int]:
+    stats = ((pid, read_stat(MACHINE, pid)) for pid in numbers(MACHINE))
+    return [pid for pid, stat in stats if stat is not None and stat.parent == os.getpid()]
+
+
+def executable_folder(file: Path) -> str:
     """Choose a folder in which programs may be started: machines that are locked up do not allow that in /tmp."""
     for folder in (tempfile.gettempdir(), "/var/tmp", str(file.parent)):  # noqa: S108 - a folder of our own is made in it
         if os.access(folder, os.W_OK) and not os.statvfs(folder).f_flag & os.ST_NOEXEC:
@@ -135,16 +164,16 @@ def _start(plugins: Path, configs: Path, file_name: str, timeout_s: float, file:
             runtime.close()
     if synchronization.error is not None:
         return f"synchronize: {synchronization.error}"
-    return _reason(cut_off, runtime.health(file_name), timeout_s, file)
+    return reason_of(cut_off, runtime.health(file_name), timeout_s, file)
 
 
-def _reason(cut_off: str, ended: PluginHealth, timeout_s: float, file: Path) -> str:
+def reason_of(cut_off: str, ended: PluginHealth, timeout_s: float, file: Path) -> str:
     """Say why a plugin does not take part: in its own words if it has any; `cut_off` is what the runtime says."""
-    told = _last_error(ended.last_words, file)
+    words = last_error_of(ended.last_words, file)
     if "timed out" in cut_off:
-        return f"it does not register within {timeout_s:g} s{f'; its last words: {told}' if told else ''}"
-    if told:
-        return told
+        return f"it does not register within {timeout_s:g} s{f'; its last words: {words}' if words else ''}"
+    if words:
+        return words
     if cut_off.startswith("failed to"):
         return cut_off
     if "exit code 0" in ended.last_error:
@@ -152,7 +181,7 @@ def _reason(cut_off: str, ended: PluginHealth, timeout_s: float, file: Path) -> 
     return ended.last_error or "it does not register"
 
 
-def _last_error(words: str, file: Path) -> str:
+def last_error_of(words: str, file: Path) -> str:
     """Find the error in what a program wrote: our own line, or a traceback's end and the author's line."""
     lines = words.splitlines()
     own = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
@@ -163,6 +192,6 @@ def _last_error(words: str, file: Path) -> str:
     return f"{theirs[-1]}: {lines[-1]}" if theirs else lines[-1]
 
 
-def _with_source(reason: str, name: str) -> str:
+def with_source(reason: str, name: str) -> str:
     """Name the file instead of the way on which its text comes."""
     return reason.replace("the runtime's configuration", name, 1) if name else reason

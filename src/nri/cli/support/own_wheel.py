@@ -56,7 +56,7 @@ def own_wheel(folder: Path) -> Wheel:
             f"nri is imported from {place} and not installed, so no project can name it. First: pip install {place}"
         ) from None
     content = _package() | _metadata(distribution)
-    version = _labelled(distribution.version, content)
+    version = labelled(distribution.version, content)
     info = f"nri-{version}.dist-info"
     files = {name if name.startswith("nri/") else f"{info}/{name}": data for name, data in content.items()}
     files[f"{info}/METADATA"] = files[f"{info}/METADATA"].replace(_VERSION, f"Version: {version}\n".encode(), 1)
@@ -92,7 +92,7 @@ def _metadata(distribution: metadata.Distribution) -> dict[str, bytes]:
     return found
 
 
-def _labelled(version: str, content: Mapping[str, bytes]) -> str:
+def labelled(version: str, content: Mapping[str, bytes]) -> str:
     """Return the version with a label that stands for the content, instead of one of this kind that it has already."""
     version = re.sub(r"[+.]local\.s[0-9a-f]{8}$", "", version)
     digest = hashlib.sha256()

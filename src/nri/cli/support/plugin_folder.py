@@ -13,7 +13,6 @@ import importlib.util
 import os
 import re
 import shlex
-import shutil
 import stat
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from nri.api.naming import check_index, check_name
 from nri.cli.errors import USAGE, Failure
+from nri.files import open_regular, remove_tree, rename_into, write_whole
 from nri.unix import make_folder
 
 #: Tells our launchers from other plugins: `nri disable` removes nothing else.
@@ -29,7 +29,7 @@ MARK = "# Written by `nri enable`."
 
 def command_of(file: Path) -> list[str]:
     """Return the command that starts the plugin. Failure if the file could only ever do nothing."""
-    with file.open("rb") as opened:
+    with open(file, "rb", opener=open_regular) as opened:
         head = opened.read(1 << 20)
     if file.suffix == ".py" or re.match(rb"#!.*python", head):
         if not re.search(rb"\bmain\(|run_plugin\(", head):
@@ -112,7 +112,7 @@ def others_of_index(folder: Path, file_name: str) -> list[str]:
 def is_ours(path: Path) -> bool:
     """Whether `nri enable` wrote the file."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=open_regular) as file:
             return MARK.encode() in file.read(512)
     except OSError:
         return False
@@ -127,14 +127,10 @@ def put(folder: Path, file_name: str, content: bytes, mode: int) -> None:
         )
     inner = Path(tempfile.mkdtemp(prefix=".nri-", dir=folder))
     try:
-        made = inner / file_name
-        with made.open("xb") as file:
-            file.write(content)
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        made.replace(folder / file_name)
+        write_whole(inner / file_name, content, mode)
+        rename_into(inner / file_name, folder / file_name)
     finally:
-        shutil.rmtree(inner, ignore_errors=True)
+        remove_tree(inner)
 
 
 def find(folder: Path, name: str) -> Path | None:

@@ -1,9 +1,10 @@
 """`nri run --reload`: the plugin in a child process, started again whenever one of its files changes.
 
-A process for each start, because Python cannot unload code. A plugin that ends by itself, or cannot be loaded, is not
-started again until something changes, so that a mistake shows once and not ten times a second. A file that goes away
-for a while, as editors and version control have it, ends nothing: the plugin runs on until its file is back. Next:
-`nri.cli.verbs.run`, whose flag it is.
+A process for each start, because Python cannot unload code. In it a handler that changes the message it was given fails
+(`nri.stub.support.unchanged`). A plugin that ends by itself, or cannot be loaded, is not started again until something
+changes, so that a mistake shows once and not ten times a second. A file that goes away for a while, as editors and
+version control have it, ends nothing: the plugin runs on until its file is back. Next: `nri.cli.verbs.run`, whose flag
+it is.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nri.api.naming import ENV_CHECK_MESSAGES
 from nri.cli.support import registered
 from nri.cli.support.plugin_loader import is_path
 from nri.config import Watch
-from nri.stub.program.stop import Stop
+from nri.signals import Stop
 from nri.text import escape
 
 if TYPE_CHECKING:
@@ -66,13 +68,13 @@ def child_command() -> list[str]:
 def supervise(target: str, *, quiet: bool = False) -> int:
     """Run, watch, start again; returns the exit code once stopped. `quiet`: without a word about it."""
     say = _say if not quiet else lambda _: None
-    stop = Stop(lambda: None)
+    stop = Stop()
     stop.listen()
     main = main_file(target)
     while True:
         watch = Watch(*files_of(main))
         # A group of its own: the terminal's Ctrl-C comes to us, and we pass it on once.
-        child = subprocess.Popen(child_command(), process_group=0)
+        child = subprocess.Popen(child_command(), env={**os.environ, ENV_CHECK_MESSAGES: "1"}, process_group=0)
         _wait_for_change(child, watch, main, stop, say)
         if not stop:
             say("a file has changed, starting again")

@@ -33,7 +33,7 @@ FILES = {
 TEMPLATES = Path(__file__).parent / "templates"
 
 #: What plugins and their tests import, beside Python's own modules: a file of that name in the project would hide it.
-NEEDED = frozenset(("click", "google", "msgspec", "nri", "pytest", "yaml"))
+NEEDED = frozenset(("click", "google", "nri", "pytest", "yaml"))
 
 
 def names_of(name: str, idx: str) -> dict[str, str]:

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-#: What every verb tells click: -h is help as well.
-_CONTEXT: dict[str, Any] = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+def _context(more: dict[str, Any]) -> dict[str, Any]:
+    """The keywords of a verb for click, by which -h is help as well."""
+    return {**more, "context_settings": {"help_option_names": ["-h", "--help"], **more.get("context_settings", {})}}
 
 
 class _Helpful(click.Command):
@@ -50,7 +51,7 @@ class _Helpful(click.Command):
             formatter.write_text(" ".join(paragraph.split()))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        own = [param for param in self.get_params(ctx) if param not in self.shared]
+        own = [each for each in self.get_params(ctx) if each not in self.shared and isinstance(each, click.Option)]
         for title, params in (("Options", own), ("Global options, before or after the verb", self.shared)):
             records = [record for param in params if (record := param.get_help_record(ctx))]
             if records:
@@ -68,7 +69,7 @@ class Verb(_Helpful):
     """A verb. `examples` are whole command lines; the first says most."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, **_CONTEXT})
+        super().__init__(*args, **_context(kwargs))
         self.examples = examples
         self.shared = global_options()
         self.params.extend(self.shared)
@@ -78,7 +79,7 @@ class VerbGroup(_Helpful, click.Group):
     """A verb that has verbs of its own, or the command as a whole."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
-        super().__init__(*args, **{**kwargs, **_CONTEXT})
+        super().__init__(*args, **_context({"subcommand_metavar": "VERB ...", **kwargs}))
         self.examples = examples
         self.shared = global_options(environment=True)
         self.params.extend(self.shared)
@@ -89,14 +90,20 @@ class VerbGroup(_Helpful, click.Group):
             ctx.exit(2)
         return super().parse_args(ctx, args)
 
-    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Return names and one-line summaries of the verbs."""
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def summaries(self, ctx: click.Context) -> dict[str, list[tuple[str, str]]]:
+        """Return names and one-line summaries of the verbs, by the title of their group."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        return [(name, command.get_short_help_str(80)) for name, command in found if command]
+        return {"Verbs": [(name, _summary(command)) for name, command in found if command]}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl(self.summaries(ctx))
+        groups = self.summaries(ctx)
+        width = max(len(name) for rows in groups.values() for name, _ in rows)
+        for title, rows in groups.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in rows])
         super().format_options(ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
@@ -105,7 +112,8 @@ class VerbGroup(_Helpful, click.Group):
 
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
-        return [CompletionItem(name, help=text) for name, text in self.summaries(ctx) if name.startswith(incomplete)]
+        rows = [row for group in self.summaries(ctx).values() for row in group]
+        return [CompletionItem(name, help=text) for name, text in rows if name.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -116,3 +124,9 @@ class VerbGroup(_Helpful, click.Group):
             near = difflib.get_close_matches(name, self.list_commands(ctx), 1, 0.6)
             ctx.fail(f'no verb "{name}"{f", did you mean {near[0]}?" if near else ""}')
         return name, command, args[1:]
+
+
+def _summary(command: click.Command) -> str:
+    """A verb's purpose in one line, all in the same form: no capital at its beginning, no full stop at its end."""
+    text = command.get_short_help_str(80)
+    return text[:1].lower() + text[1:].removesuffix(".")

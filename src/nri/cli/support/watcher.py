@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import MessageToDict
 
 from nri.api.events import EVENTS, EventMask
-from nri.cli.output import Painted
+from nri.cli.output import Painted, count
 from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
 from nri.stream import connect_unix
 from nri.stub.plugin import Plugin
@@ -66,7 +66,7 @@ class Follower(Snapshot):
         return (known_to(self.runtime) | self._named).without("ValidateContainerAdjustment")
 
     def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
-        counts = f"{len(pods)} pods, {len(containers)} containers"
+        counts = f"{count(len(pods), 'pod')}, {count(len(containers), 'container')}"
         self.show(f"following {self.runtime.name} {self.runtime.version}: {counts} now", None, None)
 
 
@@ -144,7 +144,7 @@ def follow(socket: str, mask: EventMask, named: EventMask, out: Output, timeout_
     options.socket, options.index, options.name, options.events = socket, INDEX, name_of_us(), mask
     options.no_wait, options.registration_timeout_s = True, timeout_s
     options.log_level = "error" if out.quiet else "warning"
-    printer = threading.Thread(target=_print_all, args=(waiting, lost, out), daemon=True)
+    printer = threading.Thread(target=print_all, args=(waiting, lost, out), daemon=True)
     printer.start()
     code = Program(plugin, options).run()
     waiting.put(None)
@@ -152,7 +152,7 @@ def follow(socket: str, mask: EventMask, named: EventMask, out: Output, timeout_
     return code
 
 
-def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out: Output) -> None:
+def print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out: Output) -> None:
     """Print until there is no more. When the reader of our output is gone, the process ends, as `| head` expects."""
     headed = not out.human or out.quiet
     try:
@@ -164,7 +164,7 @@ def _print_all(waiting: queue.Queue[dict[str, Any] | None], lost: list[int], out
                 headed = True
             if lost[0]:
                 missed, lost[0] = lost[0], 0
-                out.note(f"{missed} events were not shown: the output is not read fast enough")
+                out.note(f"not shown: {count(missed, 'event')}, because the output is not read fast enough")
     except BrokenPipeError:
         os._exit(0)
 

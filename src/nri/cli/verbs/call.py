@@ -1,6 +1,6 @@
 """`nri call`: one ttRPC request by hand. NRI's messages are known, others come from a descriptor set, or in hex.
 
-Next: `nri.cli.support.catalog` knows the messages, `nri.cli.support.client` connects.
+Next: `nri.cli.support.ttrpc` knows the messages, `nri.cli.support.ttrpc` connects.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("socket", metavar="SOCKET")
 @click.argument("method", metavar="SERVICE/METHOD")
-@click.option("--data", "-d", default="", metavar="JSON|@FILE|-", help="The request; default: an empty message.")
+@click.option("--data", "-d", default="", metavar="JSON|@FILE|-", help="The request. Default: an empty message.")
 @click.option(
     "--descriptor-set",
     type=FILE,
     metavar="FILE",
-    help="Messages that NRI does not have, as protoc writes them.",
+    help="Messages of other services, as written by protoc --descriptor_set_out.",
 )
-@click.option("--hex", "as_hex", is_flag=True, help="The request, and the reply, are bytes in hex.")
-@click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Sent along with the request.")
+@click.option("--hex", "as_hex", is_flag=True, help="Request and reply are bytes in hex.")
+@click.option("--metadata", "-m", multiple=True, metavar="KEY=VALUE", help="Metadata to send with the request.")
 @click.option(
     "--mux",
     type=click.IntRange(0, (1 << 32) - 1),
     metavar="ID",
-    help="Connection of NRI's multiplexer; 0 for plain ttRPC. Default: as the service needs.",
+    help="Connection of NRI's multiplexer; 0 for plain ttRPC. Default: by the service.",
 )
 @click.pass_obj
 def command(
@@ -55,9 +55,8 @@ def command(
     """
     from time import monotonic
 
-    from nri.cli.support.catalog import open_catalog, resolve
-    from nri.cli.support.client import connect, connection_of
     from nri.cli.support.inputs import pair_of
+    from nri.cli.support.ttrpc import connect, connection_of, open_catalog, resolve
 
     catalog = open_catalog(descriptor_set)
     service, name = resolve(catalog, method)
@@ -74,13 +73,17 @@ def command(
 
 
 def encode(catalog: Catalog, service: str, method: str, data: str, as_hex: bool) -> bytes:
-    """Make the request's bytes of -d. A Failure or ConfigError says what is wrong, before anything is connected."""
+    """Call a method over ttRPC and print the reply as JSON; with -q only the exit code says whether it succeeded.
+
+    NRI's services may be written without their package (Runtime/RegisterPlugin), and are called through NRI's
+    multiplexer; all others are called over plain ttRPC.
+    """
     from nri.cli.support.inputs import read_argument, unhex
 
     text = read_argument(data)
     if as_hex:
         return unhex(text)
-    from nri.cli.support.catalog import find
+    from nri.cli.support.ttrpc import find
     from nri.config import Source, parse_text
     from nri.trace.catalog import from_json
 

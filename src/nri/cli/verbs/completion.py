@@ -23,7 +23,7 @@ EXAMPLES = [
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_obj
 def command(settings: Settings, shell: str | None) -> None:
-    """Print a completion script for bash, zsh or fish; for the shell of $SHELL if none is named."""
+    """Print a completion script for bash, zsh or fish. Default: for the shell that $SHELL names."""
     from click.shell_completion import get_completion_class
 
     shell = shell or os.path.basename(os.environ.get("SHELL", ""))

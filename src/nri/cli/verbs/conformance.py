@@ -2,11 +2,12 @@
 
 Prints each failing case as a readable diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1
 if some failed or none was there to run, 2 if a file cannot be read. Next: `nri.testing.conformance` for merges,
-`nri.testing.spec_cases` for specs, `nri.testing.hook_cases` for Koordinator's hooks.
+`nri.testing.spec_cases` for specs, `nri.testing.placement` for placements.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
@@ -28,23 +29,22 @@ if TYPE_CHECKING:
     examples=[
         "nri conformance merge cases.jsonl.xz",
         "nri conformance spec cases.jsonl.xz",
-        "nri conformance hooks koordinator-hooks.jsonl.xz",
+        "nri conformance placement placement.json.xz",
     ],
 )
 def conformance() -> None:
-    """Compare this package with recorded outcomes of the reference."""
+    """Compare this package with recorded results of the reference."""
 
 
 @conformance.command(cls=Verb, examples=["nri conformance merge cases.jsonl.xz", "nri conformance merge *.jsonl"])
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.pass_obj
 def merge(settings: Settings, files: tuple[str, ...]) -> int:
-    """Run the merge cases of FILEs in reference mode.
+    """Run recorded merge cases: create, update and stop requests.
 
-    These are create, update and stop; one JSON object a line, plain or xz.
-
-    Cases of other kinds are skipped. A case that comes out otherwise is shown as a diff; with -q by its name alone.
-    Files without a case to run are an error: nothing that was run is no pass.
+    They run in reference mode. A FILE has one JSON object per line, plain or compressed with xz. Cases of other
+    kinds are skipped. A case with another result is shown as a diff; with -q by its name alone. A run without any
+    case fails.
     """
     from nri.testing.conformance import MERGE_OPS, run_merge_case
 
@@ -55,11 +55,9 @@ def merge(settings: Settings, files: tuple[str, ...]) -> int:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.pass_obj
 def spec(settings: Settings, files: tuple[str, ...]) -> int:
-    """Run the spec cases of FILEs in reference mode.
+    """Run recorded spec cases: adjustments that are applied to OCI specs.
 
-    An adjustment is applied to an OCI spec.
-
-    Specs are compared as what they mean: an empty list is as good as none. Everything else is as in merge.
+    Specs are compared by their meaning: an empty list counts as a missing one. Everything else is as for merge.
     """
     from nri.testing.spec_cases import run_spec_case
 
@@ -68,49 +66,44 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 
 @conformance.command(
     cls=Verb,
-    examples=["nri conformance hooks cases.jsonl.xz", "nri conformance hooks --compat default cases.jsonl.xz"],
-)
-@click.option(
-    "--compat",
-    type=click.Choice(["reference", "default"]),
-    default="reference",
-    show_default=True,
-    help="Decide as Koordinator does, or as this package does by default: then what differs is a deviation.",
+    examples=["nri conformance placement placement.json.xz", "nri conformance placement --compat reference *.jsonl.xz"],
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--compat", type=click.Choice(["reference"]), help="Decide as the originals do, where ours does better otherwise."
+)
 @click.pass_obj
-def hooks(settings: Settings, compat: str, files: tuple[str, ...]) -> int:
-    """Run the cases of Koordinator's hooks in FILEs.
+def placement(settings: Settings, files: tuple[str, ...], compat: str | None) -> int:
+    """Run recorded placements of nri-plugins' topology-aware and balloons.
 
-    Inputs of koordlet's runtime hooks, of their rules, of conversions and of its proxy, with what the original made of
-    them. Cases of its inner helpers are counted apart, in a line of their own behind that of the hooks.
+    A FILE is placement.json, or JSON lines of sequences with placement.json beside it; plain, or compressed with xz.
+    Snapshots of machines are in a folder sysfs beside it. A case that comes out otherwise on purpose is counted apart,
+    under the choice that makes the difference.
     """
-    from nri.policies.koordinator.quirks import Quirks
-    from nri.testing.conformance import read_cases
-    from nri.testing.hook_cases import is_helper, run_hook_case, wrong
+    from nri.testing.placement.cases import run_file
 
-    quirks = Quirks.REFERENCE if compat == "reference" else Quirks.DEFAULT
     out = Output(settings)
-    counts = {"hooks": [0, 0], "helpers": [0, 0]}
-    failed: list[Difference] = []
-    for case in (case for file in files for case in read_cases(file, wrong)):
-        if "hook" not in case:
-            continue
-        difference = run_hook_case(case, quirks)
-        counts["helpers" if is_helper(case) else "hooks"][difference is not None] += 1
-        if difference is not None:
-            failed.append(difference)
+    passed = 0
+    failed, on_purpose = [], []
+    for outcome in (outcome for file in files for outcome in run_file(file, compat is not None)):
+        if not outcome.differences:
+            passed += 1
+        elif outcome.choices:
+            on_purpose.append(outcome)
+        else:
+            failed.append(outcome)
             if out.human:
-                out.lines(difference.case if out.quiet else f"{difference}\n")
+                out.lines(outcome.case if out.quiet else f"{outcome}\n")
     if not out.human:
-        failures = [{"case": one.case, "stage": one.op, "diff": one.diff} for one in failed]
-        totals = {name: {"passed": passed, "failed": missed} for name, (passed, missed) in counts.items()}
-        out.document({**totals, "failures": failures})
+        failures = [{"case": one.case, "differences": one.differences} for one in failed]
+        differ = [{"case": one.case, "choices": list(one.choices)} for one in on_purpose]
+        out.document({"passed": passed, "failed": len(failed), "on_purpose": differ, "failures": failures})
     elif not out.quiet:
-        for name, (passed, missed) in counts.items():
-            out.text(f"{passed} passed, {missed} failed ({name})")
-    if not any(map(sum, counts.values())):
-        raise Failure(f"{', '.join(files)}: no case of a hook in there, so nothing was run")
+        counts = Counter(choice for one in on_purpose for choice in one.choices)
+        out.lines("\n".join(f"{choice}: {count}" for choice, count in counts.most_common()))
+        out.text(f"{passed} passed, {len(failed)} failed, {len(on_purpose)} differ on purpose")
+    if not (passed or failed or on_purpose):
+        raise Failure(f"{', '.join(files)}: no case in there, so nothing was run")
     return FAILED if failed else 0
 
 

@@ -29,26 +29,26 @@ LONGEST = 2000
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("capture", metavar="FILE|HEX|-")
 @click.option(
-    "--mux/--plain", "with_mux", default=None, help="With NRI's multiplexer, or plain ttRPC; default: find out."
+    "--mux/--plain", "with_mux", default=None, help="With NRI's multiplexer, or plain ttRPC. Default: detect."
 )
-@click.option("--method", metavar="SERVICE/METHOD", help="Of responses whose request is not in the capture.")
+@click.option("--method", metavar="SERVICE/METHOD", help="The method of responses whose request is not in the capture.")
 @click.option(
     "--descriptor-set",
     type=FILE,
     metavar="FILE",
-    help="Messages that NRI does not have, as protoc writes them.",
+    help="Messages of other services, as written by protoc --descriptor_set_out.",
 )
 @click.pass_obj
 def command(
     settings: Settings, capture: str, with_mux: bool | None, method: str | None, descriptor_set: Path | None
 ) -> int:
-    """Explain captured bytes: mux headers, ttRPC headers, requests, responses, messages as JSON, each with its offset.
+    """Explain captured bytes: headers of mux and ttRPC, requests, responses, messages as JSON, each with offset.
 
-    A file may hold the bytes themselves, or hex. Broken and cut bytes are named and passed over; then the exit code
-    is 1. With -q: only the methods of the requests, one a line.
+    A file may hold the bytes themselves, or hex digits. Broken and truncated parts are named and skipped; then the
+    exit code is 1. With -q: only the methods of the requests, one per line.
     """
-    from nri.cli.support.catalog import find, open_catalog, resolve
     from nri.cli.support.inputs import read_capture
+    from nri.cli.support.ttrpc import find, open_catalog, resolve
     from nri.trace.dissect import Dissector
 
     catalog = open_catalog(descriptor_set)

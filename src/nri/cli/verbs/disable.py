@@ -41,18 +41,28 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", shell_complete=_complete)
-@click.option("--purge", is_flag=True, help="Remove its drop-in configuration too.")
-@click.option("--plugin-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /opt/nri/plugins.")
-@click.option("--config-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /etc/nri/conf.d.")
+@click.option("--purge", is_flag=True, help="Remove its configuration in the folder of configuration, too.")
+@click.option(
+    "--plugin-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The runtime's plugin folder. Default: /opt/nri/plugins.",
+)
+@click.option(
+    "--config-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder of configuration. Default: /etc/nri/conf.d.",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.pass_obj
 def command(
     settings: Settings, name: str, purge: bool, plugin_dir: Path | None, config_dir: Path | None, dry_run: bool
 ) -> None:
-    """Take a plugin that `nri enable` put there out of the plugin folder again.
+    """Take a plugin that `nri enable` installed out of the plugin folder again.
 
-    NAME is the plugin's name, with or without its index. A running plugin goes on until the runtime restarts. With
-    --purge, its configuration goes as well, also that of a plugin which was disabled before.
+    NAME is the plugin's name, with or without its index. A running plugin runs on until the runtime restarts. With
+    --purge, its configuration is removed as well, even if the plugin was disabled earlier.
     """
     from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
     from nri.cli.support.plugin_folder import find, find_left_over, not_there

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.output import Output, Painted
+from nri.cli.output import Output, Painted, count
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nri.cli.doctor.findings import Finding
+    from nri.cli.doctor import Finding
 
 _STYLE = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
 
@@ -40,10 +40,10 @@ EXAMPLES = [
 def command(settings: Settings, root: str) -> int:
     """Find out why NRI does not work here.
 
-    Looks at the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
+    Checks the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
     plugins that failed, protobuf's back end, and versions. Changes nothing.
 
-    Exits with 0 when nothing keeps plugins from working, with 1 when something does. With -q: only the problems.
+    The exit code is 0 if nothing keeps plugins from working, else 1. With -q: only the problems.
     """
     import os
 
@@ -68,5 +68,5 @@ def _print(out: Output, findings: Sequence[Finding]) -> None:
             out.text(f"{'':7}  ", Painted("->", "dim"), f" {finding.next}")
     problems = sum(finding.level == "problem" for finding in findings)
     if not out.quiet:
-        words = f"{problems} problem{'s' if problems != 1 else ''}" if problems else "no problems"
+        words = count(problems, "problem") if problems else "no problems"
         out.text(Painted(words, "red" if problems else "green"))

@@ -27,17 +27,31 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("target", metavar="NAME|FILE", shell_complete=complete)
 @click.option("--idx", "-idx", required=True, metavar="NN", help="Place in the order of plugins, 00 to 99.")
-@click.option("--name", "-name", metavar="NAME", help="The plugin's name; default: NAME, or the file's, with dashes.")
+@click.option(
+    "--name", "-name", metavar="NAME", help="The plugin's name. Default: NAME, or the file's name with dashes."
+)
 @click.option(
     "--config",
     type=FILE,
     metavar="FILE",
-    help="Its configuration, copied word for word.",
+    help="The plugin's configuration; the file is copied.",
 )
-@click.option("--plugin-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /opt/nri/plugins.")
-@click.option("--config-dir", type=click.Path(path_type=Path), metavar="DIR", help="Default: /etc/nri/conf.d.")
+@click.option(
+    "--plugin-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The runtime's plugin folder. Default: /opt/nri/plugins.",
+)
+@click.option(
+    "--config-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder of configuration. Default: /etc/nri/conf.d.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything and show what would be written.")
-@click.option("--no-check", is_flag=True, help="Do not start it: it can start only on another machine.")
+@click.option(
+    "--no-check", is_flag=True, help="Do not start the plugin, for one that can only start on another machine."
+)
 @click.pass_obj
 def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     settings: Settings, target: str, idx: str, name: str | None, config: Path | None, plugin_dir: Path | None,
@@ -55,6 +69,8 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     """
     from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
     from nri.cli.support import plugin_folder
+    from nri.config.source import MAX_BYTES
+    from nri.files import read_regular
 
     folder, drop_ins = plugin_dir or Path(PLUGIN_DIR), config_dir or Path(CONFIG_DIR)
     start, file, own_name = _found(target)
@@ -65,7 +81,7 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     if not no_check:
         _check(settings, start, file, writes[0][2], file_name, config, drop_ins)
     if config:
-        writes.insert(0, (drop_ins, f"{file_name}.conf", config.read_bytes(), 0o644))
+        writes.insert(0, (drop_ins, f"{file_name}.conf", read_regular(config, MAX_BYTES), 0o644))
     if not dry_run:
         for place, written, content, mode in writes:
             plugin_folder.put(place, written, content, mode)
@@ -73,7 +89,16 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
 
 
 def _found(target: str) -> tuple[list[str], Path, str]:
-    """Find the command that starts a plugin, the file that it is in, and its name. Failure if there is none."""
+    """Let the runtime launch a plugin from its next start on.
+
+    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE is a Python
+    file that ends with MyPlugin.main(), or any other program. A small launcher with the absolute path of this
+    Python is written into the plugin folder; the plugin itself stays where it is.
+
+    First the plugin is started once, just as a runtime would start it: without PATH, with its configuration,
+    against a runtime without pods. A plugin that does not register within 5 s (--timeout), or cannot use its
+    configuration, is refused, because containerd 1.7 would no longer start with it.
+    """
     from nri.cli.errors import USAGE, Failure
     from nri.cli.support import plugin_folder, registered
     from nri.cli.support.plugin_loader import is_path

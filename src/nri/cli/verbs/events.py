@@ -26,16 +26,17 @@ EXAMPLES = [
 
 
 @click.command(cls=Verb, examples=EXAMPLES)
-@click.option("--follow", "-f", is_flag=True, help="Go on and show every event.")
+@click.option("--follow", "-f", is_flag=True, help="Keep running, and show every event.")
 @click.option("--events", "wanted", metavar="LIST", help="Only these events: pod, container, or names.")
 @click.pass_obj
 def command(settings: Settings, follow: bool, wanted: str | None) -> int:
-    """Show the pods and containers that the runtime tells its plugins about; with -f, every event that follows.
+    """Show the pods and containers that the runtime reports to plugins; with -f, every event that follows.
 
-    It registers as a plugin with index 99, after all others, so it sees what they made of a container. It changes
+    It registers as a plugin with index 99, after all others, so it sees containers as they left them. It changes
     nothing. With -o json, every event is one JSON object on a line of its own.
 
-    A runtime that is not there ends it with 3. With -f, one that goes away later is waited for, until Ctrl-C.
+    If the runtime is not there, the exit code is 3. With -f, a runtime that goes away later is waited for, until
+    Ctrl-C.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support import watcher

@@ -20,14 +20,14 @@ EXAMPLES = [
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name")
-@click.option("--idx", "-idx", default="10", metavar="NN", help="Place in the order of plugins, 00 to 99.")
-@click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="Where to make it; default: NAME.")
+@click.option("--idx", "-idx", default="10", metavar="NN", help="Place in the order of plugins, 00 to 99. Default: 10.")
+@click.option("--folder", metavar="DIR", type=click.Path(path_type=Path), help="The folder to make. Default: NAME.")
 @click.pass_obj
 def command(settings: Settings, name: str, idx: str, folder: Path | None) -> None:
     """Start a plugin: code, test, Containerfile, DaemonSet, systemd unit, pyproject and README in a new folder.
 
-    NAME is the plugin's name, in lower case with dashes. This nri goes along as a wheel, which the project's own
-    installation takes by its hash: no package index has it, and nothing is fetched under its name.
+    NAME is the plugin's name, in lower case with dashes. The project contains a wheel of this nri and installs it
+    by its hash, because no package index has nri.
     """
     from nri.cli.support.scaffold import names_of, scaffold
 

@@ -31,10 +31,9 @@ COLUMNS = (Column("NAME", "name"), Column("WHAT IT DOES", "summary"), Column("AN
     ],
 )
 def command() -> None:
-    """Show the plugins that can be run by their names: nri run NAME, nri enable NAME --idx NN.
+    """Show the plugins that can be run by name: nri run NAME, nri enable NAME --idx NN.
 
-    They are those of this package, and those of other installed distributions that have entry points in the group
-    nri.plugins.
+    They come from this package, and from other installed distributions with entry points in the group nri.plugins.
     """
 
 

@@ -1,29 +1,83 @@
-"""`nri run`: hand a plugin class to the stub, with the flags that the stub knows.
+"""`nri run`: hand plugin classes to the stub, each with the flags that it knows.
 
-Next: `nri.cli.support.run_words` tells whose a flag is, `nri.cli.support.plugin_loader` finds the class,
-`nri.stub.program.options` and `nri.stub.program.start` run it, and `nri.cli.support.reload` runs it again when its file
-changes.
+Rules: flags behind a plugin that belong to one plugin only (index, name, configuration, events, and flags of its own)
+are that plugin's; all others hold for the process, wherever they are. Only the plugin's class knows whether a value
+follows a flag that `nri run` does not know, so it is loaded for that. Next: `nri.cli.support.plugin_loader` finds the
+class, `nri.stub.program.start` runs it, and `nri.cli.support.reload` runs it again when its file changes.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from nri.api.naming import ENV_IDX, ENV_NAME
 from nri.cli.settings import Settings
 from nri.cli.support.registered import complete
-from nri.cli.support.run_words import Wanted, split
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from nri.stub.plugin import Plugin
     from nri.stub.program.options import Options
+
+
+#: The flags of one plugin, in the words of `nri.stub.program.options`.
+OF_ONE = ("--idx", "-idx", "-i", "--name", "-name", "--config", "-config", "--events", "-events")
+
+
+class Wanted(NamedTuple):
+    """A plugin to run, and the words behind it that are its own."""
+
+    target: str
+    words: list[str]
+
+
+def split(
+    arguments: Sequence[str], options: Mapping[str, bool], own_of: Callable[[str], Mapping[str, tuple[str, str, str]]]
+) -> tuple[list[str], list[Wanted]]:
+    """Split words into those for the command, plugins among them, and the plugins with the words that are theirs.
+
+    Args:
+        arguments: the words behind `nri run`.
+        options: the flags of the command, with their dashes -> whether a value follows.
+        own_of: tells the flags of a plugin's own, as its class has them.
+    """
+    ours: list[str] = []
+    wanted: list[Wanted] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        flag, equals, _ = word.partition("=")
+        if word == "--" and wanted:
+            wanted[-1].words.extend(rest)
+            break
+        if not word.startswith("-") or word == "-":
+            ours.append(word)
+            wanted.append(Wanted(word, []))
+        elif flag in options:
+            place = wanted[-1].words if wanted and flag in OF_ONE else ours
+            place += [word, *_value(rest, options[flag] and not equals)]
+        elif not wanted or (_is_cluster(flag, options) and flag.lstrip("-") not in own_of(wanted[-1].target)):
+            ours.append(word)
+        else:
+            row = own_of(wanted[-1].target).get(flag.lstrip("-"))
+            wanted[-1].words.extend([word, *_value(rest, row is not None and bool(row[1]) and not equals)])
+    return ours, wanted
+
+
+def _is_cluster(flag: str, options: Mapping[str, bool]) -> bool:
+    """Whether this may be several short flags in one word, such as -vv."""
+    return not flag.startswith("--") and flag[:2] in options
+
+
+def _value(rest: list[str], follows: bool) -> list[str]:
+    return [rest.pop(0)] if follows and rest else []
+
 
 #: Where the plugins with their own flags are kept between parsing and running.
 WANTED = "nri.run.wanted"
@@ -99,29 +153,36 @@ def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, st
 @click.command(cls=Run, examples=EXAMPLES)
 @click.argument("targets", metavar="NAME|FILE|MODULE:CLASS...", nargs=-1, required=True, shell_complete=complete)
 @click.option(
-    "--idx", "-idx", "-i", metavar="NN", help=f"Place in the order of plugins, 00 to 99; default {DEFAULT_INDEX}."
+    "--idx", "-idx", "-i", metavar="NN", help=f"Place in the order of plugins, 00 to 99. Default: {DEFAULT_INDEX}."
 )
-@click.option("--name", "-name", metavar="NAME", help="The plugin's name; default: the class's.")
-@click.option("--config", "-config", metavar="FILE", help="Its configuration; watched for changes.")
+@click.option("--name", "-name", metavar="NAME", help="The plugin's name. Default: the class's name.")
+@click.option(
+    "--config", "-config", metavar="FILE", help="The plugin's configuration; changes are applied while it runs."
+)
 @click.option("--events", "-events", metavar="LIST", help="Take only these events: all, pod, container, or names.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), help="Default: info.")
-@click.option("--log-file", metavar="FILE", help="Log there instead of standard error.")
-@click.option("--health-addr", metavar="HOST:PORT", help="Serve /healthz and /readyz there.")
-@click.option("--no-reconnect", is_flag=True, help="End when the runtime is not there or goes away.")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="Log this and what is worse. Default: info.",
+)
+@click.option("--log-file", metavar="FILE", help="Log to this file instead of standard error.")
+@click.option("--health-addr", metavar="HOST:PORT", help="Serve /healthz and /readyz on this address.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz on this address.")
+@click.option("--no-reconnect", is_flag=True, help="Exit when the runtime is not there or goes away.")
 @click.option("--reload", is_flag=True, help="Start again whenever a file of the plugin changes.")
 @click.pass_obj
 def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **flags: Any) -> int:
     """Run plugins against the runtime on this machine, until they are stopped.
 
-    NAME is a bundled plugin's, or of one that another distribution has registered (nri plugins list). FILE holds one
-    plugin class, or is followed by :CLASS. Flags of the plugin's own stand behind it; what its own --help says holds
-    here too.
+    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE holds one
+    plugin class; FILE:CLASS chooses one of several. Write a plugin's own flags behind it; its own --help lists
+    them.
 
-    Several plugins share one process, each with its own connection: --idx, --name, --config and --events are those of
-    the plugin that they stand behind, and NN-NAME gives the index as well. Without one, the first gets 50, each further
-    one the next. They stop together: what ends one for good ends all, with its name and exit code.
+    Several plugins share one process, each with its own connection. --idx, --name, --config and --events belong to
+    the plugin that they follow; NN-NAME gives the index as well. Without an index, the first plugin gets 50 and
+    each further one the next number. If one plugin exits for good, all stop, with its name and exit code.
 
-    All that is printed is the log: with -q only warnings, with -o json one object a line. --timeout is how long the
+    Only the log is printed: with -q only warnings, with -o json one object per line. --timeout limits how long the
     runtime may take to register and configure a plugin.
     """
     wanted: list[Wanted] = click.get_current_context().meta[WANTED]

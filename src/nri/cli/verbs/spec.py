@@ -41,16 +41,23 @@ def spec() -> None:
     examples=[
         "nri spec apply adjustment.json config.json > new.json",
         """echo '{"env": [{"key": "A", "value": "1"}]}' | nri spec apply - config.json""",
-        "nri spec apply --update update.json config.json   # what runc update --resources - is to be told",
+        "nri spec apply --update update.json config.json   # input of runc update --resources -",
     ],
 )
 @click.argument("adjustment", metavar="ADJUSTMENT|-")
 @click.argument("config", metavar="[SPEC|-]", default="-")
-@click.option("--reference", is_flag=True, help="Do exactly what the reference does, faults included.")
-@click.option("--update", is_flag=True, help="It is an update; print what the OCI runtime is to be told.")
-@click.option("--cdi-dir", multiple=True, metavar="DIR", help="Where CDI files are, lowest rank first.")
+@click.option("--reference", is_flag=True, help="Do exactly what the reference does, including its faults.")
+@click.option("--update", is_flag=True, help="ADJUSTMENT is an update; print the resources for the OCI runtime.")
+@click.option(
+    "--cdi-dir",
+    multiple=True,
+    metavar="DIR",
+    help="A folder of CDI files; may be given several times, the lowest rank first.",
+)
 @click.option("--blockio", type=FILE, metavar="FILE", help="Block-I/O classes, in goresctrl's format.")
-@click.option("--rdt", type=FILE, metavar="FILE", help="RDT classes. Default: any name is one.")
+@click.option(
+    "--rdt", type=FILE, metavar="FILE", help="RDT classes, in goresctrl's format. Default: any name is a class."
+)
 @click.pass_obj
 def apply(
     settings: Settings, adjustment: str, config: str, reference: bool, update: bool, cdi_dir: tuple[str, ...],
@@ -85,12 +92,12 @@ def apply(
 @click.argument("new", metavar="NEW|-")
 @click.pass_obj
 def diff(settings: Settings, old: str, new: str) -> int:
-    """Print in what two specs differ, a line each.
+    """Print the differences between two specs, one per line.
 
     + new, - gone, ~ other, = another order.
 
-    Entries of lists are told by their names: a mount by its destination, a variable by its name. An empty list is as
-    good as none. Exit code 5 if there is a difference; with -q that alone.
+    Entries of lists are identified by name: a mount by its destination, a variable by its name. An empty list
+    counts as a missing one. The exit code is 5 if there is a difference; with -q nothing is printed.
     """
     from nri.oci import difference
 
@@ -111,11 +118,10 @@ def diff(settings: Settings, old: str, new: str) -> int:
 @click.argument("files", metavar="[SPEC|-]...", nargs=-1)
 @click.pass_obj
 def validate(settings: Settings, files: tuple[str, ...]) -> int:
-    """Print what is wrong with specs, a line each.
+    """Check specs and print every mistake, one per line.
 
-    Kinds of values, and what no OCI runtime takes on any machine.
-
-    What nri does not know is passed over. Exit code 1 if something is wrong; with -q only names of such files.
+    Reports values of the wrong kind, and values that no OCI runtime accepts on any machine. Keys that nri does not
+    know are skipped. The exit code is 1 if there is a mistake; with -q only the names of such files are printed.
     """
     from nri.oci import validate as problems_of
 

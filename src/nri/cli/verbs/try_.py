@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.output import Output, Painted
+from nri.cli.output import Output, Painted, readable
 from nri.cli.settings import Settings
 from nri.cli.support.registered import complete
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
-    from nri.adaptation.audit.diff import Change
-    from nri.adaptation.audit.shadow import ShadowReport
+    from nri.adaptation.audit import Change, ShadowReport
     from nri.cli.support.trial.outcome import Outcome, Result
 
 EXAMPLES = [
@@ -34,13 +33,19 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("plugins", nargs=-1, required=True, metavar="[NN=]PLUGIN...", shell_complete=complete)
 @click.option(
-    "--pod", "manifest", required=True, metavar="FILE|-", help="Pods, or anything with a pod template, as YAML."
+    "--pod",
+    "manifest",
+    required=True,
+    metavar="FILE|-",
+    help="YAML or JSON of pods, or of anything with a pod template.",
 )
-@click.option("--image-config", metavar="FILE", help="The image's configuration, for environment and command line.")
 @click.option(
-    "--config", "configs", multiple=True, metavar="NN=FILE", help="Configuration of the plugin of that index."
+    "--image-config", metavar="FILE", help="The image's configuration, which has environment and command line."
 )
-@click.option("--policy", metavar="FILE", help="The operator's policy.toml.")
+@click.option(
+    "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration of the plugin with this index."
+)
+@click.option("--policy", metavar="FILE", help="The operator's policy file.")
 @click.pass_obj
 def command(
     settings: Settings,
@@ -50,27 +55,27 @@ def command(
     configs: tuple[str, ...],
     policy: str | None,
 ) -> int:
-    """Show what plugins would do to the containers of a pod, or of several. Needs no runtime and no root.
+    """Show what plugins would do to the containers of one or more pods. Needs no runtime and no root.
 
-    PLUGIN is the name of a bundled one (nri plugins list), FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program. Its
-    index is the NN before it, else that of the file's name, else its place. A plugin has as long to answer as with real
-    runtimes: 2 s, or --timeout.
+    PLUGIN is the name of a bundled plugin (nri plugins list), FILE.py, FILE.py:CLASS, MODULE:CLASS, or a program.
+    Its index is the NN before it, else the one in its file name, else its place on the command line. A plugin has
+    as long to answer as with a real runtime: 2 s, or --timeout.
 
-    Ends with 4 if the plugins are in conflict, or refuse the pod; with 1 if one fails, or does not answer in time. What
-    shadow plugins would have done is shown, and counts for nothing. With -q: the names of what changes or is refused.
+    The exit code is 4 if plugins are in conflict or refuse the pod, and 1 if a plugin fails or does not answer in
+    time. Answers of shadow plugins are shown, and have no effect. With -q, only the names of changed and refused
+    containers are printed.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
     from nri.cli.support.inputs import read_source
-    from nri.cli.support.trial.contestants import contestants, shared_indices
+    from nri.cli.support.trial.plugins import shared_indices, trial_plugins
     from nri.cli.support.trial.trial import run
     from nri.config import read_file
-    from nri.kube.image_config import ImageConfig, read_image_config
-    from nri.kube.manifest import read_manifests
+    from nri.kube.manifest import ImageConfig, read_image_config, read_manifests
 
     out = Output(settings)
     image = read_image_config(image_config) if image_config else ImageConfig()
     workloads = read_manifests(read_source(manifest), image)
-    taking_part = contestants(plugins, configs)
+    taking_part = trial_plugins(plugins, configs)
     notes = [note for workload in workloads for note in workload.notes] + shared_indices(taking_part)
     for note in notes:
         out.note(f"note: {note}")
@@ -145,4 +150,4 @@ def _show_change(out: Output, change: Change, container: str = "") -> None:
     sides: list[tuple[str, Any, str]] = [("-", change.before, "red"), ("+", change.after, "green")]
     for sign, value, style in sides:
         if value is not None:
-            out.text("    ", Painted(f"{sign} {what} {json.dumps(value, ensure_ascii=False)}", style))
+            out.text("    ", Painted(f"{sign} {what} {json.dumps(readable(value), ensure_ascii=False)}", style))

@@ -10,7 +10,7 @@ from nri.cli.support.verb import Verb
 
 
 @click.command(
-    cls=Verb, examples=["nri version", "nri version -o json", "nri version -q           # this package's alone"]
+    cls=Verb, examples=["nri version", "nri version -o json", "nri version -q           # only the version of nri"]
 )
 @click.pass_obj
 def command(settings: Settings) -> None:

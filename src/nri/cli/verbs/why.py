@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from nri.cli.errors import UNREACHABLE, Failure
-from nri.cli.output import Column, Output
+from nri.cli.output import Column, Output, readable
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
 EXAMPLES = [
     "nri why 1f2e3d                          # every change of the container, plugin by plugin",
     "nri why 1f2e3d -o json | jq '.steps[] | select(.field == \"Env\")'",
-    "nri why --plugins                       # how the runtime's plugins are, and what they may do",
+    "nri why --plugins                       # state of the runtime's plugins, and what they may do",
 ]
 
 
@@ -31,28 +31,28 @@ EXAMPLES = [
     envvar="NRI_ADMIN_SOCKET",
     help="The runtime's admin socket (environment: NRI_ADMIN_SOCKET).",
 )
-@click.option("--plugins", is_flag=True, help="Show the health of all plugins instead.")
+@click.option("--plugins", is_flag=True, help="Show the state of all plugins instead.")
 @click.option("--policies", is_flag=True, help="Show the operator's policies instead.")
 @click.pass_obj
 def command(settings: Settings, container: str | None, path: str | None, plugins: bool, policies: bool) -> None:
-    """Show who changed what in a container, when, and from which value to which; with -q only the plugins that did.
+    """Show which plugin changed what in a container, when, and from which value to which; with -q only the plugins.
 
-    CONTAINER is its id, or the beginning of it. The runtime must be one that is built on this package and has its admin
-    socket switched on; containerd and CRI-O keep no such history. It begins with the runtime's start, and ends with the
-    container's removal.
+    CONTAINER is its id, or the beginning of it. The runtime must be built on this package, with its admin socket
+    on; containerd and CRI-O keep no such history. The history begins when the runtime starts, and ends when the
+    container is removed.
     """
     if bool(container) + plugins + policies != 1:
         raise click.UsageError("give one of CONTAINER, --plugins and --policies")
     out = Output(settings)
     if policies:
-        _show_policies(out, _ask(settings, path, "Policies", {}))
+        show_policies(out, ask_runtime(settings, path, "Policies", {}))
     elif plugins:
-        _show_plugins(out, _ask(settings, path, "Plugins", {})["plugins"])
+        _show_plugins(out, ask_runtime(settings, path, "Plugins", {})["plugins"])
     else:
-        _show_chain(out, _ask(settings, path, "Why", {"container": container}))
+        show_chain(out, ask_runtime(settings, path, "Why", {"container": container}))
 
 
-def _ask(settings: Settings, path: str | None, method: str, request: dict[str, Any]) -> dict[str, Any]:
+def ask_runtime(settings: Settings, path: str | None, method: str, request: dict[str, Any]) -> dict[str, Any]:
     """Ask the runtime; a failure becomes a line with the next step."""
     from nri.adaptation import admin
     from nri.errors import ConnectionClosed, RpcError, RuntimeUnavailable
@@ -72,11 +72,11 @@ def _ask(settings: Settings, path: str | None, method: str, request: dict[str, A
     except RpcError as error:
         if error.code == Code.UNIMPLEMENTED:
             raise Failure(f"{where} is not an admin socket; {ours} (--admin-socket)", UNREACHABLE) from None
-        hint = ". try: nri ps" if error.code == Code.NOT_FOUND else ""
+        hint = ". try: nri pod ps" if error.code == Code.NOT_FOUND else ""
         raise Failure(error.message + hint) from None
 
 
-def _show_chain(out: Output, chain: dict[str, Any]) -> None:
+def show_chain(out: Output, chain: dict[str, Any]) -> None:
     """Print the chain as a table, oldest change first."""
     if not out.human:
         out.document(chain)
@@ -84,7 +84,7 @@ def _show_chain(out: Output, chain: dict[str, Any]) -> None:
     if out.quiet:
         out.names(dict.fromkeys(step["plugin"] for step in chain["steps"]))
         return
-    from nri.adaptation.audit.diff import show
+    from nri.adaptation.audit import show
 
     name, pod = chain["name"] or "(name not known)", chain["pod"] or "(not known)"
     out.note(f"container {chain['container'][:13]} {name} of pod {pod}")
@@ -100,7 +100,11 @@ def _show_chain(out: Output, chain: dict[str, Any]) -> None:
     if any(step["note"] for step in chain["steps"]):
         columns.append(Column("NOTE", "note"))
     out.table(
-        columns, [{**step, "before": show(step["before"]), "after": show(step["after"])} for step in chain["steps"]]
+        columns,
+        [
+            {**step, "before": show(readable(step["before"])), "after": show(readable(step["after"]))}
+            for step in chain["steps"]
+        ],
     )
     for note in chain["notes"]:
         out.note(f"{note['time']} {note['text']}")
@@ -122,7 +126,7 @@ def _show_plugins(out: Output, plugins: list[dict[str, Any]]) -> None:
     out.table(columns, plugins)
 
 
-def _show_policies(out: Output, policies: dict[str, Any]) -> None:
+def show_policies(out: Output, policies: dict[str, Any]) -> None:
     """Print the policies as a table, one row for each that the file has; only JSON has all that they say."""
     if not out.human:
         out.document(policies)

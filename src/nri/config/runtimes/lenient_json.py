@@ -1,4 +1,4 @@
-"""JSON as people publish it: comments, missing and extra commas, equals signs, each told with its line and mended.
+"""JSON as people publish it: comments, missing and extra commas, equals signs, each reported with its line and mended.
 
 Rules: pure; only text is changed, never a line number; what is none of these mistakes is the parser's own ConfigError.
 Next: `nri.config.runtimes.isulad`, whose published samples have all of them.

@@ -37,7 +37,7 @@ class Dropped(NamedTuple):
         return f"{self.field} ({self.value}): {self.reason}"
 
     def below(self, path: str) -> Dropped:
-        """The same, of a message that stands at `path` of a bigger one."""
+        """The same, of a message at `path` of a bigger one."""
         return self._replace(field=f"{path}.{self.field}")
 
 
@@ -69,7 +69,7 @@ class Converted(Generic[T]):
 
 
 def left_over(message: Message, carried: Collection[str], reason: str) -> list[Dropped]:
-    """The fields that are set in `message` and neither stand in `carried` nor below what stands there.
+    """The fields that are set in `message` and are neither in `carried` nor below a field of it.
 
     An index is written ``[]`` in `carried`: ``mounts[].host_path``.
     """

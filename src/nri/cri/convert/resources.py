@@ -3,7 +3,7 @@
 One job: three functions, `to_nri` and `to_cri` between the CRI and NRI, and `from_oci` from a spec's
 ``linux.resources``; the way back into a spec is `nri.oci`'s. Rules: in the CRI 0 and an empty text mean "not set";
 shares, quota, period and memory limit of a request are always there for plugins, 0 where the kubelet set none,
-because plugins count on it. Swap is carried over, which containerd does not. Next: `nri.cri.convert.pod`.
+because plugins count on it. Swap is carried over, which containerd does not. Next: `nri.cri.convert.nri_messages`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OCI_FIELDS = {
 def to_nri(asked: pb.LinuxContainerResources, path: str = "") -> Converted[m.LinuxResources]:
     """The resources of a request, for plugins. The OOM score is no resource in NRI, and is dropped if it is set.
 
-    `path` is where `asked` stands in the request, for what is told of its fields.
+    `path` is the place of `asked` in the request, for the names of fields in what was dropped.
 
     Raises:
         RequestError: a value is negative where NRI has none.

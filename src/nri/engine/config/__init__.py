@@ -4,11 +4,12 @@ Rules: nothing here looks for programs or changes the machine. Every key of ``en
 `values`. Next: :mod:`nri.engine.config.values`.
 """
 
-from nri.config.listing import Key, keys
-from nri.engine.config.sources import DEFAULT_PATH, LoadedConfig, load_config
+from nri.engine.config.sources import ENGINE_SETTINGS
 from nri.engine.config.values import (
+    FIRST_DOMAIN,
     CgroupConfig,
     ContainerConfig,
+    DomainConfig,
     EngineConfig,
     ImageConfig,
     NetworkConfig,
@@ -19,23 +20,16 @@ from nri.engine.config.values import (
 )
 
 __all__ = [
-    "DEFAULT_PATH",
+    "ENGINE_SETTINGS",
+    "FIRST_DOMAIN",
     "CgroupConfig",
     "ContainerConfig",
+    "DomainConfig",
     "EngineConfig",
     "ImageConfig",
-    "LoadedConfig",
     "NetworkConfig",
     "NriConfig",
     "OciRuntime",
     "Registry",
     "StreamingConfig",
-    "config_keys",
-    "load_config",
 ]
-
-
-def config_keys() -> list[Key]:
-    """Every key that a file may have."""
-    many = {"runtimes": ("runtimes.NAME", OciRuntime), "images.registries": ("images.registries[]", Registry)}
-    return keys(EngineConfig(), many)

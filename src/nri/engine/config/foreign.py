@@ -8,7 +8,7 @@ takes a setting away is an error here, with line and suggestion; what is only od
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from nri.config import Source
 from nri.config.complaint import together
@@ -16,10 +16,11 @@ from nri.config.layers import Layer
 from nri.config.place import Path
 from nri.config.runtimes import containerd, isulad
 from nri.config.runtimes.reading import Kind, Reading, Remark, RuntimeNri
-from nri.config.runtimes.words import words_of
+from nri.config.runtimes.remark_texts import texts_of
+from nri.config.settings import FileLayer
 from nri.errors import ConfigError
 
-__all__ = ["Foreign", "containerd_layer", "isulad_layer", "unpacked"]
+__all__ = ["containerd_layer", "isulad_layer", "unpacked"]
 
 #: Remarks that take nothing away here: the engine understands what is meant, or it is about other programs.
 _NOTES = {
@@ -43,19 +44,12 @@ _FIELDS = {
 _OPPOSITE = {"disable", "disable_connections"}
 
 
-class Foreign(NamedTuple):
-    """A layer, and what the author of the file should know."""
-
-    layer: Layer
-    notes: list[str]
-
-
-def containerd_layer(path: str) -> Foreign:
+def containerd_layer(path: str) -> FileLayer:
     """The NRI table of containerd's file at `path`, with its imports. ConfigError for mistakes."""
     return _layer(path, containerd.read(path=path), 1)
 
 
-def isulad_layer(path: str) -> Foreign:
+def isulad_layer(path: str) -> FileLayer:
     """The NRI keys of iSulad's file at `path`, in both spellings. ConfigError for mistakes."""
     return _layer(path, isulad.read(path=path), 2)
 
@@ -77,7 +71,7 @@ def unpacked(source: Source, tree: dict[str, Any], layer: Layer) -> Layer:
     return Layer({**tree, "nri": {**own, **pasted}}, place)
 
 
-def _layer(path: str, reading: Reading, column: int) -> Foreign:
+def _layer(path: str, reading: Reading, column: int) -> FileLayer:
     """Make a layer of a reading."""
     errors = [_error(reading, remark) for remark in reading.remarks if remark.kind not in _NOTES | _SILENT]
     if errors:
@@ -99,7 +93,7 @@ def _layer(path: str, reading: Reading, column: int) -> Foreign:
     if column == 2 and "disable" not in keys:  # iSulad's NRI is off without a word
         keys["disable"] = True
     notes = [_note(reading, remark) for remark in reading.remarks if remark.kind in _NOTES]
-    return Foreign(Layer({"nri": keys}, lambda at: _place(path, places, at)), notes)
+    return FileLayer(Layer({"nri": keys}, lambda at: _place(path, places, at)), notes)
 
 
 def _place(path: str, places: Mapping[str, str], at: Path) -> str:
@@ -109,13 +103,13 @@ def _place(path: str, places: Mapping[str, str], at: Path) -> str:
 
 
 def _error(reading: Reading, remark: Remark) -> ConfigError:
-    words = words_of(reading.runtime, remark)
+    words = texts_of(reading.runtime, remark)
     where, _, key = remark.where.partition(": ")
     return ConfigError(where, key, words.what, words.next)
 
 
 def _note(reading: Reading, remark: Remark) -> str:
-    words = words_of(reading.runtime, remark)
+    words = texts_of(reading.runtime, remark)
     if remark.kind is Kind.FIXED_SOCKET:
         return f"{remark.where}: iSulad itself takes no other socket path"
     return f"{remark.where}: {words.what}" + (f" ({words.next})" if words.next else "")

@@ -1,24 +1,29 @@
 """The settings of the engine as frozen values, each with its default, unit and meaning; they are the keys of the file.
 
-Rules: pure; a class is a table of ``engine.toml``, a field a key. What contradicts itself is a ValueError that says so.
-Durations are seconds, written as a number or as "5s". Next: the readers of this room.
+Rules: pure; a class is a table of ``engine.toml``, a field a key. Settings that contradict each
+other are a ValueError that names both. Durations are seconds, written as a number or as "5s". Next: the readers of this
+room.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from nri.adaptation.plugin_policy.policy import DEFAULT_PATH
+from nri.adaptation import POLICY_PATH
 from nri.api import naming
 from nri.config import Duration
 from nri.policies.default_validator import ValidatorConfig
+from nri.service.settings import HttpSettings
 
 __all__ = [
+    "FIRST_DOMAIN",
     "CgroupConfig",
     "ContainerConfig",
+    "DomainConfig",
     "EngineConfig",
     "ImageConfig",
     "NetworkConfig",
@@ -31,6 +36,9 @@ __all__ = [
 #: The shortest time that anything is waited for, in seconds: a timeout of nothing would switch off what it bounds.
 _SHORTEST_S = 0.001
 _MOST_PORT = 65535
+#: The domain of the kubelet's pods.
+FIRST_DOMAIN = "k8s.io"
+_DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Bytes of a path that a unix socket can have.
 _MOST_PATH = 107
 
@@ -49,7 +57,7 @@ class OciRuntime:
 
     Attributes:
         path: the program: a path, or a name that is looked for in PATH.
-        arguments: what stands before each command, such as ``--systemd-cgroup``.
+        arguments: words before each command, such as ``--systemd-cgroup``.
         timeout: the longest that one command may take, in seconds.
     """
 
@@ -211,7 +219,7 @@ class NriConfig:
     plugin_registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
     plugin_request_timeout: Duration = naming.REQUEST_TIMEOUT_S
     default_validator: ValidatorConfig = field(default_factory=ValidatorConfig)
-    policy_path: str = DEFAULT_PATH
+    policy_path: str = POLICY_PATH
     admin_socket: str = "/var/run/nri/admin.sock"
     allowed_uids: tuple[int, ...] = ()
     provenance: bool = True
@@ -219,6 +227,17 @@ class NriConfig:
 
     def __post_init__(self) -> None:
         _timeouts(self, "plugin_registration_timeout", "plugin_request_timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class DomainConfig:
+    """A further client's world beside the kubelet's: its own pods, containers and images, and the same plugins.
+
+    Attributes:
+        socket: the unix socket on which it has the CRI; empty for ``NAME.sock`` beside the engine's own.
+    """
+
+    socket: str = ""
 
 
 def _runtimes() -> Mapping[str, OciRuntime]:
@@ -238,6 +257,7 @@ class EngineConfig:
         conmon: the program: a path, or a name that is looked for in PATH.
         log_level: the least that is logged.
         dry: no processes, images and networks: every step is decided, written down and told, and none is done.
+        domains: further worlds of pods by their names, as containerd's ``moby`` is beside ``k8s.io``.
     """
 
     socket: Path = Path("/run/nri-engine/engine.sock")
@@ -248,20 +268,45 @@ class EngineConfig:
     conmon: str = "conmon"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     dry: bool = False
+    domains: Mapping[str, DomainConfig] = field(default_factory=dict)
     images: ImageConfig = ImageConfig()
     network: NetworkConfig = NetworkConfig()
     cgroups: CgroupConfig = CgroupConfig()
     containers: ContainerConfig = ContainerConfig()
     streaming: StreamingConfig = StreamingConfig()
     nri: NriConfig = NriConfig()
+    http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:
-        for name in ("socket", "root", "state"):
-            path = getattr(self, name)
+        sockets = {"socket": self.socket}
+        for name in self.domains:
+            if not _DOMAIN.fullmatch(name) or name == FIRST_DOMAIN:
+                raise ValueError(f'domains has "{name}", which is no name of a further domain: letters, digits, "-._"')
+            sockets[f"domains.{name}.socket"] = self._socket_of(name)
+        for name, path in {**sockets, "root": self.root, "state": self.state}.items():
             if not path.is_absolute():
                 raise ValueError(f'{name} "{path}" is no absolute path')
-        if len(bytes(self.socket)) > _MOST_PATH:
-            raise ValueError(f'socket "{self.socket}" is longer than the {_MOST_PATH} bytes that a socket may have')
+        for name, path in sockets.items():
+            if len(bytes(path)) > _MOST_PATH:
+                raise ValueError(f'{name} "{path}" is longer than the {_MOST_PATH} bytes that a socket may have')
+        if len({*sockets.values()}) < len(sockets):
+            raise ValueError(f"{' and '.join(sockets)} have to be different")
         if self.default_runtime not in self.runtimes:
             names = ", ".join(self.runtimes) or "none"
             raise ValueError(f'default_runtime "{self.default_runtime}" is no table below runtimes; there is: {names}')
+
+    def of_domain(self, name: str) -> EngineConfig:
+        """The settings of a further domain: these, with its socket, and folders below these."""
+        return replace(
+            self,
+            socket=self._socket_of(name),
+            root=self.root / "domains" / name,
+            state=self.state / "domains" / name,
+            domains={},
+            streaming=replace(self.streaming, port=0),
+        )
+
+    def _socket_of(self, domain: str) -> Path:
+        """The socket of a further domain; a dry engine has all of them in its folder."""
+        own = self.domains[domain].socket
+        return Path(own) if own and not self.dry else self.socket.with_name(f"{domain}.sock")

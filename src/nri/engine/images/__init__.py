@@ -1,6 +1,6 @@
 """Images and root file systems: pulled by skopeo, unpacked by umoci, mounted for each container.
 
-Rules: knows no pod and no CRI message. What is in the store is whole: all of a pull happens in a folder of its own that
+Rules: knows no pod and no CRI message. Every image in the store is whole: a pull works in a folder of its own that
 is renamed at the end, and what a kill left is removed at the next start.
 Next: :mod:`nri.engine.images.reference`.
 """
@@ -8,10 +8,9 @@ Next: :mod:`nri.engine.images.reference`.
 from nri.engine.images.image import Image
 from nri.engine.images.reference import Reference, parse_reference
 from nri.engine.images.registries import Credentials, Registry
-from nri.engine.images.snapshots import Snapshots, Usage
+from nri.engine.images.snapshots import Snapshots
 from nri.engine.images.store import ImageStore
 from nri.engine.images.transport import Progress, Transport
-from nri.engine.images.users import User, resolve_user
 
 __all__ = [
     "Credentials",
@@ -22,8 +21,5 @@ __all__ = [
     "Registry",
     "Snapshots",
     "Transport",
-    "Usage",
-    "User",
     "parse_reference",
-    "resolve_user",
 ]

@@ -1,19 +1,34 @@
 """One image on this node, as the store gives it out.
 
-Next: :mod:`nri.engine.images.store`.
+Rules: its files are opened below its root file system, and regular ones only, so no link shows us the node's, and no
+device or pipe of an image is touched. Next: :mod:`nri.engine.images.store`.
 """
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Image"]
+from nri.engine.support.errors import InvalidRequest
+from nri.host.root import open_below
+
+__all__ = ["Image", "account_file"]
+
+_LIMIT_BYTES = 4 << 20
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV)
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image on this node. `config` is the part of its configuration that containers take over."""
+    """An image on this node. `config` is the part of its configuration that containers take over.
+
+    Attributes:
+        layers: how many it has; None where nobody wrote that down.
+    """
 
     id: str
     repo_tags: tuple[str, ...] = ()
@@ -22,6 +37,7 @@ class Image:
     inodes: int = 0
     config: dict[str, Any] = field(default_factory=dict)
     pulled_at_ns: int = 0
+    layers: int | None = None
 
     @property
     def user(self) -> str:
@@ -57,3 +73,27 @@ class Image:
     def labels(self) -> dict[str, str]:
         """The labels that its maker gave it."""
         return dict(self.config.get("Labels") or {})
+
+
+def account_file(rootfs: Path, path: str) -> str:
+    """The text of an image's /etc/passwd or /etc/group; "" if there is none, or something else in its place.
+
+    Raises InvalidRequest for one that is too long: half of it would show a user that is not there.
+    """
+    try:
+        found = open_below(rootfs, path, os.O_PATH)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return ""
+        raise
+    try:
+        status = os.fstat(found)
+        if not stat.S_ISREG(status.st_mode):
+            return ""
+        with open(f"/proc/self/fd/{found}", "rb") as file:
+            data = file.read(_LIMIT_BYTES + 1)
+    finally:
+        os.close(found)
+    if len(data) > _LIMIT_BYTES:
+        raise InvalidRequest(f"the image's /{path} is longer than {_LIMIT_BYTES} bytes")
+    return data.decode(errors="replace")

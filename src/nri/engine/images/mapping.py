@@ -1,7 +1,7 @@
 """The ids of a pod with a user namespace, as its root file systems need them.
 
 Rules: nothing of the image itself is changed; ids that are not mapped stay, and have no owner inside. Next:
-:mod:`nri.engine.images.users`.
+:mod:`nri.engine.network`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nri.engine.support.kernel import is_mount_point, mount_mapped
+from nri.files import Seen, walk
 
 __all__ = ["Mapping", "open_way"]
 
@@ -50,18 +51,21 @@ class Mapping(NamedTuple):
 
     def give(self, tree: Path) -> None:
         """Have all of a folder owned by those that its owners are mapped to. Raises OSError."""
-        self._give(tree)
-        for folder, folders, files in os.walk(tree):
-            for name in (*folders, *files):
-                self._give(Path(folder, name))
+        folder = os.open(tree.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._give(Seen(folder, tree.name, tree.lstat()))
+        finally:
+            os.close(folder)
+        for seen in walk(tree):
+            self._give(seen)
 
-    def _give(self, path: Path) -> None:
-        found = path.lstat()
+    def _give(self, seen: Seen) -> None:
+        folder, name, found = seen
         uid = self.uid + found.st_uid if found.st_uid < self.uids else found.st_uid
         gid = self.gid + found.st_gid if found.st_gid < self.gids else found.st_gid
-        os.chown(path, uid, gid, follow_symlinks=False)
+        os.chown(name, uid, gid, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISLNK(found.st_mode):  # a change of owners has taken set-user-id away
-            os.chmod(path, stat.S_IMODE(found.st_mode))
+            os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=folder)
 
 
 def open_way(folder: Path, gid: int) -> None:

@@ -11,11 +11,12 @@ import re
 from typing import NamedTuple
 
 from nri.engine.support.errors import InvalidRequest
+from nri.text import cut
 
 __all__ = ["DIGEST", "Reference", "parse_reference"]
 
 HUB = "docker.io"
-_LIMIT = 255
+_LIMIT, _LONGEST = 255, 512  # of registry and repository; with tag and digest
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _PATH = re.compile(rf"{_PART}(?:/{_PART})*")
 _LABEL = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
@@ -50,6 +51,8 @@ class Reference(NamedTuple):
 
 def parse_reference(text: str) -> Reference:
     """An image's name in its full form. Raises InvalidRequest with what is wrong."""
+    if len(text) > _LONGEST:
+        raise _invalid(text, f"it is longer than {_LONGEST} letters")
     rest, at, digest = text.partition("@")
     if at and not DIGEST.fullmatch(digest):
         raise _invalid(text, f"{digest!r} is no digest (sha256: and 64 hexadecimal digits)")
@@ -78,4 +81,4 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _invalid(text: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(f"{text!r} names no image: {reason}")
+    return InvalidRequest(f"{cut(text)!r} names no image: {reason}")

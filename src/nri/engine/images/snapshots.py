@@ -8,24 +8,28 @@ Next: :mod:`nri.engine.images.mapping`.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
+from nri.config.syntax import parse_json
 from nri.engine.images.mapping import Mapping, open_way
-from nri.engine.images.unpack import Usage, tree_usage
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
-from nri.engine.support.files import private_folder, remove_tree, write_whole
 from nri.engine.support.kernel import is_mount_point, mount, unmount
+from nri.files import Usage, private_folder, remove_tree, usage, write_whole
 
-__all__ = ["Snapshots", "Usage"]
+__all__ = ["Snapshots"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _COPY_S = 1800.0
+#: Files of a container are counted up to so many and for so long, in seconds, and those of all for so long.
+_MOST_FILES, _COUNT_S, _COUNT_ALL_S = 1_000_000, 2.0, 10.0
 
 
 class Snapshots:
@@ -73,7 +77,8 @@ class Snapshots:
                 owner = lower.stat()
                 os.chown(folder / "upper", owner.st_uid, owner.st_gid)
             data = {"driver": driver, "image": image_id, "lower": str(lower)}
-            write_whole(record, json.dumps(data).encode(), sync=False)  # mounts do not outlive the machine either
+            # Not synced: no mount outlives the machine's sudden end, after which no container is mounted again.
+            write_whole(record, json.dumps(data).encode(), sync=False)
         kept = self._record(folder)
         if kept["driver"] == "overlay" and not is_mount_point(merged):
             options = f"lowerdir={kept['lower']},upperdir={folder / 'upper'},workdir={folder / 'work'}"
@@ -101,26 +106,31 @@ class Snapshots:
         for folder in self.root.iterdir():
             try:
                 found[folder.name] = self._record(folder)["image"]
-            except (OSError, ValueError, KeyError):
+            except (OSError, KeyError):
                 continue  # half made; `mount` finishes it, or `unmount` takes it away
         return found
 
-    def usage(self, container_id: str) -> Usage:
-        """The room that a container takes besides its image. Raises FileNotFoundError if it has no root file system."""
+    def usage(self, container_id: str, within_s: float = _COUNT_S) -> Usage:
+        """The room that a container takes besides its image. Raises FileNotFoundError if it has no root file system.
+
+        Of one with more files than can be counted in time it is the least that it takes.
+        """
         folder = self._folder(container_id)
         driver = self._record(folder)["driver"]
-        return tree_usage(folder / ("upper" if driver == "overlay" else "merged"))
+        tree = folder / ("upper" if driver == "overlay" else "merged")
+        return usage(tree, most_entries=_MOST_FILES, within_s=within_s)
 
     def all_usage(self) -> Usage:
         """The room that all containers take together, besides their images."""
-        size, inodes = 0, 0
+        size, inodes, whole = 0, 0, True
+        end = time.monotonic() + _COUNT_ALL_S
         for name in self.images():
             try:
-                found = self.usage(name)
-            except FileNotFoundError:
+                found = self.usage(name, min(max(end - time.monotonic(), 0), _COUNT_S))
+            except OSError:
                 continue  # removed meanwhile
-            size, inodes = size + found.size_bytes, inodes + found.inodes
-        return Usage(size, inodes)
+            size, inodes, whole = size + found.size_bytes, inodes + found.inodes, whole and found.whole
+        return Usage(size, inodes, whole)
 
     def _folder(self, container_id: str) -> Path:
         if not _NAME.fullmatch(container_id):
@@ -129,7 +139,12 @@ class Snapshots:
 
     @staticmethod
     def _record(folder: Path) -> dict[str, str]:
-        return dict(json.loads((folder / "snapshot.json").read_bytes()))
+        """Raises FileNotFoundError also for one that a machine's sudden end has emptied."""
+        path = folder / "snapshot.json"
+        try:
+            return dict(parse_json(path.read_bytes()))
+        except (ValueError, TypeError):
+            raise FileNotFoundError(errno.ENOENT, "half written", str(path)) from None
 
 
 def _copy(lower: Path, folder: Path, mapping: Mapping | None) -> None:

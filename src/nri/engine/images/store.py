@@ -1,8 +1,8 @@
 """The images of this node: pulled, listed, removed, and mounted for containers.
 
 Rules: an image is its configuration's digest; names point to ids in one file that is replaced whole. A pull works in a
-folder of its own and renames it at the end. Two pulls of one image do the work once. What a container uses stays on the
-disk until the container is gone, though its name is not listed any more.
+folder of its own and renames it at the end. Two pulls of one image do the work once. The files that a
+container uses stay on the disk until the container is gone, though its name is not listed any more.
 Next: :mod:`nri.engine.images.snapshots`.
 """
 
@@ -10,32 +10,41 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
+import os
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from nri.engine.images.image import Image
+from nri.config.syntax import parse_json
+from nri.engine.images.image import Image, account_file
+from nri.engine.images.manifest import choose_platform, config_digest, container_config, is_index, layers, parse
 from nri.engine.images.mapping import Mapping
-from nri.engine.images.reference import DIGEST, parse_reference
+from nri.engine.images.reference import DIGEST, Reference, parse_reference
 from nri.engine.images.registries import Credentials
 from nri.engine.images.snapshots import Snapshots
 from nri.engine.images.transport import OnProgress, Transport
-from nri.engine.images.unpack import Usage, choose_platform, read_layout, tree_usage, unpack
+from nri.engine.images.unpack import LayoutImage, in_place_of, read_layout, unpack
 from nri.engine.support.command import end_left
 from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
-from nri.engine.support.files import private_folder, remove_tree, rename_into, sync_folder, write_whole
 from nri.engine.support.locks import KeyLocks
+from nri.files import Usage, private_folder, remove_tree, rename_into, set_aside, sync_folder, usage, write_whole
 
 __all__ = ["ImageStore"]
 
 _SHORTEST_PREFIX = 6
 #: So many pulls at a time; the others wait, so that a node's disk and memory are not given to pulls alone.
 _AT_ONCE = 4
+#: The record in an image's folder, and its name once the image is removed while containers use it.
+_RECORD, _REMOVED = "image.json", "removed.json"
+_log = logging.getLogger(__name__)
+#: Lists of manifests in lists: one is usual, two are allowed for.
+_DEEPEST_INDEX = 3
 
 
 class ImageStore:
@@ -54,7 +63,9 @@ class ImageStore:
         self._busy = KeyLocks()
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
         self._names: dict[str, str] = {}
+        #: Removed, and still used by containers; removed in part, because files of theirs cannot be.
         self._removed: set[str] = set()
+        self._halves: set[str] = set()
         self._known: dict[str, Image] = {}
         self.complaints = self._load()
 
@@ -68,20 +79,39 @@ class ImageStore:
             digest = "sha256:" + hashlib.sha256(raw).hexdigest()
             if name.digest and digest != name.digest:
                 raise EngineError(f"the registry sent {digest} for {name}")
-            manifest = _manifest(raw, str(name))
-            pinned = f"{name.repository}@{digest}"
-            if chosen := choose_platform(manifest, str(name)):
-                pinned = f"{name.repository}@{chosen}"
-                manifest = _manifest(self.transport.manifest(pinned, folder, credentials), pinned)
-            identity = _config_digest(manifest, str(name))
+            pinned, manifest = self._for_this_machine(name, digest, parse(raw, str(name)), folder, credentials)
+            identity, found = config_digest(manifest, str(name)), layers(manifest, str(name))
             names = [f"{name.repository}@{digest}", *([f"{name.repository}:{name.tag}"] if name.tag else [])]
-            total = sum(int(row.get("size", 0)) for row in manifest.get("layers") or ())
             with self._busy.hold(identity):
-                if identity not in self._known:
-                    self._need_room(total, str(name))
-                    self.transport.copy(pinned, folder / "layout", folder, credentials, progress, total)
-                    self._keep(folder, identity)
+                if identity not in self._known or identity in self._halves:
+                    self._need_room(found.size_bytes, str(name))
+                    self.transport.copy(pinned, folder / "layout", folder, credentials, progress, found.size_bytes)
+                    there = read_layout(folder / "layout", str(name))
+                    if there.id != identity:  # skopeo has made OCI's configuration of one in Docker's format
+                        raw = self.transport.manifest(pinned, folder, credentials, of_config=True)
+                        there = in_place_of(there, identity, raw, str(name))
+                    self._keep(folder, there)
+                elif (known := self._known[identity].layers) not in (None, found.number):
+                    raise InvalidRequest(
+                        f"image {name}: its manifest has {found.number} layers and its configuration {known}"
+                    )
                 return self._name(identity, names)
+
+    def _for_this_machine(
+        self, name: Reference, digest: str, manifest: dict[str, Any], folder: Path, credentials: Credentials | None
+    ) -> tuple[str, dict[str, Any]]:
+        """The manifest for this machine, through lists of them, and its name by digest."""
+        for _ in range(_DEEPEST_INDEX):
+            pinned = f"{name.repository}@{digest}"
+            if not is_index(manifest, str(name)):
+                return pinned, manifest
+            digest = choose_platform(manifest, str(name))
+            pinned = f"{name.repository}@{digest}"
+            raw = self.transport.manifest(pinned, folder, credentials)
+            if "sha256:" + hashlib.sha256(raw).hexdigest() != digest:
+                raise EngineError(f"the registry sent something else for {pinned}")
+            manifest = parse(raw, str(name))
+        raise InvalidRequest(f"image {name}: lists of manifests in lists, more than {_DEEPEST_INDEX} deep")
 
     def load(self, source: str, reference: str, progress: OnProgress | None = None) -> Image:
         """Bring an image from an archive or a layout: ``oci-archive:/path[:name]``, or ``docker-archive:``, ``oci:``.
@@ -95,41 +125,45 @@ class ImageStore:
             )
         with self._busy.hold(str(name)), self._folder() as folder:
             self.transport.copy(source, folder / "layout", folder, progress=progress)
-            found = read_layout(folder / "layout")
-            with self._busy.hold(found.config_digest):
-                if found.config_digest not in self._known:
-                    self._keep(folder, found.config_digest)
+            found = read_layout(folder / "layout", str(name))
+            with self._busy.hold(found.id):
+                if found.id not in self._known or found.id in self._halves:
+                    self._keep(folder, found)
                 names = [f"{name.repository}@{found.manifest_digest}", f"{name.repository}:{name.tag}"]
-                return self._name(found.config_digest, names)
+                return self._name(found.id, names)
 
     def _need_room(self, size_bytes: int, name: str) -> None:
         free = shutil.disk_usage(self.root).free
         if size_bytes > free:
             raise EngineError(f"no space left for {name}: it is {size_bytes} bytes, and {self.root} has {free}")
 
-    def _keep(self, folder: Path, identity: str) -> None:
+    def _keep(self, folder: Path, found: LayoutImage) -> None:
         """Unpack what was brought, and make it part of the store with one rename."""
-        layout, made = folder / "layout", folder / "image"
+        identity, made = found.id, folder / "image"
         made.mkdir()
-        unpack(layout, made / "rootfs", self.umoci)
-        config = read_layout(layout).config.get("config") or {}
-        usage = tree_usage(made / "rootfs")
-        image = Image(identity, (), (), usage.size_bytes, usage.inodes, config, time.time_ns())
-        row = {"id": identity, "size_bytes": image.size_bytes, "inodes": image.inodes, "config": config,
-               "pulled_at_ns": image.pulled_at_ns}  # fmt: skip
-        write_whole(made / "image.json", json.dumps(row).encode())
+        unpack(folder / "layout", made / "rootfs", self.umoci)
+        used = usage(made / "rootfs")
+        count = len(found.diff_ids)
+        image = Image(identity, (), (), used.size_bytes, used.inodes, found.config, time.time_ns(), count)
+        row = {"id": identity, "size_bytes": image.size_bytes, "inodes": image.inodes, "config": found.config,
+               "pulled_at_ns": image.pulled_at_ns, "layers": count}  # fmt: skip
+        write_whole(made / _RECORD, json.dumps(row).encode())
         with self._lock:
             target = self._place(identity)
-            remove_tree(target)
+            self._clear_away(target)
             rename_into(made, target)
             self._known[identity] = image
             self._removed.discard(identity)
+            self._halves.discard(identity)
 
     def _name(self, identity: str, names: Sequence[str]) -> Image:
         with self._lock:
-            self._names.update(dict.fromkeys(names, identity))
+            wanted = {**self._names, **dict.fromkeys(names, identity)}
+            self._write_names(wanted)
+            if identity in self._removed:
+                os.rename(self._place(identity) / _REMOVED, self._place(identity) / _RECORD)
+            self._names = wanted
             self._removed.discard(identity)
-            self._write_names()
             return self._with_names(self._known[identity])
 
     # --- asking ---
@@ -145,6 +179,13 @@ class ImageStore:
         with self._lock:
             return self._with_names(self._known[self._find(name)])
 
+    def accounts(self, image: Image) -> tuple[str, str]:
+        """The texts of an image's /etc/passwd and /etc/group, each "" if it has none. Raises NotThere, EngineError."""
+        with self._lock:  # so that it is not removed meanwhile, and half an image has no users
+            self._check_whole(image)
+            rootfs = self._place(image.id) / "rootfs"
+            return account_file(rootfs, "etc/passwd"), account_file(rootfs, "etc/group")
+
     def fs_info(self) -> Usage:
         """The room that all images take, also those that are only there for a container that runs."""
         with self._lock:
@@ -154,24 +195,28 @@ class ImageStore:
     # --- removing ---
 
     def remove(self, name: str) -> None:
-        """Remove an image with all its names; one that is not there is no error (CRI RemoveImage)."""
+        """Remove an image with all its names; one that is not there is no error (CRI RemoveImage).
+
+        One whose files cannot be removed stays in the list, and can be pulled or removed again. Raises EngineError.
+        """
         with self._lock:
             try:
                 identity = self._find(name)
             except NotThere:
                 return
-            self._names = {each: target for each, target in self._names.items() if target != identity}
-            self._removed.add(identity)
-            self._write_names()
-            self._delete_unused()
+            try:
+                self._retire(identity)
+                if identity not in self.snapshots.images().values():
+                    self._delete(identity)
+            except OSError as error:
+                raise EngineError(f"image {identity} is not removed: {error}") from error
 
     # --- root file systems ---
 
     def mount(self, image: Image, container_id: str, mapping: Mapping | None = None) -> Path:
         """The root file system of a container over an image, mounted; its ids mapped, if so. NotThere, EngineError."""
         with self._lock:
-            if image.id not in self._known:
-                raise NotThere("image", image.id)
+            self._check_whole(image)
             lower = self._place(image.id) / "rootfs"
             if self.snapshots.driver == "overlay":
                 return self.snapshots.mount(lower, container_id, image.id, mapping)
@@ -181,24 +226,66 @@ class ImageStore:
         """Take a container's root file system away, and its image if that was removed meanwhile."""
         self.snapshots.unmount(container_id)
         with self._lock:
-            self._delete_unused()
+            for complaint in self._delete_unused():
+                _log.warning("%s", complaint)
 
     # --- inside ---
 
-    def _delete_unused(self) -> None:
+    def _check_whole(self, image: Image) -> None:
+        if image.id not in self._known:
+            raise NotThere("image", image.id)
+        if image.id in self._halves:
+            raise EngineError(f"image {image.id} is half removed: pull it again")
+
+    def _retire(self, identity: str) -> None:
+        """Take an image out of sight, for the next engine as well; its files stay. Raises OSError.
+
+        Its record gets another name in its own folder, which needs no room on the disk.
+        """
+        folder = self._place(identity)
+        with suppress(FileNotFoundError):  # an earlier removal got so far
+            os.rename(folder / _RECORD, folder / _REMOVED)
+            sync_folder(folder)
+        self._removed.add(identity)
+        self._names = {each: target for each, target in self._names.items() if target != identity}
+        try:
+            self._write_names(self._names)
+        except OSError as error:  # a full disk; a name that leads to no image is passed over when they are read
+            _log.warning("%s cannot be written: %s", self.root / "names.json", error.strerror)
+
+    def _delete(self, identity: str) -> None:
+        """Remove the files of an image that is out of sight, then forget it. Raises OSError."""
+        self._removed.discard(identity)
+        self._halves.add(identity)  # and listed again if this fails, so that it is not forgotten
+        remove_tree(self._place(identity) / "rootfs")  # its record goes last: a kill leaves that
+        remove_tree(self._place(identity))
+        self._halves.discard(identity)
+        self._known.pop(identity, None)
+
+    def _delete_unused(self) -> Sequence[str]:
+        """Remove what no container uses any more; returns a line for each image that cannot be."""
+        complaints = []
         if not self._removed:
-            return
-        used = set(self.snapshots.images().values())
-        for identity in self._removed - used:
-            # Out of sight first: a removal that is cut short leaves a folder without image.json's place in the store.
-            doomed = self._pulls / f"removed-{identity.partition(':')[2]}"
-            if self._place(identity).exists():
-                rename_into(self._place(identity), doomed)
-                sync_folder(self._images)
-            remove_tree(doomed)
-            self._known.pop(identity, None)
-        self._removed &= used
-        self._write_names()
+            return ()
+        for identity in self._removed - set(self.snapshots.images().values()):
+            try:
+                self._delete(identity)
+            except OSError as error:
+                complaints.append(f"image {identity} is not removed: {error}")
+        return complaints
+
+    def _clear_away(self, path: Path) -> str:
+        """Remove what is not needed, or set it aside if it cannot be; returns a line about that, or ""."""
+        aside = self.root / "broken"
+        try:
+            remove_tree(path)
+        except OSError as error:
+            try:
+                place = path if path.parent == aside else set_aside(path, aside)
+            except OSError:
+                place = path
+            return f"{path} cannot be removed: {error}; its files are in {place}"
+        return ""
 
     def _find(self, name: str) -> str:
         there = {identity for identity in self._known if identity not in self._removed}
@@ -222,42 +309,47 @@ class ImageStore:
         names = sorted(name for name, identity in self._names.items() if identity == image.id)
         tags = tuple(name for name in names if "@" not in name)
         digests = tuple(name for name in names if "@" in name)
-        return Image(image.id, tags, digests, image.size_bytes, image.inodes, image.config, image.pulled_at_ns)
+        return Image(image.id, tags, digests, image.size_bytes, image.inodes, image.config, image.pulled_at_ns,
+                     image.layers)  # fmt: skip
 
     def _place(self, identity: str) -> Path:
         if not DIGEST.fullmatch(identity):
             raise InvalidRequest(f"{identity!r} is no image's id")
         return self._images / identity.partition(":")[2]
 
-    def _write_names(self) -> None:
-        data = {"names": self._names, "removed": sorted(self._removed)}
-        write_whole(self.root / "names.json", json.dumps(data, sort_keys=True).encode())
+    def _write_names(self, names: dict[str, str]) -> None:
+        write_whole(self.root / "names.json", json.dumps({"names": names}, sort_keys=True).encode())
 
     def _load(self) -> Sequence[str]:
-        """Read what is there, and remove what a kill left."""
+        """Read what is there, and remove what a kill left. What is broken keeps nothing else from being there."""
         complaints = []
         end_left(self._pulls)
-        for left in self._pulls.iterdir():
-            remove_tree(left)
+        for folder in (self.root / "broken", self._pulls):
+            if folder.exists():
+                complaints += [self._clear_away(left) for left in folder.iterdir()]
         for folder in sorted(self._images.iterdir()):
             try:
-                image = Image(**json.loads((folder / "image.json").read_bytes()))
-                if self._place(image.id) != folder:
-                    raise ValueError(f"it holds {image.id}")
-                self._known[image.id] = image
+                self._load_image(folder)
             except (OSError, ValueError, TypeError, EngineError) as error:
-                complaints.append(f"{folder}: {error}; removed, it has to be pulled again")
-                remove_tree(folder)
+                complaints += [f"{folder}: {error}; removed, it has to be pulled again", self._clear_away(folder)]
         try:
-            data = json.loads((self.root / "names.json").read_bytes())
+            data = parse_json((self.root / "names.json").read_bytes())
             self._names = {name: identity for name, identity in data["names"].items() if identity in self._known}
-            self._removed = set(data["removed"]) & set(self._known)
         except FileNotFoundError:
             pass  # a new store
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             complaints.append(f"{self.root / 'names.json'}: {error}; the images are there without names")
-        self._delete_unused()
-        return complaints
+        return [*filter(None, complaints), *self._delete_unused()]
+
+    def _load_image(self, folder: Path) -> None:
+        removed = (folder / _REMOVED).exists()
+        image = Image(**parse_json((folder / (_REMOVED if removed else _RECORD)).read_bytes()))
+        container_config({"config": image.config}, image.id)
+        if self._place(image.id) != folder:
+            raise ValueError(f"it holds {image.id}")
+        self._known[image.id] = image
+        if removed:
+            self._removed.add(image.id)
 
     @contextmanager
     def _folder(self) -> Iterator[Path]:
@@ -267,21 +359,5 @@ class ImageStore:
             try:
                 yield folder
             finally:
-                remove_tree(folder)
-
-
-def _manifest(raw: bytes, name: str) -> dict[str, Any]:
-    try:
-        found = json.loads(raw)
-    except ValueError as error:
-        raise EngineError(f"the registry's manifest of {name} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise EngineError(f"the registry's manifest of {name} is none")
-    return found
-
-
-def _config_digest(manifest: dict[str, Any], name: str) -> str:
-    digest = (manifest.get("config") or {}).get("digest", "")
-    if not DIGEST.fullmatch(str(digest)):
-        raise InvalidRequest(f"{name} is no image that runs: its manifest has no configuration")
-    return str(digest)
+                if complaint := self._clear_away(folder):
+                    _log.warning("%s", complaint)

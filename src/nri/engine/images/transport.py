@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from nri.engine.images.registries import Credentials, Registry, auth_file, registries_conf
 from nri.engine.support.command import run
 from nri.engine.support.errors import CommandFailed, CommandTimeout, NotThere
+from nri.files import walk
 
 __all__ = ["OnProgress", "Progress", "Transport", "fatal_words"]
 
 POLICY = Path("/etc/containers/policy.json")
 _TOTAL_S = 3600.0
+#: Layers of zstd become those of gzip, because umoci unpacks no others; the configuration, so the id, stays.
+_AS_GZIP = ("--dest-compress-format=gzip",)
 _MANIFEST_LIMIT = 4 << 20
 _MISSING = (
     "manifest unknown",
@@ -53,9 +58,15 @@ class Transport:
         self.registries: Mapping[str, Registry] = {each.host: each for each in registries}
         self.stall_s = stall_s
 
-    def manifest(self, name: str, folder: Path, credentials: Credentials | None = None) -> bytes:
-        """A manifest as the registry has it, byte for byte. Raises NotThere, CommandFailed, CommandTimeout."""
-        words = ["inspect", "--raw", "--no-tags", *self._options(name, folder, credentials, ""), f"docker://{name}"]
+    def manifest(
+        self, name: str, folder: Path, credentials: Credentials | None = None, *, of_config: bool = False
+    ) -> bytes:
+        """A manifest as the registry has it, byte for byte, or the configuration that it names.
+
+        Raises NotThere, CommandFailed, CommandTimeout.
+        """
+        kind = ["--config"] if of_config else ["--no-tags"]
+        words = ["inspect", "--raw", *kind, *self._options(name, folder, credentials, ""), f"docker://{name}"]
         return self._run(words, name, folder, timeout_s=self.stall_s, limit_bytes=_MANIFEST_LIMIT)
 
     def copy(
@@ -75,7 +86,7 @@ class Transport:
         options = [] if local else self._options(source, folder, credentials, "src-")
         origin = source if local else f"docker://{source}"
         watch = _Watch(source, folder, self.stall_s, progress, total_bytes)
-        words = ["copy", "--quiet", *options, origin, f"oci:{layout}:pull"]
+        words = ["copy", "--quiet", *_AS_GZIP, *options, origin, f"oci:{layout}:pull"]
         self._run(words, source, folder, timeout_s=_TOTAL_S, on_tick=watch)
         watch.finish()
 
@@ -148,12 +159,9 @@ class _Watch:
 def folder_bytes(folder: Path) -> int:
     """The size of all files below a folder; what vanishes meanwhile counts nothing."""
     total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_size
-            except FileNotFoundError:
-                pass  # renamed or removed just now
+    with suppress(OSError):
+        for seen in walk(folder):
+            total += 0 if stat.S_ISDIR(seen.found.st_mode) else seen.found.st_size
     return total
 
 

@@ -10,11 +10,12 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
 from typing import Self
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.lives import ContainerLife, PodLife
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
+from nri.engine.lifecycle.status import container_status, pod_status
+from nri.engine.support.errors import NotThere
 
 __all__ = ["EventBus", "Subscription"]
 
@@ -66,12 +67,12 @@ class Subscription:
 
 
 class EventBus:
-    """Passes events on. `describe` fills in what the event is about: statuses of pod and containers."""
+    """Passes events on, each with the statuses of its pod and of that one's containers."""
 
-    def __init__(self) -> None:
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
         self._lock = threading.Lock()
         self._listeners: list[Subscription] = []
-        self.describe: Callable[[pb.ContainerEventResponse, str], None] | None = None
 
     def subscribe(self) -> Subscription:
         """Listen from now on."""
@@ -86,18 +87,25 @@ class EventBus:
             self._listeners = [each for each in self._listeners if each is not listener]
         listener.put(None)
 
-    def tell(self, life: PodLife | ContainerLife, kind: pb.ContainerEventType.ValueType) -> None:
+    def publish(self, entry: PodEntry | ContainerEntry, kind: pb.ContainerEventType.ValueType) -> None:
         """Tell the log and all listeners what has happened to a container or pod."""
-        _log.info("%s %s%s", life, _DONE[kind], _how(life) if kind == pb.CONTAINER_STOPPED_EVENT else "")
+        _log.info("%s %s%s", entry, _DONE[kind], _how(entry) if kind == pb.CONTAINER_STOPPED_EVENT else "")
         with self._lock:
             listeners = [*self._listeners]
         if not listeners:
             return
-        event = pb.ContainerEventResponse(container_id=life.id, container_event_type=kind, created_at=time.time_ns())
-        if self.describe is not None:
-            self.describe(event, life.id if isinstance(life, PodLife) else life.record.pod_id)
+        event = pb.ContainerEventResponse(container_id=entry.id, container_event_type=kind, created_at=time.time_ns())
+        self._describe(event, entry.id if isinstance(entry, PodEntry) else entry.record.pod_id)
         for each in listeners:
             each.put(event)
+
+    def _describe(self, event: pb.ContainerEventResponse, pod_id: str) -> None:
+        """Add the statuses of a pod and its containers to an event."""
+        try:
+            event.pod_sandbox_status.CopyFrom(pod_status(self._inventory.pod(pod_id)))
+        except NotThere:
+            return  # it is removed
+        event.containers_statuses.extend(map(container_status, self._inventory.containers(pod_id)))
 
     def close(self) -> None:
         """Let all listeners end."""
@@ -107,10 +115,10 @@ class EventBus:
             each.put(None)
 
 
-def _how(life: PodLife | ContainerLife) -> str:
+def _how(entry: PodEntry | ContainerEntry) -> str:
     """Say for the log how a container ended."""
-    if isinstance(life, PodLife):
+    if isinstance(entry, PodEntry):
         return ""
-    record = life.record
+    record = entry.record
     reason = f", {record.reason}" if record.reason and record.reason != "Completed" else ""
     return f": code {record.exit_code}{reason}"

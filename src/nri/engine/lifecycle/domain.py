@@ -3,23 +3,24 @@
 One job: :class:`Domain`, a method for each moment at which plugins are told (surrounding-systems.md D.2). Rules: events
 before a change raise what the request fails with, events after one are logged; stop and remove are told once in the
 life of a pod or container, also over restarts, because the record says what was told; what plugins want of other
-containers goes to `Resources`, which tells no plugin. Next: :mod:`nri.engine.lifecycle.ends`.
+containers goes to `Resources`, which tells no plugin. Next: :mod:`nri.engine.lifecycle.exit_handler`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from nri.adaptation import CreateReply, StopReply, UpdateReply, UpdateResult
+from nri.adaptation import CreateReply, OrderedUpdates, StopReply, UpdateReply, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.hub import NriHub
-from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.lifecycle.resources import Resources
 from nri.engine.lifecycle.status import pod_status, progress
 from nri.engine.state import ContainerState
@@ -35,13 +36,13 @@ _log = logging.getLogger(__name__)
 
 
 class Domain:
-    """The domain ``k8s.io``. `evict` begins to stop a container, of its id and the plugins' reason."""
+    """The pods and containers of one of the engine's domains, as plugins know them."""
 
-    name = "k8s.io"
-
-    def __init__(self, hub: NriHub, lives: Lives, resources: Resources) -> None:
-        self._hub, self._lives, self._resources = hub, lives, resources
-        self.on_evict: Callable[[str, str], object] | None = None
+    def __init__(
+        self, name: str, hub: NriHub, inventory: Inventory, resources: Resources, processes: Processes
+    ) -> None:
+        self.name = name
+        self._hub, self._inventory, self._resources, self._processes = hub, inventory, resources, processes
         hub.register(self)
 
     def block(self, *, urgent: bool = False) -> AbstractContextManager[object]:
@@ -51,7 +52,7 @@ class Domain:
 
     # --- pods ---
 
-    def run_pod(self, pod: PodLife) -> None:
+    def run_pod(self, pod: PodEntry) -> None:
         """Tell of a pod that is made and not ready yet. Raises what the request fails with."""
         shown = self.pod_message(pod)
         pod.record.nri[_TOLD] = _CREATED
@@ -59,24 +60,24 @@ class Domain:
             self._hub.adaptation.run_pod_sandbox(shown)
 
     def update_pod(
-        self, pod: PodLife, overhead: pb.LinuxContainerResources | None, wanted: pb.LinuxContainerResources | None
+        self, pod: PodEntry, overhead: pb.LinuxContainerResources | None, wanted: pb.LinuxContainerResources | None
     ) -> None:
         """Tell of resources that a pod is about to get. Raises what the request fails with."""
         if self._hub.adaptation is not None:
             parts = [None if each is None else convert.to_nri(each).value for each in (overhead, wanted)]
             self._hub.adaptation.update_pod_sandbox(self.pod_message(pod), *parts)
 
-    def post_update_pod(self, pod: PodLife) -> None:
+    def post_update_pod(self, pod: PodEntry) -> None:
         """Tell that a pod has got new resources."""
         if self._hub.adaptation is not None:
             self._logged("post_update_pod_sandbox", self.pod_message(pod))
 
-    def stop_pod(self, pod: PodLife) -> None:
+    def stop_pod(self, pod: PodEntry) -> None:
         """Tell, once, that a pod has stopped, while its network is still there."""
         if self._advance(pod, _STOPPED, (_CREATED,)):
             self._logged("stop_pod_sandbox", self.pod_message(pod))
 
-    def remove_pod(self, pod: PodLife) -> None:
+    def remove_pod(self, pod: PodEntry) -> None:
         """Tell, once, that a pod is removed; that it has stopped comes first if it was not told."""
         self.stop_pod(pod)
         if self._advance(pod, _REMOVED, (_STOPPED,)):
@@ -84,47 +85,45 @@ class Domain:
 
     # --- containers ---
 
-    def create(self, pod: PodLife, container: ContainerLife) -> CreateReply | None:
+    def create(self, pod: PodEntry, container: ContainerEntry) -> CreateReply | None:
         """Ask plugins about a container to be made; None without NRI. Raises what the request fails with."""
         shown = self.pod_message(pod), self.container_message(container)
         container.record.nri[_TOLD] = _CREATED
         return None if self._hub.adaptation is None else self._hub.adaptation.create_container(*shown)
 
-    def undo_create(self, container: ContainerLife) -> None:
+    def undo_create(self, container: ContainerEntry) -> None:
         """Tell those that were asked that a container is not made after all."""
         self.stop(container)
         self.remove(container)
 
-    def post_create(self, container: ContainerLife) -> None:
+    def post_create(self, container: ContainerEntry) -> None:
         """Tell that a container is made."""
         self._logged_pair("post_create_container", container)
 
-    def start(self, container: ContainerLife) -> None:
+    def start(self, container: ContainerEntry) -> None:
         """Tell of a container that is about to start. Raises what the request fails with."""
         if self._hub.adaptation is not None:
             self._hub.adaptation.start_container(*self._pair(container))
 
-    def post_start(self, container: ContainerLife) -> None:
+    def post_start(self, container: ContainerEntry) -> None:
         """Tell that a container runs."""
         self._logged_pair("post_start_container", container)
 
-    def update(
-        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
-    ) -> list[UpdateResult]:
-        """Apply what plugins want of containers; `order` says which of them is the later one."""
-        return self._resources.apply(updates, order)
+    def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
+        """Apply what plugins want of containers."""
+        return self._resources.apply(updates)
 
-    def update_container(self, container: ContainerLife, wanted: m.LinuxResources) -> UpdateReply | None:
+    def update_container(self, container: ContainerEntry, wanted: m.LinuxResources) -> UpdateReply | None:
         """Ask plugins about new resources; None without NRI. Raises what the request fails with."""
         if self._hub.adaptation is None:
             return None
         return self._hub.adaptation.update_container(*self._pair(container), wanted)
 
-    def post_update(self, container: ContainerLife) -> None:
+    def post_update(self, container: ContainerEntry) -> None:
         """Tell that a container has got new resources."""
         self._logged_pair("post_update_container", container)
 
-    def stop(self, container: ContainerLife) -> None:
+    def stop(self, container: ContainerEntry) -> None:
         """Tell, once, that a container has stopped, and apply what plugins want of others then."""
         if not self._advance(container, _STOPPED, (_CREATED,)):
             return
@@ -132,7 +131,7 @@ class Domain:
         if reply is not None:
             self.follow(reply)
 
-    def remove(self, container: ContainerLife) -> None:
+    def remove(self, container: ContainerEntry) -> None:
         """Tell, once, that a container is removed; that it has stopped comes first if it was not told."""
         self.stop(container)
         if self._advance(container, _REMOVED, (_STOPPED,)):
@@ -145,13 +144,13 @@ class Domain:
 
         `own` is what became of the container's own update, for those who ask later.
         """
-        reply.commit([*own, *self._hub.update(list(reply.updates), reply.order_of)])
+        reply.commit([*own, *self._hub.update(reply.updates)])
         self._hub.evict(list(getattr(reply, "evictions", ())))
 
     def has(self, container_id: str) -> bool:
         """Whether there is such a container here, by its whole id."""
         try:
-            return self._lives.container(container_id).id == container_id
+            return self._inventory.container(container_id).id == container_id
         except NriError:
             return False
 
@@ -159,21 +158,20 @@ class Domain:
         """Begin to stop containers that plugins want gone."""
         for each in evictions:
             _log.info("plugins want container %s gone: %s", each.container_id, each.reason)
-            if self.on_evict is not None:
-                self.on_evict(each.container_id, each.reason)
+            self._processes.evict(each.container_id, each.reason)
 
     # --- what plugins are shown ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """All pods that are ready and containers that are not over, or whose end was not told yet."""
-        pods = [pod for pod in self._lives.pods() if pod.record.nri.get(_TOLD) == _CREATED]
+        pods = [pod for pod in self._inventory.pods() if pod.record.nri.get(_TOLD) == _CREATED]
         containers = [
-            each for each in self._lives.containers()
+            each for each in self._inventory.containers()
             if each.record.state in _LISTED or each.record.nri.get(_TOLD) == _CREATED
         ]  # fmt: skip
         return [*map(self.pod_message, pods)], [*map(self.container_message, containers)]
 
-    def pod_message(self, pod: PodLife) -> m.PodSandbox:
+    def pod_message(self, pod: PodEntry) -> m.PodSandbox:
         """A pod as plugins see it; namespaces that are gone are left out."""
         record = pod.record
         paths = {kind: path for kind, path in record.namespace_paths.items() if os.path.exists(path)}
@@ -185,7 +183,7 @@ class Domain:
         }
         return convert.pod_sandbox(pod_status(pod), pod.config, part, pid=record.pid).value
 
-    def container_message(self, container: ContainerLife) -> m.Container:
+    def container_message(self, container: ContainerEntry) -> m.Container:
         """A container as plugins see it."""
         record = container.record
         status = progress(container)
@@ -193,24 +191,24 @@ class Domain:
             status, container.config, container.spec, pod_id=record.pod_id, pid=record.pid
         ).value  # fmt: skip
 
-    def _pair(self, container: ContainerLife) -> tuple[m.PodSandbox, m.Container]:
+    def _pair(self, container: ContainerEntry) -> tuple[m.PodSandbox, m.Container]:
         try:
-            pod = self.pod_message(self._lives.pod(container.record.pod_id))
+            pod = self.pod_message(self._inventory.pod(container.record.pod_id))
         except NotThere:  # its record was lost; the event is for the container
             pod = m.PodSandbox(id=container.record.pod_id)
         return pod, self.container_message(container)
 
     # --- inside ---
 
-    def _advance(self, life: PodLife | ContainerLife, told: str, before: tuple[str, ...]) -> bool:
-        """Note that plugins are told of a life's next step; False if they were told already, or of nothing at all."""
-        with life.write:
-            if life.record.nri.get(_TOLD) not in before:
+    def _advance(self, entry: PodEntry | ContainerEntry, told: str, before: tuple[str, ...]) -> bool:
+        """Note what plugins are told next of a pod or container; False if they were told already, or of nothing."""
+        with entry.record_lock:
+            if entry.record.nri.get(_TOLD) not in before:
                 return False
-            self._lives.note(life, nri={**life.record.nri, _TOLD: told})
+            self._inventory.note(entry, nri={**entry.record.nri, _TOLD: told})
             return True
 
-    def _logged_pair(self, event: str, container: ContainerLife) -> Any:
+    def _logged_pair(self, event: str, container: ContainerEntry) -> Any:
         return None if self._hub.adaptation is None else self._logged(event, *self._pair(container))
 
     def _logged(self, event: str, *messages: Any) -> Any:

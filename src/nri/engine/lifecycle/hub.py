@@ -11,15 +11,16 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from nri.adaptation import Adaptation, UpdateResult
+from nri.adaptation import Adaptation, OrderedUpdates, UpdateResult
 from nri.api import messages as m
+from nri.config.syntax import parse_json
 from nri.engine.config import NriConfig
 from nri.engine.support.errors import EngineError
-from nri.engine.support.files import write_whole
+from nri.files import write_whole
 
 __all__ = ["NriDomain", "NriHub"]
 
@@ -42,10 +43,8 @@ class NriDomain(Protocol):
     def has(self, container_id: str) -> bool:
         """Whether this is one of its containers."""
 
-    def update(
-        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
-    ) -> list[UpdateResult]:
-        """Apply updates by plugins; `order` gives a number that is greater for what was asked for later."""
+    def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
+        """Apply updates by plugins."""
 
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
         """Begin to stop containers that plugins want gone."""
@@ -129,15 +128,13 @@ class NriHub:
         self._note_soon()
         return pods, containers
 
-    def update(
-        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
-    ) -> list[UpdateResult]:
+    def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
         """Apply updates that plugins want, each in the domain that has the container."""
         results = []
         for update in updates:
             homes = self._homes(update.container_id)
             if len(homes) == 1:
-                results += homes[0].update([update], order)
+                results += homes[0].update(updates.only(update))
             else:
                 results.append(UpdateResult.all_stale(update, _why_not(update.container_id, homes)))
         return results
@@ -154,7 +151,7 @@ class NriHub:
     def _homes(self, container_id: str) -> list[NriDomain]:
         return [domain for domain in self._domains.values() if domain.has(container_id)]
 
-    # --- which plugins take part, for the next life ---
+    # --- which plugins take part, for the next start ---
 
     def _note_soon(self) -> None:
         """Note the plugins once those that are joining have joined."""
@@ -187,7 +184,7 @@ class NriHub:
 
 def _read_names(path: Path) -> list[str]:
     try:
-        found = json.loads(path.read_bytes())
+        found = parse_json(path.read_bytes())
     except (OSError, ValueError):
         return []
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []

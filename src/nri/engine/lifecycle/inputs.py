@@ -11,12 +11,12 @@ import os
 from pathlib import Path
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.images import Image, resolve_user
+from nri.engine.images import Image
 from nri.engine.images.mapping import Mapping
-from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, to_json
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, to_json
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.machine import find_devices
-from nri.engine.spec import Account, Device, ImageConfig, Options, wanted_user
+from nri.engine.spec import Account, Device, ImageConfig, Options, find_account, wanted_user
 from nri.engine.spec.namespaces import FIELD, id_mappings
 from nri.engine.state import ContainerState
 from nri.errors import RequestError
@@ -29,20 +29,20 @@ __all__ = ["Inputs", "image_config"]
 class Inputs:
     """Finds out what specs of containers need to know."""
 
-    def __init__(self, lives: Lives, machinery: Machinery) -> None:
-        self._lives, self._machinery = lives, machinery
+    def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
+        self._inventory, self._machinery = inventory, machinery
 
     def options(
-        self, pod: PodLife, life: ContainerLife, image: Image, folders: dict[int, str]
+        self, pod: PodEntry, container: ContainerEntry, account: Account, folders: dict[int, str]
     ) -> tuple[pb.ContainerConfig, Options]:
         """The request with its paths resolved, and the findings for it. Raises RequestError, InvalidRequest."""
-        config, record = copy.deepcopy(life.config), life.record
+        config, record = copy.deepcopy(container.config), container.record
         _resolve_mounts(config)
         settings = self._machinery.config.containers
         return config, Options(
-            life.id,
+            container.id,
             record.rootfs,
-            account=_account(life, image),
+            account=account,
             machine=self._machinery.machine_of(record.runtime_handler),
             devices=_devices(config),
             image_folders=folders,
@@ -54,38 +54,42 @@ class Inputs:
             apparmor_default=settings.apparmor_profile,
         )
 
+    def account(self, config: pb.ContainerConfig, image: Image) -> Account:
+        """The user in numbers, as the image's own files have it. Raises RequestError, NotThere, EngineError."""
+        return find_account(wanted_user(config, image_config(image)), *self._machinery.images.accounts(image))
+
     # --- root file systems ---
 
-    def mount(self, pod: PodLife, life: ContainerLife, image: Image) -> dict[int, str]:
+    def mount(self, pod: PodEntry, container: ContainerEntry, image: Image) -> dict[int, str]:
         """Mount the container's root and the images that it mounts, all noted in its record; these by their place.
 
         Raises NotThere, EngineError, RequestError.
         """
-        images, mapping = self._machinery.images, _mapping(pod, life.config)
-        life.record.rootfs = str(images.mount(image, life.id, mapping))
-        life.record.mounts = [to_json(mount) for mount in life.config.mounts]
+        images, mapping = self._machinery.images, _mapping(pod, container.config)
+        container.record.rootfs = str(images.mount(image, container.id, mapping))
+        container.record.mounts = [to_json(mount) for mount in container.config.mounts]
         folders = {}
-        for index, name, mount in _mounted(life.config):
+        for index, name, mount in _mounted(container.config):
             found = images.get(name)
-            life.record.mounts[index]["image"]["image_ref"] = found.id
-            folders[index] = _below(images.mount(found, _of_mount(life.id, index), mapping), mount, index)
+            container.record.mounts[index]["image"]["image_ref"] = found.id
+            folders[index] = _below(images.mount(found, _of_mount(container.id, index), mapping), mount, index)
         return folders
 
-    def unmount(self, life: ContainerLife) -> None:
+    def unmount(self, container: ContainerEntry) -> None:
         """Take all of it away; what is not there is no error. Raises OSError, EngineError."""
-        for index, _, _ in _mounted(life.config):
-            self._machinery.images.unmount(_of_mount(life.id, index))
-        self._machinery.images.unmount(life.id)
+        for index, _, _ in _mounted(container.config):
+            self._machinery.images.unmount(_of_mount(container.id, index))
+        self._machinery.images.unmount(container.id)
 
     # --- names that a request looks up ---
 
-    def _target(self, pod: PodLife, config: pb.ContainerConfig) -> str:
+    def _target(self, pod: PodEntry, config: pb.ContainerConfig) -> str:
         """The process namespace of the container that is named to share one with; it has to run in this pod."""
         security = config.linux.security_context
         options = security.namespace_options if security.HasField("namespace_options") else None
         if options is None or options.pid != pb.TARGET or not options.target_id:
             return ""
-        found = self._lives.container(options.target_id)
+        found = self._inventory.container(options.target_id)
         running = found.record.state is ContainerState.RUNNING and found.record.pod_id == pod.id
         return f"/proc/{found.record.pid}/ns/pid" if running else ""
 
@@ -95,7 +99,7 @@ def image_config(image: Image) -> ImageConfig:
     return ImageConfig(image.entrypoint, image.cmd, image.env, image.working_dir, image.user, image.stop_signal)
 
 
-def _mapping(pod: PodLife, config: pb.ContainerConfig) -> Mapping | None:
+def _mapping(pod: PodEntry, config: pb.ContainerConfig) -> Mapping | None:
     """The mapping of a container's ids, if they are mapped: that of its pod. Raises RequestError."""
     asked = config.linux.security_context
     options = (asked if asked.HasField("namespace_options") else pod.config.linux.security_context).namespace_options
@@ -107,15 +111,6 @@ def _mapping(pod: PodLife, config: pb.ContainerConfig) -> Mapping | None:
     (uids,), (gids,) = mapped["uidMappings"], mapped["gidMappings"]
     namespace = Path(pod.record.namespace_paths["user"])
     return Mapping(namespace, uids["hostID"], gids["hostID"], uids["size"], gids["size"])
-
-
-def _account(life: ContainerLife, image: Image) -> Account:
-    """The user in numbers, as the files in its root have it; a group of the request takes no others away."""
-    wish = wanted_user(life.config, image_config(image))
-    rootfs = Path(life.record.rootfs)
-    found = resolve_user(rootfs, wish.user)
-    gid = resolve_user(rootfs, f"{wish.user}:{wish.group}").gid if wish.group else found.gid
-    return Account(found.uid, gid, found.groups)
 
 
 def _mounted(config: pb.ContainerConfig) -> list[tuple[int, str, pb.Mount]]:

@@ -6,40 +6,41 @@ Next: :mod:`nri.engine.lifecycle.pods`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images.mapping import open_way
-from nri.engine.lifecycle.ends import Ends
-from nri.engine.lifecycle.lives import PodLife, write_spec
-from nri.engine.lifecycle.parts.cgroups import Cgroups
+from nri.engine.lifecycle.exit_handler import ExitHandler
+from nri.engine.lifecycle.inventory import PodEntry, write_spec
 from nri.engine.lifecycle.parts.holder import PROGRAM, holder_spec, make_root
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.lifecycle.parts.pod_files import PodFiles
 from nri.engine.lifecycle.parts.undo import Step
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.network import PortMapping, find_network
+from nri.engine.process import send
 from nri.engine.spec import Options, Pod, pod_spec, pod_sysctls
 from nri.engine.spec.namespaces import FIELD, id_mappings
 from nri.engine.spec.resources import cgroups_path
 from nri.engine.state import PodRecord
 from nri.engine.support.errors import EngineError
-from nri.engine.support.files import private_folder, remove_tree
 from nri.errors import RequestError
+from nri.files import private_folder, remove_tree
 
 __all__ = ["PodSteps"]
 
+#: How long the kernel has for SIGKILL, in seconds, before the runtime is asked.
+_END_S = 2.0
 _log = logging.getLogger(__name__)
 
 
 class PodSteps:
-    """Makes the parts of pods and takes them back; the end of what holds a pod is `ends`'s to tell."""
+    """Makes the parts of pods and takes them back; the end of what holds a pod is `exit_handler`'s to tell."""
 
-    def __init__(self, machinery: Machinery, ends: Ends) -> None:
-        self._machinery, self._ends = machinery, ends
+    def __init__(self, machinery: Machinery, processes: Processes, exit_handler: ExitHandler) -> None:
+        self._machinery, self._processes, self._exit_handler = machinery, processes, exit_handler
         self._places = machinery.places
-        self.cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
 
     def prepare(self, record: PodRecord, config: pb.PodSandboxConfig) -> None:
         """Decide what a pod is going to be, before anything is made. Raises RequestError."""
@@ -61,59 +62,59 @@ class PodSteps:
             else config.hostname or self._machinery.machine.hostname
         )
 
-    def of(self, life: PodLife, *, only_running: bool = False) -> list[Step]:
+    def of(self, pod: PodEntry, *, only_running: bool = False) -> list[Step]:
         """The steps of a pod, or those that are taken back when it stops."""
         steps = [
-            Step("folders", lambda: self._make_folders(life), lambda: self._remove_folders(life)),
-            Step("namespaces", lambda: self._make_namespaces(life), lambda: self._remove_namespaces(life)),
-            Step("network", lambda: self._attach(life), lambda: self._detach(life)),
-            Step("files", lambda: self.files(life).make(life.record.ips), lambda: self.files(life).release()),
-            Step("holder", lambda: self._hold(life), lambda: self.stop_holder(life)),
+            Step("folders", lambda: self._make_folders(pod), lambda: self._remove_folders(pod)),
+            Step("namespaces", lambda: self._make_namespaces(pod), lambda: self._remove_namespaces(pod)),
+            Step("network", lambda: self._attach(pod), lambda: self._detach(pod)),
+            Step("files", lambda: self.files(pod).make(pod.record.ips), lambda: self.files(pod).release()),
+            Step("holder", lambda: self._hold(pod), lambda: self.stop_holder(pod)),
         ]
         return steps[1:] if only_running else steps
 
-    def files(self, life: PodLife) -> PodFiles:
+    def files(self, pod: PodEntry) -> PodFiles:
         """The files that the pod's containers share."""
-        return PodFiles(self._places.pod(life.id), life.config, life.record.hostname, dry=self._machinery.dry)
+        return PodFiles(self._places.pod(pod.id), pod.config, pod.record.hostname, dry=self._machinery.dry)
 
-    def spec_pod(self, life: PodLife) -> Pod:
+    def spec_pod(self, pod: PodEntry) -> Pod:
         """The pod as specs of its containers need it."""
         config = pb.PodSandboxConfig()
-        config.CopyFrom(life.config)
-        config.linux.cgroup_parent = life.record.cgroup_parent
-        return Pod(life.id, config, life.record.namespace_paths, self.files(life).mounts())
+        config.CopyFrom(pod.config)
+        config.linux.cgroup_parent = pod.record.cgroup_parent
+        return Pod(pod.id, config, pod.record.namespace_paths, self.files(pod).mounts())
 
     # --- folders ---
 
-    def _make_folders(self, life: PodLife) -> None:
-        private_folder(self._places.pod(life.id))
-        if life.record.log_directory:
-            Path(life.record.log_directory).mkdir(parents=True, exist_ok=True)
+    def _make_folders(self, pod: PodEntry) -> None:
+        private_folder(self._places.pod(pod.id))
+        if pod.record.log_directory:
+            Path(pod.record.log_directory).mkdir(parents=True, exist_ok=True)
 
-    def _remove_folders(self, life: PodLife) -> None:
-        self.files(life).remove()
-        if not self._machinery.systemd_cgroup and not life.config.linux.cgroup_parent:
-            self.cgroups.remove(life.record.cgroup_parent)
+    def _remove_folders(self, pod: PodEntry) -> None:
+        self.files(pod).remove()
+        if not self._machinery.systemd_cgroup and not pod.config.linux.cgroup_parent:
+            self._processes.cgroups.remove(pod.record.cgroup_parent)
 
     # --- namespaces ---
 
-    def _make_namespaces(self, life: PodLife) -> None:
-        options = life.config.linux.security_context.namespace_options
+    def _make_namespaces(self, pod: PodEntry) -> None:
+        options = pod.config.linux.security_context.namespace_options
         kinds = {kind for kind in ("network", "ipc") if getattr(options, kind) == pb.POD}
         if "network" in kinds:
             kinds.add("uts")
-        folder, record = self._places.pod(life.id), life.record
+        folder, record = self._places.pod(pod.id), pod.record
         record.namespace_paths = self._machinery.namespaces.make(
-            life.id, folder, kinds, record.hostname, pod_sysctls(life.config), id_mappings(options)
+            pod.id, folder, kinds, record.hostname, pod_sysctls(pod.config), id_mappings(options)
         )
 
-    def _remove_namespaces(self, life: PodLife) -> None:
-        self._machinery.namespaces.remove(life.id, self._places.pod(life.id))
+    def _remove_namespaces(self, pod: PodEntry) -> None:
+        self._machinery.namespaces.remove(pod.id, self._places.pod(pod.id))
 
     # --- network ---
 
-    def _attach(self, life: PodLife) -> None:
-        record, config = life.record, life.config
+    def _attach(self, pod: PodEntry) -> None:
+        record, config = pod.record, pod.config
         if "network" not in record.namespace_paths or self._machinery.dry:
             return
         folder = self._machinery.config.network.config_dir
@@ -123,86 +124,73 @@ class PodSteps:
         arguments = {
             "K8S_POD_NAMESPACE": record.namespace,
             "K8S_POD_NAME": config.metadata.name,
-            "K8S_POD_INFRA_CONTAINER_ID": life.id,
+            "K8S_POD_INFRA_CONTAINER_ID": pod.id,
             "K8S_POD_UID": record.uid,
         }
         attached = self._machinery.cni.add(
             network,
-            life.id,
+            pod.id,
             Path(record.namespace_paths["network"]),
             arguments=arguments,
             ports=[_port(row) for row in config.port_mappings],
-            **self._capabilities(life),
+            **self._capabilities(pod),
         )
         record.network, record.ips = attached.result, list(attached.addresses)
 
-    def _capabilities(self, life: PodLife) -> dict[str, Any]:
-        dns = {key: [*getattr(life.config.dns_config, key)] for key in ("servers", "searches", "options")}
+    def _capabilities(self, pod: PodEntry) -> dict[str, Any]:
+        dns = {key: [*getattr(pod.config.dns_config, key)] for key in ("servers", "searches", "options")}
         return {
             "dns": {key: value for key, value in dns.items() if value},
-            "cgroup_path": life.record.cgroup_parent,
-            "pod_annotations": dict(life.config.annotations),
+            "cgroup_path": pod.record.cgroup_parent,
+            "pod_annotations": dict(pod.config.annotations),
         }
 
-    def _detach(self, life: PodLife) -> None:
-        self._machinery.cni.delete(life.id)
+    def _detach(self, pod: PodEntry) -> None:
+        self._machinery.cni.delete(pod.id)
 
     # --- the process that holds it ---
 
-    def _hold(self, life: PodLife) -> None:
+    def _hold(self, pod: PodEntry) -> None:
         """Start a process in a new process namespace, if the pod's containers are to share one."""
-        if life.config.linux.security_context.namespace_options.pid != pb.POD:
+        if pod.config.linux.security_context.namespace_options.pid != pb.POD:
             return
-        record = life.record
-        bundle = private_folder(self._places.bundle(life.id))
+        record = pod.record
+        bundle = private_folder(self._places.bundle(pod.id))
         record.bundle = str(bundle)
-        if mapped := id_mappings(life.config.linux.security_context.namespace_options):
+        if mapped := id_mappings(pod.config.linux.security_context.namespace_options):
             open_way(bundle, mapped["gidMappings"][0]["hostID"])
         machinery = self._machinery
         options = Options(
-            life.id,
+            pod.id,
             str(make_root(bundle)),
             machine=machinery.machine_of(record.runtime_handler),
-            localhost_seccomp=machinery.seccomp(life.config.linux.security_context),
+            localhost_seccomp=machinery.seccomp(pod.config.linux.security_context),
             systemd_cgroup=machinery.systemd_cgroup,
         )
-        spec = pod_spec(life.id, self.spec_pod(life).config, [PROGRAM], options).spec
+        spec = pod_spec(pod.id, self.spec_pod(pod).config, [PROGRAM], options).spec
         write_spec(bundle, holder_spec(spec, record.namespace_paths))
         runtime = machinery.runtime(record.runtime_handler)
-        created = machinery.conmon.create(runtime, life.id, bundle, place=self.place(record.cgroup_parent, life.id))
+        created = machinery.conmon.create(
+            runtime, pod.id, bundle, place=self._processes.place(record.cgroup_parent, pod.id)
+        )
         record.pid, record.conmon_pid = created
-        runtime.start(life.id)
-        pinned = machinery.namespaces.pin(self._places.pod(life.id), "pid", created.pid)
+        runtime.start(pod.id)
+        pinned = machinery.namespaces.pin(self._places.pod(pod.id), "pid", created.pid)
         record.namespace_paths = {**record.namespace_paths, "pid": pinned}
-        record.cgroup_path = cgroups_path(record.cgroup_parent, life.id, systemd=machinery.systemd_cgroup)
-        self._ends.watch(life)
+        record.cgroup_path = cgroups_path(record.cgroup_parent, pod.id, systemd=machinery.systemd_cgroup)
+        self._exit_handler.watch(pod)
 
-    def stop_holder(self, life: PodLife) -> None:
+    def stop_holder(self, pod: PodEntry) -> None:
         """End the process of a pod, if it has one, with its bundle. Raises EngineError."""
-        bundle = self._places.bundle(life.id)
+        bundle = self._places.bundle(pod.id)
         if not bundle.exists():
             return
-        self._ends.forget(life.id)
-        self._machinery.conmon.remove(self._machinery.runtime(life.record.runtime_handler), life.id, bundle)
-        self.unplace(life.record.cgroup_parent, life.id)
+        self._exit_handler.forget(pod.id)
+        # A runtime that has to kill it looks whether it has ended ten times a second.
+        send(bundle, pod.id, pod.record.pid, "KILL", _END_S)
+        self._machinery.conmon.remove(self._machinery.runtime(pod.record.runtime_handler), pod.id, bundle)
+        self._processes.unplace(pod.record.cgroup_parent, pod.id)
         remove_tree(bundle)
-
-    # --- conmon's cgroup ---
-
-    def place(self, parent: str, identity: str) -> Callable[[int], None] | None:
-        """Return a function that puts a conmon into its cgroup; None where systemd does that."""
-        path = self._conmon_cgroup(parent, identity)
-        return self.cgroups.place(path) if path else None
-
-    def unplace(self, parent: str, identity: str) -> None:
-        """Take a conmon's cgroup away, after its end."""
-        self.cgroups.remove(self._conmon_cgroup(parent, identity))
-
-    def _conmon_cgroup(self, parent: str, identity: str) -> str:
-        if self._machinery.systemd_cgroup:
-            return ""
-        where = self._machinery.config.cgroups.conmon
-        return f"{parent if where == 'pod' else where}/conmon-{identity}"
 
 
 def _port(row: pb.PortMapping) -> PortMapping:

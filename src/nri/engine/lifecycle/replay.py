@@ -1,85 +1,108 @@
 """The first work of a restarted engine, with what it finds: records, processes, mounts.
 
-Rules: what runs runs on; what was half made is taken back; what has ended meanwhile goes through the same door as every
-end; after a restart of the machine all has ended. What cannot be taken back is told and left for the next removal.
-Next:
-:mod:`nri.engine.lifecycle.sweep`.
+Rules: what runs runs on; what was half made is taken back; what has ended meanwhile is handled as every end; after a
+restart of the machine all has ended. Steps that cannot be taken back are named and left for the next removal. Files
+without a record are removed only if they have an id's name in a folder of ours, and only when every record could be
+read: one that was set aside may be that of what looks unowned. Next: :mod:`nri.engine.engine`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from google.protobuf import json_format
+
+from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.creation import Creation
-from nri.engine.lifecycle.ends import Ends
-from nri.engine.lifecycle.lives import ContainerLife, Lives, PodLife, read_spec
+from nri.engine.lifecycle.exit_handler import ExitHandler
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, read_spec
+from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.parts.pod_files import PodFiles
 from nri.engine.lifecycle.parts.undo import take_back
 from nri.engine.lifecycle.pod_steps import PodSteps
-from nri.engine.lifecycle.sweep import sweep
+from nri.engine.process import Runtime
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.command import end_left
 from nri.engine.support.errors import EngineError
 from nri.engine.support.kernel import is_mount_point
+from nri.errors import NriError
+from nri.files import remove_tree
 
-__all__ = ["Replay"]
+__all__ = ["Replay", "sweep"]
 
 _log = logging.getLogger(__name__)
 _UNKNOWN_CODE = 255
 
 
 class Replay:
-    """Takes up the records of an earlier life. `complaints` says what was not as it should be."""
+    """Takes up the records of an engine that ended. `complaints` says what was not as it should be."""
 
-    def __init__(self, lives: Lives, machinery: Machinery, steps: PodSteps, creation: Creation, ends: Ends) -> None:
-        self._lives, self._machinery, self._steps = lives, machinery, steps
-        self._creation, self._ends = creation, ends
+    def __init__(
+        self, inventory: Inventory, machinery: Machinery, steps: PodSteps, creation: Creation, exit_handler: ExitHandler
+    ) -> None:
+        self._inventory, self._machinery, self._steps = inventory, machinery, steps
+        self._creation, self._exit_handler = creation, exit_handler
         self.complaints: list[str] = []
 
     def records(self) -> None:
         """Take in what the disk says, and take back what was half made. Before plugins can connect."""
-        loaded = self._lives.store.load()
+        loaded = self._inventory.store.load()
         self.complaints += loaded.complaints
+        whole = not loaded.complaints
         for pod in sorted(loaded.pods.values(), key=lambda record: record.created_at_ns):
-            self._pod(pod)
+            whole &= self._taken_up(pod, lambda pod=pod: self._pod(pod))  # type: ignore[misc]
         for container in sorted(loaded.containers.values(), key=lambda record: record.created_at_ns):
-            self._container(container, loaded.pods)
-        if not loaded.complaints:
+            whole &= self._taken_up(container, lambda row=container: self._container(row, loaded.pods))  # type: ignore[misc]
+        if whole:
             self.complaints += sweep(self._machinery, {*loaded.pods, *loaded.containers})
         for line in self.complaints:
             _log.warning("%s", line)
 
+    def _taken_up(self, record: PodRecord | ContainerRecord, work: Callable[[], object]) -> bool:
+        """Take a record up; one that no engine can is set aside, so that it keeps none from starting, and named."""
+        try:
+            work()
+        except (NriError, OSError, ValueError, TypeError, json_format.ParseError) as error:
+            place = self._inventory.store.set_aside(record)
+            self.complaints.append(f"{record.name or record.id}: {error}; its record is {place}")
+            return False
+        return True
+
     def ends(self) -> None:
         """Watch what runs, and take up what has ended. When plugins can connect."""
-        for life in self._lives.containers():
-            if life.record.state is ContainerState.EXITED:
-                self._ends.later(life)
-            elif life.record.state is not ContainerState.REMOVING:
-                self._ends.watch(life)
-        for pod in self._lives.pods():
+        for entry in self._inventory.containers():
+            if entry.record.state is ContainerState.EXITED:
+                self._exit_handler.later(entry)
+            elif entry.record.state is not ContainerState.REMOVING:
+                self._exit_handler.watch(entry)
+        for pod in self._inventory.pods():
             if pod.record.bundle and pod.record.state is PodState.READY:
-                self._ends.watch(pod)
+                self._exit_handler.watch(pod)
 
     # --- pods ---
 
     def _pod(self, record: PodRecord) -> None:
-        life = PodLife(record)
+        entry = PodEntry(record)
         if record.state is PodState.CREATING:
-            self._take_back_pod(life)
+            self._take_back_pod(entry)
             return
         if record.state is PodState.READY and not self._there(record):
             # The machine was started anew: no namespace is there. Its stop tells plugins and gives the network back.
             record.state = PodState.STOPPING
-        self._lives.take_in(life)
+        self._inventory.take_in(entry)
 
-    def _take_back_pod(self, life: PodLife) -> None:
-        self._end_left(life, f"CNI_CONTAINERID={life.id}")
-        complaints = take_back(self._steps.of(life))
-        self.complaints += [f"pod {life.id}, half made: {each}" for each in complaints]
+    def _take_back_pod(self, entry: PodEntry) -> None:
+        self._end_left(entry, f"CNI_CONTAINERID={entry.id}")
+        complaints = take_back(self._steps.of(entry))
+        self.complaints += [f"pod {entry.id}, half made: {each}" for each in complaints]
         if not complaints:
-            self._lives.drop(life)  # else the next start tries again
+            self._inventory.drop(entry)  # else the next start tries again
 
     def _there(self, record: PodRecord) -> bool:
         folder = self._machinery.places.pod(record.id)
@@ -88,22 +111,22 @@ class Replay:
     # --- containers ---
 
     def _container(self, record: ContainerRecord, pods: dict[str, PodRecord]) -> None:
-        life = ContainerLife(record, read_spec(record.bundle))
+        entry = ContainerEntry(record, read_spec(record.bundle))
         if record.pod_id not in pods and self.complaints:
             # Its pod may be among the records that were set aside: nothing that runs is ended for that.
-            self.complaints.append(f"container {life.id} is left alone: there is no record of its pod {record.pod_id}")
+            self.complaints.append(f"container {entry.id} is left alone: there is no record of its pod {record.pod_id}")
             return
         if record.state is ContainerState.CREATING or record.pod_id not in pods:
-            self._take_back_container(life)
+            self._take_back_container(entry)
             return
         if record.state is ContainerState.STARTING and not self._waits(record):
             record.state, record.started_at_ns = ContainerState.RUNNING, record.started_at_ns or time.time_ns()
         elif record.state is ContainerState.STARTING:
             record.state = ContainerState.CREATED
         if record.state is ContainerState.REMOVING:
-            life.exited.set()
-            life.ended.set()
-        self._lives.take_in(life)
+            entry.exited.set()
+            entry.ended.set()
+        self._inventory.take_in(entry)
 
     def _waits(self, record: ContainerRecord) -> bool:
         """Whether a container that was being started still waits for its start."""
@@ -112,16 +135,82 @@ class Replay:
         except EngineError:
             return False  # it has ended, or its runtime is gone: its end will be taken up
 
-    def _take_back_container(self, life: ContainerLife) -> None:
-        self._end_left(life)
+    def _take_back_container(self, entry: ContainerEntry) -> None:
+        self._end_left(entry)
         try:
-            self._creation.dismantle(life)
+            self._creation.dismantle(entry)
         except (EngineError, OSError) as error:
-            self.complaints.append(f"container {life.id}, half made: {error}")
+            self.complaints.append(f"container {entry.id}, half made: {error}")
         else:
-            self._lives.drop(life)
+            self._inventory.drop(entry)
 
-    def _end_left(self, life: PodLife | ContainerLife, variable: str = "") -> None:
+    def _end_left(self, entry: PodEntry | ContainerEntry, variable: str = "") -> None:
         """End the programs that were making it when the engine was killed: else they go on while it is taken back."""
         if not self._machinery.dry:
-            end_left(self._machinery.places.bundle(life.id), variable)
+            end_left(self._machinery.places.bundle(entry.id), variable)
+
+
+class _Stray(NamedTuple):
+    """Something without a record: its kind and name, and the call that takes it away."""
+
+    kind: str
+    name: str
+    take_away: Callable[[], object]
+
+
+def sweep(machinery: Machinery, known: Collection[str]) -> list[str]:
+    """Take away what is not of these pods and containers; returns a line for each that could not be."""
+    complaints: list[str] = []
+    for found in (_processes, _folders, _pods):
+        for stray in found(machinery, known):
+            try:
+                stray.take_away()
+            except (NriError, OSError) as error:
+                complaints.append(f"{stray.kind} of {stray.name}, of which there is no record: {error}")
+    return complaints
+
+
+def _processes(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
+    """Containers that an OCI runtime still has."""
+    places = machinery.places
+    for handler in machinery.config.runtimes:
+        if places.runtime(handler).exists():
+            runtime = machinery.runtime(handler)
+            for name in _strays(_containers(runtime), known):
+                take_away = partial(machinery.conmon.remove, runtime, name, places.bundle(name))
+                yield _Stray("the process", name, take_away)
+
+
+def _folders(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
+    """Bundles and root file systems."""
+    bundles, images = machinery.places.bundles, machinery.images
+    for name in _strays((path.name for path in bundles.iterdir()), known):
+        yield _Stray("the bundle", name, partial(remove_tree, bundles / name))
+    for name in _strays((path.name for path in images.snapshots.root.iterdir()), known):
+        yield _Stray("the root file system", name, partial(images.unmount, name))
+
+
+def _pods(machinery: Machinery, known: Collection[str]) -> Iterator[_Stray]:
+    """Networks, namespaces, files and cgroups of pods."""
+    places = machinery.places
+    for name in _strays(machinery.cni.attached(), known):
+        yield _Stray("the network", name, partial(machinery.cni.delete, name))
+    pods = {*machinery.network_namespaces.names(), *(path.name for path in places.pods.iterdir())}
+    cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
+    for name in _strays(pods, known):
+        yield _Stray("the namespaces", name, partial(machinery.namespaces.remove, name, places.pod(name)))
+        yield _Stray("the folder", name, PodFiles(places.pod(name), pb.PodSandboxConfig(), "").remove)
+        if not machinery.systemd_cgroup:
+            yield _Stray("the cgroup", name, partial(cgroups.remove, machinery.pod_cgroup(name)))
+
+
+def _strays(names: Iterable[str], known: Collection[str]) -> list[str]:
+    """The names that belong to no id; images that a container mounts have its id and a number. Pure."""
+    return sorted(name for name in names if name.partition("-image")[0] not in known)
+
+
+def _containers(runtime: Runtime) -> Collection[str]:
+    try:
+        return runtime.containers()
+    except EngineError:
+        return ()  # it is not installed any more: nothing of it runs

@@ -3,7 +3,7 @@
 One job: :class:`Resources`, for updates of clients and of plugins alike; neither asks plugins here, so an update by a
 plugin never comes back to one. Rules: a container's `write` lock is all that is held; what this machine or this runtime
 cannot do is left out and told by the field's name; spec and record change only after the runtime has taken it.
-Next: :mod:`nri.engine.lifecycle.domain`.
+Next: :mod:`nri.engine.lifecycle.processes`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,18 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from nri.adaptation import UpdateResult
-from nri.adaptation.audit.reporting import ANSWERS
-from nri.adaptation.audit.update_result import not_overtaken
+from nri.adaptation import Numbers, OrderedUpdates, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.lives import ContainerLife, Lives, to_json, write_spec
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, to_json, write_spec
 from nri.engine.lifecycle.parts.machinery import fit
 from nri.engine.process import Runtime
 from nri.engine.spec import Machine
 from nri.engine.state.tables import next_container_state
 from nri.engine.support.errors import EngineError, NotThere, WrongState
 from nri.errors import NriError
-from nri.oci import Generator
-from nri.oci.resources import given
+from nri.oci import Generator, without_unset
 
 __all__ = ["Resources", "in_force", "mark_unsupported", "merged", "reasons_of", "result_of"]
 
@@ -49,77 +46,72 @@ class Resources:
 
     def __init__(
         self,
-        lives: Lives,
+        inventory: Inventory,
         machine: Machine,
         runtime: Callable[[str], Runtime],
         generator: Callable[[Mapping[str, Any]], Generator],
     ) -> None:
-        self._lives, self._machine = lives, machine
+        self._inventory, self._machine = inventory, machine
         self._runtime, self._generator = runtime, generator
 
-    def apply(
-        self, updates: list[m.ContainerUpdate], order: Callable[[m.ContainerUpdate], int] | None = None
-    ) -> list[UpdateResult]:
-        """Apply what plugins want of containers; one result for each, never an error.
+    def apply(self, updates: OrderedUpdates) -> list[UpdateResult]:
+        """Apply what plugins want of containers; one result for each, never an error. What a later answer set stays."""
+        return [self._apply(update, updates.numbers(update)) for update in updates]
 
-        `order` gives the number of the answer that an update is from: what a later answer has set stays.
-        """
-        return [self._apply(update, order(update) if order else 0) for update in updates]
-
-    def _apply(self, update: m.ContainerUpdate, answer: int) -> UpdateResult:
+    def _apply(self, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
         result = UpdateResult(update)
         try:
-            life = self._lives.container(update.container_id)
-            self.change(life, update.linux.resources, result, answer=answer)
+            container = self._inventory.container(update.container_id)
+            self.change(container, update.linux.resources, result, numbers=numbers)
         except (NotThere, WrongState) as error:
-            result.stale(str(error))
+            result.mark_stale(str(error))
         except (NriError, OSError) as error:
             _log.warning("an update by a plugin of container %s failed: %s", update.container_id, error)
-            for row in result.fields:
-                result.unsupported(row.field, str(error))
+            result.mark_refused(str(error))
         return result
 
     def change(
         self,
-        life: ContainerLife,
+        container: ContainerEntry,
         wanted: m.LinuxResources,
         result: UpdateResult,
         told: dict[str, Any] | None = None,
-        answer: int = 0,
+        numbers: Numbers | None = None,
     ) -> None:
         """Put resources into force. Raises WrongState, SpecError, EngineError; nothing is changed then.
 
         Args:
-            told: what the runtime is told, if that is known in its own words already.
-            answer: the number of the plugin's answer that this is from; 0 if it is from none.
+            told: the resources in the runtime's own words, if they are known already.
+            numbers: the places of the resources in the order of plugins' answers; None where no plugin is asked.
         """
-        with life.write:
-            record = life.record
-            next_container_state(life.id, record.state, "update")
+        with container.record_lock:
+            record = container.record
+            next_container_state(container.id, record.state, "update")
             runtime = self._runtime(record.runtime_handler)
-            generator = self._generator(life.spec)
-            if answer:
-                wanted = not_overtaken(wanted, life.answers, answer, result)
+            generator = self._generator(container.spec)
+            if numbers is not None:
+                newest = container.order.newest(wanted, numbers, result)
+                told = told if newest is wanted else None
+                wanted = newest
             from_plugins = generator.update(wanted)
             told = _with_swap(from_plugins, generator.spec) if told is None else copy.deepcopy(told)
-            _leave_out(told, self._machine, runtime.program, result, life.spec)
+            _leave_out(told, self._machine, runtime.program, result, container.spec)
             spec = copy.deepcopy(generator.spec)
-            if life.spec.get("linux", {}).get("resources") is not None:
-                spec["linux"]["resources"] = merged(life.spec["linux"]["resources"], told)
+            if container.spec.get("linux", {}).get("resources") is not None:
+                spec["linux"]["resources"] = merged(container.spec["linux"]["resources"], told)
             if told:
-                runtime.update(life.id, told)
-            self._keep(life, spec)
-            # What comes by itself, or from a client, is a later word than all answers so far.
-            number = answer or next(ANSWERS)
-            life.answers |= {field: max(number, life.answers.get(field, 0)) for field in _set_by(wanted)}
+                runtime.update(container.id, told)
+            self._keep(container, spec)
+            if numbers is not None:
+                container.order.set(_set_by(wanted), numbers)
 
-    def _keep(self, life: ContainerLife, spec: dict[str, Any]) -> None:
+    def _keep(self, container: ContainerEntry, spec: dict[str, Any]) -> None:
         try:
-            write_spec(Path(life.record.bundle), spec)
+            write_spec(Path(container.record.bundle), spec)
         except OSError as error:
-            raise EngineError(f"the new resources of {life.id} cannot be written: {error}") from error
-        life.spec = spec
-        self._lives.put(life, resources=in_force(spec, life.record.resources))
+            raise EngineError(f"the new resources of {container.id} cannot be written: {error}") from error
+        container.spec = spec
+        self._inventory.put(container, resources=in_force(spec, container.record.resources))
 
 
 def in_force(spec: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +137,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 def _set_by(wanted: m.LinuxResources) -> list[str]:
     """The names of the fields that resources set; a zero that stands for "not set" sets none. Pure."""
-    return [row.field for row in result_of("", given(wanted)).fields]
+    return [row.field for row in result_of("", without_unset(wanted)).fields]
 
 
 def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -196,7 +188,7 @@ def mark_unsupported(result: UpdateResult, reasons: Mapping[str, str]) -> None:
     """Say of the fields that a result has why they are not done; a reason for a map is one for each of its keys."""
     for field in [row.field for row in result.fields]:
         if reason := reasons.get(field.partition("[")[0]):
-            result.unsupported(field, reason)
+            result.mark_unsupported(field, reason)
 
 
 def _without_oom_killer(spec: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.lives import ContainerLife, PodLife
+from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry
 from nri.engine.state import ContainerState, PodState
 
 __all__ = ["STATES", "container_status", "log_path", "pod_status", "progress"]
@@ -29,12 +29,12 @@ STATES = {
 }
 
 
-def pod_status(life: PodLife) -> pb.PodSandboxStatus:
+def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
     """The status of a pod."""
-    record = life.record
+    record = entry.record
     made = pb.PodSandboxStatus(
         id=record.id,
-        metadata=life.config.metadata,
+        metadata=entry.config.metadata,
         state=pb.SANDBOX_READY if record.state is PodState.READY else pb.SANDBOX_NOTREADY,
         created_at=record.created_at_ns,
         labels=record.labels,
@@ -43,16 +43,16 @@ def pod_status(life: PodLife) -> pb.PodSandboxStatus:
     )
     made.network.ip = record.ips[0] if record.ips else ""
     made.network.additional_ips.extend(pb.PodIP(ip=ip) for ip in record.ips[1:])
-    made.linux.namespaces.options.CopyFrom(life.config.linux.security_context.namespace_options)
+    made.linux.namespaces.options.CopyFrom(entry.config.linux.security_context.namespace_options)
     return made
 
 
-def progress(life: ContainerLife) -> pb.ContainerStatus:
+def progress(entry: ContainerEntry) -> pb.ContainerStatus:
     """The part of a container's status that plugins are told: how far it has come, and its image.
 
     All of it, with its mounts and resources out of JSON, takes several times as long.
     """
-    record = life.record
+    record = entry.record
     return pb.ContainerStatus(
         id=record.id,
         state=STATES[record.state],
@@ -67,10 +67,10 @@ def progress(life: ContainerLife) -> pb.ContainerStatus:
     )
 
 
-def container_status(life: ContainerLife) -> pb.ContainerStatus:
+def container_status(entry: ContainerEntry) -> pb.ContainerStatus:
     """The status of a container."""
-    record, config = life.record, life.config
-    made = progress(life)
+    record, config = entry.record, entry.config
+    made = progress(entry)
     made.MergeFrom(
         pb.ContainerStatus(
             metadata=config.metadata,
@@ -93,7 +93,7 @@ def _mounts(rows: Sequence[dict[str, Any]]) -> list[pb.Mount]:
     return [json_format.ParseDict(row, pb.Mount(), ignore_unknown_fields=True) for row in rows]
 
 
-def log_path(pod: PodLife, config: pb.ContainerConfig) -> str:
+def log_path(pod: PodEntry, config: pb.ContainerConfig) -> str:
     """The path of a container's log; "" for none."""
     folder = pod.config.log_directory
     return os.path.join(folder, config.log_path) if folder and config.log_path else ""

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nri.config.syntax import parse_json
 from nri.engine.network.configuration import Network
 from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
 from nri.engine.support.command import last_words, run
 from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
-from nri.engine.support.files import private_folder, write_whole
+from nri.files import private_folder, write_whole
 
 __all__ = ["Cni"]
 
@@ -60,7 +61,7 @@ class Cni:
                 result = self._call("ADD", row, pod_id, kept, result)
             kept["result"] = result
             self._keep(pod_id, kept)
-            return parse_result(result, INTERFACE)
+            return _attached(network, result)
         except (EngineError, OSError):
             kept["result"] = result
             self._undo(pod_id, kept)
@@ -137,7 +138,7 @@ class Cni:
 
     def _kept(self, pod_id: str) -> Json | None:
         try:
-            return dict(json.loads(self._path(pod_id).read_bytes()))
+            return dict(parse_json(self._path(pod_id).read_bytes()))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError) as error:
@@ -158,9 +159,16 @@ def _arguments(arguments: Mapping[str, str]) -> str:
     return ";".join(f"{key}={value}" for key, value in rows.items())
 
 
+def _attached(network: Network, result: Json) -> Attached:
+    try:
+        return parse_result(result, INTERFACE)
+    except ValueError as error:
+        raise EngineError(f"network {network.name}: the answer of its plugins: {error}") from None
+
+
 def _answer(text: bytes) -> Json | None:
     try:
-        found = json.loads(text)
+        found = parse_json(text)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

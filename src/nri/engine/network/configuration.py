@@ -7,18 +7,22 @@ Next: :mod:`nri.engine.network.cni`.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nri.config.syntax import parse_json
+from nri.files import read_regular
+
 __all__ = ["Network", "find_network", "parse_network"]
 
 #: Versions of the CNI specification that this speaks, the newest last.
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 _SUFFIXES = (".conflist", ".conf", ".json")
+#: No configuration of a network comes near it.
+_MOST_BYTES = 4 << 20
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")
 _TYPE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*")
 
@@ -43,7 +47,7 @@ def find_network(folder: Path) -> tuple[Network | None, list[str]]:
         return None, [f"{folder}: {error.strerror}"]
     for path in paths:
         try:
-            return parse_network(path.read_text(encoding="utf-8"), str(path)), complaints
+            return parse_network(read_regular(path, _MOST_BYTES).decode(), str(path)), complaints
         except (OSError, ValueError) as error:
             complaints.append(f"{path}: {error}")
     return None, complaints or [f"{folder}: no file of a network in it (.conflist, .conf, .json)"]
@@ -51,7 +55,7 @@ def find_network(folder: Path) -> tuple[Network | None, list[str]]:
 
 def parse_network(text: str, source: str = "") -> Network:
     """A network out of its file: a list, or one plugin alone. Raises ValueError with what is wrong. Pure."""
-    data = json.loads(text)
+    data = parse_json(text)
     if not isinstance(data, dict):
         raise ValueError("it is no table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
     rows = data.get("plugins", [data] if "type" in data else [])
@@ -60,6 +64,9 @@ def parse_network(text: str, source: str = "") -> Network:
     for row in rows:
         if not isinstance(row, dict) or not _TYPE.fullmatch(str(row.get("type", ""))):
             raise ValueError("a plugin has no 'type', or one that is no program's name")
+        for key in ("capabilities", "ipam"):
+            if not isinstance(row.get(key) or {}, dict):
+                raise ValueError(f"{key!r} of {row['type']} is no table")  # noqa: TRY004
     name = data.get("name", "")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"'name' is {name!r}, which names no network")
@@ -69,7 +76,8 @@ def parse_network(text: str, source: str = "") -> Network:
 def _version(data: Mapping[str, Any]) -> str:
     """The version to speak: the one that is named, or the newest of several that we know."""
     named = data.get("cniVersions") or [data.get("cniVersion") or "0.3.1"]
-    known = [version for version in VERSIONS if version in named]
+    known = [version for version in VERSIONS if version in named] if isinstance(named, list) else []
     if not known:
-        raise ValueError(f"'cniVersion' is {named[0]!r}, and this engine speaks {', '.join(VERSIONS)}")
+        shown = named[0] if isinstance(named, list) else named
+        raise ValueError(f"'cniVersion' is {shown!r:.80}, and this engine speaks {', '.join(VERSIONS)}")
     return known[-1]

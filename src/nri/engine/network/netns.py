@@ -16,8 +16,8 @@ import threading
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError, InvalidRequest
-from nri.engine.support.files import private_folder
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, is_mount_point, mount, unmount, unshare
+from nri.files import private_folder
 
 __all__ = ["NetworkNamespaces"]
 

@@ -1,11 +1,12 @@
 """The values that CNI plugins are given, and those that they answer with.
 
-Rules: pure.
+Rules: pure; a value of a wrong type is an error, and an address is one: it becomes a line of /etc/hosts.
 Next: :mod:`nri.engine.machine`.
 """
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -31,21 +32,55 @@ class Attached(NamedTuple):
 
 
 def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
-    """The addresses that a result gives to the pod's interface. Pure.
+    """The addresses that a result gives to the pod's interface. Raises ValueError. Pure.
 
     An address without an interface, or of one inside the namespace, is the pod's; one of the host's side is not.
     """
-    interfaces = [row for row in result.get("interfaces") or () if isinstance(row, Mapping)]
+    interfaces, ips = _rows(result, "interfaces"), _rows(result, "ips")
     addresses, gateways = [], []
-    for row in result.get("ips") or ():
-        number = row.get("interface")
-        if isinstance(number, int) and 0 <= number < len(interfaces) and not interfaces[number].get("sandbox"):
-            continue
-        addresses.append(str(row.get("address", "")).partition("/")[0])
-        if row.get("gateway"):
-            gateways.append(str(row["gateway"]))
-    macs = [str(row.get("mac", "")) for row in interfaces if row.get("name") == interface and row.get("sandbox")]
-    return Attached(tuple(filter(None, addresses)), tuple(gateways), macs[0] if macs else "", dict(result))
+    for row in ips:
+        number = row.number("interface")
+        if number is not None and 0 <= number < len(interfaces) and not interfaces[number].text("sandbox"):
+            continue  # the host's side
+        addresses.append(row.address("address"))
+        gateways.append(row.address("gateway"))
+    macs = [row.text("mac") for row in interfaces if row.text("name") == interface and row.text("sandbox")]
+    return Attached(tuple(filter(None, addresses)), tuple(filter(None, gateways)), (macs or [""])[0], dict(result))
+
+
+def _rows(result: Mapping[str, Any], key: str) -> list[_Row]:
+    rows = result.get(key) or []
+    if not isinstance(rows, list):
+        raise ValueError(f"{key} is no list")  # noqa: TRY004  one kind of complaint for the reader
+    return [_Row(f"{key}[{place}]", row) for place, row in enumerate(rows)]
+
+
+class _Row:
+    """A table of one of a result's lists, whose values are of their types. Raises ValueError."""
+
+    def __init__(self, name: str, row: object) -> None:
+        if not isinstance(row, dict):
+            raise ValueError(f"{name} is no table")  # noqa: TRY004
+        self._name, self._row = name, row
+
+    def number(self, key: str) -> int | None:
+        value = self._row.get(key)
+        if value is None or type(value) is int:
+            return value
+        raise ValueError(f"{self._name}.{key} is no number")
+
+    def text(self, key: str) -> str:
+        value = self._row.get(key) or ""
+        if isinstance(value, str):
+            return value
+        raise ValueError(f"{self._name}.{key} is no text")
+
+    def address(self, key: str) -> str:
+        text = self.text(key)
+        try:
+            return str(ipaddress.ip_interface(text).ip) if text else ""
+        except ValueError:
+            raise ValueError(f"{self._name}.{key} is {text!r:.80}, which is no address") from None
 
 
 def capability_arguments(

@@ -9,7 +9,6 @@ Next: :mod:`nri.engine.process.exits`, which waits for it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -18,13 +17,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nri.engine.process.runtime import Runtime
+from nri.config.syntax import parse_json
+from nri.engine.process.runtime import Runtime, process_id
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import readable, start, wait_ended
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
-from nri.engine.support.files import private_folder
+from nri.files import private_folder
+from nri.host.process import command_line
+from nri.host.root import MACHINE
 
-__all__ = ["Conmon", "Created", "conmon_argv", "find_conmon"]
+__all__ = ["Conmon", "Created", "conmon_argv", "find_conmon", "parse_sync"]
 
 TIMEOUT_S = 60.0
 _SYNC_LIMIT = 1 << 20
@@ -161,16 +163,15 @@ class Conmon:
             line += chunk
         log = bundle / "runtime.log"
         try:
-            word = json.loads(line)
-            pid, message = int(word["data"]), str(word.get("message", ""))
-        except (ValueError, KeyError, TypeError):
+            pid, message = parse_sync(line)
+        except ValueError:
             said = (bundle / "conmon.log").read_bytes()
             why = cause_of(said, log) or f"{self.binary} or the runtime was killed"
             raise CommandFailed(action, code or 1, why) from None
         if pid <= 0:
             said = message.encode() or b"the runtime ended without a word"
             raise CommandFailed(action, 1, cause_of(said, log))
-        return Created(pid, int((bundle / "conmon.pid").read_text()))
+        return Created(pid, _written_pid(bundle))
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:
         """Have conmon write a new log file, after the present one was renamed; returns when it is there."""
@@ -196,14 +197,28 @@ class Conmon:
             os.close(pipe)
 
 
-def find_conmon(bundle: Path, container_id: str) -> int:
-    """The pid of the conmon of this container, as its pid file says; 0 if that process is gone or another one."""
+def parse_sync(line: bytes) -> tuple[int, str]:
+    """Conmon's one line: the container's pid and no message, or no pid and the runtime's. Raises ValueError. Pure."""
+    word = parse_json(line)
+    if not isinstance(word, dict):
+        raise ValueError("no table")  # noqa: TRY004  one kind of error for the caller
+    message = word.get("message", "")
+    return process_id(word.get("data")), message if isinstance(message, str) else ""
+
+
+def _written_pid(bundle: Path) -> int:
+    """The pid in conmon's file; 0 if there is none."""
     try:
-        pid = int((bundle / "conmon.pid").read_text())
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return int((bundle / "conmon.pid").read_text())
     except (OSError, ValueError):
         return 0
-    return pid if container_id.encode() in words and str(bundle).encode() in words else 0
+
+
+def find_conmon(bundle: Path, container_id: str) -> int:
+    """The pid of the conmon of this container, as its pid file says; 0 if that process is gone or another one."""
+    pid = _written_pid(bundle)
+    words = command_line(MACHINE, pid)
+    return pid if container_id in words and str(bundle) in words else 0
 
 
 def _end_conmon(bundle: Path, container_id: str) -> None:

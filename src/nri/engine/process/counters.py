@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nri.engine.process.stats import CGROUPS
-from nri.host.process import parse_cgroups
+from nri.engine.process.stats import CGROUPS, cgroups_of
 
 __all__ = ["Counters", "Transfer", "counters_v1", "counters_v2", "read_counters"]
 
@@ -40,7 +39,7 @@ class Counters(NamedTuple):
 
 def read_counters(pid: int, root: Path = CGROUPS) -> Counters:
     """Read what is counted for the cgroup of this process. Raises FileNotFoundError if the process is gone."""
-    paths = parse_cgroups(Path(f"/proc/{pid}/cgroup").read_text())
+    paths = cgroups_of(pid)
     if "memory" in paths:
         folders = {name: root / name / path.lstrip("/") for name, path in paths.items() if name}
         found, processes = counters_v1(folders), folders["memory"] / "cgroup.procs"

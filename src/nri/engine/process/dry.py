@@ -173,7 +173,7 @@ class DryConmon:
 
 
 class DryExits:
-    """The calls of :class:`nri.engine.process.exits.Exits`: each end is told once, by the thread that caused it."""
+    """The calls of :class:`nri.engine.process.exits.Exits`: each end is reported once, by the thread that caused it."""
 
     def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit

@@ -27,6 +27,7 @@ __all__ = ["MONITOR_LOST", "Exit", "Exits", "read_exit"]
 #: The reason of an end of which conmon could not tell the code.
 MONITOR_LOST = "MonitorLost"
 OOM_KILLED = "OOMKilled"
+_MOST_CODE = 255
 KILLED = 128 + signal.SIGKILL
 _WAIT_S = 10.0
 _log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ def read_exit(exit_dir: Path, container_id: str, bundle: Path) -> Exit | None:
         code, finished_at_ns = int(path.read_text()), path.stat().st_mtime_ns
     except (OSError, ValueError):
         return None
+    if not 0 <= code <= _MOST_CODE:
+        return None  # as good as none: no process ends with it
     oom = any((folder / "oom").exists() for folder in (bundle, bundle / "persist"))
     reason = OOM_KILLED if oom and code else "Error" if code else "Completed"
     return Exit(container_id, code, finished_at_ns, reason)

@@ -13,6 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from nri.host.process import children, command_line, numbers, read_stat, thread_states
+from nri.host.root import MACHINE
+
 __all__ = ["kill_started", "pid_of"]
 
 #: How far above a program its runtime may be: a wrapper or two.
@@ -52,7 +55,7 @@ def _kill_tree(pid: int, is_ours: Callable[[], bool] = lambda: True) -> None:
         if is_ours():
             signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
             _wait_stopped(pid)
-            for child in _children(pid):  # whose numbers are theirs as long as it cannot look after them
+            for child in children(MACHINE, pid):  # whose numbers are theirs as long as it cannot look after them
                 _kill_tree(child)
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:
@@ -63,48 +66,22 @@ def _kill_tree(pid: int, is_ours: Callable[[], bool] = lambda: True) -> None:
 
 def _wait_stopped(pid: int) -> None:
     deadline = time.monotonic() + _STOP_S
-    while any(state not in "TtZX" for state in _states(pid)) and time.monotonic() < deadline:
+    while any(state not in "TtZX" for state in thread_states(MACHINE, pid)) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
-
-
-def _states(pid: int) -> list[str]:
-    """The states of all threads, a letter each; none of a process that is gone."""
-    try:
-        stats = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
-    except OSError:
-        return []
-    return [stat.rpartition(")")[2].split()[0] for stat in stats]
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
-    except OSError:
-        return []
 
 
 def _runtimes_with(pid_file: Path) -> list[int]:
     """The processes that have this pid file on their command line."""
-    wanted, found = os.fsencode(pid_file), []
-    for entry in os.listdir("/proc"):
-        try:
-            if entry.isdigit() and wanted in Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0"):
-                found.append(int(entry))
-        except OSError:
-            continue
-    return found
+    return [pid for pid in numbers(MACHINE) if str(pid_file) in command_line(MACHINE, pid)]
 
 
 def _started_with(pid: int, pid_file: Path) -> bool:
     """Whether one of a process's ancestors has this pid file on its command line."""
-    wanted = os.fsencode(pid_file)
     for _ in range(_ANCESTORS):
-        try:
-            row = Path(f"/proc/{pid}/stat").read_text()
-            pid = int(row.rpartition(")")[2].split()[1])
-            if wanted in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                return True
-        except (OSError, ValueError):
+        stat = read_stat(MACHINE, pid)
+        if stat is None:
             return False
+        pid = stat.parent
+        if str(pid_file) in command_line(MACHINE, pid):
+            return True
     return False

@@ -18,15 +18,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nri.engine.process.runtime_log import cause_of
+from nri.config.syntax import parse_json
+from nri.engine.process.runtime_log import STDERR, cause_of
 from nri.engine.support.command import Output, run
 from nri.engine.support.errors import CommandFailed, EngineError, NotThere
-from nri.engine.support.files import private_folder, remove_tree
+from nri.files import private_folder, remove_tree
 
-__all__ = ["Runtime", "RuntimeState"]
+__all__ = ["Runtime", "RuntimeState", "parse_list", "parse_state", "process_id"]
 
 TIMEOUT_S = 30.0
 _RETRY_S = 0.02
+#: More than a kernel gives out.
+_MOST_PID = 1 << 30
 #: How runc and crun say that they do not know a container, or that it has ended.
 _NOT_THERE = ("does not exist", "no such file or directory", "not found")
 _ENDED = ("not running", "process already finished", "no such process", "is not running", "stopped")
@@ -38,6 +41,35 @@ class RuntimeState(NamedTuple):
     status: str
     pid: int
     bundle: str
+
+
+def parse_state(data: bytes) -> tuple[str, RuntimeState]:
+    """A container's id and state, as a runtime prints them. Raises ValueError. Pure."""
+    return _state(parse_json(data))
+
+
+def parse_list(data: bytes) -> dict[str, RuntimeState]:
+    """The states of containers by their ids, as a runtime prints them. Raises ValueError. Pure."""
+    rows = parse_json(data or b"null") or []
+    if not isinstance(rows, list):
+        raise ValueError("no list")  # noqa: TRY004  one kind of error for the caller
+    return dict(map(_state, rows))
+
+
+def _state(row: object) -> tuple[str, RuntimeState]:
+    if not isinstance(row, dict):
+        raise ValueError("no table")  # noqa: TRY004
+    identity, status, bundle = (row.get(key) for key in ("id", "status", "bundle"))
+    if not (isinstance(identity, str) and isinstance(status, str) and isinstance(bundle, str)):
+        raise ValueError("id, status or bundle is no text")  # noqa: TRY004
+    return identity, RuntimeState(status, process_id(row.get("pid", 0)), bundle)
+
+
+def process_id(value: object) -> int:
+    """A process id of an answer; 0 or less is none. Raises ValueError for what is no such number. Pure."""
+    if type(value) is not int or abs(value) > _MOST_PID:
+        raise ValueError("pid is no process's number")
+    return value
 
 
 class Runtime:
@@ -74,13 +106,12 @@ class Runtime:
     def state(self, container_id: str) -> RuntimeState:
         """The state of a container. Raises NotThere if the runtime does not know it."""
         try:
-            found = json.loads(self._call("state", container_id).stdout)
-            return RuntimeState(str(found["status"]), int(found.get("pid", 0)), str(found.get("bundle", "")))
+            return parse_state(self._call("state", container_id).stdout)[1]
         except CommandFailed as error:
             if _says(error, _NOT_THERE):
                 raise NotThere("container", container_id) from error
             raise
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise EngineError(f"{self.name} state {container_id}: an answer that cannot be read: {error}") from error
 
     def kill(self, container_id: str, signal: int | str) -> bool:
@@ -124,8 +155,10 @@ class Runtime:
 
     def containers(self) -> dict[str, RuntimeState]:
         """All containers below the runtime's root, by id: what a restart compares with the records."""
-        rows = json.loads(self._call("list", "--format=json").stdout or b"null") or []
-        return {row["id"]: RuntimeState(row["status"], int(row["pid"]), row["bundle"]) for row in rows}
+        try:
+            return parse_list(self._call("list", "--format=json").stdout)
+        except ValueError as error:
+            raise EngineError(f"{self.name} list: an answer that cannot be read: {error}") from error
 
     def version(self) -> str:
         """The runtime's version, such as ``1.1.5``; empty if it says none."""
@@ -145,9 +178,14 @@ class Runtime:
 
     @contextmanager
     def log(self) -> Iterator[Path]:
-        """A file for the log of one call."""
-        with tempfile.TemporaryDirectory(dir=self.calls) as folder:
-            yield Path(folder, "log")
+        """A file for the log of one call; its own output where there is no room for one."""
+        try:
+            folder = tempfile.TemporaryDirectory(dir=self.calls)
+        except OSError:  # a full disk; what takes containers away has to run all the same
+            yield STDERR
+            return
+        with folder:
+            yield Path(folder.name, "log")
 
 
 def _says(error: CommandFailed, phrases: Sequence[str]) -> bool:

@@ -7,22 +7,27 @@ Rules: pure but for reading the log file. The runtime's last words stand first, 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+from nri.config.syntax import parse_json
 from nri.engine.support.command import last_words
+from nri.files import open_regular
 
-__all__ = ["cause_of", "complaints"]
+__all__ = ["STDERR", "cause_of", "complaints"]
 
+#: The log of a call for which there is no room on the disk.
+STDERR = Path("/dev/stderr")
 _LIMIT_BYTES = 1 << 20
 _LEVELS = ("warning", "error", "fatal", "panic")
 
 
 def cause_of(stderr: bytes, log: Path) -> str:
     """One line that says why: what was printed, then what the log has besides."""
+    if log == STDERR and (mixed := complaints(stderr)):
+        return "; ".join(mixed)
     try:
-        with log.open("rb") as file:
-            logged = complaints(file.read(_LIMIT_BYTES))
+        with open(log, "rb", opener=open_regular) as file:
+            logged = complaints(file.read(_LIMIT_BYTES)) if log != STDERR else []
     except OSError:
         logged = []  # it failed before it wrote one
     said = _plain(last_words(stderr))
@@ -34,7 +39,7 @@ def complaints(log: bytes) -> list[str]:
     found = []
     for line in log.splitlines():
         try:
-            row = json.loads(line)
+            row = parse_json(line)
         except ValueError:
             continue
         if isinstance(row, dict) and row.get("level") in _LEVELS and row.get("msg"):

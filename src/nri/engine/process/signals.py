@@ -13,12 +13,18 @@ import signal
 from pathlib import Path
 
 from nri.engine.process.conmon import find_conmon
+from nri.engine.support.command import readable
+from nri.host.process import read_stat
+from nri.host.root import MACHINE
 
 __all__ = ["number_of", "send"]
 
 
-def send(bundle: Path, container_id: str, pid: int, word: str) -> bool:
-    """Send a signal, such as ``TERM``, to the container's first process; False if the OCI runtime has to."""
+def send(bundle: Path, container_id: str, pid: int, word: str, wait_s: float = 0.0) -> bool:
+    """Send a signal, such as ``TERM``, to the container's first process; False if the OCI runtime has to.
+
+    Returns once the process has ended, or after `wait_s` seconds.
+    """
     number = number_of(word)
     conmon = find_conmon(bundle, container_id) if pid > 0 and number else 0
     if not conmon:
@@ -28,9 +34,12 @@ def send(bundle: Path, container_id: str, pid: int, word: str) -> bool:
     except OSError:
         return False
     try:
-        if _parent(pid) != conmon:
+        stat = read_stat(MACHINE, pid)
+        if stat is None or stat.parent != conmon:
             return False
         signal.pidfd_send_signal(descriptor, number)
+        if wait_s:
+            readable(descriptor, wait_s)
     except OSError:
         return False
     finally:
@@ -45,8 +54,3 @@ def number_of(word: str) -> int:
     name = word.upper()
     found = signal.Signals.__members__.get(name if name.startswith("SIG") else f"SIG{name}")
     return 0 if found is None else int(found)
-
-
-def _parent(pid: int) -> int:
-    # The name of the program stands in brackets, and may have blanks and brackets itself.
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

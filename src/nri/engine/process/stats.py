@@ -7,11 +7,15 @@ Next: :mod:`nri.engine.process.counters`.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nri.host.process import parse_cgroups
+from nri.host.process import cgroups
+from nri.host.root import MACHINE
+from nri.text import plain
 
 __all__ = [
     "ContainerStats",
@@ -61,7 +65,7 @@ class InterfaceStats:
 
 def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
     """Read what the cgroup of this process uses. Raises FileNotFoundError if the process is gone."""
-    paths = parse_cgroups(Path(f"/proc/{pid}/cgroup").read_text())
+    paths = cgroups_of(pid)
     if "memory" in paths:
         return stats_v1({name: root / name / path.lstrip("/") for name, path in paths.items() if name})
     return stats_v2(root / paths.get("", "/").lstrip("/"))
@@ -69,14 +73,22 @@ def read_stats(pid: int, root: Path = CGROUPS) -> ContainerStats:
 
 def read_interfaces(pid: int) -> list[InterfaceStats]:
     """The network interfaces that this process sees. Raises FileNotFoundError if it is gone."""
-    return parse_interfaces(Path(f"/proc/{pid}/net/dev").read_text())
+    return parse_interfaces(MACHINE.read(f"/proc/{pid}/net/dev"))
+
+
+def cgroups_of(pid: int) -> dict[str, str]:
+    """The cgroups of a process, by controller. Raises FileNotFoundError if it is gone."""
+    found = cgroups(MACHINE, pid)
+    if found is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/{pid}")
+    return found
 
 
 def parse_interfaces(text: str) -> list[InterfaceStats]:
     """/proc/PID/net/dev, two lines of heading first."""
     found = []
-    for line in text.splitlines()[2:]:
-        name, _, numbers = line.partition(":")
+    for line in text.split("\n")[2:]:
+        name, _, numbers = plain(line).partition(":")  # a container may have named it
         row = [int(word) for word in numbers.split()]
         if len(row) >= 12:
             found.append(InterfaceStats(name.strip(), row[0], row[2], row[8], row[10], row[1], row[3], row[9], row[11]))

@@ -2,10 +2,9 @@
 
 Rules: knows gRPC, which nothing below does (extra ``engine``); which calls there are is read from the messages'
 descriptors, who answers them is in `nri.engine.services`, and a call that no group answers is Unimplemented.
-Next: :mod:`nri.engine.server.wiring`, then `server`, `methods`, and `codes`, the table from errors to statuses.
+Next: :mod:`nri.engine.server.server`, then `methods`, with the table from errors to statuses.
 """
 
-from nri.engine.server.server import Server
-from nri.engine.server.wiring import cri_server
+from nri.engine.server.server import Server, cri_server
 
 __all__ = ["Server", "cri_server"]

@@ -1,8 +1,11 @@
-"""The calls of a service, read from its descriptor, and the methods that answer them.
+"""The calls of a service, read from its descriptor, the methods that answer them, and the statuses of errors.
 
 Rules: the call ``RunPodSandbox`` is answered by the first group with a method ``run_pod_sandbox``; without one gRPC
 itself answers Unimplemented, which is what the CRI wants for calls that are newer than a runtime. A method gets the
-request and the `Call`; that of a stream gives an iterable.
+request and the `Call`; that of a stream gives an iterable. A request is checked before: a zero byte ends a path or a
+word for the kernel and not for us, so no text has one; a value of an enumeration that is not known is refused, never
+taken for another. It is gone through without recursion. Rows of errors are as in `nri.cri.codes`, around the
+engine's own.
 """
 
 from __future__ import annotations
@@ -13,14 +16,80 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import grpc
-from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from nri.engine.server.codes import status_of
-from nri.errors import NriError
+from nri.cri import codes
+from nri.cri.codes import Row
+from nri.engine.support.errors import (
+    AlreadyThere,
+    CommandTimeout,
+    InvalidRequest,
+    NotThere,
+    ToolMissing,
+    TooMany,
+    WrongState,
+)
+from nri.errors import NriError, RequestError
 
-__all__ = ["Methods", "snake"]
+__all__ = ["LIMIT_BYTES", "ROWS", "Methods", "check_request", "snake", "status_of"]
+
+Code = grpc.StatusCode
+
+ROWS = (
+    codes.ROWS[0],
+    Row(InvalidRequest, Code.INVALID_ARGUMENT),
+    Row(NotThere, Code.NOT_FOUND),
+    Row(AlreadyThere, Code.ALREADY_EXISTS),
+    Row(WrongState, Code.FAILED_PRECONDITION),
+    Row(TooMany, Code.RESOURCE_EXHAUSTED),
+    Row(ToolMissing, Code.FAILED_PRECONDITION),
+    Row(CommandTimeout, Code.DEADLINE_EXCEEDED),  # the kubelet tells a probe that took too long by this code
+    *codes.ROWS[1:],
+)
+
+
+def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
+    """The code and the text that a client gets for an error. An error without a text gives its class."""
+    return codes.status_of(error, ROWS)
+
+
+#: Of a request: what plugins can be asked about, and more than a kubelet ever sends.
+LIMIT_BYTES = 4 << 20
+
+
+def check_request(request: Message) -> None:
+    """Refuse a request by the field that cannot be. Raises RequestError."""
+    size = request.ByteSize()
+    if size > LIMIT_BYTES:
+        raise RequestError("the request", f"{size} bytes", f"is longer than {LIMIT_BYTES}")
+    waiting = [("", request)]
+    while waiting:
+        above, message = waiting.pop()
+        for field, value in message.ListFields():
+            for path, one in _values(f"{above}.{field.name}" if above else field.name, field, value):
+                if isinstance(one, Message):
+                    waiting.append((path, one))
+                elif isinstance(one, str):
+                    if "\0" in one:
+                        raise RequestError(path, one, "has a zero byte in it")
+                elif field.enum_type is not None and one not in field.enum_type.values_by_number:
+                    raise RequestError(path, one, "is not known")
+
+
+def _values(path: str, field: FieldDescriptor, value: Any) -> Iterator[tuple[str, Any]]:
+    """The values of a field, each with its path: of a list all, of a map keys and values."""
+    if not field.is_repeated:
+        yield path, value
+    elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+        for key, one in value.items():
+            yield path, key
+            yield f"{path}[{key}]", one
+    else:
+        for index, one in enumerate(value):
+            yield f"{path}[{index}]", one
+
 
 #: A deadline so far away is none: grpcio has no other way to say so.
 _ENDLESS_S = 10 * 365 * 86400.0
@@ -72,6 +141,7 @@ def _bytes(message: Message) -> bytes:
 def _unary(name: str, answer: Callable[..., Message]) -> Callable[..., Message]:
     def behave(request: Message, context: grpc.ServicerContext) -> Message:
         try:
+            check_request(request)
             return answer(request, _Call(context))
         except Exception as error:  # noqa: BLE001  the table has a row for every error
             _abort(name, context, error)
@@ -82,6 +152,7 @@ def _unary(name: str, answer: Callable[..., Message]) -> Callable[..., Message]:
 def _stream(name: str, answer: Callable[..., Iterator[Message]]) -> Callable[..., Iterator[Message]]:
     def behave(request: Message, context: grpc.ServicerContext) -> Iterator[Message]:
         try:
+            check_request(request)
             yield from answer(request, _Call(context))
         except Exception as error:  # noqa: BLE001  as above
             _abort(name, context, error)

@@ -1,13 +1,14 @@
 """A threaded gRPC server for the CRI's two services.
 
-Rules: who may connect is `nri.cri.server`'s. Every error goes through the table in `nri.engine.server.codes`.
+Rules: who may connect is `nri.cri.server`'s. Every error goes through the table in `nri.engine.server.methods`.
 Next: :mod:`nri.engine.server.methods`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,10 +16,20 @@ import grpc
 
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import SocketServer, bind
+from nri.engine.engine import Engine
 from nri.engine.server.methods import Methods
+from nri.engine.services.containers import ContainerCalls
+from nri.engine.services.events import EventCalls
+from nri.engine.services.execution import ExecutionCalls, Streaming
+from nri.engine.services.images import ImageCalls
+from nri.engine.services.metrics import MetricCalls
+from nri.engine.services.pods import PodCalls
+from nri.engine.services.readings import Readings
+from nri.engine.services.runtime_info import Facts, RuntimeInfoCalls
+from nri.engine.services.stats import StatsCalls
 from nri.engine.support.errors import EngineError
 
-__all__ = ["Server"]
+__all__ = ["Server", "cri_server"]
 
 #: Calls that run at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads come when needed.
 CALLS = 256
@@ -72,3 +83,41 @@ def _handlers(groups: Sequence[object]) -> list[grpc.GenericRpcHandler]:
         if methods.missing:
             log.debug("%s answers Unimplemented to %s", methods.service, ", ".join(methods.missing))
     return made
+
+
+def cri_server(engine: Engine, streaming: Streaming) -> Server:
+    """The CRI of an engine, at the socket of its configuration; `streaming` gives addresses for exec and the like."""
+    pods, containers, images = engine.pods, engine.containers, engine.images
+    readings = Readings(pods, containers, images)
+    groups = [
+        RuntimeInfoCalls(_facts(engine)),
+        PodCalls(pods, containers),
+        ContainerCalls(containers),
+        ExecutionCalls(pods, containers, streaming),
+        StatsCalls(readings),
+        EventCalls(engine.events),
+        MetricCalls(readings),
+        ImageCalls(images),
+    ]
+    return Server(engine.config.socket, groups, before_stop=engine.events.close)
+
+
+def _facts(engine: Engine) -> Facts:
+    config = engine.config
+
+    def conditions() -> list[pb.RuntimeCondition]:
+        return [
+            pb.RuntimeCondition(type=each.kind, status=each.holds, reason=each.reason, message=each.message)
+            for each in engine.conditions
+        ]
+
+    def handlers() -> Mapping[str, pb.RuntimeHandlerFeatures]:
+        made = {}
+        for name in config.runtimes:
+            machine = engine.machinery.machine_of(name)
+            made[name] = pb.RuntimeHandlerFeatures(
+                recursive_read_only_mounts=machine.recursive_read_only, user_namespaces=machine.idmapped_mounts
+            )
+        return {"": made[config.default_runtime], **made}
+
+    return Facts(conditions, handlers, config.cgroups.driver, lambda: {"config": dataclasses.asdict(config)})

@@ -2,6 +2,6 @@
 
 Rules: no gRPC here; a method has the call's name in small letters, gets the request and the `call.Call`, and raises the
 engine's errors as they are, for the server has their table. A call without a method is Unimplemented: checkpoints.
-Modules: `images`, `runtime_info`, `pods`, `containers`, `execution`, `stats`, `events`, `metrics`; beside them `call`,
-`selection` (filters) and `readings` (what is used). Next: `images`.
+Modules: `images`, `runtime_info`, `pods`, `containers`, `execution`, `stats`, `events`, `metrics`; beside them `call`
+and `readings` (what is used). Next: `images`.
 """

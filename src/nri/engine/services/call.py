@@ -1,14 +1,15 @@
-"""The circumstances of one call, as far as those that answer it care.
+"""The circumstances of one call, and what the answers of several have in common: portions of streams, filters of lists.
 
-Rules: no gRPC here; the server makes one for each call. Next: the groups of calls, first `nri.engine.services.images`.
+Rules: no gRPC here; the server makes one `Call` for each call. All conditions of a filter have to hold; an empty one
+holds always. Next: the groups of calls, first `nri.engine.services.images`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["CHUNK", "Call", "chunks"]
+__all__ = ["CHUNK", "Call", "begins", "chunks", "labelled"]
 
 #: Items in one message of a stream: some 2 KiB each, so a message stays far below 16 MiB.
 CHUNK = 500
@@ -30,3 +31,13 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """The items in portions for the messages of a stream; one that is empty if there are none."""
     for begin in range(0, len(items) or 1, CHUNK):
         yield items[begin : begin + CHUNK]
+
+
+def begins(identity: str, wanted: str) -> bool:
+    """Whether an id is, or begins with, the one that a filter has."""
+    return identity.startswith(wanted)
+
+
+def labelled(labels: Mapping[str, str], selector: Mapping[str, str]) -> bool:
+    """Whether all labels of a selector are there with their values."""
+    return all(labels.get(key) == value for key, value in selector.items())

@@ -14,10 +14,9 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle import ContainerLife, Containers
+from nri.engine.lifecycle import ContainerEntry, Containers
 from nri.engine.lifecycle.status import STATES, container_status
-from nri.engine.services.call import Call, chunks
-from nri.engine.services.selection import begins, labelled
+from nri.engine.services.call import Call, begins, chunks, labelled
 from nri.engine.state import ContainerRecord
 from nri.engine.support.errors import NotThere
 from nri.errors import RequestError
@@ -59,7 +58,7 @@ class ContainerCalls:
 
     def container_status(self, request: pb.ContainerStatusRequest, call: Call) -> pb.ContainerStatusResponse:
         """A container."""
-        found = self._containers.life(request.container_id)
+        found = self._containers.entry(request.container_id)
         info = {"info": json.dumps(container_info(found))} if request.verbose else {}
         return pb.ContainerStatusResponse(status=container_status(found), info=info)
 
@@ -114,7 +113,7 @@ def container_item(record: ContainerRecord) -> pb.Container:
     )
 
 
-def container_info(container: ContainerLife) -> dict[str, Any]:
+def container_info(container: ContainerEntry) -> dict[str, Any]:
     """More of a container for people and tools, named as containerd does where it has the same."""
     record = container.record
     return {

@@ -1,8 +1,8 @@
 """The ImageService: images listed, pulled and removed, and the room that they take.
 
 Rules: an image that is not there is an empty answer to ImageStatus and no error to RemoveImage, as the kubelet wants
-it; a login goes to the registry that it was given for and to no other; a registry that cannot be reached is told in the
-word that the kubelet knows. Next: `nri.engine.services.runtime_info`.
+it; a login goes to the registry that it was given for and to no other; the error for a registry that cannot be reached
+has the word that the kubelet knows. Next: `nri.engine.services.runtime_info`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.images import Credentials, Image, ImageStore, Usage, parse_reference
+from nri.engine.images import Credentials, Image, ImageStore, parse_reference
 from nri.engine.services.call import Call, chunks
+from nri.engine.spec import parse_id
 from nri.engine.support.errors import CommandFailed, EngineError, NotThere
 from nri.errors import RequestError
+from nri.files import Usage
 
 __all__ = ["ImageCalls"]
 
@@ -84,14 +86,15 @@ class ImageCalls:
 
 def image_message(image: Image) -> pb.Image:
     """An image as the CRI says it. Pure."""
-    user = image.user.partition(":")[0]
+    name = image.user.partition(":")[0]
+    number = parse_id(name)  # as the container's user is read, because the kubelet trusts this for runAsNonRoot
     return pb.Image(
         id=image.id,
         repo_tags=image.repo_tags,
         repo_digests=image.repo_digests,
         size=image.size_bytes,
-        uid=pb.Int64Value(value=int(user)) if user.isdecimal() else None,
-        username="" if user.isdecimal() else user,
+        uid=None if number is None else pb.Int64Value(value=number),
+        username=name if number is None else "",
     )
 
 

@@ -15,12 +15,10 @@ from typing import Any
 from google.protobuf import json_format
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle import ContainerLife, Containers, PodLife, Pods, container_status, pod_status
-from nri.engine.services.call import Call, chunks
-from nri.engine.services.selection import begins, labelled
+from nri.engine.lifecycle import ContainerEntry, Containers, PodEntry, Pods, container_status, pod_status
+from nri.engine.services.call import Call, begins, chunks, labelled
 from nri.engine.state import PodRecord, PodState
 from nri.engine.support.errors import NotThere
-from nri.errors import RequestError
 
 __all__ = ["PodCalls"]
 
@@ -33,9 +31,6 @@ class PodCalls:
 
     def run_pod_sandbox(self, request: pb.RunPodSandboxRequest, call: Call) -> pb.RunPodSandboxResponse:
         """Make a pod; the answer is its id."""
-        for field in ("name", "namespace", "uid"):
-            if not getattr(request.config.metadata, field):
-                raise RequestError(f"config.metadata.{field}", "", "a pod needs it")
         return pb.RunPodSandboxResponse(pod_sandbox_id=self._pods.run(request.config, request.runtime_handler))
 
     def stop_pod_sandbox(self, request: pb.StopPodSandboxRequest, call: Call) -> pb.StopPodSandboxResponse:
@@ -52,7 +47,7 @@ class PodCalls:
 
     def pod_sandbox_status(self, request: pb.PodSandboxStatusRequest, call: Call) -> pb.PodSandboxStatusResponse:
         """A pod and its containers, as of `timestamp`."""
-        pod = self._pods.life(request.pod_sandbox_id)
+        pod = self._pods.entry(request.pod_sandbox_id)
         return pb.PodSandboxStatusResponse(
             status=pod_status(pod),
             containers_statuses=[container_status(each) for each in self._containers_of(pod.id)],
@@ -89,10 +84,10 @@ class PodCalls:
                     made.append(item)
         return made
 
-    def _containers_of(self, pod_id: str) -> Iterator[ContainerLife]:
+    def _containers_of(self, pod_id: str) -> Iterator[ContainerEntry]:
         for record in self._containers.list(pod_id):
             try:
-                yield self._containers.life(record.id)
+                yield self._containers.entry(record.id)
             except NotThere:
                 continue  # removed just now
 
@@ -111,7 +106,7 @@ def pod_item(record: PodRecord) -> pb.PodSandbox:
     )
 
 
-def pod_info(pod: PodLife) -> dict[str, Any]:
+def pod_info(pod: PodEntry) -> dict[str, Any]:
     """More of a pod for people and tools, named as containerd does where it has the same."""
     record = pod.record
     return {

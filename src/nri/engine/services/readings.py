@@ -2,29 +2,34 @@
 
 One job: :class:`Readings`, which `stats` and `metrics` tell in their own words. Rules: what the kernel does not say is
 None, never 0; rates come from two readings that are half a second apart at least; the room that a container has written
-is walked once in ten seconds, because that costs as much as there are files.
+is walked once in ten seconds or less often, because that costs as much as there are files.
 Next: `nri.engine.services.stats`.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from nri.engine.images import ImageStore, Usage
+from nri.engine.images import ImageStore
 from nri.engine.lifecycle import Containers, Pods
 from nri.engine.process import ContainerStats, Counters, InterfaceStats, read_counters, read_interfaces
 from nri.engine.process.stats import CGROUPS, stats_v1, stats_v2
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.errors import EngineError
+from nri.files import Usage
 
 __all__ = ["Reading", "Readings"]
 
 _RATE_NS = 500_000_000
 _ROOM_NS = 10_000_000_000
+#: A container with many files is walked more seldom: for this part of the time at most.
+_PATIENCE = 20
+_log = logging.getLogger(__name__)
 _V1 = ("cpuacct", "memory", "pids")
 _COUNTED = (
     "cpu_usage_ns", "memory_usage_bytes", "working_set_bytes", "rss_bytes", "page_faults", "major_page_faults",
@@ -46,6 +51,12 @@ class _Rate(NamedTuple):
     cores: int | None
 
 
+class _Room(NamedTuple):
+    at_ns: int
+    until_ns: int
+    usage: Usage
+
+
 class Readings:
     """Reads, and keeps what rates need of what is still there."""
 
@@ -54,7 +65,7 @@ class Readings:
         self._cgroups = cgroups
         self._lock = threading.Lock()
         self._rates: dict[str, _Rate] = {}
-        self._rooms: dict[str, tuple[int, Usage]] = {}
+        self._rooms: dict[str, _Room] = {}
 
     def container(self, record: ContainerRecord) -> Reading:
         """A container's use."""
@@ -96,14 +107,19 @@ class Readings:
         now = time.time_ns()
         with self._lock:
             kept = self._rooms.get(container_id)
-        if kept is None or now - kept[0] > _ROOM_NS:
+        if kept is None or now > kept.until_ns:
             try:
-                kept = now, self.images.snapshots.usage(container_id)
+                found = self.images.snapshots.usage(container_id)
             except (OSError, ValueError):
                 return None
+            if not found.whole and (kept is None or kept.usage.whole):
+                _log.warning("container %s has more files than can be counted: it takes %d bytes or more",
+                             container_id, found.size_bytes)  # fmt: skip
+            cost_ns = time.time_ns() - now
+            kept = _Room(now, now + max(_ROOM_NS, _PATIENCE * cost_ns), found)
             with self._lock:
                 self._rooms[container_id] = kept
-        return kept
+        return kept.at_ns, kept.usage
 
     def forget(self) -> None:
         """Let go of what is kept of pods and containers that are gone."""

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.process import ContainerStats, InterfaceStats
-from nri.engine.services.call import Call, chunks
+from nri.engine.services.call import Call, begins, chunks, labelled
 from nri.engine.services.images import usage_message
 from nri.engine.services.readings import Reading, Readings
-from nri.engine.services.selection import begins, labelled
 from nri.engine.state import ContainerRecord, PodRecord
 
 __all__ = ["StatsCalls"]

@@ -11,6 +11,7 @@ from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Device, Options
+from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
 
 __all__ = ["devices"]
@@ -63,6 +64,7 @@ def _found(device: pb.Device, field: str, options: Options) -> list[Device]:
         path = getattr(device, name)
         if not path.startswith("/") and (path or name == "host_path"):
             raise RequestError(f"{field}.{name}", path, "is no absolute path")
+        check_path(f"{field}.{name}", path)
     nodes = list(options.devices.get(device.host_path, ()))
     if not nodes:
         raise RequestError(f"{field}.host_path", device.host_path, "there is no device")

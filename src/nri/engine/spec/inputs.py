@@ -120,7 +120,7 @@ class Options:
     Attributes:
         container_id: its id.
         rootfs: path of its root file system.
-        account: who `wanted_user` is in that root file system.
+        account: the numbers of `wanted_user` in that root file system.
         machine: what the machine can do.
         devices: the device nodes at and below each host path that the request names; for a privileged container all
             of the host's under "/dev".

@@ -12,6 +12,7 @@ from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine, Options, Pod
+from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
 
 __all__ = ["mounts"]
@@ -111,6 +112,7 @@ def _destination(mount: pb.Mount, field: str) -> str:
     path = mount.container_path
     if not path.startswith("/"):
         raise RequestError(f"{field}.container_path", path, "is no absolute path")
+    check_path(f"{field}.container_path", path)
     clean = posixpath.normpath(path).replace("//", "/")
     if clean == "/":
         raise RequestError(f"{field}.container_path", path, "the root file system itself cannot be mounted over")
@@ -131,6 +133,7 @@ def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
         raise RequestError(f"{field}.image_sub_path", mount.image_sub_path, "needs an image beside it")
     if not mount.host_path.startswith("/"):
         raise RequestError(f"{field}.host_path", mount.host_path, "is no absolute path")
+    check_path(f"{field}.host_path", mount.host_path)
     return mount.host_path
 
 

@@ -14,6 +14,7 @@ from nri.errors import RequestError
 __all__ = ["FIELD", "id_mappings", "namespaces", "of_pod", "options_of", "uses_user_namespace"]
 
 FIELD = "linux.security_context.namespace_options"
+_MOST_IDS = 2**32 - 1  # the last is none
 #: Field of the CRI's message, the spec's type, and the modes that there are for a container.
 _KINDS = (
     ("network", "network", (pb.POD, pb.NODE)),
@@ -104,6 +105,8 @@ def id_mappings(asked: pb.NamespaceOption) -> dict[str, list[dict[str, int]]]:
             raise RequestError(f"{FIELD}.userns_options.{field}", len(rows), "needs one row that maps something")
         if rows[0].container_id:
             raise RequestError(f"{FIELD}.userns_options.{field}", rows[0].container_id, "has to begin with id 0")
+        if rows[0].host_id + rows[0].length > _MOST_IDS:
+            raise RequestError(f"{FIELD}.userns_options.{field}", rows[0].length, f"there are {_MOST_IDS} ids")
         made[key] = [{"containerID": row.container_id, "hostID": row.host_id, "size": row.length} for row in rows]
     return made
 

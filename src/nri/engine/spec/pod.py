@@ -1,13 +1,11 @@
-"""The holder of a pod: the OCI spec of its pause container, and the sysctls of its namespaces.
+"""The holder of a pod: the OCI spec of its pause container.
 
 Rules: as little as possible. It has no capabilities, a read-only root file system, no devices of its own, and the
-pod's user. Sysctls belong to namespaces, so one that is the host's cannot be set for a pod. Next:
-`nri.engine.spec.container`, what runs in it.
+pod's user. Next: `nri.engine.spec.container`, what runs in it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +16,12 @@ from nri.engine.spec.devices import devices
 from nri.engine.spec.inputs import Options, Result
 from nri.engine.spec.process import PATH
 from nri.engine.spec.resources import cgroups_path, oom_score
-from nri.engine.spec.user import checked_id
+from nri.engine.spec.sysctls import pod_sysctls
+from nri.engine.spec.user import checked_id, supplemental_groups
 from nri.errors import RequestError
 from nri.text import plain
 
-__all__ = ["OOM_SCORE", "pod_spec", "pod_sysctls"]
+__all__ = ["OOM_SCORE", "pod_spec"]
 
 #: Of what holds a pod: nearly never the one to be killed, as the kubelet's own rule has it.
 OOM_SCORE = -998
@@ -32,19 +31,6 @@ _MASKED = (
     "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
 )  # fmt: skip
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-#: The sysctls that a namespace has for itself, by their first letters.
-_NAMESPACED = (
-    ("net.", "network"),
-    ("kernel.shm", "ipc"),
-    ("kernel.msg", "ipc"),
-    ("kernel.sem", "ipc"),
-    ("fs.mqueue.", "ipc"),
-    ("kernel.hostname", "uts"),
-    ("kernel.domainname", "uts"),
-)
-_SYSCTL = re.compile(r"[a-z]+(\.[\w:@/-]+)+")
-#: The option of the pod that decides about a namespace.
-_MODE = {"network": "network", "ipc": "ipc", "uts": "network"}
 
 
 def pod_spec(pod_id: str, config: pb.PodSandboxConfig, args: Sequence[str], options: Options) -> Result:
@@ -88,14 +74,13 @@ def _process(config: pb.PodSandboxConfig, args: Sequence[str], options: Options,
         value = context.run_as_group.value
         raise RequestError("linux.security_context.run_as_group", value, "needs run_as_user beside it")
     gid = checked_id(context.run_as_group.value, "run_as_group")
-    groups = [checked_id(each, "supplemental_groups") for each in context.supplemental_groups]
     nothing: list[str] = []
     return {
         "terminal": False,
         "user": {
             "uid": checked_id(context.run_as_user.value, "run_as_user"),
             "gid": gid,
-            "additionalGids": list(dict.fromkeys([gid, *groups])),
+            "additionalGids": list(dict.fromkeys([gid, *supplemental_groups(context)])),
         },
         "args": list(args),
         "env": [f"PATH={PATH}"],
@@ -114,36 +99,11 @@ def _linux(config: pb.PodSandboxConfig, options: Options) -> dict[str, Any]:
         "namespaces": namespaces.of_pod(config, options.machine),
         "cgroupsPath": cgroups_path(parent, options.container_id, systemd=options.systemd_cgroup),
         "resources": {"devices": rules, "cpu": {"shares": _SHARES}},
-        "sysctl": pod_sysctls(config),
+        "sysctl": {each.name: each.value for each in pod_sysctls(config)},
         "maskedPaths": list(_MASKED),
         "readonlyPaths": list(_READ_ONLY),
         **namespaces.id_mappings(config.linux.security_context.namespace_options),
     }
-
-
-def pod_sysctls(config: pb.PodSandboxConfig) -> dict[str, str]:
-    """The sysctls of a pod, for its spec or for the code that makes its namespaces; names with dots.
-
-    Raises:
-        RequestError: one that no namespace has for itself, or whose namespace this pod shares with the node.
-    """
-    asked = config.linux.security_context.namespace_options
-    made = {}
-    for name, value in config.linux.sysctls.items():
-        field, dotted = f"linux.sysctls[{name}]", _dotted(name)
-        kind = next((kind for first, kind in _NAMESPACED if dotted.startswith(first)), None)
-        if kind is None or not _SYSCTL.fullmatch(dotted):
-            raise RequestError(field, value, "is a setting of the whole node, not of a pod")
-        if getattr(asked, _MODE[kind]) == pb.NODE:
-            raise RequestError(field, value, f"the pod shares its {kind} namespace with the node")
-        made[dotted] = value
-    return made
-
-
-def _dotted(name: str) -> str:
-    """A sysctl's name with dots, also of the form with slashes, in which a dot is one of an interface's name."""
-    first = next((char for char in name if char in "./"), "")
-    return name.translate(str.maketrans("./", "/.")) if first == "/" else name
 
 
 def _annotations(pod_id: str, config: pb.PodSandboxConfig) -> dict[str, str]:

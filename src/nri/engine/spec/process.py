@@ -6,16 +6,19 @@ both, `args` its command alone, as in Kubernetes. Next: `nri.engine.spec.user`.
 
 from __future__ import annotations
 
+import re
 import signal
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import ImageConfig
+from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
 
-__all__ = ["PATH", "args", "cwd", "environment", "stop_signal"]
+__all__ = ["PATH", "args", "cwd", "environment", "image_name", "stop_signal"]
 
 #: What a container has for PATH if neither image nor request say.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NUMBER = re.compile(r"[0-9]{1,2}")
 _FIRST_REAL_TIME, _LAST_REAL_TIME = 34, 64  # as glibc counts, which keeps the first two for itself
 
 
@@ -29,7 +32,7 @@ def args(config: pb.ContainerConfig, image: ImageConfig) -> list[str]:
     entrypoint = image.entrypoint if image.entrypoint and image.entrypoint[0] else ()
     made = [*config.command, *config.args] if config.command else [*entrypoint, *(config.args or image.cmd)]
     if not made or not made[0]:
-        raise RequestError("command", "", f"neither it nor image {_name(config)} says what to run")
+        raise RequestError("command", "", f"neither it nor image {image_name(config)} says what to run")
     for word in made:
         _no_nul("command" if config.command else "args", word)
     return made
@@ -67,8 +70,9 @@ def cwd(config: pb.ContainerConfig, image: ImageConfig) -> str:
     """The working directory. RequestError: it is no absolute path."""
     made = config.working_dir or image.working_dir or "/"
     if not made.startswith("/"):
-        where = "working_dir" if config.working_dir else f"the working directory of image {_name(config)}"
+        where = "working_dir" if config.working_dir else f"the working directory of image {image_name(config)}"
         raise RequestError(where, made, "is no absolute path")
+    check_path("working_dir", made)
     return made
 
 
@@ -84,16 +88,16 @@ def stop_signal(config: pb.ContainerConfig, image: ImageConfig) -> int:
         except ValueError:
             raise RequestError("stop_signal", config.stop_signal, "is no signal") from None
         return _signal(name, "stop_signal")
-    return _signal(image.stop_signal or "SIGTERM", f"the stop signal of image {_name(config)}")
+    return _signal(image.stop_signal or "SIGTERM", f"the stop signal of image {image_name(config)}")
 
 
 def _signal(text: str, field: str) -> int:
     """A signal's number, of ``SIGTERM``, ``TERM``, ``15``, ``SIGRTMIN+3`` or ``SIGRTMINPLUS3``."""
-    if text.isdecimal() and 0 < int(text) <= _LAST_REAL_TIME:
+    if _NUMBER.fullmatch(text) and 0 < int(text) <= _LAST_REAL_TIME:
         return int(text)
     name = text.upper().removeprefix("SIG").replace("PLUS", "+").replace("MINUS", "-")
     base, sign, count = name.partition("+") if "+" in name else name.partition("-")
-    if base in ("RTMIN", "RTMAX") and (not sign or count.isdecimal()):
+    if base in ("RTMIN", "RTMAX") and (not sign or _NUMBER.fullmatch(count)):
         number = (_FIRST_REAL_TIME if base == "RTMIN" else _LAST_REAL_TIME) + int(f"{sign}{count}" or 0)
         if _FIRST_REAL_TIME <= number <= _LAST_REAL_TIME:
             return number
@@ -109,5 +113,6 @@ def _no_nul(field: str, text: str) -> None:
         raise RequestError(field, text, "has a zero byte in it")
 
 
-def _name(config: pb.ContainerConfig) -> str:
+def image_name(config: pb.ContainerConfig) -> str:
+    """The name of a request's image, for errors."""
     return config.image.user_specified_image or config.image.image or "(without a name)"

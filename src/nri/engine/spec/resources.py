@@ -1,8 +1,8 @@
 """Resources of a container: from the CRI into a spec, and its OOM score and cgroup.
 
 One job: what a creation and an update share. Rules: 0 and an empty text say "not set". A memory limit without a word on
-swap is one for both together, so that a container does not swap by default. What this machine's cgroups cannot do is
-left out with a note, as in the field: the kubelet sends page sizes and unified keys without asking. Next:
+swap is one for both together, so that a container does not swap by default. Limits that this machine's cgroups lack
+are left out with a note, as in the field: the kubelet sends page sizes and unified keys without asking. Next:
 `nri.engine.spec.pod`.
 """
 
@@ -13,14 +13,21 @@ from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine
+from nri.engine.spec.limits import check_path
 from nri.errors import RequestError
 
 __all__ = ["cgroups_path", "container_resources", "oom_score"]
 
 _FIELD = "linux.resources"
 _LEAST_SHARES = 2
-_CPUSET = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
-_PAGE_SIZE = re.compile(r"\d+[KMGT]B")
+#: Numbers of five digits at most: runtimes make a set of them all.
+_CPUSET = re.compile(r"[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*")
+_CPUSET_LENGTH = 4096
+_PAGE_SIZE = re.compile(r"[0-9]{1,10}[KMGT]B")
+#: The name of a file of cgroup v2: a controller and what it has.
+_UNIFIED = re.compile(r"[a-z][a-z0-9_]{0,63}(\.[A-Za-z0-9_]{1,64}){1,4}")
+_MOST_SHARES = 262_144
+_PERIODS = (1_000, 1_000_000)  # microseconds, as the kernel has it
 #: Of the CRI's message, and of the spec's ``cpu``.
 _CPU = (("cpu_shares", "shares"), ("cpu_quota", "quota"), ("cpu_period", "period"))
 
@@ -41,6 +48,9 @@ def container_resources(
     if limits := _hugepages(asked, machine, notes, field):
         made["hugepageLimits"] = limits
     if asked.unified:
+        for key, value in asked.unified.items():
+            if not _UNIFIED.fullmatch(key) or "\0" in value:
+                raise RequestError(f"{field}.unified[{key}]", value, "is no file of cgroup v2")
         if machine.cgroup_v2:
             made["unified"] = dict(asked.unified)
         else:
@@ -55,10 +65,15 @@ def _cpu(asked: pb.LinuxContainerResources, field: str) -> dict[str, Any]:
         if made.get(key, 0) < 0:
             raise RequestError(f"{field}.{name}", made[key], "is negative")
     if "shares" in made:
-        made["shares"] = max(made["shares"], _LEAST_SHARES)
+        made["shares"] = min(max(made["shares"], _LEAST_SHARES), _MOST_SHARES)
+    if made.get("quota", 0) < -1:
+        raise RequestError(f"{field}.cpu_quota", made["quota"], "is negative, and not -1 for no limit")
+    if "period" in made and not _PERIODS[0] <= made["period"] <= _PERIODS[1]:
+        reason = f"is not between {_PERIODS[0]} and {_PERIODS[1]} microseconds"
+        raise RequestError(f"{field}.cpu_period", made["period"], reason)
     for name, key in (("cpuset_cpus", "cpus"), ("cpuset_mems", "mems")):
         text = getattr(asked, name)
-        if text and not _CPUSET.fullmatch(text):
+        if text and (len(text) > _CPUSET_LENGTH or not _CPUSET.fullmatch(text)):
             raise RequestError(f"{field}.{name}", text, "is no list like 0-3,8")
         if text:
             made[key] = text
@@ -69,6 +84,8 @@ def _memory(asked: pb.LinuxContainerResources, machine: Machine, notes: list[str
     limit, swap = asked.memory_limit_in_bytes, asked.memory_swap_limit_in_bytes
     if limit < -1:
         raise RequestError(f"{field}.memory_limit_in_bytes", limit, "is negative")
+    if swap < -1:
+        raise RequestError(f"{field}.memory_swap_limit_in_bytes", swap, "is negative")
     if limit > 0 and 0 < swap < limit:
         reason = f"is memory and swap together, so no less than the memory limit {limit}"
         raise RequestError(f"{field}.memory_swap_limit_in_bytes", swap, reason)
@@ -120,6 +137,7 @@ def cgroups_path(parent: str, container_id: str, *, systemd: bool) -> str:
     field = "linux.cgroup_parent"
     if ".." in parent.split("/"):
         raise RequestError(field, parent, "leads out of the hierarchy")
+    check_path(field, f"{parent}/{container_id}")
     if not systemd:
         return f"/{parent.strip('/')}/{container_id}".replace("//", "/")
     last = parent.rstrip("/").rpartition("/")[2]

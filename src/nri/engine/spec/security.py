@@ -13,6 +13,7 @@ from typing import Any
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.inputs import Machine
+from nri.engine.spec.limits import check_path
 from nri.engine.spec.seccomp import default_profile
 from nri.errors import RequestError
 
@@ -33,11 +34,12 @@ def localhost_profile(security: Security) -> str:
     """The path of the seccomp profile on this host that is asked for, to be read and parsed; "" for none."""
     if security.privileged:
         return ""
-    kind, ref = _seccomp_wish(security)
+    kind, ref = _wanted_seccomp(security)
     if kind != _LOCALHOST:
         return ""
     if not ref.startswith("/"):
         raise RequestError(f"{_FIELD}.seccomp.localhost_ref", ref, "is no absolute path")
+    check_path(f"{_FIELD}.seccomp.localhost_ref", ref)
     return ref
 
 
@@ -49,7 +51,7 @@ def seccomp(
     Raises:
         RequestError: the machine does not filter system calls, or the profile of the host is none.
     """
-    kind, ref = _seccomp_wish(security)
+    kind, ref = _wanted_seccomp(security)
     if security.privileged or kind == _UNCONFINED:
         return None
     if kind not in (_DEFAULT, _LOCALHOST):
@@ -64,7 +66,7 @@ def seccomp(
     return dict(localhost)
 
 
-def _seccomp_wish(security: Security) -> tuple[int, str]:
+def _wanted_seccomp(security: Security) -> tuple[int, str]:
     if security.HasField("seccomp"):
         return security.seccomp.profile_type, security.seccomp.localhost_ref
     return _of_text(security.seccomp_profile_path, "seccomp_profile_path")
@@ -126,5 +128,6 @@ def paths(security: pb.LinuxContainerSecurityContext) -> dict[str, list[str]]:
         for index, path in enumerate(getattr(security, field)):
             if not path.startswith("/"):
                 raise RequestError(f"{_FIELD}.{field}[{index}]", path, "is no absolute path")
+            check_path(f"{_FIELD}.{field}[{index}]", path)
             made.setdefault(key, []).append(path)
     return made

@@ -8,17 +8,14 @@ Next: :mod:`nri.engine.process`, what runs.
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import re
-import threading
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nri.engine.state.records import ContainerRecord, PodRecord, Record
 from nri.engine.support.errors import EngineError
-from nri.engine.support.files import TEMPORARY, private_folder, rename_into, sync_folder, write_whole
+from nri.files import Lock, Records, private_folder
 
 __all__ = ["Loaded", "Store"]
 
@@ -42,81 +39,52 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = private_folder(root)
-        self._lock = os.open(root / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = Lock(root / "lock")
         except BlockingIOError:
-            os.close(self._lock)
             raise EngineError(f"another engine has {root}: stop it, or give this one a folder of its own") from None
-        self._folders = {PodRecord: private_folder(root / "pods"), ContainerRecord: private_folder(root / "containers")}
-        self._writing = threading.Lock()
+        aside = root / "broken"
+        self._pods = Records(root / "pods", aside, version=VERSION)
+        self._containers = Records(root / "containers", aside, version=VERSION)
 
     def close(self) -> None:
         """Let another engine have the folder."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._lock.close()
 
     def put(self, record: PodRecord | ContainerRecord, *, sync: bool = True) -> None:
         """Write a record. Raises OSError, and leaves the earlier one in force, if the disk does not take it.
 
         Without `sync` it outlives the engine, and perhaps not the machine's sudden end.
         """
-        path = self._path(type(record), record.id)
-        with self._writing:  # the same record by two threads: the later one wins whole
-            data = {"version": VERSION, **record.to_json()}
-            write_whole(path, json.dumps(data, sort_keys=True).encode(), sync=sync)
+        self._of(record).put(_checked(record.id), record.to_json(), sync=sync)
 
     def remove(self, identity: str, *, sync: bool = True) -> None:
         """Forget the pod or container of this id; one that is not there is no error."""
-        with self._writing:
-            for kind, folder in self._folders.items():
-                path = self._path(kind, identity)
-                if path.exists():
-                    path.unlink()
-                    if sync:
-                        sync_folder(folder)
+        for records in (self._pods, self._containers):
+            records.remove(_checked(identity), sync=sync)
 
     def load(self) -> Loaded:
-        """Read all that is there. What a kill left half written is deleted, what is broken set aside."""
-        loaded = Loaded({}, {}, [])
-        self._load_into(loaded.pods, PodRecord, loaded.complaints)
-        self._load_into(loaded.containers, ContainerRecord, loaded.complaints)
-        return loaded
+        """Read all that is there. Half written files are deleted, broken ones set aside."""
+        pods, complaints = self._pods.load(partial(_read, PodRecord))
+        containers, more = self._containers.load(partial(_read, ContainerRecord))
+        return Loaded({each.id: each for each in pods}, {each.id: each for each in containers}, complaints + more)
 
-    def _load_into(self, found: dict[str, R], kind: type[R], complaints: list[str]) -> None:
-        for path in sorted(self._folders[kind].iterdir()):
-            if path.name.startswith(TEMPORARY):
-                path.unlink()
-                continue
-            try:
-                record = self._read(path, kind)
-            except (ValueError, RecursionError) as error:
-                complaints.append(f"{path}: {error}; set aside as {self._set_aside(path)}")
-            else:
-                found[record.id] = record
+    def set_aside(self, record: PodRecord | ContainerRecord) -> str:
+        """Move a record that cannot be used out of the way; returns a text about its place."""
+        return self._of(record).set_aside(_checked(record.id))
 
-    def _read(self, path: Path, kind: type[R]) -> R:
-        data = json.loads(path.read_bytes())
-        version = data.pop("version", None) if isinstance(data, dict) else VERSION
-        if version != VERSION:
-            raise ValueError(f"it is of version {version!r}, and this engine reads version {VERSION}")
-        record = kind.from_json(data)
-        if f"{record.id}.json" != path.name:
-            raise ValueError(f"it holds the record of {record.id!r}")
-        return record
+    def _of(self, record: PodRecord | ContainerRecord) -> Records:
+        return self._pods if isinstance(record, PodRecord) else self._containers
 
-    def _set_aside(self, path: Path) -> Path:
-        folder = private_folder(self.root / "broken")
-        target, number = folder / path.name, 0
-        while target.exists():
-            number += 1
-            target = folder / f"{path.name}.{number}"
-        rename_into(path, target)
-        sync_folder(path.parent)
-        return target
 
-    def _path(self, kind: type[Record], identity: str) -> Path:
-        if not _ID.fullmatch(identity):
-            raise ValueError(f"{identity!r} is no id")
-        return self._folders[kind] / f"{identity}.json"
+def _read(kind: type[R], name: str, row: dict[str, Any]) -> R:
+    record = kind.from_json(row)
+    if record.id != name:
+        raise ValueError(f"it holds the record of {record.id!r}")
+    return record
+
+
+def _checked(identity: str) -> str:
+    if not _ID.fullmatch(identity):
+        raise ValueError(f"{identity!r} is no id")
+    return identity

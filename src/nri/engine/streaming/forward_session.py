@@ -1,6 +1,6 @@
 """One port forwarding with all of its connections: a loop between the client and sockets in the pod.
 
-Rules: one thread, and for each connection another one until it stands; a half that ends is ended on the other side;
+Rules: one thread, and for each connection another one until it is made; a half that ends is ended on the other side;
 a connection that takes nothing holds up the others only when a megabyte waits for it, because the client's protocol has
 no other way to stop it.
 Next: :mod:`nri.engine.streaming.server`.
@@ -27,7 +27,7 @@ _TICK_S = 5.0
 
 
 class _Port:
-    """One connection: its socket once it stands, and what waits for it."""
+    """One connection: its socket once it is connected, and the bytes that wait for it."""
 
     __slots__ = ("inbox", "input_ended", "output_ended", "shut", "socket")
 

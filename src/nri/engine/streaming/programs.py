@@ -201,7 +201,7 @@ class AttachProgram:
         self._resize(width, height)
 
     def outcome(self) -> Status | None:
-        """All is well once the container has ended; its exit code is told elsewhere."""
+        """All is well once the container has ended; its exit code is in its status."""
         return Status() if self._ended else None
 
     def close(self) -> None:

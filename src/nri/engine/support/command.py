@@ -2,7 +2,7 @@
 
 One job: :func:`run`. Rules: the program gets a session of its own, and what is still alive of it at the deadline is
 killed with it; its input and output never wait for each other; output past the limit is dropped and counted.
-Next: :mod:`nri.engine.support.files`.
+Next: :mod:`nri.engine.support.locks`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
+from nri.host.process import command_line, environment, numbers
+from nri.host.root import MACHINE
 
 __all__ = ["Output", "end_left", "last_words", "readable", "run", "start", "wait_ended"]
 
@@ -133,27 +135,24 @@ def end_left(folder: Path, variable: str = "") -> list[int]:
     Only for a folder that is ours alone: a program with a path below it on its command line was started by us. So was
     one with this variable (``NAME=value``) in its environment. Returns the pids.
     """
-    wanted, ended = f"{folder}/".encode(), list[int]()
+    wanted, ended = f"{folder}/", list[int]()
     while True:  # it may start others until it is killed
-        found = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_left(pid, wanted, variable)]
+        found = [pid for pid in numbers(MACHINE) if _is_left(pid, wanted, variable)]
         killed = [pid for pid in found if _killed(pid, wanted, variable)]
         ended += killed
         if not found or killed != found:  # all are gone, or one is not ours to end
             return ended
 
 
-def _is_left(pid: int, wanted: bytes, variable: str) -> bool:
-    try:
-        if pid == os.getpid():
-            return False
-        if wanted in Path(f"/proc/{pid}/cmdline").read_bytes():
-            return True
-        return bool(variable) and variable.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False  # it has ended
+def _is_left(pid: int, wanted: str, variable: str) -> bool:
+    if pid == os.getpid():
+        return False
+    if any(wanted in word for word in command_line(MACHINE, pid)):
+        return True
+    return bool(variable) and variable in environment(MACHINE, pid)
 
 
-def _killed(pid: int, wanted: bytes, variable: str) -> bool:
+def _killed(pid: int, wanted: str, variable: str) -> bool:
     """Kill a process, and wait for its end; it is looked at again, because the number may be another one's by now."""
     try:
         descriptor = os.pidfd_open(pid)

@@ -8,6 +8,7 @@ Next: :mod:`nri.engine.support.command`, where most of them come from.
 from __future__ import annotations
 
 from nri.errors import NriError
+from nri.text import cut
 
 __all__ = [
     "AlreadyThere",
@@ -34,7 +35,7 @@ class NotThere(EngineError):
     """A pod, container or image that is not there."""
 
     def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"no {kind} {name!r}")
+        super().__init__(f"no {kind} {cut(name)!r}")
         self.kind = kind
         self.name = name
 
@@ -43,7 +44,7 @@ class AlreadyThere(EngineError):
     """A name is taken. `holder` is the id of what has it."""
 
     def __init__(self, kind: str, name: str, holder: str) -> None:
-        super().__init__(f"the name {name!r} is taken by {kind} {holder}")
+        super().__init__(f"the name {cut(name)!r} is taken by {kind} {holder}")
         self.kind = kind
         self.name = name
         self.holder = holder

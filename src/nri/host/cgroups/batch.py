@@ -24,7 +24,7 @@ _AROUND = ("memory.and_swap_limit",)
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One wish: that a knob of a cgroup has this value.
+    """One change: a knob of a cgroup and the value that it is to have.
 
     Attributes:
         cgroup: the path below the hierarchies; the empty text is the root cgroup.

@@ -119,7 +119,7 @@ def container_path(driver: Driver, pod: str, container_id: str) -> str:
 
 
 def expand(path: str) -> str:
-    """The path of what a runtime is told: `SLICE:PREFIX:ID` becomes a scope below all the slices of that name.
+    """The path of what a runtime is given: `SLICE:PREFIX:ID` becomes a scope below all the slices of that name.
 
     A path with slashes is returned as it is, without those at its ends. Source: systemd.slice(5).
 

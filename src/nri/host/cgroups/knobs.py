@@ -1,4 +1,4 @@
-"""The table of knobs: the neutral name of each thing that a cgroup can be told, and its file on cgroup v1 and on v2.
+"""The table of knobs: the neutral name of each setting of a cgroup, and its file on cgroup v1 and on v2.
 
 Rules: pure, and a row for each knob, so that nothing else in the package knows the name of a file of a cgroup. A value
 has the knob's unit on every kernel; the file's own unit is its codec's business. A row says whether a cgroup must lie
@@ -173,6 +173,8 @@ _ROWS = (
          least=-1, most=0, instead="memory.low and the OOM score of its processes"),
     Knob("memory.high_async_ratio", "percent of memory.high", *_same("memory.high_async_ratio", _OPENEULER),
          least=1, most=100),
+    Knob("memory.wb_blkio_ino", "inode of the cgroup of block I/O that pays for written pages",
+         _memory("memory.wb_blkio_ino", only=_OPENEULER), (), instead="both are one cgroup"),
     Knob("pids.limit", "processes and threads, -1 for no limit", (Place("pids", "pids.max", LIMIT_V2),),
          (Place("pids", "pids.max", LIMIT_V2),), nested=True),
     Knob("io.weight", "10 to 1000",

@@ -161,7 +161,7 @@ def _key(write: Write) -> tuple[str, str]:
 
 
 def _since(first: Value | None, result: Result) -> Result:
-    """The result of a last step, told from what was there before all steps."""
+    """The result of a last step, judged by what was there before all steps."""
     if first is None or first == result.before:
         return result
     changed = result.outcome is Outcome.UNCHANGED and result.after != first

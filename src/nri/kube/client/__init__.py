@@ -1,7 +1,7 @@
 """A client of the apiserver for an agent on one node: it follows a few kinds of objects, and evicts pods.
 
-It needs the extra `agent`, and loads it when it connects. `kinds` is the table of what can be followed; `connection`
-lists, watches and evicts; `http` is the only module that knows lightkube; `lines` and `objects` read answers; `follow`
+It needs the extra `agent`, and loads it when it connects. `connection` lists, watches and evicts; `http` is the
+only module that knows lightkube; `objects` has the kinds that can be followed, and reads answers and refusals; `follow`
 lists and watches for as long as it runs.
 
     with connect("/etc/kubernetes/kubelet.conf") as api:
@@ -12,11 +12,11 @@ The least that the apiserver must allow is in ``deploy/agent/rbac.yaml``.
 """
 
 from nri.kube.client.connection import Apiserver, connect
-from nri.kube.client.errors import ApiserverError
 from nri.kube.client.follow import Follower
-from nri.kube.client.kinds import NODE_SLOS, NODE_TOPOLOGIES, NODES, PODS, Kind
+from nri.kube.client.objects import KINDS, NODE_SLOS, NODE_TOPOLOGIES, NODES, PODS, ApiserverError, Kind
 
 __all__ = [
+    "KINDS",
     "NODES",
     "NODE_SLOS",
     "NODE_TOPOLOGIES",

@@ -1,6 +1,6 @@
 """A connection to the apiserver: lists, watches and evictions, as plain JSON, with a bound and a deadline on each.
 
-lightkube's own lists and watches have no bound on what they read and none on how long, so ours stand here, on its HTTP
+lightkube's own lists and watches have no bound on what they read and none on how long, so ours are here, on its HTTP
 client. Rules: an answer that is late, too big or not what the API sends is an ApiserverError. Next:
 `nri.kube.client.http`, which makes that client.
 """
@@ -15,11 +15,20 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from nri.errors import NriError
-from nri.kube.client.errors import ApiserverError
-from nri.kube.client.http import ACCOUNT, READ_S, Lender, failures, make_client, patience
-from nri.kube.client.kinds import PODS, Kind
-from nri.kube.client.lines import Lines, TooLong
-from nri.kube.client.objects import Event, Object, read_event, read_page, read_status, status_of
+from nri.kube.client.http import ACCOUNT, READ_S, SharedClient, failures, make_client, patience
+from nri.kube.client.objects import (
+    PODS,
+    ApiserverError,
+    Event,
+    Kind,
+    Lines,
+    Object,
+    TooLong,
+    read_event,
+    read_page,
+    read_status,
+    status_of,
+)
 
 __all__ = ["MOST_BYTES", "MOST_OBJECTS", "Apiserver", "WatchStream", "connect"]
 
@@ -28,7 +37,7 @@ MOST_BYTES = 64 << 20
 #: Nor has it more objects; a node has a few hundred pods.
 MOST_OBJECTS = 10_000
 #: An event of a watch is not longer, in bytes.
-_LONGEST_EVENT = 4 << 20
+LONGEST_EVENT = 4 << 20
 #: So many objects are asked for at once.
 _PAGE = 500
 _LIST_S = 60.0
@@ -63,7 +72,7 @@ class Apiserver:
 
     def __init__(self, make: Callable[[], Any], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lender = Lender(make, clock)
+        self._shared = SharedClient(make, clock)
         self._failures: tuple[type[Exception], ...] = (*failures(), NriError)
 
     def __enter__(self) -> Self:
@@ -74,12 +83,12 @@ class Apiserver:
 
     def close(self) -> None:
         """Close connections, those that are in use as soon as they are not."""
-        self._lender.close()
+        self._shared.close()
 
     @property
     def address(self) -> str:
         """Its URL."""
-        return self._lender.address
+        return self._shared.address
 
     def list(self, kind: Kind, fields: str = "", version: str = "") -> tuple[list[Object], str]:
         """Return all objects of a kind with the version of the list.
@@ -115,7 +124,7 @@ class Apiserver:
         words = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version, "fieldSelector": fields}
         words["timeoutSeconds"] = str(lasting_s)
         asked = {"params": _words(words), "timeout": patience(_SILENCE_S)}
-        with self._errors(what), self._lender.lend() as http, http.stream("GET", kind.path, **asked) as answer:
+        with self._errors(what), self._shared.borrow() as http, http.stream("GET", kind.path, **asked) as answer:
             self._refused(what, answer, self._clock() + READ_S)
             yield WatchStream(what, answer, self._clock, self._clock() + lasting_s + _GRACE_S)
 
@@ -146,7 +155,7 @@ class Apiserver:
         """Send a request, a POST if it has a body, and return the whole answer."""
         parts: list[bytes] = []
         method = "POST" if "json" in asked else "GET"
-        with self._errors(what), self._lender.lend() as http, http.stream(method, path, **asked) as answer:
+        with self._errors(what), self._shared.borrow() as http, http.stream(method, path, **asked) as answer:
             self._refused(what, answer, deadline)
             for part in answer.iter_bytes():
                 most -= len(part)
@@ -168,7 +177,7 @@ class Apiserver:
                 break
         _, words, after_s = read_status(data)
         if answer.status_code == 401:
-            self._lender.doubt()
+            self._shared.doubt()
         raise ApiserverError(what, answer.status_code, words or f"HTTP {answer.status_code}", after_s)
 
     @contextmanager
@@ -179,7 +188,7 @@ class Apiserver:
         except ApiserverError:
             raise
         except self._failures as error:
-            self._lender.doubt()
+            self._shared.doubt()
             words = str(error) or type(error).__name__
             if "Bearer" in words:  # a header that cannot be sent is in the error, the token with it
                 words = "the token is no text of one line, and cannot be sent"
@@ -197,7 +206,7 @@ class WatchStream:
 
     def events(self) -> Iterator[list[Event]]:
         """Yield events until the apiserver ends the watch. Raises ApiserverError, with the status it may have sent."""
-        lines = Lines(_LONGEST_EVENT)
+        lines = Lines(LONGEST_EVENT)
         for part in self._answer.iter_bytes():
             try:
                 found = [read_event(line) for line in lines.feed(part)]

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from nri.backoff import Backoff
 from nri.kube.client.connection import MOST_OBJECTS
-from nri.kube.client.errors import ApiserverError
-from nri.kube.client.objects import Event, Object, key_of, version_of
+from nri.kube.client.objects import ApiserverError, Event, Object, key_of, version_of
 
 if TYPE_CHECKING:
     from nri.kube.client.connection import Apiserver, WatchStream
-    from nri.kube.client.kinds import Kind
+    from nri.kube.client.objects import Kind
 
 __all__ = ["Follower"]
 
@@ -31,7 +30,7 @@ _log = logging.getLogger(__name__)
 _LASTING_S = range(240, 480)
 #: A watch that the apiserver ends sooner is not asked for again at once.
 _SHORT_S = 1.0
-#: No wish of the apiserver to be left alone is kept for longer, in seconds.
+#: No pause that the apiserver asks for is kept for longer, in seconds.
 _MOST_PATIENCE_S = 60.0
 _NOT_FOUND = 404
 #: A stop waits for a request that is under way, in seconds.
@@ -50,7 +49,7 @@ class Follower:
         changed: called by the thread with all objects, by namespace and name, once they are known and after changes;
             neither the mapping nor what is in it may be changed, or kept to see later changes.
         fields: a field selector.
-        told: called by the thread with a new `problem`, and with "" when it is over; without it the log has them.
+        on_problem: called by the thread with a new `problem`, and with "" when it is over; without it the log has them.
         clock: monotonic seconds.
         pause: waits so many seconds, less if this is stopped.
     """
@@ -62,7 +61,7 @@ class Follower:
         changed: Changed,
         *,
         fields: str = "",
-        told: Callable[[str], None] | None = None,
+        on_problem: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], object] | None = None,
     ) -> None:
@@ -70,11 +69,11 @@ class Follower:
         self._kind = kind
         self._changed = changed
         self._fields = fields
-        self._told = told
+        self._on_problem = on_problem
         self._clock = clock
         self._stopping = threading.Event()
         self._pause = pause or self._stopping.wait
-        self._backoff = Backoff(clock=clock)
+        self.backoff = Backoff(clock=clock)
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._open: WatchStream | None = None
@@ -83,7 +82,7 @@ class Follower:
         self._version = ""
         #: The newest version that was ever known; no list may be older.
         self._newest = "0"
-        #: Whether all objects have been known, and told, at least once.
+        #: Whether all objects have been known, and handed over, at least once.
         self.synced = False
         #: Why what is known may be old, "" if it is not.
         self.problem = ""
@@ -119,7 +118,7 @@ class Follower:
 
     def run_once(self) -> float:
         """List if that is needed, then watch until that ends; return for how many seconds to wait before the next."""
-        self._backoff.started()
+        self.backoff.started()
         begun = self._clock()
         try:
             if not self._version:
@@ -131,14 +130,14 @@ class Follower:
             _log.exception("%s cannot be followed", self._kind)
             return self._failed(ApiserverError(f"follow {self._kind}", 0, f"{type(error).__name__}: {error}"))
         if self._clock() - begun < _SHORT_S and not self._stopping.is_set():
-            return self._backoff.ended()
-        self._backoff.reset()
+            return self.backoff.ended()
+        self.backoff.reset()
         return 0.0
 
     def _failed(self, error: ApiserverError) -> float:
         if self._stopping.is_set():
             return 0.0
-        delay_s = max(self._backoff.ended(), min(error.retry_after_s, _MOST_PATIENCE_S))
+        delay_s = max(self.backoff.ended(), min(error.retry_after_s, _MOST_PATIENCE_S))
         if error.expired:
             if not self._version:  # not even a list could be had that is as new as what was known
                 self._newest = ""
@@ -147,7 +146,7 @@ class Follower:
             return delay_s
         self.absent = error.status == _NOT_FOUND
         if self.problem != str(error):
-            if self._told is None:
+            if self._on_problem is None:
                 _log.warning("%s; what is known stays in force", error)
             self._say(str(error))
         return delay_s
@@ -194,8 +193,8 @@ class Follower:
 
     def _say(self, problem: str) -> None:
         self.problem = problem
-        if self._told is not None:
-            self._told(problem)
+        if self._on_problem is not None:
+            self._on_problem(problem)
 
     def _tell(self) -> None:
         try:

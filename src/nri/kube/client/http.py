@@ -16,7 +16,7 @@ from typing import Any
 
 from nri.errors import ConfigError, NriError
 
-__all__ = ["ACCOUNT", "INSTALL", "READ_S", "Lender", "failures", "make_client", "patience"]
+__all__ = ["ACCOUNT", "INSTALL", "READ_S", "SharedClient", "failures", "make_client", "patience"]
 
 #: How to install what it needs. No package index has this project, so its name alone would bring a stranger's.
 INSTALL = "pip install '.[agent]', in a checkout of nri"
@@ -78,8 +78,8 @@ def failures() -> tuple[type[Exception], ...]:
     return httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, exceptions.ConfigError, OSError
 
 
-class Lender:
-    """Lends one HTTP client to all, and another one once something was wrong with it. Thread-safe.
+class SharedClient:
+    """One HTTP client for all, and another one once something was wrong with it. Thread-safe.
 
     Args:
         make: makes a client, from files that may have changed since.
@@ -90,44 +90,44 @@ class Lender:
         self._make = make
         self._clock = clock
         self._lock = threading.Lock()
-        self._lent = _Lent(make())
+        self._current = _CountedClient(make())
         self._made = clock()
         self._doubted = False
 
     @property
     def address(self) -> str:
         """The apiserver's URL."""
-        return str(self._lent.client.base_url)
+        return str(self._current.client.base_url)
 
     def doubt(self) -> None:
         """Note that something was wrong with the client: the next one who asks gets another, if it is time for that."""
         self._doubted = True
 
     @contextmanager
-    def lend(self) -> Iterator[Any]:
-        """Lend the client; one that was replaced is closed after its last use."""
+    def borrow(self) -> Iterator[Any]:
+        """Give the client for a while; one that was replaced is closed after its last use."""
         with self._lock:
-            if self._lent.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
+            if self._current.replaced or (self._doubted and self._clock() - self._made > _RENEW_S):
                 self._made = self._clock()
-                made = _Lent(self._make())
-                self._lent.replace()
-                self._lent, self._doubted = made, False
-            lent = self._lent
-            lent.users += 1
+                made = _CountedClient(self._make())
+                self._current.replace()
+                self._current, self._doubted = made, False
+            current = self._current
+            current.users += 1
         try:
-            yield lent.client
+            yield current.client
         finally:
             with self._lock:
-                lent.users -= 1
-                lent.close_if_unused()
+                current.users -= 1
+                current.close_if_unused()
 
     def close(self) -> None:
         """Close the client, after its last use."""
         with self._lock:
-            self._lent.replace()
+            self._current.replace()
 
 
-class _Lent:
+class _CountedClient:
     """A client, how many use it now, and whether there is a newer one, or none is wanted."""
 
     __slots__ = ("client", "replaced", "users")

@@ -1,15 +1,69 @@
-"""Answers of an apiserver as objects: a page of a list, an event of a watch, a refusal. Pure; bounds are elsewhere.
+"""Kinds of objects, and answers of an apiserver: a page of a list, an event of a watch, a refusal, an error. Pure.
 
 An object is the API's JSON as a dict, with the metadata that make it one, and without `managedFields`, which are of no
-use here and often its biggest part. What is not what the API sends is a ValueError. Next: `nri.kube.client.connection`.
+use here and often its biggest part. An answer that no API sends is a ValueError. Next: `nri.kube.client.connection`.
 """
 
 from __future__ import annotations
 
 import json
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
-__all__ = ["Event", "Object", "Page", "key_of", "read_event", "read_page", "read_status", "version_of"]
+from nri.errors import NriError
+from nri.text import plain
+
+__all__ = [
+    "KINDS",
+    "NODES",
+    "NODE_SLOS",
+    "NODE_TOPOLOGIES",
+    "PODS",
+    "ApiserverError",
+    "Event",
+    "Kind",
+    "Lines",
+    "Object",
+    "Page",
+    "TooLong",
+    "key_of",
+    "read_event",
+    "read_page",
+    "read_status",
+    "version_of",
+]
+
+
+class Kind(NamedTuple):
+    """A kind of the API: its name, its group ("" is the core), its version, and its name in URLs."""
+
+    name: str
+    group: str
+    version: str
+    plural: str
+
+    @property
+    def path(self) -> str:
+        """The URL's path of all objects of the kind, in all namespaces, without a slash in front."""
+        return "/".join([*(("apis", self.group) if self.group else ("api",)), self.version, self.plural])
+
+    def in_namespace(self, namespace: str, name: str, part: str = "") -> str:
+        """The URL's path of one object, or of a part of it such as `eviction`."""
+        head, _, plural = self.path.rpartition("/")
+        words = [head, "namespaces", quote(namespace, safe=""), plural, quote(name, safe=""), part]
+        return "/".join(word for word in words if word)
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+PODS = Kind("Pod", "", "v1", "pods")
+NODES = Kind("Node", "", "v1", "nodes")
+NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
+NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
+#: The kinds that can be followed, by name.
+KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
+
 
 Object = dict[str, Any]
 #: No refusal asks for a longer pause that counts, in seconds; JSON has numbers that no float can hold.
@@ -106,3 +160,72 @@ def _decode(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error}") from None
+
+
+_GONE = 410
+#: An apiserver that was asked for a version that it has not reached answers 504, and so does one that is busy.
+_TOO_NEW = "Too large resource version"
+_HINTS = {
+    401: "is the token still good?",
+    403: "see the roles in deploy/agent/rbac.yaml",
+    404: "is its CustomResourceDefinition installed?",
+}
+
+
+class ApiserverError(NriError):
+    """The apiserver cannot be asked, or refuses.
+
+    Attributes:
+        what: what was asked: "list nodeslos.slo.koordinator.sh".
+        status: of HTTP, or 0 if there was no answer.
+        reason: in a few words, the apiserver's own if it gave some.
+        retry_after_s: how long it wants to be left alone, 0 if it does not say.
+    """
+
+    def __init__(self, what: str, status: int, reason: str, retry_after_s: float = 0.0) -> None:
+        hint = _HINTS.get(status, "")
+        short = plain(reason, 300)
+        super().__init__(f"cannot {what}: {short}" + (f" ({hint})" if hint else ""))
+        self.what = what
+        self.status = status
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+    @property
+    def expired(self) -> bool:
+        """Whether the version that was asked for is one that the apiserver does not have: all must be listed anew."""
+        return self.status == _GONE or _TOO_NEW in self.reason
+
+
+class TooLong(ValueError):
+    """A line is longer than its bound."""
+
+
+class Lines:
+    """Cut what comes in pieces into lines; the cost is linear in what comes, however small the pieces are."""
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that have ended, without their ends and without empty ones. Raises TooLong."""
+        *ended, rest = data.split(b"\n")
+        if not ended:
+            self._keep(rest)
+            return []
+        self._keep(ended[0])
+        lines = [b"".join(self._parts), *ended[1:]]
+        self._parts, self._size = [], 0
+        self._keep(rest)
+        if any(len(line) > self._longest for line in lines):
+            raise TooLong(f"an event is longer than {self._longest} bytes")
+        return [stripped for line in lines if (stripped := line.strip())]
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._longest:
+            raise TooLong(f"an event is longer than {self._longest} bytes")
+        if part:
+            self._parts.append(part)

@@ -1,8 +1,8 @@
 """The CDI devices of a machine: files found, conflicts settled, devices put into specs.
 
 Folders have a rank, the last one the highest: a device of /var/run/cdi hides one of the same name in /etc/cdi. Two of
-one rank hide each other, because it cannot be told which was meant. A file that is wrong counts for nothing, and is
-told of in `problems`; the others count. Next: `nri.oci.cdi.file`.
+one rank hide each other, because nothing says which was meant. A file that is wrong counts for nothing, and is
+in `problems`; the others count. Next: `nri.oci.cdi.file`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import NamedTuple
 from nri.config.root import inside
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError, SpecError
-from nri.oci.cdi import names
 from nri.oci.cdi.edits import apply
-from nri.oci.cdi.file import read_device_file
+from nri.oci.cdi.file import parse_name, read_device_file
 from nri.oci.draft import Draft
 
 TYPE_CHECKING = False
@@ -94,7 +93,7 @@ class CdiDevices:
     def _why_not(self, name: str, known: _Known) -> str:
         """Say why there is no such device: no name at all, a conflict, or nowhere, with the files that are wrong."""
         try:
-            names.parse(name)
+            parse_name(name)
         except ValueError as error:
             return f"unresolvable CDI device: {error}"
         if name in known.conflicts:

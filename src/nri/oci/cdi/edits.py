@@ -1,13 +1,20 @@
-"""Edits of CDI files applied to a spec. Next: `nri.oci.cdi.host_nodes` for what the host has to say.
+"""Edits of CDI files applied to a spec. Next: `nri.oci.cdi.file` for what they are.
 
-All edits come together first, and are then applied kind by kind, so that a later device wins over an earlier one. The
-rules of `nri.rules` do not matter here: these are the CDI library's own.
+All edits come together first, and are then applied kind by kind, so that a later device wins over an earlier one. A
+device node is completed by the one that this host has at its path. The rules of `nri.rules` do not matter here: these
+are the CDI library's own.
 """
 
 from __future__ import annotations
 
+import os
+import stat
+from typing import NamedTuple
+
+from nri.config.root import inside
+from nri.errors import SpecError
 from nri.oci import linux, mounts
-from nri.oci.cdi.host_nodes import complete
+from nri.oci.cdi.file import NO_PERMISSIONS
 from nri.oci.propagation import clean_path
 from nri.rules import Rules
 
@@ -16,12 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from nri.oci.cdi.format import Edits, Hook, IntelRdt, Mount
+    from nri.oci.cdi.file import DeviceNode, Edits, Hook, IntelRdt, Mount
     from nri.oci.draft import Draft
 
-__all__ = ["apply"]
-
-_NO_PERMISSIONS = "none"
+__all__ = ["apply", "complete"]
 
 
 def apply(draft: Draft, edits: Iterable[Edits], root: str = "/") -> None:
@@ -72,7 +77,7 @@ def _node(draft: Draft, made: dict[str, Any], permissions: str) -> None:
     linux.put_device(draft, made)
     if made["type"] in ("b", "c"):
         rule = {"allow": True, "type": made["type"], "major": made["major"], "minor": made["minor"]}
-        if permissions != _NO_PERMISSIONS:
+        if permissions != NO_PERMISSIONS:
             rule["access"] = permissions or "rwm"
         linux.allow_device(draft, rule)
 
@@ -122,3 +127,48 @@ def _hook(hook: Hook) -> dict[str, Any]:
 def _rdt(rdt: IntelRdt) -> dict[str, Any]:
     keys = ("closID", "l3CacheSchema", "memBwSchema", "schemata", "enableMonitoring")
     return {key: value for key in keys if (value := getattr(rdt, key))}
+
+
+_TYPES = ((stat.S_ISBLK, "b"), (stat.S_ISCHR, "c"), (stat.S_ISFIFO, "p"))
+
+
+class _Node(NamedTuple):
+    type: str
+    major: int
+    minor: int
+    mode: int
+
+
+def complete(node: DeviceNode, root: str = "/") -> dict[str, object]:
+    """The spec's device of a node, completed by the host's. SpecError if the host lacks what is needed of it.
+
+    A node with type and number needs no host; it takes only the file mode of one that is there.
+    """
+    made: dict[str, object] = {"path": node.path, "type": node.type, "major": node.major, "minor": node.minor}
+    given = bool(node.type and (node.major or node.type == "p"))
+    where = node.hostPath or node.path
+    mode = node.fileMode
+    try:
+        host = _look(inside(root, where))
+    except OSError as error:
+        if not given:
+            raise SpecError("", f'CDI device node "{where}": {error.strerror or error}') from None
+    else:
+        mode = host.mode if mode is None else mode
+        if not given:
+            if node.type not in ("", host.type):
+                raise SpecError("", f'CDI device node "{where}" is of type {host.type}, not {node.type}')
+            made["type"] = host.type
+            if not node.major and host.type != "p":
+                made["major"], made["minor"] = host.major, host.minor
+    if mode is not None:
+        made["fileMode"] = mode
+    return made | {key: value for key, value in (("uid", node.uid), ("gid", node.gid)) if value is not None}
+
+
+def _look(path: str) -> _Node:
+    found = os.lstat(path)
+    for is_type, name in _TYPES:
+        if is_type(found.st_mode):
+            return _Node(name, os.major(found.st_rdev), os.minor(found.st_rdev), stat.S_IMODE(found.st_mode))
+    raise OSError(None, "not a device node")

@@ -1,29 +1,223 @@
 """One CDI file: read, and checked as a whole before any of it counts. Next: `nri.oci.cdi.devices`, which finds them.
 
-Every problem is a ConfigError with the file, the line, the key, the value, and what to write instead.
+Every problem is a ConfigError with the file, the line, the key, the value, and what to write instead. The classes are
+the format: their attributes are its keys.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from nri.config import read, read_file
+from nri.config import Between, read, read_file
 from nri.config.place import Path, at, show
 from nri.config.syntax import line_of
 from nri.errors import ConfigError
-from nri.oci.cdi import names
-from nri.oci.cdi.format import Document, Edits
-from nri.oci.cdi.versions import check_version
 from nri.oci.process import HOOKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from nri.config import Source
 
-__all__ = ["DeviceFile", "read_device_file"]
+__all__ = [
+    "VERSIONS",
+    "DeviceFile",
+    "Document",
+    "Edits",
+    "check_kind",
+    "check_name",
+    "check_version",
+    "parse_name",
+    "read_device_file",
+]
+
+_Number = Annotated[int, Between(0, (1 << 63) - 1)]
+_Id = Annotated[int, Between(0, (1 << 32) - 1)]
+
+
+class DeviceNode:
+    """A device node of the container. The host is asked for what is not given."""
+
+    path: str
+    hostPath: str = ""  # noqa: N815  (the format's words, here and below)
+    type: str = ""
+    major: _Number = 0
+    minor: _Number = 0
+    fileMode: int | str | None = None  # noqa: N815
+    permissions: str = ""
+    uid: _Id | None = None
+    gid: _Id | None = None
+
+
+class NetDevice:
+    """A network device of the host that moves into the container."""
+
+    hostInterfaceName: str  # noqa: N815
+    name: str
+
+
+class Mount:
+    """A mount of the container."""
+
+    hostPath: str  # noqa: N815
+    containerPath: str  # noqa: N815
+    options: list[str] | None = None
+    type: str = ""
+
+
+class Hook:
+    """A hook, with the name of the moment at which it runs."""
+
+    hookName: str  # noqa: N815
+    path: str
+    args: list[str] | None = None
+    env: list[str] | None = None
+    timeout: int | None = None
+
+
+class IntelRdt:
+    """RDT settings."""
+
+    closID: str = ""  # noqa: N815
+    l3CacheSchema: str = ""  # noqa: N815
+    memBwSchema: str = ""  # noqa: N815
+    schemata: list[str] | None = None
+    enableMonitoring: bool = False  # noqa: N815
+
+
+class Edits:
+    """The changes of a spec."""
+
+    env: list[str] | None = None
+    deviceNodes: list[DeviceNode] | None = None  # noqa: N815
+    netDevices: list[NetDevice] | None = None  # noqa: N815
+    hooks: list[Hook] | None = None
+    mounts: list[Mount] | None = None
+    intelRdt: IntelRdt | None = None  # noqa: N815
+    additionalGids: list[_Id] | None = None  # noqa: N815
+
+    def is_empty(self) -> bool:
+        """Whether nothing is changed."""
+        return not (self.intelRdt or any(getattr(self, name) for name in Edits.__annotations__))
+
+
+class Device:
+    """A device by its own name."""
+
+    name: str
+    annotations: dict[str, str] | None = None
+    containerEdits: Edits | None = None  # noqa: N815
+
+
+class Document:
+    """The whole file: devices of one vendor and class, and what is done once for all of them."""
+
+    cdiVersion: str  # noqa: N815
+    kind: str
+    annotations: dict[str, str] | None = None
+    devices: list[Device] | None = None
+    containerEdits: Edits | None = None  # noqa: N815
+
+
+_KIND_PART = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
+
+
+class QualifiedName(NamedTuple):
+    """A name in its parts; `str` puts it together again."""
+
+    vendor: str
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.vendor}/{self.kind}={self.name}"
+
+
+def parse_name(text: str) -> QualifiedName:
+    """Take a qualified name apart. ValueError says what is wrong with it."""
+    kind, sign, name = text.partition("=")
+    if not sign or text.startswith("/"):
+        raise ValueError(f'"{text}" is no qualified name; write vendor.com/class=name')
+    vendor, kind = check_kind(kind)
+    return QualifiedName(vendor, kind, check_name(name))
+
+
+def check_kind(text: str) -> tuple[str, str]:
+    """Return vendor and class of ``vendor.com/class``. ValueError says what is wrong with them."""
+    vendor, sign, kind = text.partition("/")
+    if not sign:
+        raise ValueError(f'"{text}" has no "/"; write vendor.com/class')
+    for what, part in (("vendor", vendor), ("class", kind)):
+        if not _KIND_PART.fullmatch(part):
+            raise ValueError(
+                f'the {what} "{part}" must begin with a letter, end with a letter or digit, and have letters, digits, '
+                f"_, - and . only"
+            )
+    return vendor, kind
+
+
+def check_name(name: str) -> str:
+    """Return a device's own name. ValueError says what is wrong with it."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f'the name "{name}" must begin and end with a letter or digit, and have letters, digits, _, -, . and : only'
+        )
+    return name
+
+
+def _edits(document: Document) -> Iterator[Edits]:
+    """All edits of a file."""
+    for edits in (document.containerEdits, *(device.containerEdits for device in document.devices or ())):
+        if edits is not None:
+            yield edits
+
+
+def _newer_rdt(document: Document) -> bool:
+    rdts = (edits.intelRdt for edits in _edits(document))
+    return any(rdt and (rdt.schemata is not None or rdt.enableMonitoring) for rdt in rdts)
+
+
+def _dotted_class(document: Document) -> bool:
+    return "." in document.kind.partition("/")[2]
+
+
+def _digit_first(document: Document) -> bool:
+    return any(device.name[:1].isdigit() for device in document.devices or ())
+
+
+#: The features of each version, newest first: (version, what, whether a file uses it).
+_FEATURES: tuple[tuple[str, str, Callable[[Document], bool]], ...] = (
+    ("1.1.0", "netDevices", lambda one: any(edits.netDevices for edits in _edits(one))),
+    ("1.1.0", "intelRdt.schemata and intelRdt.enableMonitoring", _newer_rdt),
+    ("0.7.0", "intelRdt", lambda one: any(edits.intelRdt for edits in _edits(one))),
+    ("0.7.0", "additionalGids", lambda one: any(edits.additionalGids for edits in _edits(one))),
+    ("0.6.0", "annotations", lambda one: bool(one.annotations or any(each.annotations for each in one.devices or ()))),
+    ("0.6.0", "a class with a dot", _dotted_class),
+    ("0.5.0", "a device name that begins with a digit", _digit_first),
+    (
+        "0.5.0",
+        "hostPath of a device node",
+        lambda one: any(node.hostPath for edits in _edits(one) for node in edits.deviceNodes or ()),
+    ),
+    ("0.4.0", "type of a mount", lambda one: any(mount.type for edits in _edits(one) for mount in edits.mounts or ())),
+)
+#: Every released version, oldest first. Those before 0.3.0 are known, and no file may be of them.
+VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0")
+_OLDEST = "0.3.0"
+
+
+def check_version(document: Document) -> None:
+    """Check that a file's version exists and has what the file uses. ValueError says what is wrong."""
+    version = document.cdiVersion.removeprefix("v")
+    if version not in VERSIONS:
+        raise ValueError(f'"{document.cdiVersion}" is no version; known are {", ".join(VERSIONS[2:])}')
+    needed, what = next(((since, name) for since, name, used in _FEATURES if used(document)), (_OLDEST, "the format"))
+    if VERSIONS.index(version) < VERSIONS.index(needed):
+        raise ValueError(f'"{document.cdiVersion}" is too old: {what} came with {needed}')
+
 
 HOOK_NAMES = tuple(name for _, name in HOOKS)
 NODE_TYPES = ("", "b", "c", "u", "p")
@@ -43,7 +237,7 @@ class DeviceFile(NamedTuple):
 
     def qualified(self, name: str) -> str:
         """The qualified name of one of the devices."""
-        return str(names.QualifiedName(self.vendor, self.kind, name))
+        return str(QualifiedName(self.vendor, self.kind, name))
 
 
 class _Wrong(NamedTuple):
@@ -54,14 +248,14 @@ class _Wrong(NamedTuple):
 
 def read_device_file(path: str, priority: int = 0) -> DeviceFile:
     """Read and check a file. ConfigError for the first problem, with the others in `others`."""
-    source = read_file(path, ordinary=True)
+    source = read_file(path)
     document = read(Document, [source])
     found = list(_problems(document))
     if found:
         errors = [_error(source, wrong) for wrong in found]
         first = errors[0]
         raise ConfigError(first.source, first.key, first.reason, first.suggestion, errors[1:])
-    vendor, kind = names.check_kind(document.kind)
+    vendor, kind = check_kind(document.kind)
     devices = {device.name: device.containerEdits or Edits() for device in document.devices or ()}
     return DeviceFile(path, priority, vendor, kind, devices, document.containerEdits or Edits())
 
@@ -73,7 +267,7 @@ def _error(source: Source, wrong: _Wrong) -> ConfigError:
 def _problems(document: Document) -> Iterator[_Wrong]:
     for path, check in (
         (("cdiVersion",), lambda: check_version(document)),
-        (("kind",), lambda: names.check_kind(document.kind)),
+        (("kind",), lambda: check_kind(document.kind)),
     ):
         try:
             check()
@@ -86,7 +280,7 @@ def _problems(document: Document) -> Iterator[_Wrong]:
     for place, device in enumerate(document.devices or ()):
         here: Path = ("devices", place)
         try:
-            names.check_name(device.name)
+            check_name(device.name)
         except ValueError as error:
             yield _Wrong((*here, "name"), str(error))
         if device.name in seen:

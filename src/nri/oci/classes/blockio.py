@@ -76,7 +76,7 @@ class BlockIoClasses:
 
     def __init__(self, config: Source, *, find: Callable[[str], Sequence[str]] | None = None, root: str = "/") -> None:
         self._root = root
-        self._find = find or self._glob
+        self.find = find or self._glob
         classes = read(_File, [config]).Classes if config.text.strip() else {}
         problems: list[ConfigError] = []
         self._classes = {name: _settings(config, name, items, problems) for name, items in classes.items()}
@@ -116,7 +116,7 @@ class BlockIoClasses:
     def _numbers(self, patterns: list[str]) -> Iterator[tuple[int, int]]:
         """The numbers of the block devices that some patterns match, each once; other files are passed over."""
         seen = set()
-        for path in (path for pattern in patterns for path in self._find(pattern)):
+        for path in (path for pattern in patterns for path in self.find(pattern)):
             try:
                 found = os.stat(path)
             except OSError:

@@ -15,8 +15,8 @@ from _thread import allocate_lock
 import nri
 from nri.errors import ConfigError
 from nri.plugins.differ.compare import differences, yaml_differences
-from nri.plugins.differ.config import FLAGS, DifferConfig
 from nri.plugins.dump import tree_of, yaml_lines
+from nri.stub.program.options import Flag
 from nri.stub.session import settings
 from nri.stub.support import logs
 
@@ -27,23 +27,55 @@ if TYPE_CHECKING:
 
     from nri.stub.base import PluginBase
 
-__all__ = ["Differ"]
+__all__ = ["FLAGS", "Differ", "DifferConfig"]
+
+
+class DifferConfig:
+    """At which indices it connects, and how much it says.
+
+    Attributes:
+        indices: at least two, 0 to 99; from flags or `--config FILE`, because it is asked before there is a runtime.
+        logFile: a file to append to instead of the program's log.
+        verboseLevel: 0 changes only; 1 also what the first index gets; 2 also each message before and after; 3 also
+            what Synchronize brings.
+        yaml: differences as lines of YAML instead of fields.
+    """
+
+    indices: tuple[int, ...] = (0, 99)
+    logFile: str = ""
+    verboseLevel: int = 0
+    yaml: bool = False
+
+    def __post_init__(self) -> None:
+        wrong = [index for index in self.indices if not 0 <= index <= 99]
+        if wrong:
+            raise ValueError(f"indices: {wrong[0]} is no index; they are 0 to 99")
+        if len(set(self.indices)) < max(2, len(self.indices)):
+            raise ValueError("indices: at least two are wanted, and each once; write 0,99")
+
+
+FLAGS = {
+    "indices": Flag("indices", "LIST", "connect at these indices, at least two (default 0,99)"),
+    "verbose-level": Flag("verboseLevel", "N", "0 changes, 1 and the first data, 2 and all data, 3 and Synchronize"),
+    "yaml": Flag("yaml", "", "print differences as lines of YAML"),
+}
+
 
 #: Messages of events that an index keeps for the next one; more are of events that never got there.
 MOST_KEPT = 512
 
 
-class _Kept:
+class _Messages:
     """The messages that the connections of one process keep for each other: by place in the row, then by event."""
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
-        self._of: dict[int, dict[tuple[str, ...], Mapping[str, Any]]] = {}
+        self.by_place: dict[int, dict[tuple[str, ...], Mapping[str, Any]]] = {}
 
     def keep(self, place: int, event: tuple[str, ...], messages: Mapping[str, Any]) -> None:
         """Keep an event's messages for the next place."""
         with self._lock:
-            mine = self._of.setdefault(place, {})
+            mine = self.by_place.setdefault(place, {})
             mine.pop(event, None)
             mine[event] = messages
             if len(mine) > MOST_KEPT:
@@ -52,7 +84,7 @@ class _Kept:
     def take(self, place: int, event: tuple[str, ...]) -> Mapping[str, Any] | None:
         """Take the messages of an event from a place; None if that place was not given it."""
         with self._lock:
-            return self._of.get(place, {}).pop(event, None)
+            return self.by_place.get(place, {}).pop(event, None)
 
 
 class Differ(nri.Plugin):
@@ -63,10 +95,10 @@ class Differ(nri.Plugin):
     Config = DifferConfig
     config: DifferConfig
 
-    def __init__(self, row: Sequence[int] = (0,), place: int = 0, kept: _Kept | None = None) -> None:
+    def __init__(self, row: Sequence[int] = (0,), place: int = 0, messages: _Messages | None = None) -> None:
         """Make one connection of several: `row` are all indices in ascending order, `place` is ours among them."""
         self._index, self._place, self._last = row[place], place, len(row) - 1
-        self._kept = kept or _Kept()
+        self.messages = messages or _Messages()
 
     @classmethod
     def main(cls, argv: Sequence[str] | None = None) -> None:
@@ -82,12 +114,12 @@ class Differ(nri.Plugin):
     @classmethod
     def row(cls, indices: Sequence[int], options: Any) -> list[tuple[PluginBase, Any]]:
         """Make the connections for these indices, each with its options."""
-        ascending, kept = sorted(indices), _Kept()
+        ascending, messages = sorted(indices), _Messages()
         made: list[tuple[PluginBase, Any]] = []
         for place, index in enumerate(ascending):
             own = copy.copy(options)
             own.index = f"{index:02d}"
-            made.append((cls(ascending, place, kept), own))
+            made.append((cls(ascending, place, messages), own))
         return made
 
     def configure(self) -> None:
@@ -147,11 +179,11 @@ class Differ(nri.Plugin):
                 for tag, message in messages.items():
                     self._write(f"{event}: {tag}", yaml_lines(tree_of(message)))
         else:
-            before = self._kept.take(self._place - 1, about)
+            before = self.messages.take(self._place - 1, about)
             for tag, message in messages.items() if before is not None else ():
                 self._tell(event, tag, before[tag], message)  # type: ignore[index]
         if self._place < self._last:
-            self._kept.keep(self._place, about, messages)
+            self.messages.keep(self._place, about, messages)
 
     def _tell(self, event: str, tag: str, before: Any, after: Any) -> None:
         if before == after:

@@ -1,1 +1,4 @@
-"""OCI hooks for containers, as files in hooks.d directories say. Next: `plugin`, `directories`, `hook_file`, `when`."""
+"""OCI hooks for containers, as files in hooks.d directories say.
+
+Reading order: `plugin`, `directories`, `hook_file`, `when`, `pattern`.
+"""

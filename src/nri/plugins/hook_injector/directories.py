@@ -120,7 +120,7 @@ class HookDirectories:
         for path in files:
             name = os.path.basename(path)
             try:
-                hook, odd = parse_hook(name, read_file(path, "json", ordinary=True))
+                hook, odd = parse_hook(name, read_file(path, "json"))
             except ConfigError as error:
                 errors += [error, *error.others]
                 continue

@@ -12,11 +12,11 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from nri.config import typed
 from nri.config.complaint import Problem, shorten, suggest, together
-from nri.config.reader import located
+from nri.config.layers import located
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
-from nri.plugins.hook_injector.regex.pattern import Pattern
+from nri.plugins.hook_injector.pattern import Pattern
 from nri.plugins.hook_injector.when import When
 
 TYPE_CHECKING = False
@@ -202,7 +202,7 @@ class _Reading:
     def _either(self, name: str, one: list[Any] | None, other_name: str, other: list[Any] | None) -> list[Any] | None:
         """The value of a key that has two spellings."""
         if one is not None and other is not None:
-            self._problems.append(Problem((other_name,), f'stands beside "{name}", which means the same', "keep one"))
+            self._problems.append(Problem((other_name,), f'is given beside "{name}", which means the same', "keep one"))
         return other if one is None else one
 
     # -- values -------------------------------------------------------------------------------------------------------

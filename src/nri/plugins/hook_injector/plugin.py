@@ -2,15 +2,15 @@
 
 One job: which hooks a container gets. Which hooks there are is known to `nri.plugins.hook_injector.directories`, and
 for whom one is to `nri.plugins.hook_injector.when`. Rules: directories are looked at before each creation, so that a
-hook counts for the first container after its file was written, and every second, so that a mistake is told when it is
+hook counts for the first container after its file was written, and every second, so that a mistake is logged when it is
 made. At the start a broken file ends the plugin; later the hooks stay what they were.
 """
 
 from __future__ import annotations
 
 import nri
+from nri.plugins.hook_injector import pattern
 from nri.plugins.hook_injector.directories import HookDirectories
-from nri.plugins.hook_injector.regex.pattern import Budget
 from nri.plugins.hook_injector.when import Facts, Unanswerable
 from nri.stub.program.options import Flag
 
@@ -31,7 +31,7 @@ WATCH_S = 1.0
 
 #: Stage as files spell it -> list of hooks in an adjustment. `prestart` is deprecated, and its hooks run at the same
 #: moment as those of `createRuntime`.
-_LISTS = {
+LISTS = {
     "prestart": "create_runtime",
     "createRuntime": "create_runtime",
     "createContainer": "create_container",
@@ -62,9 +62,10 @@ class HookInjector(nri.Plugin):
 
     def __init__(self) -> None:
         self._found: HookDirectories | None = None
-        self._told = ""
+        self._logged = ""
 
     def configure(self) -> None:
+        pattern.load()  # a node without it is to say so at the start, and not with the first file that has a pattern
         directories = tuple(self.config.hooks_dirs)
         if self._found is not None and self._found.directories == directories:
             self._look()
@@ -79,13 +80,13 @@ class HookInjector(nri.Plugin):
 
     @nri.every(WATCH_S)
     def watch(self) -> None:
-        """Look whether hooks have changed, so that a mistake is told when it is made."""
+        """Look whether hooks have changed, so that a mistake is logged when it is made."""
         self._look()
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         self._look()
         annotations = {**container.annotations, **pod.annotations}
-        facts = Facts(container.args, annotations, bool(container.mounts), Budget())
+        facts = Facts(container.args, annotations, bool(container.mounts), pattern.Budget())
         adjustment = nri.Adjustment()
         added: list[str] = []
         for hook in self._found.hooks if self._found is not None else ():
@@ -97,7 +98,7 @@ class HookInjector(nri.Plugin):
             added.append(hook.name)
             adjustment.message.hooks.SetInParent()  # a hook for no stage is a match all the same
             for stage in hook.stages:
-                adjustment.add_hook(_LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
+                adjustment.add_hook(LISTS[stage], hook.path, hook.args, hook.env, hook.timeout_s)
         if not added:
             self.log.debug("no hooks to inject")
             return None
@@ -114,10 +115,10 @@ class HookInjector(nri.Plugin):
         """Log what a look has brought, once."""
         assert self._found is not None
         errors = [] if news.error is None else [news.error, *news.error.others]
-        told = "\n".join(str(each) for each in (*errors, *news.warnings))
-        if errors and told == self._told:
+        text = "\n".join(str(each) for each in (*errors, *news.warnings))
+        if errors and text == self._logged:
             return
-        self._told = told
+        self._logged = text
         for error in errors:
             self.log.error("%s; all hooks stay what they were", error)
         for warning in news.warnings:

@@ -1,8 +1,8 @@
 """`logger`: each request in the log, with its messages as YAML; containers get a mark if that is asked for.
 
 One job: to show what a runtime tells plugins. A line of the log is `CreateContainer:    image: busybox`, the event
-before each line, so that one event can be picked out of many. Next: `nri.plugins.dump` writes the lines,
-`nri.plugins.logger.config` has the keys and flags; `nri.plugins.differ` shows what other plugins change.
+before each line, so that one event can be picked out of many. Next: `nri.plugins.dump` writes the lines;
+`nri.plugins.differ` shows what other plugins change.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 
 import nri
+from nri.api.events import EventMask
 from nri.plugins.dump import tree_of, yaml_lines
-from nri.plugins.logger.config import FLAGS, LoggerConfig
+from nri.stub.program.options import Flag
 from nri.stub.support import logs
 
 TYPE_CHECKING = False
@@ -19,7 +20,34 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-__all__ = ["Logger"]
+__all__ = ["FLAGS", "Logger", "LoggerConfig"]
+
+
+class LoggerConfig:
+    """The events to log, the file for them, and the marks that containers get.
+
+    Attributes:
+        logFile: a file to append to instead of the program's log.
+        events: only these are taken: all, pod, container, or names such as CreateContainer.
+        addAnnotation: annotation that containers get; in conflict with other plugins that set it.
+        setAnnotation: annotation that containers get, whatever other plugins before it have set.
+        addEnv, setEnv: the same for an environment variable.
+    """
+
+    logFile: str = ""
+    events: tuple[EventMask, ...] = ()
+    addAnnotation: str = ""
+    setAnnotation: str = ""
+    addEnv: str = ""
+    setEnv: str = ""
+
+
+FLAGS = {
+    "add-annotation": Flag("addAnnotation", "KEY", "add this annotation to containers"),
+    "set-annotation": Flag("setAnnotation", "KEY", "the same, over what other plugins have set"),
+    "add-env": Flag("addEnv", "NAME", "add this environment variable to containers"),
+    "set-env": Flag("setEnv", "NAME", "the same, over what other plugins have set"),
+}
 
 
 _MADE = nri.Adjustment

@@ -23,7 +23,7 @@ KEYS = ("netdevice.noderesource.dev", "netdevices.noderesource.dev", "netdevices
 
 #: Devices that one pod may ask for.
 MOST_DEVICES = 64
-#: What the kernel takes for a device's name as it is: 15 bytes, none of them a blank, `/` or `:`. It would make `net0`
+#: A device's name that the kernel takes as it is: 15 bytes, none of them a blank, `/` or `:`. It would make `net0`
 #: of `net%d`, and then the device would not be found again by the name that was asked for.
 _NAME = re.compile(r"(?!\.{1,2}\Z)[^\s/:%\0]+")
 _LONGEST_NAME = 15

@@ -1,11 +1,10 @@
 """Move network devices from the host to a pod and back, with the way back kept for each step that was taken.
 
 One job: the order of the steps. Devices are renamed only while they are down, and travel under a name that nothing else
-has, `temp_<index>`. What must be known when the pod ends, the device's name on the host, its MTU and its alias, travels
-in the alias: the plugin may have been restarted meanwhile. Rules: `move_in` leaves everything as it was if a step
-fails, addresses and routes included; `move_out` takes no device of the pod's own, and leaves one down, so that it does
-nothing on the host by itself.
-Next: `nri.plugins.network_device_injector.plugin`.
+has, `temp_<index>`. The facts that are needed when the pod ends, the device's name on the host, its MTU and its alias,
+travel in the alias: the plugin may have been restarted meanwhile. Rules: `move_in` leaves everything as it was if a
+step fails, addresses and routes included; `move_out` takes no device of the pod's own, and leaves one down, so that it
+does nothing on the host by itself. Next: `nri.plugins.network_device_injector.plugin`.
 """
 
 from __future__ import annotations

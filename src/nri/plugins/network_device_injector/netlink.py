@@ -84,7 +84,7 @@ class Netlink:
 
     def __init__(self, path: str | None = None) -> None:
         self._sequence = 0
-        self._socket = _open() if path is None else enter(path, _open)
+        self._socket = open_socket() if path is None else enter(path, open_socket)
 
     def close(self) -> None:
         """Close the socket. The namespace is not held by it after that."""
@@ -195,7 +195,7 @@ class Netlink:
                     return answer
 
 
-def _open() -> socket.socket:
+def open_socket() -> socket.socket:
     made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
     made.bind((0, 0))
     made.setsockopt(_NETLINK, _SHORT_ERRORS, 1)

@@ -78,7 +78,7 @@ class NetworkDeviceInjector(nri.Plugin):
         self._take_back(pod)
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
-        self._take_back(pod)  # of a pod whose stop was not told; else there is nothing any more
+        self._take_back(pod)  # of a pod whose stop was not announced; else there is nothing any more
         self._given.discard(pod.id)
 
     def _take_back(self, pod: nri.PodSandbox) -> None:

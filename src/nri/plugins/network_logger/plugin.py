@@ -22,10 +22,10 @@ class NetworkLogger(nri.Plugin):
 
     def __init__(self) -> None:
         #: Pod -> its network namespace, until it is removed.
-        self._namespaces: dict[str, str] = {}
+        self.namespaces: dict[str, str] = {}
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
-        self._namespaces.clear()
+        self.namespaces.clear()
         self.log.info("Synchronized state with the runtime (%d pods, %d containers)...", len(pods), len(containers))
         for pod in pods:
             self.log.info("%s", self._line("pod", pod))
@@ -41,13 +41,13 @@ class NetworkLogger(nri.Plugin):
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
         self.log.info("%s", self._line("Removed pod", pod))
-        self._namespaces.pop(pod.id, None)
+        self.namespaces.pop(pod.id, None)
 
     def _line(self, event: str, pod: nri.PodSandbox) -> str:
         """The line for an event of a pod: its network namespace and its addresses."""
-        told = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
-        namespace = told or self._namespaces.get(pod.id, HOST_NETWORK)
-        self._namespaces[pod.id] = namespace
+        shown = next((each.path for each in pod.linux.namespaces if each.type == "network"), "")
+        namespace = shown or self.namespaces.get(pod.id, HOST_NETWORK)
+        self.namespaces[pod.id] = namespace
         return f"{event} {pod.namespace}/{pod.name}: namespace={namespace} ips=[{' '.join(pod.ips)}]"
 
 

@@ -1,6 +1,6 @@
 """`template`: a plugin that handles every pod and container event, logs a line for each, and changes nothing.
 
-One job: to be copied. What a handler may return stands in its comment. Next: `nri.plugins.logger` logs what is in the
+One job: to be copied. Each handler's comment says what it may return. Next: `nri.plugins.logger` logs what is in the
 messages, `nri new` writes a whole project.
 """
 

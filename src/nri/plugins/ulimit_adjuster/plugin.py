@@ -23,7 +23,7 @@ __all__ = ["UlimitAdjuster"]
 #: The annotations, of the present domain and of the old one.
 KEYS = ("ulimits.noderesource.dev", "ulimits.nri.containerd.io")
 PREFIX = "RLIMIT_"
-#: What the kernel takes for no limit at all.
+#: The kernel's number for no limit at all.
 NO_LIMIT = 2**64 - 1
 
 

@@ -1,4 +1,4 @@
-"""The programs of a node, one after the other: the file that names them, and what each is told of those before it.
+"""The programs of a node, one after the other: the file that names them, and what each gets to know of those before it.
 
 The first error ends the chain, with the program's name before it, as in the reference. The file is read again when it
 changes; while it cannot be used, the last good one stays in force. All of a chain has the time that the runtime gives
@@ -13,9 +13,9 @@ from time import monotonic
 from typing import NamedTuple
 
 from nri.config.complaint import suggest
-from nri.config.source import open_ordinary
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
+from nri.files import open_regular
 from nri.plugins.v010_adapter import program, request
 from nri.text import plain
 
@@ -28,7 +28,7 @@ __all__ = ["VERSION", "ChainError", "Listing", "ProgramChain", "ProgramEntry", "
 
 #: Of the protocol, where the file is missing.
 VERSION = "0.1"
-#: Keys of the file, and how many others are told.
+#: Keys of the file, and how many others are reported.
 KEYS = ("version", "plugins")
 MOST_UNKNOWN = 10
 #: The longest file, in bytes.
@@ -62,7 +62,7 @@ NOTHING = Listing(VERSION, ())
 def read_listing(path: str) -> Listing:
     """The programs that a file names; none if it is missing. ConfigError if it cannot be used."""
     try:
-        with open(path, "rb", opener=open_ordinary) as file:  # a pipe would wait for a writer
+        with open(path, "rb", opener=open_regular) as file:  # a pipe would wait for a writer
             data = file.read(FILE_BYTES + 1)
     except FileNotFoundError:
         return NOTHING
@@ -186,5 +186,5 @@ class ProgramChain:
 
 
 def _folders(path: str, last: str) -> Sequence[str]:
-    """PATH and one more folder, without the empty words that stand for the working directory."""
+    """PATH and one more folder, without the empty words that mean the working directory."""
     return [folder for folder in (*path.split(":"), last) if folder]

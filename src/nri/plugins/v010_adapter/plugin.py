@@ -2,7 +2,7 @@
 
 Such a plugin is a program that is started for each event, reads a request as JSON and writes a result. One job: which
 event is which request, and what an error means for it. When a pod or a container starts, an error refuses it; when
-it stops, the error is only told. Next: `nri.plugins.v010_adapter.chain`.
+it stops, the error is only logged. Next: `nri.plugins.v010_adapter.chain`.
 """
 
 from __future__ import annotations

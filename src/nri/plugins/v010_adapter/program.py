@@ -1,8 +1,8 @@
 """One run of a program of the protocol 0.1.0: no shell, a deadline, bounded output, and nothing of it left behind.
 
 The program gets a session of its own, so that all that it started is killed with it when its time is over, when it
-writes too much, and when this process is interrupted. Its input and output never wait for each other. What it writes
-to stderr is for people: its last lines are kept. Next: `nri.plugins.v010_adapter.chain`.
+writes too much, and when this process is interrupted. Its input and output never wait for each other. Its stderr
+is for people: the last lines are kept. Next: `nri.plugins.v010_adapter.chain`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ended", "RunError", "find", "run"]
 
-#: What of stderr is kept, and how much is read at one time, in bytes.
+#: So much of stderr is kept, and so much is read at one time, in bytes.
 WORDS_BYTES = 4096
 CHUNK = 65536
 #: How long pipes may stay open after the program itself has ended: a child of it may have kept them. In seconds.

@@ -1,7 +1,7 @@
 """Requests and results of a program of the protocol 0.1.0, as JSON objects. Pure.
 
 The words and what is left out are the reference's: an empty sandboxID, pid, conf, label or result is not there, and
-`spec.resources` always is, null for a container without any. What a program answers is read as Go reads it: keys in
+`spec.resources` always is, null for a container without any. The answer of a program is read as Go reads it: keys in
 either case, unknown ones dropped, null for an empty value. Next: `nri.plugins.v010_adapter.chain`.
 """
 

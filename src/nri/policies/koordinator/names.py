@@ -19,16 +19,13 @@ __all__ = [
     "ANNOTATION_OOM_SCORES",
     "ANNOTATION_RATIO",
     "ANNOTATION_RESCTRL",
+    "ANNOTATION_RESERVATION",
     "ANNOTATION_SHARE_POOLS",
     "ANNOTATION_STATUS",
     "ANNOTATION_SYSTEM_QOS",
     "BATCH_CPU",
     "BATCH_MEMORY",
     "BE",
-    "BEST_EFFORT",
-    "BURSTABLE",
-    "GUARANTEED",
-    "KUBE_CLASSES",
     "LABEL_CORE_GROUP",
     "LABEL_CORE_POLICY",
     "LABEL_GPU_ISOLATION",
@@ -50,12 +47,6 @@ SYSTEM: Final = "SYSTEM"
 NONE: Final = ""
 _CLASSES: Final = frozenset({LSE, LSR, LS, BE, SYSTEM})
 
-# Kubernetes' QoS classes, in the order of the folders.
-GUARANTEED: Final = "Guaranteed"
-BURSTABLE: Final = "Burstable"
-BEST_EFFORT: Final = "BestEffort"
-KUBE_CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
-
 # Labels of pods.
 LABEL_QOS: Final = "koordinator.sh/qosClass"
 LABEL_GPU_ISOLATION: Final = "koordinator.sh/gpu-isolation-provider"
@@ -74,6 +65,7 @@ ANNOTATION_OOM_SCORES: Final = "koordinator.sh/oom-score-adj-spec"
 
 # Annotations of the node and of its topology.
 ANNOTATION_RATIO: Final = "node.koordinator.sh/cpu-normalization-ratio"
+ANNOTATION_RESERVATION: Final = "node.koordinator.sh/reservation"
 ANNOTATION_SHARE_POOLS: Final = "node.koordinator.sh/cpu-shared-pools"
 ANNOTATION_BE_SHARE_POOLS: Final = "node.koordinator.sh/be-cpu-shared-pools"
 ANNOTATION_SYSTEM_QOS: Final = "node.koordinator.sh/system-qos-resource"

@@ -1,7 +1,7 @@
 """Read what stands in a pod's annotations: one function each, which raises ValueError for what cannot be read.
 
 The error's text begins with the annotation's key, so that it can be shown as it is. What is returned is not to be
-changed: `nri.policies.koordinator.memo` has it for who asks next. Next: `nri.policies.koordinator.shapes`, which knows
+changed: `nri.policies.koordinator.memo` has it for who asks next. Next: `nri.policies.shapes`, which knows
 how such texts are read.
 """
 
@@ -10,12 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nri.policies.contexts import ExtendedResources
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ExtendedResources
 from nri.policies.koordinator.memo import LONG, Memo
-from nri.policies.koordinator.shapes import INT32, QUANTITY, Items, Record, Table, decode
+from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table, decode
 
-__all__ = ["cpu_qos", "device_allocations", "extended_resources", "own_cpuset", "read", "resctrl", "resource_status"]
+__all__ = [
+    "SHAPES",
+    "annotated",
+    "cpu_qos",
+    "device_allocations",
+    "extended_resources",
+    "own_cpuset",
+    "read",
+    "resctrl",
+    "resource_status",
+]
 
 _LIST = Table(QUANTITY)
 _STATUS = Record({"cpuset": str, "numaNodeResources": Items(Record({"node": INT32, "resources": _LIST}))})
@@ -27,6 +37,12 @@ _DEVICES = Table(Items(Record({"minor": INT32, "resources": _LIST, "id": str, "e
 _SCHEMATA = {"percent": int, "range": Items(int)}
 _PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
 _RESCTRL = Record({"llc": _PART, "mb": _PART})
+#: What is read of the annotations that people write; the others are the scheduler's own.
+SHAPES = {
+    names.ANNOTATION_CPU_QOS: _CPU_QOS,
+    names.ANNOTATION_EXTENDED: _EXTENDED,
+    names.ANNOTATION_RESCTRL: _RESCTRL,
+}
 #: What the kernel takes as an identity.
 _IDENTITIES = range(-1, 3)
 _memo = Memo()
@@ -74,6 +90,14 @@ def extended_resources(annotations: Mapping[str, str]) -> dict[str, ExtendedReso
     if text is not None:
         found = _remembered(names.ANNOTATION_EXTENDED, text, "extended", _extended)
     return found
+
+
+def annotated(given: Mapping[str, str]) -> dict[str, ExtendedResources] | None:
+    """Return batch resources by container from a pod's annotation; None if it cannot be read."""
+    try:
+        return extended_resources(given)
+    except ValueError:
+        return None
 
 
 def _extended(text: str) -> dict[str, ExtendedResources] | None:

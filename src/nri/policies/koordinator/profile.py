@@ -1,8 +1,7 @@
-"""The profile: which hook decides at which stage, from which rules and annotations; and the run of all of them.
+"""The table of hooks: which of them decides at which stage, from which rules and annotations, and which knobs it owns.
 
 Order: by name, as in the original, and of two hooks that set one thing the later one's word counts (CPUSetAllocator
-takes away the quota that CPUNormalization has scaled). A hook that fails stops no other unless the failure policy is
-"Fail". Next: `nri.policies.koordinator.hooks`.
+takes away the quota that CPUNormalization has scaled). Next: `nri.policies.koordinator.hooks`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from nri.policies.changes import Decision
+from nri.policies.hooks import CREATE, FOLDER, MEND_CONTAINER, PROGRAM, REMOVE_POD, RUN_POD, UPDATE, Decide, Hook
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.hooks import (
     batch_resource,
@@ -26,50 +27,14 @@ from nri.policies.koordinator.hooks import (
     terway_qos,
 )
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
+from nri.policies.koordinator.names import BE, LS, NONE
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node import NO_RATIO
 from nri.policies.koordinator.rules.node_slo import CoreSchedRule, GroupIdentityRule
 from nri.policies.koordinator.rules.node_topology import CpusetRule
-from nri.policies.koordinator.values import NO_CHANGES, Changes, Decision, HookError
+from nri.policies.ownership import Level, Owns
 
-__all__ = [
-    "CREATE",
-    "LATER",
-    "MEND_CONTAINER",
-    "MEND_POD",
-    "PROFILE",
-    "REMOVE_POD",
-    "RUN_POD",
-    "STAGES",
-    "UPDATE",
-    "Because",
-    "Node",
-    "Outcome",
-    "Row",
-    "decide",
-]
-
-RUN_POD, CREATE, UPDATE, REMOVE_POD = (
-    "PreRunPodSandbox",
-    "PreCreateContainer",
-    "PreUpdateContainerResources",
-    "PreRemoveRunPodSandbox",
-)
-#: What a timer or a changed rule decides for, beside pods and containers.
-FOLDER, PROGRAM = "KubeQoS", "HostApplication"
-MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
-#: The stages for what runs already, with the one whose hooks decide at them, and which switches them off with it.
-LATER: Final = {MEND_POD: RUN_POD, MEND_SANDBOX: UPDATE, MEND_CONTAINER: UPDATE}
-#: The stages, with the call of the CRI that each belongs to; the last five belong to none.
-STAGES: Final = {
-    RUN_POD: "RunPodSandbox",
-    CREATE: "CreateContainer",
-    UPDATE: "UpdateContainer",
-    REMOVE_POD: "RemovePodSandbox",
-    FOLDER: "",
-    PROGRAM: "",
-    **dict.fromkeys(LATER, ""),
-}
+__all__ = ["HOOKS", "Node"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,45 +75,18 @@ class Node:
     gpu_monitor: bool = False
     quirks: Quirks = Quirks.DEFAULT
 
+    @property
+    def stages_off(self) -> frozenset[str]:
+        """The stages at which no hook decides."""
+        return self.disabled_stages if self.quirks.disabled_stages_honoured else frozenset()
 
-_Decide = Callable[[Any, Node], Decision]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One hook: its name, whether it is on by default, where its rule comes from, what it reads, and its stages."""
-
-    name: str
-    default: bool
-    sources: tuple[str, ...]
-    keys: tuple[str, ...]
-    stages: dict[str, _Decide]
+    @property
+    def keeps_partial(self) -> bool:
+        """Whether what a hook had decided until it failed is applied."""
+        return not self.quirks.failed_hook_changes_nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Because:
-    """The decision of one hook, and why: for `explain`."""
-
-    hook: str
-    changes: Changes
-    reason: str
-
-
-@dataclass(slots=True)
-class Outcome:
-    """The decision of all hooks of a stage together. `failed` is the error that stops the request, if one does.
-
-    `asked` are the hooks that there are at the stage and that are on, whether they had anything to say or not.
-    """
-
-    changes: Changes = NO_CHANGES
-    asked: list[str] = field(default_factory=list)
-    because: list[Because] = field(default_factory=list)
-    errors: list[HookError] = field(default_factory=list)
-    failed: HookError | None = None
-
-
-def _identity(decide: Callable[[Any, GroupIdentityRule], Decision]) -> _Decide:
+def _identity(decide: Callable[[Any, GroupIdentityRule], Decision]) -> Decide:
     return lambda context, node: Decision() if node.identity is None else decide(context, node.identity)
 
 
@@ -178,9 +116,12 @@ def _normal(context: Any, node: Node) -> Decision:
 
 _SLO, _TOPOLOGY, _NODE, _PODS = "NodeSLO", "NodeResourceTopology", "Node", "pods"
 
+_BATCH, _SHARED = frozenset({BE}), frozenset({LS, NONE})
+_POD_AND_CONTAINER: Final = (Level.POD, Level.CONTAINER)
+
 #: The hooks, in the order in which they decide.
-PROFILE: Final = (
-    Row(
+HOOKS: Final = (
+    Hook(
         batch_resource.NAME,
         True,
         (_SLO, _NODE),
@@ -190,15 +131,29 @@ PROFILE: Final = (
             CREATE: _batch,
             UPDATE: _batch,
         },
+        tuple(
+            owns
+            for level in _POD_AND_CONTAINER
+            for owns in (
+                Owns(level, "cpu.shares", _BATCH),
+                Owns(level, "cpu.cfs_quota", _BATCH, own_cpus=False),
+                Owns(level, "memory.limit", _BATCH),
+            )
+        ),
     ),
-    Row(
+    Hook(
         core_sched.NAME,
         False,
         (_SLO, _PODS),
         (n.LABEL_QOS, n.LABEL_CORE_GROUP, n.LABEL_CORE_POLICY),
         {FOLDER: lambda context, node: core_sched.kube_class(context, node.core)},
+        (
+            Owns(Level.KUBE_QOS, "cpu.idle"),
+            Owns(Level.SANDBOX, "core_sched.cookie"),
+            Owns(Level.CONTAINER, "core_sched.cookie"),
+        ),
     ),
-    Row(
+    Hook(
         cpu_normalization.NAME,
         False,
         (_NODE,),
@@ -208,8 +163,9 @@ PROFILE: Final = (
             CREATE: _normal,
             UPDATE: _normal,
         },
+        tuple(Owns(level, "cpu.cfs_quota", _SHARED, own_cpus=False) for level in _POD_AND_CONTAINER),
     ),
-    Row(
+    Hook(
         cpuset.NAME,
         True,
         (_TOPOLOGY,),
@@ -220,15 +176,22 @@ PROFILE: Final = (
             UPDATE: _cpuset,
             PROGRAM: lambda context, node: cpuset.host_application(context, node.cpus),
         },
+        (
+            *(Owns(level, "cpu.cfs_quota", own_cpus=True) for level in (*_POD_AND_CONTAINER, Level.SANDBOX)),
+            Owns(Level.SANDBOX, "cpuset.cpus"),
+            Owns(Level.CONTAINER, "cpuset.cpus"),
+            Owns(Level.HOST_APPLICATION, "cpuset.cpus"),
+        ),
     ),
-    Row(
+    Hook(
         gpu.NAME,
         False,
         (),
         (n.ANNOTATION_DEVICES, n.LABEL_GPU_ISOLATION),
         {CREATE: lambda context, node: gpu.container(context, library=node.gpu_library, monitor=node.gpu_monitor)},
+        (Owns(Level.CONTAINER, "env"), Owns(Level.CONTAINER, "mounts")),
     ),
-    Row(
+    Hook(
         group_identity.NAME,
         True,
         (_SLO,),
@@ -238,22 +201,25 @@ PROFILE: Final = (
             FOLDER: _identity(group_identity.kube_class),
             PROGRAM: _identity(group_identity.host_application),
         },
+        tuple(Owns(level, "cpu.bvt") for level in (Level.KUBE_QOS, Level.POD, Level.HOST_APPLICATION)),
     ),
-    Row(
+    Hook(
         oom_score_adj.NAME,
         False,
         (_PODS,),
         (n.ANNOTATION_OOM_SCORE, n.ANNOTATION_OOM_SCORES),
         {CREATE: _oom, MEND_CONTAINER: lambda context, _: oom_score_adj.container(context)},
+        (Owns(Level.CONTAINER, "oom_score_adj"),),
     ),
-    Row(
+    Hook(
         rdma.NAME,
         False,
         (),
         (n.ANNOTATION_DEVICES,),
         {CREATE: lambda context, node: Decision() if node.devices is None else rdma.container(context, node.devices)},
+        (Owns(Level.CONTAINER, "devices"),),
     ),
-    Row(
+    Hook(
         resctrl.NAME,
         False,
         (_PODS,),
@@ -263,34 +229,22 @@ PROFILE: Final = (
             CREATE: _resctrl_container,
             REMOVE_POD: lambda context, node: Decision() if node.cache is None else resctrl.removal(context),
         },
+        (Owns(Level.POD, "resctrl"),),
     ),
-    Row(tc.NAME, False, (_SLO, _PODS), (n.LABEL_QOS, n.ANNOTATION_NETWORK_QOS), {}),
-    Row(terway_qos.NAME, False, (_SLO, _PODS), (n.LABEL_QOS, n.ANNOTATION_NETWORK_QOS), {}),
+    Hook(
+        tc.NAME,
+        False,
+        (_SLO, _PODS),
+        (n.LABEL_QOS, n.ANNOTATION_NETWORK_QOS),
+        {},
+        (Owns(Level.NODE, "tc"), Owns(Level.POD, "net_cls.classid")),
+    ),
+    Hook(
+        terway_qos.NAME,
+        False,
+        (_SLO, _PODS),
+        (n.LABEL_QOS, n.ANNOTATION_NETWORK_QOS),
+        {},
+        (Owns(Level.NODE, "terway"),),
+    ),
 )
-
-
-def decide(stage: str, context: Any, node: Node) -> Outcome:
-    """Run the hooks of a stage for a context; KeyError for a stage that is none."""
-    STAGES[stage]
-    outcome = Outcome()
-    earlier = LATER.get(stage, stage)
-    if node.quirks.disabled_stages_honoured and not node.disabled_stages.isdisjoint((stage, earlier)):
-        return outcome
-    for row in PROFILE:
-        hook = row.stages.get(stage) or row.stages.get(earlier)
-        if hook is None or not (row.default if node.gates is None else row.name in node.gates):
-            continue
-        outcome.asked.append(row.name)
-        try:
-            decision = hook(context, node)
-        except HookError as error:
-            outcome.errors.append(error)
-            if node.fail:
-                outcome.failed = error
-                return outcome
-            partial = NO_CHANGES if node.quirks.failed_hook_changes_nothing else error.partial
-            decision = Decision(partial, f"until it failed: {error.reason}")
-        if decision.changes:
-            outcome.changes |= decision.changes
-            outcome.because.append(Because(row.name, decision.changes, decision.reason))
-    return outcome

@@ -30,20 +30,12 @@ class Quirks:
     """A quota that is scaled to faster CPUs stays one that the kernel takes."""
     resctrl_class_needs_group: bool = True
     """A container gets an RDT class only if the pod's annotation can be read, for only then is there a group."""
-    clear_reaches_executor: bool = True
-    """An explicit clear of the CPUs, which NRI cannot say, is written by the executor."""
     oom_score_at_creation: bool = True
     """The oom score of a container is set before its first process runs, where the transport can say it."""
-    updates_name_their_container: bool = True
-    """An update bears the container's id."""
-    rdt_class_only_at_creation: bool = True
-    """An update asks for no RDT class: runtimes drop it, and a provenance that shows it would lie."""
     proxy_adds_mounts_and_devices: bool = True
     """In proxy mode mounts and devices reach the CRI request."""
     absent_classes_are_off: bool = True
     """A NodeSLO that does not mention a class has it switched off; the original panics."""
-    empty_verbs_folder_told: bool = True
-    """An RDMA device without verbs is an error that names it; the original panics."""
     absent_bandwidth_is_none: bool = True
     """A pod whose annotation limits its traffic one way is not limited the other way."""
     negative_bandwidth_refused: bool = True

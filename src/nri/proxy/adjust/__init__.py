@@ -4,7 +4,7 @@ Rules: a field of an adjustment is a row of the table, with how the CRI says it 
 comes back as a list, so nothing is lost in silence. Next: `table`, then `request`.
 """
 
-from nri.proxy.adjust.request import CLEAR_CPUS, ZERO, Owners, Unsaid, adjust, zeros
-from nri.proxy.adjust.table import TABLE, Saying
+from nri.proxy.adjust.request import CLEAR_CPUS, ZERO, Owners, Unsupported, adjust, wishes, zeros
+from nri.proxy.adjust.table import TABLE, CriField
 
-__all__ = ["CLEAR_CPUS", "TABLE", "ZERO", "Owners", "Saying", "Unsaid", "adjust", "zeros"]
+__all__ = ["CLEAR_CPUS", "TABLE", "ZERO", "CriField", "Owners", "Unsupported", "adjust", "wishes", "zeros"]

@@ -1,4 +1,4 @@
-"""The one place that tells plugins: a method for each moment in the life of a pod or container.
+"""The one place that owns and tells plugins: a method for each moment in the life of a pod or container; evictions.
 
 Rules: events before a change raise what the request fails with, events after one are logged; stop and remove are told
 once, also over restarts, because the record says what was told, and in this order, because who comes second waits until
@@ -8,22 +8,34 @@ the first one has told it; a pod with the skip label is never told of. Next:
 
 from __future__ import annotations
 
+import importlib.metadata
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation import Adaptation, CreateReply, StopReply, UpdateReply
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
-from nri.proxy.state import CREATED, CREATING, REMOVED, STOPPED, Book, ContainerRecord, PodRecord
+from nri.proxy.events.updates import UPDATE_S, Updates
+from nri.proxy.passing import Backend
+from nri.proxy.settings import ProxySettings
+from nri.proxy.state import CREATED, CREATING, REMOVED, STOPPED, ContainerRecord, PodRecord, Store
+from nri.text import plain
+
+if TYPE_CHECKING:
+    from nri.adaptation import BuiltinPlugin
+    from nri.metrics import Observer
 
 __all__ = ["Domain"]
 
+#: How long a container that plugins want gone has to end by itself, in seconds.
+EVICTION_S = 10
 #: A pod's resources, in an update and in its configuration; NRI has ``pod_`` before them.
 _RESOURCES: Final = ("overhead", "resources")
 
@@ -31,14 +43,64 @@ _log = logging.getLogger("nri.proxy")
 
 
 class Domain:
-    """Pods and containers of one runtime, for plugins. `follow` does what a reply wants of other containers."""
+    """Pods and containers of one runtime, for plugins.
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
-        self._telling: dict[str, _Turn] = {}
+    Args:
+        settings: those of NRI, and the name of the label of pods that are skipped.
+        store: what is known of pods and containers.
+        backend: the runtime.
+        builtin: plugins inside this process.
+        observer: metrics.
+
+    Attributes:
+        updates: does what plugins want of containers that are there.
+        adaptation: the plugins.
+    """
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        store: Store,
+        backend: Backend,
+        builtin: Sequence[BuiltinPlugin] = (),
+        observer: Observer | None = None,
+    ) -> None:
+        self._store, self._backend = store, backend
+        self.turns: dict[str, _Turn] = {}
+        self.evictions: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
-        self.adaptation: Adaptation
-        self.follow: Callable[[CreateReply | UpdateReply | StopReply, float | None], None]
+        self.updates = Updates(store, backend)
+        nri = settings.nri
+        self.adaptation = Adaptation(
+            "nri-proxy",
+            importlib.metadata.version("nri"),
+            synchronize=self.snapshot,
+            update=self.updates.apply,
+            evict=self.evict,
+            plugin_path=nri.plugin_path,
+            plugin_config_path=nri.plugin_config_path,
+            socket_path=nri.socket_path,
+            disable_connections=nri.disable_connections,
+            registration_timeout_s=nri.plugin_registration_timeout,
+            request_timeout_s=nri.plugin_request_timeout,
+            policy_path=nri.policy_path or None,
+            provenance=nri.provenance,
+            admin_socket=nri.admin_socket or None,
+            allowed_uids=nri.allowed_uids,
+            compat=nri.compat,
+            default_validator=nri.default_validator,
+            builtin=builtin,
+            observer=observer,
+            commits=True,
+        )
+
+    def close(self) -> None:
+        """Wait for evictions, and stop plugins; the runtime's connection is closed before, so that evictions end."""
+        with self._lock:
+            threads = list(self.evictions.values())
+        for each in threads:
+            each.join()
+        self.adaptation.stop()
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> AbstractContextManager[object]:
         """Keep plugins from joining during a request; `urgent` for those that stop or remove."""
@@ -48,7 +110,7 @@ class Domain:
 
     def run_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Tell of a pod that the runtime has just made. Raises what the request fails with."""
-        self._book.note(pod, told=CREATED)
+        self._store.note(pod, reported=CREATED)
         self.adaptation.run_pod_sandbox(pod.shown, deadline=deadline)
 
     def update_pod(self, pod: PodRecord, request: pb.UpdatePodSandboxResourcesRequest, deadline: float | None) -> None:
@@ -67,26 +129,26 @@ class Domain:
             if request.HasField(name):
                 getattr(config.linux, name).CopyFrom(getattr(request, name))
                 getattr(shown.linux, f"pod_{name}").CopyFrom(convert.to_nri(getattr(request, name)).value)
-        self._book.note(pod, shown=shown, config=config)
+        self._store.note(pod, shown=shown, config=config)
         self._logged("post_update_pod_sandbox", _present(pod.shown))
 
     def stop_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Tell, once, that a pod has stopped; that its containers have comes first."""
-        for each in self._book.containers(pod.id):
+        for each in self._store.containers(pod.id):
             self.stop(each, deadline)
         with self._turn(pod):
-            if self._book.advance(pod, STOPPED, (CREATED,)):
+            if self._store.advance(pod, STOPPED, (CREATED,)):
                 self._logged("stop_pod_sandbox", _present(pod.shown))
 
     def remove_pod(self, pod: PodRecord, deadline: float | None = None) -> None:
         """Tell, once, that a pod is removed with all that is in it, and forget it."""
-        for each in self._book.containers(pod.id):
+        for each in self._store.containers(pod.id):
             self.remove(each, deadline)
         self.stop_pod(pod, deadline)
         with self._turn(pod):
-            if self._book.advance(pod, REMOVED, (STOPPED,)):
+            if self._store.advance(pod, REMOVED, (STOPPED,)):
                 self._logged("remove_pod_sandbox", _present(pod.shown))
-            self._book.drop(pod)
+            self._store.drop(pod)
 
     # --- containers ---
 
@@ -96,10 +158,10 @@ class Domain:
 
     def undo_create(self, container: ContainerRecord, deadline: float | None = None) -> None:
         """Tell those that were asked that a container is not made after all, and forget it."""
-        if self._book.advance(container, REMOVED, (CREATING, CREATED)):
+        if self._store.advance(container, REMOVED, (CREATING, CREATED)):
             self._follow(self._pair("stop_container", container), deadline)
             self._pair("remove_container", container)
-        self._book.drop(container)
+        self._store.drop(container)
 
     def post_create(self, container: ContainerRecord) -> None:
         """Tell that a container is made."""
@@ -125,7 +187,7 @@ class Domain:
         """Tell, once, that a container has stopped, and do what plugins want of others then, by the deadline."""
         with self._turn(container):
             reply = None
-            if self._book.advance(container, STOPPED, (CREATED,)):
+            if self._store.advance(container, STOPPED, (CREATED,)):
                 container.shown.state = m.ContainerState.CONTAINER_STOPPED
                 reply = self._pair("stop_container", container)
         self._follow(reply, deadline)
@@ -134,17 +196,49 @@ class Domain:
         """Tell, once, that a container is removed, and forget it; that it has stopped comes first."""
         self.stop(container, deadline)
         with self._turn(container):
-            if self._book.advance(container, REMOVED, (STOPPED,)):
+            if self._store.advance(container, REMOVED, (STOPPED,)):
                 self._pair("remove_container", container)
-            self._book.drop(container)
+            self._store.drop(container)
+
+    # --- what plugins want of other containers ---
+
+    def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
+        """Do what a reply asks for beside its own container; updates that fail are told, and stop nothing.
+
+        `deadline` is the caller's, in monotonic seconds: an update that cannot be done in time has failed.
+        """
+        results = self.updates.apply(reply.updates, reply, deadline)
+        reply.commit([each for each in results if each.failed])
+        self.evict(list(getattr(reply, "evictions", ())))
+
+    def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
+        """Begin to stop containers that plugins want gone, and return; one that is being stopped goes once."""
+        missing: list[str] = []
+        for each in evictions:
+            record = self._store.named(each.container_id)
+            if record is None or not record.runtime_id:
+                missing.append(each.container_id)
+                continue
+            with self._lock:
+                if record.id in self.evictions:
+                    continue
+                thread = threading.Thread(target=self._evict, args=(record,), name="nri-proxy-evict", daemon=True)
+                self.evictions[record.id] = thread
+                _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
+                thread.start()
+        if missing:
+            more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
+            _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)
 
     # --- for plugins that join ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """All pods and containers that were told of, and whose end was not."""
-        pods = [_present(pod.shown) for pod in self._book.pods() if pod.told == CREATED and not pod.skipped]
+        pods = [_present(pod.shown) for pod in self._store.pods() if pod.reported == CREATED and not pod.skipped]
         shown = {pod.id for pod in pods}
-        containers = [each.shown for each in self._book.containers() if each.told == CREATED and each.pod_id in shown]
+        containers = [
+            each.shown for each in self._store.containers() if each.reported == CREATED and each.pod_id in shown
+        ]
         return pods, containers
 
     # --- inside ---
@@ -153,7 +247,7 @@ class Domain:
     def _turn(self, record: PodRecord | ContainerRecord) -> Iterator[None]:
         """Tell ends of a pod or container one after the other: by the kubelet's calls, and as they are found."""
         with self._lock:
-            mine = self._telling.setdefault(record.id, _Turn())
+            mine = self.turns.setdefault(record.id, _Turn())
             mine.users += 1
         try:
             with mine.lock:
@@ -162,14 +256,27 @@ class Domain:
             with self._lock:
                 mine.users -= 1
                 if not mine.users:
-                    del self._telling[record.id]
+                    del self.turns[record.id]
+
+    def _evict(self, record: ContainerRecord) -> None:
+        until = monotonic() + EVICTION_S + UPDATE_S
+        request = pb.StopContainerRequest(container_id=record.runtime_id, timeout=EVICTION_S)
+        try:
+            self._backend.call("StopContainer", request, timeout_s=until - monotonic())
+            with self.block(urgent=True):
+                self.stop(record)
+        except NriError as error:
+            _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
+        finally:
+            with self._lock:
+                self.evictions.pop(record.id, None)
 
     def _follow(self, reply: StopReply | None, deadline: float | None) -> None:
         if reply is not None:
             self.follow(reply, deadline)
 
     def _pod_of(self, container: ContainerRecord) -> m.PodSandbox:
-        pod = self._book.pod(container.pod_id)
+        pod = self._store.pod(container.pod_id)
         return _present(pod.shown) if pod is not None else m.PodSandbox(id=container.pod_id)
 
     def _pair(self, event: str, container: ContainerRecord) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from time import monotonic
 
 from google.protobuf.message import DecodeError
@@ -18,7 +17,8 @@ from google.protobuf.message import DecodeError
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import start_key
-from nri.proxy.events.parts import Parts
+from nri.proxy.events.call_context import CallContext
+from nri.proxy.events.containers import ContainerCalls
 from nri.proxy.passing import Call
 from nri.proxy.state import CREATED, ContainerRecord
 
@@ -31,14 +31,20 @@ _log = logging.getLogger("nri.proxy")
 
 
 class Exits:
-    """Looks for containers that have ended; `ended` tells plugins of one."""
+    """Looks for containers that have ended; `containers` tells plugins of one.
 
-    def __init__(self, parts: Parts, ended: Callable[[ContainerRecord], object]) -> None:
-        self._parts, self._ended = parts, ended
+    Attributes:
+        context: everything that a call on a container needs.
+        asked_at: when the kubelet, or else the proxy, asked for all containers, in monotonic seconds.
+        retries: the ends of which plugins could not be informed yet, by the container's name.
+    """
+
+    def __init__(self, context: CallContext, containers: ContainerCalls) -> None:
+        self.context, self._containers = context, containers
         self._news = threading.Condition()
         self._list: bytes | None = None
-        self._asked_at = self._own_at = monotonic()
-        self._untold: dict[str, _Untold] = {}
+        self.asked_at = self._own_at = monotonic()
+        self.retries: dict[str, _Retry] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="nri-proxy-exits", daemon=True)
 
@@ -60,7 +66,7 @@ class Exits:
         with self._news:
             self._list = answer
             if _is_of_all(data):
-                self._asked_at = monotonic()
+                self.asked_at = monotonic()
             self._news.notify()
         return answer
 
@@ -73,59 +79,60 @@ class Exits:
                 found, self._list = self._list, None
             try:
                 if found is not None:
-                    self._look(pb.ListContainersResponse.FromString(found))
+                    self.look(pb.ListContainersResponse.FromString(found))
                 else:
-                    self._asked_at = self._own_at = monotonic()
-                    self._look(self._parts.backend.call("ListContainers", pb.ListContainersRequest()))
+                    self.asked_at = self._own_at = monotonic()
+                    self.look(self.context.backend.call("ListContainers", pb.ListContainersRequest()))
             except (NriError, DecodeError) as error:
                 _log.debug("which containers have ended is not known: %s", error)
             except Exception:  # noqa: BLE001  one bad answer must not end the looking
                 _log.exception("a list of containers could not be read")
 
     def _wait_s(self) -> float:
-        at = self._asked_at + self._parts.settings.poll_interval
-        if self._untold:
-            at = min(at, max(self._own_at + _AGAIN_S, min(each.at for each in self._untold.values())))
+        at = self.asked_at + self.context.settings.poll_interval
+        if self.retries:
+            at = min(at, max(self._own_at + _AGAIN_S, min(each.at for each in self.retries.values())))
         return max(at - monotonic(), 0.0)
 
-    def _look(self, found: pb.ListContainersResponse) -> None:
+    def look(self, found: pb.ListContainersResponse) -> None:
+        """Tell plugins of the containers of a list that have ended."""
         for each in found.containers:
             if each.state != pb.CONTAINER_EXITED:
                 continue
-            book = self._parts.book
-            record = book.container(each.id)
-            if record is None or record.told != CREATED or start_key(record) in book.making:
+            store = self.context.store
+            record = store.container(each.id)
+            if record is None or record.reported != CREATED or start_key(record) in store.making:
                 continue  # one that has ended in its start is told after that
             if self._is_due(record.id):
                 self._tell(record)
-        gone = [name for name in self._untold if not self._is_awaited(name)]
+        gone = [name for name in self.retries if not self._is_awaited(name)]
         for name in gone:
-            del self._untold[name]
+            del self.retries[name]
 
     def _tell(self, record: ContainerRecord) -> None:
         """Tell of one end; one that fails keeps no other's from being told."""
         try:
-            with self._parts.domain.block(urgent=True):
-                self._ended(record)
+            with self.context.domain.block(urgent=True):
+                self._containers.ended(record)
         except Exception as error:  # noqa: BLE001  a defect, too, is one container's
-            untold = self._untold.setdefault(record.id, _Untold())
-            if not untold.times:
+            retry = self.retries.setdefault(record.id, _Retry())
+            if not retry.times:
                 _log.warning(
                     "the end of container %s (%s) cannot be told to plugins; tried again less and less often: %s",
                     record.runtime_id, record.id, error, exc_info=not isinstance(error, NriError),
                 )  # fmt: skip
-            untold.failed()
+            retry.failed()
 
     def _is_due(self, name: str) -> bool:
-        untold = self._untold.get(name)
-        return untold is None or untold.at <= monotonic()
+        retry = self.retries.get(name)
+        return retry is None or retry.at <= monotonic()
 
     def _is_awaited(self, name: str) -> bool:
-        record = self._parts.book.named(name)
-        return record is not None and record.told == CREATED
+        record = self.context.store.named(name)
+        return record is not None and record.reported == CREATED
 
 
-class _Untold:
+class _Retry:
     """An end that could not be told: how often that failed, and when it is tried again, in monotonic seconds."""
 
     __slots__ = ("at", "times")

@@ -1,7 +1,7 @@
 """Questions to the runtime about one pod or container, as rich an answer as it gives.
 
 Rules: ``verbose`` answers of containerd, CRI-O and our engine have the configuration and the OCI spec in them; where
-they are not there, or cannot be read, the status alone has to do. What a runtime answers is not trusted to be of any
+they are not there, or cannot be read, the status alone has to do. A runtime's answer is not trusted to be of any
 form. Next: `nri.proxy.events.views`, which makes messages for plugins of it.
 """
 

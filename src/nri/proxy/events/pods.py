@@ -11,7 +11,7 @@ import logging
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import is_skipped, pod_key
-from nri.proxy.events.parts import Parts, time_for
+from nri.proxy.events.call_context import CallContext, time_for
 from nri.proxy.events.views import pod_shown
 from nri.proxy.hooks import Subject
 from nri.proxy.passing import Call
@@ -26,87 +26,87 @@ _log = logging.getLogger("nri.proxy")
 class PodCalls:
     """Answers of the calls on pods; each gets the request's bytes and the call."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: CallContext) -> None:
+        self._context = context
 
     def run_pod_sandbox(self, data: bytes, call: Call) -> bytes:
         """Make a pod, and tell plugins of it."""
-        parts = self._parts
+        context = self._context
         request = pb.RunPodSandboxRequest.FromString(data)
-        if is_skipped(parts.settings, request.config):
+        if is_skipped(context.settings, request.config):
             answer = call.forward(data)
             skipped = PodRecord(id=pb.RunPodSandboxResponse.FromString(answer).pod_sandbox_id, skipped=True)
             skipped.config, skipped.runtime_handler = request.config, request.runtime_handler
-            parts.book.put(skipped)
+            context.store.put(skipped)
             return answer
-        data = parts.before("RunPodSandbox", data, request, Subject(), call.deadline)
-        with parts.book.being_made(*pod_key(request.config.metadata)):
+        data = context.before("RunPodSandbox", data, request, Subject(), call.deadline)
+        with context.store.being_made(*pod_key(request.config.metadata)):
             answer = call.forward(data)
             response = pb.RunPodSandboxResponse.FromString(answer)
             record = PodRecord(response.pod_sandbox_id, request.config, request.runtime_handler)
             self._tell(record, call)
-        parts.after("RunPodSandbox", request, response, Subject(record), call.deadline)
+        context.after("RunPodSandbox", request, response, Subject(record), call.deadline)
         return answer
 
     def _tell(self, record: PodRecord, call: Call) -> None:
         """Tell plugins of a pod; undo it and raise if they refuse it."""
-        parts = self._parts
+        context = self._context
         try:
-            facts = parts.inquiry.pod(record.id, time_for(call.deadline))
+            facts = context.inquiry.pod(record.id, time_for(call.deadline))
             record.shown = pod_shown(facts, record.config)
-            with parts.domain.block(deadline=call.deadline):
-                parts.book.put(record)
-                parts.domain.run_pod(record, call.deadline)
+            with context.domain.block(deadline=call.deadline):
+                context.store.put(record)
+                context.domain.run_pod(record, call.deadline)
         except BaseException:
             self._undo(record)
             raise
 
     def _undo(self, record: PodRecord) -> None:
-        parts = self._parts
+        context = self._context
         try:
-            parts.backend.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
-            parts.backend.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
+            context.backend.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
+            context.backend.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=record.id), _UNDO_S)
         except NriError as error:
             _log.warning("pod %s, which plugins refused, cannot be removed: %s", record.id, error)
-        parts.domain.remove_pod(record)
+        context.domain.remove_pod(record)
 
     def stop_pod_sandbox(self, data: bytes, call: Call) -> bytes:
         """Stop a pod, and tell plugins of it and of its containers."""
-        parts = self._parts
+        context = self._context
         request = pb.StopPodSandboxRequest.FromString(data)
-        pod = parts.pod(request.pod_sandbox_id, ends=True)
+        pod = context.pod(request.pod_sandbox_id, ends=True)
         if pod is None or pod.skipped:
             return call.forward(data)
-        data = parts.before("StopPodSandbox", data, request, Subject(pod), call.deadline)
+        data = context.before("StopPodSandbox", data, request, Subject(pod), call.deadline)
         answer = call.forward(data)
-        with parts.domain.block(urgent=True):
-            parts.domain.stop_pod(pod, call.deadline)
-        parts.after(
+        with context.domain.block(urgent=True):
+            context.domain.stop_pod(pod, call.deadline)
+        context.after(
             "StopPodSandbox", request, pb.StopPodSandboxResponse.FromString(answer), Subject(pod), call.deadline
         )
         return answer
 
     def remove_pod_sandbox(self, data: bytes, call: Call) -> bytes:
         """Remove a pod, and tell plugins of it and of its containers."""
-        parts = self._parts
-        pod = parts.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, ends=True)
+        context = self._context
+        pod = context.pod(pb.RemovePodSandboxRequest.FromString(data).pod_sandbox_id, ends=True)
         answer = call.forward(data)
         if pod is not None and pod.skipped:
-            parts.book.drop(pod)
+            context.store.drop(pod)
         elif pod is not None:
-            with parts.domain.block(urgent=True):
-                parts.domain.remove_pod(pod, call.deadline)
+            with context.domain.block(urgent=True):
+                context.domain.remove_pod(pod, call.deadline)
         return answer
 
     def update_pod_sandbox_resources(self, data: bytes, call: Call) -> bytes:
         """Tell plugins of a pod's new resources, before and after."""
-        parts = self._parts
+        context = self._context
         request = pb.UpdatePodSandboxResourcesRequest.FromString(data)
-        pod = parts.pod(request.pod_sandbox_id)
+        pod = context.pod(request.pod_sandbox_id)
         if pod is None or pod.skipped:
             return call.forward(data)
-        with parts.domain.block(deadline=call.deadline):
-            parts.domain.update_pod(pod, request, call.deadline)
+        with context.domain.block(deadline=call.deadline):
+            context.domain.update_pod(pod, request, call.deadline)
             answer = call.forward(data)
-            parts.domain.post_update_pod(pod, request)
+            context.domain.post_update_pod(pod, request)
         return answer

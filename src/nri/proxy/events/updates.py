@@ -1,42 +1,36 @@
-"""Plugins' wishes for containers that are there: resources by UpdateContainerResources, evictions by StopContainer.
+"""Updates that plugins want of containers that are there, by UpdateContainerResources.
 
 Rules: no plugin is asked about it again; of two answers the later one counts, whichever is done first; each update
 comes back field by field as applied, unsupported or stale; what the CRI has no word for is unsupported, and told with
 the plugin's name where a reply has it. Only what plugins set is sent, so that nothing that others have set is
-overwritten. What a reply wants is done inside the call that it answers, as runtimes do, and in that call's time: what
-is left over then is told as failed. Next: `nri.proxy.events.containers`.
+overwritten. The wishes of a reply are carried out inside the call that it answers, as runtimes do, and in that call's
+time: what is left over then is told as failed. Next: `nri.proxy.events.containers`.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
-from nri.adaptation import CreateReply, StopReply, UpdateReply, UpdateResult
-from nri.adaptation.audit.reporting import ANSWERS
-from nri.adaptation.audit.update_result import not_overtaken
+from nri.adaptation import CreateReply, FieldOrder, Numbers, OrderedUpdates, StopReply, UpdateReply, UpdateResult
 from nri.api import messages as m
 from nri.api.owners import owners_of
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import DeadlineExceeded, NriError, RpcError
 from nri.proxy.adjust import ZERO, zeros
-from nri.proxy.events.domain import Domain
 from nri.proxy.passing import Backend
-from nri.proxy.state import CREATED, CREATING, Book, ContainerRecord
-from nri.text import plain
+from nri.proxy.state import CREATED, CREATING, ContainerRecord, Store
 
-__all__ = ["Updates"]
+__all__ = ["UPDATE_S", "Updates", "in_force", "merged"]
 
-#: How long a container that plugins want gone has to end by itself, in seconds.
-EVICTION_S = 10
 #: gRPC's numbers of DEADLINE_EXCEEDED and NOT_FOUND.
 _LATE, _NOT_FOUND = 4, 5
-_UPDATE_S = 30.0
+UPDATE_S = 30.0
 #: So much of the caller's time is left for the answer to reach it, in seconds.
 _ANSWER_S = 0.2
 #: So many containers more than there are may be remembered before those that are gone are forgotten.
@@ -51,34 +45,24 @@ _log = logging.getLogger("nri.proxy")
 class Updates:
     """Changes containers for plugins."""
 
-    def __init__(self, book: Book, backend: Backend, domain: Domain) -> None:
-        self._book, self._backend, self._domain = book, backend, domain
+    def __init__(self, store: Store, backend: Backend) -> None:
+        self._store, self._backend = store, backend
         self._turns: dict[str, _Turn] = {}
-        self._evicting: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
-
-    def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
-        """Do what a reply asks for beside its own container; updates that fail are told, and stop nothing.
-
-        `deadline` is the caller's, in monotonic seconds: an update that cannot be done in time has failed.
-        """
-        results = self.apply(list(reply.updates), reply, deadline)
-        reply.commit([each for each in results if each.failed])
-        self.evict(list(getattr(reply, "evictions", ())))
 
     def apply(
         self,
-        updates: Iterable[m.ContainerUpdate],
+        updates: OrderedUpdates,
         reply: CreateReply | UpdateReply | StopReply | None = None,
         deadline: float | None = None,
     ) -> list[UpdateResult]:
-        """Apply updates; one result for each, never an error. `reply` is the answer that they stand in."""
+        """Apply updates; one result for each, never an error. `reply` is the answer that they came in."""
         results = []
         until = None if deadline is None else deadline - _ANSWER_S
         for update in updates:
             result = UpdateResult(update)
             try:
-                self._apply(update, result, next(ANSWERS) if reply is None else reply.order_of(update), until)
+                self._apply(update, result, updates.numbers(update), until)
             except NriError as error:
                 _fail(result, error)
             results.append(result)
@@ -89,99 +73,60 @@ class Updates:
                 _log.warning("update of container %s%s: %s", update.container_id, by, rows)
         return results
 
-    def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
-        """Begin to stop containers that plugins want gone, and return; one that is being stopped goes once."""
-        missing: list[str] = []
-        for each in evictions:
-            record = self._book.named(each.container_id)
-            if record is None or not record.runtime_id:
-                missing.append(each.container_id)
-                continue
-            with self._lock:
-                if record.id in self._evicting:
-                    continue
-                thread = threading.Thread(target=self._stop, args=(record,), name="nri-proxy-evict", daemon=True)
-                self._evicting[record.id] = thread
-                _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
-                thread.start()
-        if missing:
-            more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
-            _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)
-
-    def stop(self) -> None:
-        """Wait for evictions; the connection to the runtime is closed before, so that they end."""
-        with self._lock:
-            threads = list(self._evicting.values())
-        for each in threads:
-            each.join()
-
     # --- inside ---
 
     @contextmanager
-    def turn(self, record: ContainerRecord, deadline: float | None = None) -> Iterator[dict[str, int]]:
-        """One update of a container at a time; gives the numbers of the answers that its fields were set by last.
+    def turn(self, record: ContainerRecord, deadline: float | None = None) -> Iterator[FieldOrder]:
+        """One update of a container at a time; gives the order of the answers that its fields were set by.
 
         Raises DeadlineExceeded if another one is not through by then.
         """
         with self._lock:
-            if len(self._turns) > 2 * len(self._book.containers()) + _FEW:
-                self._turns = {name: each for name, each in self._turns.items() if self._book.named(name) is not None}
+            if len(self._turns) > 2 * len(self._store.containers()) + _FEW:
+                self._turns = {name: each for name, each in self._turns.items() if self._store.named(name) is not None}
             mine = self._turns.setdefault(record.id, _Turn())
         if not mine.lock.acquire(timeout=-1 if deadline is None else max(deadline - monotonic(), 0.0)):
             raise DeadlineExceeded(f"another update of container {record.runtime_id}")
         try:
-            yield mine.answers
+            yield mine.order
         finally:
             mine.lock.release()
 
-    def _apply(self, update: m.ContainerUpdate, result: UpdateResult, answer: int, until: float | None) -> None:
-        record = self._book.named(update.container_id)
-        if record is None or record.told != CREATED:
-            result.stale(_WHY_NOT.get("" if record is None else record.told, "the container has ended"))
+    def _apply(self, update: m.ContainerUpdate, result: UpdateResult, numbers: Numbers, until: float | None) -> None:
+        record = self._store.named(update.container_id)
+        if record is None or record.reported != CREATED:
+            result.mark_stale(_WHY_NOT.get("" if record is None else record.reported, "the container has ended"))
             return
         now = monotonic()
         if until is not None and until <= now:
             raise DeadlineExceeded("its turn: the time of the call that it belongs to is over")
-        until = min(now + _UPDATE_S, until or now + _UPDATE_S)
-        with self.turn(record, until) as answers:
-            wanted = not_overtaken(update.linux.resources, answers, answer, result)
+        until = min(now + UPDATE_S, until or now + UPDATE_S)
+        with self.turn(record, until) as order:
+            wanted = order.newest(update.linux.resources, numbers, result)
             self._send(record, wanted, result, until)
-            answers.update((row.field, answer) for row in result.fields if not row.reason)
+            order.note(result, numbers)
 
     def _send(self, record: ContainerRecord, wanted: m.LinuxResources, result: UpdateResult, until: float) -> None:
         made = convert.to_cri(wanted)
         sent = made.value
         for field in zeros(wanted):
-            result.unsupported(field, ZERO)
+            result.mark_unsupported(field, ZERO)
         for each in made.dropped:
             _unsupported(result, each.field, each.reason)
         if not sent.ListFields():
             return
         request = pb.UpdateContainerResourcesRequest(container_id=record.runtime_id, linux=sent)
         self._backend.call("UpdateContainerResources", request, timeout_s=max(until - monotonic(), 0.001))
-        in_force(self._book, record, sent, wanted)
-
-    def _stop(self, record: ContainerRecord) -> None:
-        until = monotonic() + EVICTION_S + _UPDATE_S
-        request = pb.StopContainerRequest(container_id=record.runtime_id, timeout=EVICTION_S)
-        try:
-            self._backend.call("StopContainer", request, timeout_s=until - monotonic())
-            with self._domain.block(urgent=True):
-                self._domain.stop(record)
-        except NriError as error:
-            _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
-        finally:
-            with self._lock:
-                self._evicting.pop(record.id, None)
+        in_force(self._store, record, sent, wanted)
 
 
 class _Turn:
     """The updates of one container: who is at it, and by which answers its fields were set last."""
 
-    __slots__ = ("answers", "lock")
+    __slots__ = ("lock", "order")
 
     def __init__(self) -> None:
-        self.answers: dict[str, int] = {}
+        self.order = FieldOrder()
         self.lock = threading.Lock()
 
 
@@ -197,7 +142,7 @@ def merged(before: pb.LinuxContainerResources, newer: pb.LinuxContainerResources
     return resources
 
 
-def in_force(book: Book, record: ContainerRecord, sent: pb.LinuxContainerResources, wanted: m.LinuxResources) -> None:
+def in_force(store: Store, record: ContainerRecord, sent: pb.LinuxContainerResources, wanted: m.LinuxResources) -> None:
     """Note resources that the runtime has taken."""
     resources = merged(record.resources, sent)
     shown = m.Container()
@@ -210,19 +155,17 @@ def in_force(book: Book, record: ContainerRecord, sent: pb.LinuxContainerResourc
             elif value.value:
                 getattr(target, field.name).CopyFrom(value)
     shown.linux.resources.unified.update(wanted.unified)
-    book.note(record, resources=resources, shown=shown)
+    store.note(record, resources=resources, shown=shown)
 
 
 def _fail(result: UpdateResult, error: NriError) -> None:
     if isinstance(error, RpcError) and error.code == _NOT_FOUND:
-        result.stale("the runtime has no such container")
+        result.mark_stale("the runtime has no such container")
         return
     reason = error.message if isinstance(error, RpcError) else str(error)
     if isinstance(error, RpcError) and error.code == _LATE:
         reason = "the runtime did not answer in time, and may still do it"
-    for row in result.fields:
-        if not row.reason:
-            result.unsupported(row.field, reason)
+    result.mark_refused(reason)
 
 
 def _unsupported(result: UpdateResult, dropped: str, reason: str) -> None:
@@ -230,4 +173,4 @@ def _unsupported(result: UpdateResult, dropped: str, reason: str) -> None:
     for row in result.fields:
         name = row.field.partition("[")[0]
         if dropped == name or dropped.startswith((f"{name}.", f"{name}[")):
-            result.unsupported(row.field, reason)
+            result.mark_unsupported(row.field, reason)

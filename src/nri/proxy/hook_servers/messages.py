@@ -1,7 +1,7 @@
 """Messages of the CRI and of the hook protocol as dicts with the protocol's field names, and back. Pure.
 
-What is not set has no key: that is how `nri.policies.koordinator.hook_protocol` reads them. Next:
-`nri.proxy.hook_servers.changes`.
+A field that is not set has no key: that is how `nri.policies.koordinator.hook_protocol` reads them. The changes of a
+request of the CRI by an answer are here as well. Next: `nri.proxy.hook_servers.servers`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from nri.cri.pb import api_pb2 as cri
 from nri.policies.koordinator.hook_protocol.dispatch import STAGES
 from nri.proxy.hook_servers.pb import api_pb2 as pb
 
-__all__ = ["METHODS", "SERVICE", "Method", "fields_of"]
+__all__ = ["METHODS", "SERVICE", "Method", "change_container", "change_pod", "change_update", "fields_of"]
+
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["RuntimeHookService"]
 #: The full name of the service.
@@ -52,3 +54,81 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "items"):
         return {key: _plain(each) for key, each in value.items()}
     return [_plain(each) for each in value]
+
+
+#: Fields of resources that have one name in both protocols, and one value each.
+_SINGLE = (
+    "cpu_period",
+    "cpu_quota",
+    "cpu_shares",
+    "memory_limit_in_bytes",
+    "oom_score_adj",
+    "cpuset_cpus",
+    "cpuset_mems",
+    "memory_swap_limit_in_bytes",
+)
+
+Fields = Mapping[str, Any]
+
+
+def change_pod(request: cri.RunPodSandboxRequest, before: Fields, after: Fields) -> None:
+    """Change a RunPodSandbox request by what a pod's hook request has become."""
+    for name in ("annotations", "labels"):
+        _merge(getattr(request.config, name), before.get(name), after.get(name))
+    parent = after.get("cgroup_parent")
+    if parent and parent != before.get("cgroup_parent"):
+        request.config.linux.cgroup_parent = parent
+
+
+def change_container(request: cri.CreateContainerRequest, before: Fields, after: Fields) -> None:
+    """Change a CreateContainer request by what a container's hook request has become."""
+    _merge(request.config.annotations, before.get("container_annotations"), after.get("container_annotations"))
+    parent = after.get("pod_cgroup_parent")
+    if parent and parent != before.get("pod_cgroup_parent"):
+        request.sandbox_config.linux.cgroup_parent = parent
+    old, new = before.get("container_resources") or {}, after.get("container_resources") or {}
+    if _differ(old, new):
+        _set(request.config.linux.resources, old, new)
+    _set_env(request.config, before.get("container_envs") or {}, after.get("container_envs") or {})
+
+
+def change_update(request: cri.UpdateContainerResourcesRequest, before: Fields, after: Fields) -> None:
+    """Change an UpdateContainerResources request by what a container's hook request has become.
+
+    What is stored of the container goes along, as with the original: an update that names only CPUs would else take
+    away what a hook has set before.
+    """
+    _merge(request.annotations, before.get("container_annotations"), after.get("container_annotations"))
+    resources = after.get("container_resources")
+    if resources:
+        _set(request.linux, fields_of(request.linux), resources)
+
+
+def _merge(target: Any, before: Fields | None, after: Fields | None) -> None:
+    for key, value in (after or {}).items():
+        if (before or {}).get(key) != value:
+            target[key] = value
+
+
+def _differ(old: Fields, new: Fields) -> bool:
+    return any((old.get(name) or 0) != (new.get(name) or 0) for name in (*_SINGLE, "unified"))
+
+
+def _set(target: cri.LinuxContainerResources, old: Fields, new: Fields) -> None:
+    for name in _SINGLE:
+        if (old.get(name) or 0) != (value := new.get(name) or 0):
+            setattr(target, name, value or type(getattr(target, name))())
+    _merge(target.unified, old.get("unified"), new.get("unified"))
+
+
+def _set_env(config: cri.ContainerConfig, old: Fields, new: Fields) -> None:
+    if old == new:
+        return
+    kept = [each for each in config.envs if each.key in new]
+    for each in kept:
+        if old.get(each.key) != new[each.key]:
+            each.value = new[each.key].encode()
+    added = [cri.KeyValue(key=key, value=new[key].encode()) for key in sorted(new.keys() - old.keys())]
+    entries = [cri.KeyValue.FromString(each.SerializeToString()) for each in kept] + added
+    del config.envs[:]
+    config.envs.extend(entries)

@@ -5,7 +5,7 @@
 Rules: the order of the servers is that of the files' names. A file is read again when its content
 (`nri.config.watch`), mode or owner is another. A bad one is named in the log and passed over, and what was last good
 of it stays; a file that is gone takes its server along. Who may write such a file is told of every container, so
-others must not. Next: `nri.proxy.hook_servers.clients`.
+others must not. Next: `nri.proxy.hook_servers.servers`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Final
 
 from nri.config.watch import fingerprint_of
+from nri.files import open_regular
 from nri.policies.koordinator.hook_protocol.dispatch import STAGES, HookServer
-from nri.policies.koordinator.shapes import Items, Record, decode
+from nri.policies.shapes import Items, Record, decode
 from nri.text import plain
 
 __all__ = ["FOLDER", "Registrations", "parse"]
@@ -84,7 +85,7 @@ class Registrations:
             if self._good.pop(name, None):
                 _log.info("%s: the hook server is no longer registered", self.folder / name)
         for name in too_many:
-            self._told(name, f"it is more than {MOST_FILES} files")
+            self._report(name, f"it is more than {MOST_FILES} files")
         for name in names:
             self._read(name)
 
@@ -98,13 +99,13 @@ class Registrations:
             self._seen[name] = seen
             server = parse(_text(path))
         except (OSError, ValueError) as error:
-            self._told(name, str(error))
+            self._report(name, str(getattr(error, "strerror", None) or error))
             return
         self._problems.pop(name, None)
         self._good[name] = server
         _log.info("%s: hook server %s for %s", path, server.endpoint, ", ".join(server.stages) or "nothing")
 
-    def _told(self, name: str, problem: str) -> None:
+    def _report(self, name: str, problem: str) -> None:
         if self._problems.get(name) == problem:
             return
         self._problems[name] = problem
@@ -113,12 +114,9 @@ class Registrations:
 
 
 def _text(path: Path) -> str:
-    # It is judged when it is open, so that it cannot be another one by then; to open a pipe must not wait for a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = open_regular(path)  # it is judged when it is open, so that it cannot be another one by then
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ValueError("it is no file")
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid()):
             raise ValueError(f"others may write to it (mode {found.st_mode & 0o7777:04o}, user {found.st_uid})")
         raw = os.read(descriptor, MOST_BYTES + 1)

@@ -9,18 +9,20 @@ never shown. Next: `nri.policies.koordinator.hook_protocol`, the decisions.
 from __future__ import annotations
 
 import logging
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
+import grpc
+
 from nri.cri.pb import api_pb2 as cri
 from nri.errors import NriError
 from nri.policies.koordinator.hook_protocol import merge, requests
 from nri.policies.koordinator.hook_protocol.dispatch import POST, PRE, chosen
-from nri.proxy.hook_servers.changes import change_container, change_pod, change_update
-from nri.proxy.hook_servers.clients import Clients, HookServerError
-from nri.proxy.hook_servers.messages import fields_of
+from nri.proxy.hook_servers.messages import METHODS, SERVICE, change_container, change_pod, change_update, fields_of
 from nri.proxy.hook_servers.registrations import FOLDER, Registrations
 from nri.text import plain
 
@@ -30,7 +32,89 @@ if TYPE_CHECKING:
     from nri.proxy.hooks import Subject
     from nri.proxy.settings import ProxySettings
 
-__all__ = ["HookServersFailed", "RegisteredServers"]
+__all__ = ["Clients", "HookServerError", "HookServersFailed", "RegisteredServers"]
+
+
+#: Connections that are kept, as with the original.
+MOST = 10
+_OPTIONS = [
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.default_authority", "localhost"),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class HookServerError(NriError):
+    """A hook server gave no answer.
+
+    Attributes:
+        absent: it could not be asked at all: no program listens at its socket.
+    """
+
+    def __init__(self, endpoint: str, reason: str, absent: bool) -> None:
+        super().__init__(f"{endpoint}: {reason}")
+        self.absent = absent
+
+
+class Clients:
+    """Connections by endpoint, the least used one closed first. Any thread may ask."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self.channels: OrderedDict[str, grpc.Channel] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of connections that are kept."""
+        return len(self.channels)
+
+    def ask(self, endpoint: str, stage: str, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Call the stage's method, and return the response as a dict. Raises HookServerError."""
+        method = METHODS[stage]
+        channel = self._channel(endpoint)
+        call = channel.unary_unary(
+            f"/{SERVICE}/{method.name}",
+            request_serializer=lambda message: message.SerializeToString(),
+            response_deserializer=method.response.FromString,
+        )
+        try:
+            return fields_of(call(method.request(**request), timeout=timeout_s))
+        except grpc.RpcError as error:
+            code = error.code()
+            absent = code is grpc.StatusCode.UNAVAILABLE
+            if absent:
+                self._forget(endpoint, channel)
+            late = code is grpc.StatusCode.DEADLINE_EXCEEDED
+            reason = f"no answer to {method.name} in {timeout_s:.3g} s" if late else error.details() or code.name
+            raise HookServerError(endpoint, plain(reason), absent) from None
+        except ValueError as error:  # the channel was closed by another thread: evicted, or forgotten
+            raise HookServerError(endpoint, plain(str(error)), absent=True) from None
+
+    def close(self) -> None:
+        """Close all connections."""
+        with self._lock:
+            channels = [*self.channels.values()]
+            self.channels.clear()
+        for channel in channels:
+            channel.close()
+
+    def _channel(self, endpoint: str) -> grpc.Channel:
+        with self._lock:
+            channel = self.channels.pop(endpoint, None)
+            if channel is None:
+                channel = grpc.insecure_channel(f"unix://{endpoint}", options=_OPTIONS)
+            self.channels[endpoint] = channel
+            old = self.channels.popitem(last=False)[1] if len(self.channels) > self._most else None
+        if old is not None:
+            old.close()
+        return channel
+
+    def _forget(self, endpoint: str, channel: grpc.Channel) -> None:
+        with self._lock:
+            if self.channels.get(endpoint) is channel:
+                del self.channels[endpoint]
+        channel.close()
+
 
 #: So much of the caller's own time is left for the runtime, and no server has less than the other, in seconds.
 _LEFT_S, _SHORTEST_S = 0.5, 0.01
@@ -83,7 +167,7 @@ class RegisteredServers:
 
     def before(self, method: str, request: Message, subject: Subject, deadline: float | None) -> None:
         """Ask about a call before it is passed on, and change the request by the answers. Raises HookServersFailed."""
-        asked = fields = self._told(request, subject)
+        asked = fields = self._notify(request, subject)
         if fields is None:
             return
         passed: list[str] = []
@@ -96,14 +180,14 @@ class RegisteredServers:
 
     def after(self, method: str, request: Message, response: Message, subject: Subject, deadline: float | None) -> None:  # noqa: ARG002
         """Tell of a call that the runtime has answered. Raises nothing."""
-        fields = self._told(request, subject)
+        fields = self._notify(request, subject)
         if fields is None:
             return
         passed: list[str] = []
         while self._answer(method, POST, fields, deadline, passed) is not None and self._every:
             pass
 
-    def _told(self, request: Message, subject: Subject) -> Fields | None:
+    def _notify(self, request: Message, subject: Subject) -> Fields | None:
         """The fields of a request for hook servers; None for nothing: its pod is not known, or not to be shown."""
         if isinstance(request, cri.RunPodSandboxRequest):
             fields = requests.pod_of_run(fields_of(request))
@@ -167,7 +251,7 @@ def _stored(subject: Subject, pod: Fields) -> Fields:
     }
 
 
-#: What an answer changes, by call: first in what is told of the request, then in the request. Others change nothing.
+#: The changes by an answer, by call: first of the hook protocol's request, then of the CRI's. Others change nothing.
 _MERGED: Final[Mapping[str, Callable[[Fields, Mapping[str, Any]], Fields]]] = {
     "RunPodSandbox": merge.pod_after_response,
     "CreateContainer": merge.container_after_response,

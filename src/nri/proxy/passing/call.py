@@ -1,7 +1,8 @@
 """One call of a client on its way to the runtime, and back.
 
-Rules: bytes only. What the client sent along (metadata, deadline) goes to the runtime, what the runtime sent along
-(metadata before and after, status, details) goes to the client; a client that gives up ends the call at the runtime.
+Rules: bytes only. Metadata and deadline of the client go to the runtime, what the runtime sent along
+(metadata before and after, status, details) goes to the client; a client that gives up ends the call at the runtime,
+but for one that only reads and has a deadline: that one is made in the thread that has it.
 Next: `nri.proxy.passing.front`.
 """
 
@@ -23,6 +24,12 @@ __all__ = ["Call", "RuntimeFailed"]
 _ENDLESS_S = 10 * 365 * 86400.0
 #: Metadata that belong to a connection and not to a call; gRPC sets its own.
 _OF_A_HOP = ("user-agent", "content-type", "te", "host", "accept-encoding", "grpc-encoding", "grpc-accept-encoding")
+_LEAST_S = 0.001
+#: The ends of the names of methods that a kubelet calls all the time, and that change nothing.
+_READS = (
+    "/ListPodSandbox", "/ListContainers", "/PodSandboxStatus", "/ContainerStatus", "/ListContainerStats",
+    "/ListPodSandboxStats", "/ContainerStats", "/PodSandboxStats", "/Status", "/Version", "/ListImages", "/ImageStatus",
+)  # fmt: skip
 _Stream = Any
 
 
@@ -50,12 +57,14 @@ class Call:
 
     def __init__(self, method: str, context: Any, backend: Backend) -> None:
         self.method = method
-        self._context, self._backend = context, backend
+        self.context, self._backend = context, backend
         left = context.time_remaining()
         self.deadline = None if left is None or left > _ENDLESS_S else monotonic() + left
 
     def forward(self, request: bytes) -> bytes:
         """The runtime's answer. Raises RuntimeFailed."""
+        if self._is_quick:
+            return self._forward_through(request)
         call = self._backend.unary(self.method, request, self.time_left(), self._metadata())
         self._ends_with_client(call)
         try:
@@ -78,41 +87,56 @@ class Call:
     def abort(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> NoReturn:
         """End the call with an error: raises what gRPC wants raised."""
         if trailing:
-            self._context.set_trailing_metadata(_passed(trailing))
-        self._context.abort(code, details)
+            self.context.set_trailing_metadata(_passed(trailing))
+        self.context.abort(code, details)
         raise AssertionError("abort always raises")
 
     def time_left(self) -> float | None:
         """Seconds until the client gives up; None for no end."""
-        return None if self.deadline is None else max(self.deadline - monotonic(), 0.001)
+        return None if self.deadline is None else max(self.deadline - monotonic(), _LEAST_S)
 
     # --- inside ---
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether it reads what the runtime knows, by a deadline: a client that gives up need not end that."""
+        return self.deadline is not None and self.method.endswith(_READS)
+
+    def _forward_through(self, request: bytes) -> bytes:
+        try:
+            answer, call = self._backend.unary_through(
+                self.method, request, self.time_left() or _LEAST_S, self._metadata()
+            )
+        except grpc.RpcError as error:
+            raise _failure(error) from None
+        self._send_along(call)
+        return answer
 
     def _answers(self, call: _Stream) -> Iterator[bytes]:
         self._ends_with_client(call)
         try:
             if first := _passed(call.initial_metadata()):
-                self._context.send_initial_metadata(first)
+                self.context.send_initial_metadata(first)
             yield from call
         except grpc.RpcError:
             raise _failure(call) from None
         finally:
             call.cancel()
-        self._context.set_trailing_metadata(_passed(call.trailing_metadata()))
+        self.context.set_trailing_metadata(_passed(call.trailing_metadata()))
 
     def _ends_with_client(self, call: Any) -> None:
-        if not self._context.add_callback(call.cancel):
+        if not self.context.add_callback(call.cancel):
             call.cancel()  # the client has gone already
 
     def _metadata(self) -> tuple[tuple[str, str | bytes], ...]:
-        return _passed(self._context.invocation_metadata())
+        return _passed(self.context.invocation_metadata())
 
     def _send_along(self, call: Any) -> None:
         if first := _passed(call.initial_metadata()):
             with suppress(grpc.RpcError):  # the client has gone; the runtime has done it all the same
-                self._context.send_initial_metadata(first)
+                self.context.send_initial_metadata(first)
         if last := _passed(call.trailing_metadata()):
-            self._context.set_trailing_metadata(last)
+            self.context.set_trailing_metadata(last)
 
 
 def _failure(call: Any) -> RuntimeFailed:

@@ -1,7 +1,7 @@
 """The proxy's records of a pod and of a container.
 
 Rules: plain values and the CRI's own messages. A container has two names: the one that plugins know it by (`id`), which
-is made before the runtime makes the container, and the runtime's (`runtime_id`). Next: `nri.proxy.state.book`.
+is made before the runtime makes the container, and the runtime's (`runtime_id`). Next: `nri.proxy.state.store`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from nri.cri.pb import api_pb2 as pb
 
 __all__ = ["CREATED", "CREATING", "REMOVED", "STOPPED", "ContainerRecord", "PodRecord"]
 
-#: What plugins were told of a pod or container last. A container is `CREATING` from the moment in which they are asked.
+#: The last step of a pod or container that plugins know. A container is `CREATING` from the moment in which they are
+#: asked.
 CREATING, CREATED, STOPPED, REMOVED = "creating", "created", "stopped", "removed"
 
 
@@ -25,7 +26,7 @@ class PodRecord:
         id: its id, the same for the runtime and for plugins.
         config: what it was made with, as the runtime got it.
         runtime_handler: the one that the kubelet asked for.
-        told: what plugins were told last.
+        reported: the last step that plugins know of.
         skipped: it has the skip label: plugins are told nothing of it or its containers.
         shown: as plugins see it.
     """
@@ -33,7 +34,7 @@ class PodRecord:
     id: str
     config: pb.PodSandboxConfig = field(default_factory=pb.PodSandboxConfig)
     runtime_handler: str = ""
-    told: str = ""
+    reported: str = ""
     skipped: bool = False
     shown: m.PodSandbox = field(default_factory=m.PodSandbox)
 
@@ -49,7 +50,7 @@ class ContainerRecord:
         config: what it was made with, as the runtime got it: with what plugins changed.
         asked: the resources that the kubelet asks for, before plugins change them; nothing if that is not known.
         resources: those in force, as far as they were set through the proxy.
-        told: what plugins were told last.
+        reported: the last step that plugins know of.
         shown: as plugins see it.
     """
 
@@ -59,5 +60,5 @@ class ContainerRecord:
     config: pb.ContainerConfig = field(default_factory=pb.ContainerConfig)
     asked: pb.LinuxContainerResources = field(default_factory=pb.LinuxContainerResources)
     resources: pb.LinuxContainerResources = field(default_factory=pb.LinuxContainerResources)
-    told: str = ""
+    reported: str = ""
     shown: m.Container = field(default_factory=m.Container)

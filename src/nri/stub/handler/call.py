@@ -13,6 +13,7 @@ from nri.api.events import EVENTS
 from nri.errors import Reject
 from nri.stub.handler.answers import REPLY_FIELDS, encode_answer, wrong_answer
 from nri.stub.handler.coroutines import CoroutineType, resolve, run_to_end
+from nri.stub.support.checks import ARGUMENTS
 from nri.stub.support.unreadable import unreadable
 
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from nri.stub.support.mirror import Mirror
 
     Serve = Callable[[bytes, Call], bytes]
+    Watched = Callable[[Callable[..., Any], str, tuple[str, ...]], Callable[..., Any]]
 
 __all__ = ["admits", "build", "call_quietly", "overridden", "select"]
 
@@ -54,19 +56,22 @@ def select(
     return pods, containers
 
 
-def build(plugin: Any, base: type, mirror: Mirror | None) -> dict[str, Serve]:
+def build(plugin: Any, base: type, mirror: Mirror | None, watched: Watched | None = None) -> dict[str, Serve]:
     """Make the functions that serve events, by the events' names: those that the plugin handles or the mirror needs.
 
     Args:
         plugin: its methods are looked up once, here.
         base: the class whose methods count as not overridden.
         mirror: is told of every event before the handler is.
+        watched: wraps each handler; see `nri.stub.support.unchanged`.
     """
     table: dict[str, Serve] = {}
     for spec in EVENTS:
         handler = getattr(plugin, spec.method) if overridden(plugin, base, spec.method) else None
         if handler is None and mirror is None:
             continue
+        if handler is not None and watched is not None:
+            handler = watched(handler, spec.method, ARGUMENTS[spec.method])
         if spec.kind == "validation":
             if handler is not None:
                 table[spec.rpc] = _validator(handler)

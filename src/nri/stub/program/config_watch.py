@@ -18,8 +18,8 @@ from nri.stub.session import settings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from nri.signals import Stop
     from nri.stub.base import PluginBase
-    from nri.stub.program.stop import Stop
     from nri.stub.session.session import Session
 
 __all__ = ["ConfigWatch"]

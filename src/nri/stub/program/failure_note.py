@@ -2,7 +2,7 @@
 
 One job: write, find and remove these notes. They lie beside the runtime's socket, one for each plugin, and the plugin
 itself takes its own away as soon as it takes part. Rules: a note is written where the runtime's folder is there already
-and may be written to, else not; nothing raises. Loaded when a plugin has failed. Next: `nri.cli.doctor.failures`.
+and may be written to, else not; nothing raises. Loaded when a plugin has failed. Next: `nri.cli.doctor.plugins`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nri.api.naming import FAILED_DIR
+from nri.files import read_regular, write_whole
 
 __all__ = ["FailureNote", "note_path", "read_notes", "remove_note", "write_note"]
 
 #: No error's text in a note is longer, in characters.
 LONGEST = 2000
+_MOST_BYTES = 1 << 16
 
 
 class FailureNote(NamedTuple):
@@ -49,15 +51,9 @@ def write_note(socket_path: str, plugin: str, error: str) -> None:
     try:
         with suppress(FileExistsError):
             os.mkdir(os.path.dirname(path), 0o755)  # not what is above it: no runtime has its socket there
-        with open(f"{path}.new", "w", encoding="utf-8", opener=_own_file) as file:
-            file.write(text)
-        os.replace(f"{path}.new", path)
+        write_whole(path, text.encode("utf-8", "surrogateescape"), 0o644, sync=False)
     except OSError:
         return
-
-
-def _own_file(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
 
 
 def remove_note(socket_path: str, plugin: str) -> None:
@@ -74,10 +70,11 @@ def read_notes(folder: str) -> list[FailureNote]:
     except OSError:
         return []
     for name in names:
+        if name.startswith("."):
+            continue  # half written
         try:
-            with open(os.path.join(folder, FAILED_DIR, name), encoding="utf-8") as file:
-                told = json.load(file)
+            told = json.loads(read_regular(os.path.join(folder, FAILED_DIR, name), _MOST_BYTES))
             found.append(FailureNote(name, str(told["error"]), float(told["time"]), int(told["pid"])))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             continue
     return found

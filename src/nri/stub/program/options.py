@@ -46,7 +46,8 @@ FLAGS: dict[str, Flag] = {
     "log-level": Flag("log_level", "LEVEL", "debug, info, warning or error (default info)"),
     "log-format": Flag("log_format", "FORM", "text or json (default text)"),
     "log-file": Flag("log_file", "FILE", "log there instead of stderr"),
-    "health-addr": Flag("health_addr", "HOST:PORT", "serve /healthz and /readyz there"),
+    "health-addr": Flag("health_addr", "HOST:PORT", "serve /healthz and /readyz on this address"),
+    "metrics": Flag("metrics_addr", "HOST:PORT", "serve /metrics as well; may be the same address"),
     "verbose": Flag("verbose", "", "the same as --log-level debug"),
     "version": Flag("version", "", "print the versions and exit"),
     "help": Flag("help", "", "print this and exit"),
@@ -59,12 +60,15 @@ class Options:
     """The options of one run. `index` is "" until `identify` has found it."""
 
     __slots__ = (
-        "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level", "name",
-        "no_reconnect", "no_wait", "own", "registration_timeout_s", "socket", "socket_fd", "verbose", "version",
+        "check_messages", "config", "events", "health_addr", "help", "index", "log_file", "log_format", "log_level",
+        "metrics_addr", "name", "no_reconnect", "no_wait", "own", "registration_timeout_s", "socket", "socket_fd",
+        "verbose", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.index = self.name = self.socket = ""
+        #: A handler that changes the message it was given fails.
+        self.check_messages = False
         self.config: str | None = None
         self.events: EventMask | None = None
         self.no_reconnect = self.verbose = self.version = self.help = False
@@ -73,6 +77,7 @@ class Options:
         self.log_level, self.log_format = "info", "text"
         self.log_file: str | None = None
         self.health_addr: str | None = None
+        self.metrics_addr: str | None = None
         #: Descriptor of a connection that the runtime has made already, or None.
         self.socket_fd: int | None = None
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
@@ -159,13 +164,15 @@ def _value(flag: str, value: str) -> object:
     if flag == "log-format" and value not in ("text", "json"):
         raise ConfigError("command line", "--log-format", f"{value!r} is not a format", "text or json")
     port = value.rpartition(":")[2]
-    if flag == "health-addr" and not (port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16):
-        raise ConfigError("command line", "--health-addr", f"{value!r} is not HOST:PORT", "for example 127.0.0.1:8080")
+    address = flag in ("health-addr", "metrics")
+    if address and not (port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16):
+        raise ConfigError("command line", f"--{flag}", f"{value!r} is not HOST:PORT", "for example 127.0.0.1:8080")
     return value.lower() if flag == "log-level" else value
 
 
 def _read_environment(options: Options, environment: Mapping[str, str]) -> None:
     options.socket = options.socket or environment.get("NRI_SOCKET", "") or naming.DEFAULT_SOCKET
+    options.check_messages = environment.get(naming.ENV_CHECK_MESSAGES, "0") not in ("", "0")
     text = environment.get(naming.ENV_SOCKET)
     if text is not None:
         if not text.isdigit():

@@ -24,10 +24,10 @@ import sys
 
 from nri.api import naming
 from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, RegistrationError
+from nri.signals import LOOK_UP_S, Stop
 from nri.stream import look_up_each
 from nri.stub.handler.coroutines import stop_loop
 from nri.stub.program.reconnect import GiveUp, Reconnect
-from nri.stub.program.stop import LOOK_UP_S, Stop
 from nri.stub.session import settings
 from nri.stub.session.background import Background
 from nri.stub.session.session import Session
@@ -48,6 +48,8 @@ __all__ = ["Program", "make_log_if_due", "notify_systemd"]
 
 #: Exit code of a plugin that cannot work as it is.
 CANNOT_WORK = 1
+#: How long a probe waits for the handler at hand before it says that the plugin is not ready, in seconds.
+HANG_S = 1.0
 
 
 def make_log_if_due() -> None:
@@ -91,7 +93,7 @@ class Program:
         self._reporter = reporter
         self._notify = notify or notify_systemd
         self._session: Session | None = None
-        self._reconnect = Reconnect(
+        self.reconnect = Reconnect(
             options.socket,
             self.stop,
             once=options.no_reconnect,
@@ -103,7 +105,6 @@ class Program:
         self._was_configured = False
         self._runtime_text = ""
         self._config_watch: Any = None
-        self._health: Any = None
 
     # -- running ------------------------------------------------------------------------------------------------------
 
@@ -111,10 +112,6 @@ class Program:
         """Run until stopped; returns the exit code."""
         self.stop.listen()
         try:
-            if self.options.health_addr:
-                from nri.stub.program.health import HealthServer
-
-                self._health = HealthServer(self.options.health_addr, self.is_ready)
             self.serve()
             return self.stop.exit_code
         except GiveUp as error:
@@ -122,8 +119,6 @@ class Program:
         except ConfigError as error:
             return self.give_up(2, str(error))
         finally:
-            if self._health is not None:
-                self._health.close()
             stop_loop()
 
     def serve(self) -> None:
@@ -144,7 +139,7 @@ class Program:
             self._serve_inherited(self.options.socket_fd)
             return
         while not self.stop:
-            sock = self._reconnect.connect()
+            sock = self.reconnect.connect()
             if sock is None:
                 return
             reason = self._serve(sock)
@@ -152,9 +147,9 @@ class Program:
                 return
             if self.options.no_reconnect:
                 raise GiveUp(3, f"lost the runtime at {self.options.socket}: {reason}")
-            delay_s = self._reconnect.delay_s()
+            delay_s = self.reconnect.delay_s()
             self.plugin.log.warning("connection lost: %s; connecting again in %.1f s", reason, delay_s)
-            self._reconnect.pause(delay_s)
+            self.reconnect.pause(delay_s)
 
     def _serve_inherited(self, fd: int) -> None:
         """Serve the connection with which the runtime has started us: one session, and no other after it."""
@@ -183,6 +178,7 @@ class Program:
             configure=self._configure,
             on_ready=self._on_ready,
             reporter=self._reporter,
+            check_messages=options.check_messages,
         )
         if self.stop:
             session.stop()
@@ -215,7 +211,7 @@ class Program:
 
     def _ended(self, session: Session, reason: str) -> str:
         """Judge the connection that has ended; returns why it did, as far as it can be told."""
-        was_good = self._reconnect.ended(answered=session.answered)
+        was_good = self.reconnect.ended(answered=session.answered)
         return reason if was_good or self.stop or not session.suspicion else f"{reason} ({session.suspicion})"
 
     # -- what a session tells -----------------------------------------------------------------------------------------
@@ -257,6 +253,15 @@ class Program:
         session = self._session
         return session is not None and session.stage == "ready"
 
+    def health(self) -> tuple[bool, str]:
+        """Whether it takes part and its handlers return, and that as a line; waits a second for the one at hand."""
+        session = self._session
+        if session is None or not self.is_ready():
+            return False, "not synchronized with a runtime\n"
+        if not session.responds(HANG_S):
+            return False, f"a handler has not returned for {HANG_S:g} s\n"
+        return True, "ready\n"
+
     def _stop_session(self) -> None:
         session = self._session
         if session is not None:
@@ -289,6 +294,6 @@ class Program:
 def notify_systemd(state: str) -> None:
     """Tell systemd a state, if it has started us."""
     if "NOTIFY_SOCKET" in os.environ:
-        from nri.stub.program.health import notify
+        from nri.service.systemd import notify
 
         notify(state)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import _socket
 
     from nri.backoff import Backoff
-    from nri.stub.program.stop import Stop
+    from nri.signals import Stop
 
 __all__ = ["GiveUp", "Reconnect"]
 

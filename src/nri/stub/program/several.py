@@ -8,7 +8,7 @@ not parts of them.
 |---|---|
 | SIGTERM or SIGINT | each one answers the request at hand, then all end: 0 or 130 |
 | one gives up, as `nri.stub.program.process` has it | `error: NN-name: why`; the others are stopped; its exit code |
-| all take part | systemd is told that it is ready, and so is who asks `--health-addr` |
+| all take part | systemd is notified that it is ready, and `--health-addr` says so, too |
 
 The first plugin runs in the main thread, each other one in a thread of its own; what a plugin has besides when it is
 alone, such as a thread that watches its `--config`, it has here, too. Handlers of one plugin run one at a time, those
@@ -24,10 +24,10 @@ from functools import partial
 
 from nri.api import naming
 from nri.errors import ConfigError, describe
+from nri.signals import LOOK_UP_S, Stop
 from nri.stub.handler.coroutines import stop_loop
 from nri.stub.program.process import CANNOT_WORK, Program, notify_systemd
 from nri.stub.program.reconnect import GiveUp
-from nri.stub.program.stop import LOOK_UP_S, Stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,13 +77,7 @@ class Several:
 
         logs.set_up_as_chosen()  # two threads with a first line at once: one would not find the log made
         self._stop.listen()
-        address = self._programs[0].options.health_addr
-        health = None
         try:
-            if address:
-                from nri.stub.program.health import HealthServer
-
-                health = HealthServer(address, lambda: all(program.is_ready() for program in self._programs))
             first, *others = self._programs
             threads = [
                 threading.Thread(target=self._serve, args=(program,), name=f"nri-plugin-{program.label}", daemon=True)
@@ -96,11 +90,14 @@ class Several:
                 while thread.is_alive():
                     thread.join(LOOK_UP_S)  # not for ever: a signal may have come in the instant before
         finally:
-            if health is not None:
-                health.close()
             notify_systemd("STOPPING=1")
             stop_loop()
         return self._stop.exit_code if self._code is None else self._code
+
+    def health(self) -> tuple[bool, str]:
+        """Whether all take part and their handlers return, and that in a line for each."""
+        found = [(program.label, *program.health()) for program in self._programs]
+        return all(ready for _, ready, _ in found), "".join(f"{label}: {text}" for label, _, text in found)
 
     def _serve(self, program: Program) -> None:
         """Run one of them to its end, and end the others if it was not asked to end."""

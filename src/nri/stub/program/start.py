@@ -74,12 +74,22 @@ def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Rep
         )
     )
     make_log_if_due()
+    endpoints = None
     try:
-        return _program(chosen, reporter).run()
+        if not (options.health_addr or options.metrics_addr):
+            return _program(chosen, reporter).run()
+        from nri.stub.program.endpoints import Endpoints, counted
+
+        registry, counting = counted(reporter) if options.metrics_addr else (None, reporter)
+        program = _program(chosen, counting)
+        endpoints = Endpoints(program.health, options.health_addr, options.metrics_addr, registry)
+        return program.run()
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     finally:
+        if endpoints is not None:
+            endpoints.close()
         log_destination.take()
 
 

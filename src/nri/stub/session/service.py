@@ -19,32 +19,38 @@ from time import monotonic
 
 from nri.api import messages as m
 from nri.api import naming
-from nri.api.events import BY_RPC, EventMask
+from nri.api.events import BY_NUMBER, BY_RPC, EventMask, EventSpec
 from nri.errors import ConfigError, NriError, RegistrationError, Reject, RemoteProtocolError, RpcError
 from nri.stub.base import PluginBase
 from nri.stub.handler import call as handlers
 from nri.stub.handler.answers import encode_answer
 from nri.stub.handler.coroutines import resolve
 from nri.stub.session import subscription
-from nri.stub.session.state_change import unwrap
 from nri.stub.session.synchronize import MORE_REPLY, Parts, StateTooLarge
 from nri.stub.support import context
+from nri.stub.support.checks import ARGUMENTS
 from nri.stub.support.unreadable import Unreadable, unreadable
 from nri.text import plain
 from nri.ttrpc.codes import Code
 from nri.ttrpc.endpoint import LATER, Endpoint
-from nri.wire import iter_fields
+from nri.wire import bytes_field, iter_fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Final
 
+    from nri.stub.handler.call import Watched
     from nri.stub.session.reporting import Reporting
     from nri.stub.support.mirror import Mirror
     from nri.ttrpc.envelope import Request
 
 __all__ = ["PluginService", "describe"]
+
+#: Fields of `StateChangeEvent`.
+_EVENT: Final = 1
+_POD: Final = 2
+_CONTAINER: Final = 3
 
 #: The stages in which handlers may run.
 _CONFIGURED: Final = ("ready", "configured")
@@ -61,6 +67,7 @@ class PluginService:
         configure: called with the runtime's configuration text; sets `plugin.config`. None: as the text says.
         on_ready: called after the first reply to a plugin that takes part.
         reporting: told of every call of a handler.
+        watched: wraps each handler; see `nri.stub.support.unchanged`.
 
     Attributes:
         endpoint: where the replies go; set by the session before a request can come.
@@ -85,6 +92,7 @@ class PluginService:
         configure: Callable[[str], None] | None = None,
         on_ready: Callable[[], None] | None = None,
         reporting: Reporting | None = None,
+        watched: Watched | None = None,
     ) -> None:
         self.stage = "connected"
         self.fatal: NriError | None = None
@@ -102,7 +110,8 @@ class PluginService:
         self._on_ready = on_ready
         self._announce: Callable[[], None] | None = None
         self._parts = Parts()
-        self._table = handlers.build(plugin, PluginBase, mirror)
+        self._watched = watched
+        self._table = handlers.build(plugin, PluginBase, mirror, watched)
         calls = self._table | {
             "Configure": self._serve_configure,
             "Synchronize": self._serve_synchronize,
@@ -238,6 +247,8 @@ class PluginService:
             if self._mirror is not None:
                 self._mirror.replace(pods, containers)
             handler = self._plugin.synchronize
+            if self._watched is not None:
+                handler = self._watched(handler, "synchronize", ARGUMENTS["synchronize"])
             result = resolve(handler(*handlers.select(handler, pods, containers)))
             if result is not None:
                 reply = encode_answer("Synchronize", result, call, self._plugin.runtime)
@@ -296,3 +307,19 @@ def _status(error: Exception) -> tuple[int, str]:
     if isinstance(error, RpcError):
         return error.code, f": {error.message}"
     return Code.UNKNOWN, f": {describe(error)}"
+
+
+def unwrap(payload: bytes) -> tuple[EventSpec, bytes] | None:
+    """Find the event in a StateChange, and make the payload of its own request; None if it is no event of that kind."""
+    number = 0
+    fields = []
+    for key, _, value in iter_fields(payload):
+        if isinstance(value, bytes):
+            if key in (_POD, _CONTAINER):
+                fields.append(bytes_field(key - 1, value))
+        elif key == _EVENT:
+            number = value
+    spec = BY_NUMBER.get(number)
+    if spec is None or not spec.relayed:
+        return None
+    return spec, b"".join(fields if spec.kind == "container" else fields[:1])

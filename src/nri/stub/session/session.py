@@ -57,6 +57,7 @@ class Session:
         on_ready: called once it takes part: synchronized, or at the first event of a runtime that does not synchronize.
         interceptors: see `nri.ttrpc.interceptors`.
         reporter: gets every step of every request told (`nri.interfaces.Reporter`).
+        check_messages: a handler that changes the message it was given fails (`nri.stub.support.unchanged`).
     """
 
     def __init__(  # noqa: PLR0913 - options, all but two by keyword
@@ -72,6 +73,7 @@ class Session:
         on_ready: Callable[[], None] | None = None,
         interceptors: Sequence[Interceptor] = (),
         reporter: Reporter | None = None,
+        check_messages: bool = False,
     ) -> None:
         self.plugin = plugin
         self.index, self.name = index, name or plugin.name
@@ -86,8 +88,20 @@ class Session:
             from nri.stub.session.reporting import Reporting
 
             reporting = Reporting(reporter, label, plugin)
+        watch: Any = None
+        if check_messages:
+            from nri.stub.support.unchanged import watched
+
+            watch = watched
         service = PluginService(
-            plugin, label, mirror, events=events, configure=configure, on_ready=on_ready, reporting=reporting
+            plugin,
+            label,
+            mirror,
+            events=events,
+            configure=configure,
+            on_ready=on_ready,
+            reporting=reporting,
+            watched=watch,
         )
         endpoint = Endpoint(
             Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN)),
@@ -106,6 +120,14 @@ class Session:
     def stage(self) -> str:
         """The stage of the connection: "connected", "registered", "configured", "ready" or "closed"."""
         return self._service.stage
+
+    def responds(self, patience_s: float) -> bool:
+        """Whether the handler at hand, if there is one, returns within so many seconds."""
+        turn = self._service.turn
+        if not turn.acquire(timeout=patience_s):
+            return False
+        turn.release()
+        return True
 
     @property
     def fatal(self) -> NriError | None:

@@ -5,7 +5,7 @@ Next: `nri.stub.session.session`, which answers Configure with it.
 
 from __future__ import annotations
 
-from nri.api import naming
+from nri.api import versions
 from nri.api.events import ALL, BY_RPC, OLD, EventMask
 from nri.errors import RegistrationError
 from nri.stub.base import PluginBase
@@ -81,7 +81,7 @@ def _mask(name: str, chosen: Any) -> EventMask | None:
 
 def known_to(runtime: RuntimeHandle) -> EventMask:
     """Return the events that a runtime knows, as far as its version tells."""
-    return ALL if naming.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
+    return ALL if versions.version_at_least(runtime.nri_version, MORE_EVENTS_SINCE) else OLD
 
 
 def _known(plugin: PluginBase, wanted: EventMask, handled: EventMask) -> EventMask:
@@ -105,7 +105,7 @@ def _known(plugin: PluginBase, wanted: EventMask, handled: EventMask) -> EventMa
 def warn_of_ignored_policy(plugin: PluginBase) -> None:
     """Warn if the runtime is too old to heed the failure policy that the plugin declares: it is told, not heard."""
     runtime = plugin.runtime
-    if naming.version_at_least(runtime.nri_version, FAILURE_POLICY_SINCE):
+    if versions.version_at_least(runtime.nri_version, FAILURE_POLICY_SINCE):
         return
     speaks = f"speaks NRI {runtime.nri_version}" if runtime.nri_version else "does not say which NRI it speaks"
     plugin.log.warning(

@@ -67,10 +67,10 @@ class Parts:
             fields = islice(iter_fields(payload), MAX_STATE_OBJECTS + 2)
             if self._objects + sum(number != _MORE for number, _, _ in fields) > MAX_STATE_OBJECTS:
                 raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
-        before = _resident_bytes()
+        before = resident_bytes()
         request = m.SynchronizeRequest.FromString(payload)
         # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
-        self._memory += max(0, _resident_bytes() - before)
+        self._memory += max(0, resident_bytes() - before)
         most = min(SPARE_MEMORY + MEMORY_PER_BYTE * self._size, MAX_STATE_MEMORY)
         if self._memory > most:
             raise self._refused(f"takes over {most} bytes of memory")
@@ -95,7 +95,7 @@ class Parts:
         self._size = self._objects = self._memory = 0
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     """The memory that this process has at present. protobuf does not tell what a message takes; this does."""
     with open("/proc/self/statm", "rb") as file:
         return int(file.read().split()[1]) * PAGE_BYTES

@@ -56,7 +56,29 @@ _OTHER_WORDS = {
     "validate_container": "validate_container_adjustment",
 }
 #: Names that mean an event only where something stood before or after.
-_CUT = {"close": "closed", "closed": "closed", "config": "configure", "sync": "synchronize"}
+_CUT = {
+    "close": "closed",
+    "closed": "closed",
+    "config": "configure",
+    "sync": "synchronize",
+    "validate": "validate_container_adjustment",
+    **{
+        words: method
+        for verb, past, method, later in (
+            ("create", "created", "create_container", "post_create_container"),
+            ("start", "started", "start_container", "post_start_container"),
+            ("update", "updated", "update_container", "post_update_container"),
+            ("stop", "stopped", "stop_container", "stop_container"),
+            ("remove", "removed", "remove_container", "remove_container"),
+            ("delete", "deleted", "remove_container", "remove_container"),
+        )
+        for words, method in (
+            (verb, method), (f"container_{verb}", method), (past, later), (f"container_{past}", later)
+        )
+    },
+}  # fmt: skip
+#: What a plugin finds in `self`, and a method of that name would hide: name -> the handler that was meant, if one was.
+_FOUND = {"config": "configure", "deadline": "", "log": "", "mirror": "", "name": "", "runtime": "", "state": ""}
 _VARARGS = 0x04
 
 
@@ -81,6 +103,9 @@ def check_class(cls: type, base: type) -> None:
         if name in _ATTRIBUTES:
             _check_attribute(cls, name, value)
         code = getattr(function, "__code__", None)
+        if code is not None and (name in _FOUND or name in _ATTRIBUTES):
+            hint = f"did you mean {_FOUND[name]}?" if _FOUND.get(name) else "call it otherwise"
+            raise TypeError(f"{cls.__name__}.{name} is a method, and hides what self.{name} is of each plugin; {hint}")
         if name in ARGUMENTS:
             if code is None and not callable(value):
                 raise TypeError(f"{cls.__name__}.{name} must be a method: it handles an NRI event")
@@ -124,6 +149,8 @@ def _meant(name: str) -> str | None:
     """The handler that a method called `name` was meant to be; None for a name that is the plugin's own business."""
     words = next((name.removeprefix(word) for word in _BEFORE if name.startswith(word)), name)
     words = next((words.removesuffix(word) for word in _AFTER if words.endswith(word)), words)
+    if name == f"post_{words}" and f"{name}_container" in ARGUMENTS:
+        return f"{name}_container"
     for candidate in (name, words):
         meant = _CAMEL.get(candidate) or _OTHER_WORDS.get(candidate) or _nearest(candidate)
         if meant is not None:
@@ -135,13 +162,16 @@ def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[objec
     wanted = ARGUMENTS[name]
     most = code.co_argcount - 1
     least = most - len(defaults)
+    names = code.co_varnames[1 : code.co_argcount]
+    asked = [name.strip("_") for name in names]
     if (
-        least <= len(wanted)
+        all(word == name or name not in wanted for word, name in zip(wanted, asked, strict=False))
+        and least <= len(wanted)
         and (most >= len(wanted) or code.co_flags & _VARARGS)
         and not _required_keywords(code, cls, name)
     ):
         return
-    got = ", ".join(code.co_varnames[1 : code.co_argcount])
+    got = ", ".join(names)
     raise TypeError(f"{cls.__name__}.{name} is called with ({', '.join(wanted)}), and takes ({got})")
 
 

@@ -109,7 +109,7 @@ def set_up(level: str = "INFO", form: str = "text", file: str | None = None, *, 
         except OSError as error:
             trouble = error.strerror or str(error)
     if handler is None:
-        handler = _syslog() if use_syslog else logging.StreamHandler()
+        handler = syslog_handler() if use_syslog else logging.StreamHandler()
     handler.setFormatter(_formatter(form))
     root.addHandler(handler)
     if trouble:
@@ -120,13 +120,13 @@ _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def _formatter(form: str) -> logging.Formatter:
-    return _JsonFormatter() if form == "json" else _TextFormatter(_TEXT)
+    return _JsonFormatter() if form == "json" else TextFormatter(_TEXT)
 
 
 SYSLOG = "/dev/log"
 
 
-def _syslog() -> logging.Handler:
+def syslog_handler() -> logging.Handler:
     from logging.handlers import SysLogHandler
 
     class Syslog(SysLogHandler):
@@ -154,7 +154,7 @@ def _syslog() -> logging.Handler:
     return Syslog(SYSLOG)
 
 
-class _TextFormatter(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """Formatter of text in which nothing steers a terminal: names and texts of containers come into any plugin's log.
 
     Only a record's first line begins at the margin, so that no text can look like another record; but for `EACH_LINE`.

@@ -9,12 +9,13 @@ from __future__ import annotations
 from time import monotonic
 
 from nri.api import messages as m
-from nri.api import naming
+from nri.api import naming, versions
 from nri.api.builders.update import Update
 from nri.errors import ConnectionClosed, NriError, RpcError
 from nri.stub.support import context
 from nri.stub.support.pending import UPDATE_TIMEOUT_S, Pending
 from nri.text import plain
+from nri.ttrpc.codes import Code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RuntimeHandle"]
 
+#: Runtimes that read evictions, say nothing, and do nothing: those on the Go library.
+DEAF_TO_EVICTIONS = ("containerd", "cri-o")
 #: Updates that may be on their way at one time.
 MAX_PENDING = 256
 
@@ -60,6 +63,7 @@ class RuntimeHandle:
     __slots__ = (
         "_endpoint",
         "_outstanding",
+        "_warned",
         "connected",
         "name",
         "nri_version",
@@ -71,6 +75,7 @@ class RuntimeHandle:
     def __init__(self, endpoint: Endpoint | None = None) -> None:
         self._endpoint = endpoint
         self._outstanding: set[Pending] = set()
+        self._warned = False
         self.connected = False
         self.name = self.version = self.nri_version = ""
         self.registration_timeout_s = naming.REGISTRATION_TIMEOUT_S
@@ -84,7 +89,7 @@ class RuntimeHandle:
     def introduce(self, request: m.ConfigureRequest) -> None:
         """Take over what the runtime tells of itself when it configures us. For the session."""
         self.name, self.version = plain(request.runtime_name, 128), plain(request.runtime_version, 128)
-        self.nri_version = naming.infer_nri_version(self.name, self.version, request.NRI_version)
+        self.nri_version = versions.infer_nri_version(self.name, self.version, request.NRI_version)
         if request.registration_timeout:
             self.registration_timeout_s = request.registration_timeout / 1000
         if request.request_timeout:
@@ -112,7 +117,8 @@ class RuntimeHandle:
     def evict(self, container: str | m.Container, reason: str = "") -> Pending:
         """Ask the runtime to evict a container, given by its id or itself, for a reason that people read.
 
-        Runtimes on the Go reference ignore it (nri has no eviction there).
+        Where the runtime is known to ignore it, as containerd and CRI-O do, the outcome is an RpcError that says
+        "unsupported", with a warning in the log, once.
 
         Raises:
             ConnectionClosed: there is no connection.
@@ -127,9 +133,26 @@ class RuntimeHandle:
             raise TypeError(f"runtime.evict() takes the reason as text, not {type(reason).__name__}")
         if not container_id:
             raise NriError("an eviction names no container: give it the container's id")
+        if self.connected and self.ignores_evictions():
+            pending = Pending(False)
+            pending.finish([], RpcError(Code.UNIMPLEMENTED, self._unsupported()))
+            return pending
         request = m.UpdateContainersRequest()
         request.evict.add(container_id=container_id, reason=reason)
         return self._ask(request)
+
+    def ignores_evictions(self) -> bool:
+        """Whether the runtime is known to do nothing for an eviction; the first time it is a warning in the log."""
+        ignores = self.name in DEAF_TO_EVICTIONS
+        if ignores and not self._warned:
+            self._warned = True
+            from nri.stub.support import logs
+
+            logs.adapter("stub").warning("%s: the container runs on", self._unsupported())
+        return ignores
+
+    def _unsupported(self) -> str:
+        return f"an eviction is unsupported: {self.name} {self.version} ignores it"
 
     def _ask(self, request: m.UpdateContainersRequest) -> Pending:
         if not self.connected:

@@ -5,27 +5,296 @@
         async for event in client.stream("my.Events", "Watch", request, Event, streaming="server"):
             ...
 
-Not safe for other threads. The connection is `nri.ttrpc.services.aio_connection`.
+Not safe for other threads. A task of its own reads the connection; it stops while a stream holds too much that was not
+received yet, so the peer's writes wait meanwhile. The rules of streams are those of `nri.ttrpc.services.streams`: every
+wait has a deadline. One task may send while another one receives.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from weakref import WeakValueDictionary
 
-from nri.errors import DeadlineExceeded
-from nri.ttrpc.services.aio_connection import AsyncConnection
-from nri.ttrpc.services.aio_streams import AsyncClientStream
-from nri.ttrpc.services.codec import DEFAULT_TIMEOUT_S, WAIT_S, check_streaming, decoded, request_of, unreachable
+from nri.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError, ProtocolError, RpcError
+from nri.ttrpc.connection import ClientSide
+from nri.ttrpc.envelope import Request, Response
+from nri.ttrpc.services.codec import (
+    DEFAULT_TIMEOUT_S,
+    WAIT_S,
+    check_streaming,
+    decoded,
+    encoded,
+    request_of,
+    unreachable,
+)
+from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
 from nri.ttrpc.waiters import payload_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Self
+    from collections.abc import AsyncIterator, Iterable
+    from typing import Final, Self
 
     from nri.interfaces import Message, Streaming
+    from nri.ttrpc.halves import Data
 
-__all__ = ["AsyncClient"]
+__all__ = ["AsyncClient", "AsyncClientStream", "AsyncConnection"]
+
+
+# Enough for every ordinary message in one read.
+_READ: Final = 65536
+
+
+class Receiver(Protocol):
+    """A stream, as far as the connection knows it."""
+
+    def arrived(self, item: Response | Data) -> None:
+        """Take in what was read."""
+
+    def wake(self) -> None:
+        """Take note that the connection has ended."""
+
+
+class AsyncConnection:
+    """A connected unix socket, in one event loop.
+
+    Attributes:
+        side: what is known of the streams.
+        calls, streams: who waits for what comes on which stream; a stream that is dropped unread is no more there.
+        closed: the reason why the connection is closed, or None while it is open.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self._writer = reader, writer
+        self.side = ClientSide()
+        self.calls: dict[int, asyncio.Future[Response]] = {}
+        self.streams: WeakValueDictionary[int, Receiver] = WeakValueDictionary()
+        self.closed: str | None = None
+        self._full: set[int] = set()
+        self.room = asyncio.Event()
+        self.room.set()
+        self._task = asyncio.create_task(self._read(), name="ttrpc-reader")
+
+    async def _read(self) -> None:
+        reason = "closed"
+        try:
+            while chunk := await self.reader.read(_READ):
+                for item in self.side.receive(chunk):
+                    self._take(item)
+                await self.room.wait()
+        except OSError as error:
+            reason = f"closed ({error.strerror or error})"
+        except ProtocolError as error:
+            reason = error.reason
+        finally:
+            self._fail(reason)
+
+    def _take(self, item: Response | Data) -> None:
+        """Hand out what was read."""
+        call = self.calls.pop(item.stream_id, None)
+        if call is None:
+            stream = self.streams.get(item.stream_id)
+            if stream is not None:
+                stream.arrived(item)
+        elif isinstance(item, Response) and not call.done():
+            call.set_result(item)
+
+    def hold(self, stream_id: int) -> None:
+        """Stop reading, because this stream holds too much."""
+        self._full.add(stream_id)
+        self.room.clear()
+
+    def go_on(self, stream_id: int) -> None:
+        """Go on reading, as far as this stream is concerned."""
+        self._full.discard(stream_id)
+        if not self._full:
+            self.room.set()
+
+    def forget(self, stream_id: int) -> None:
+        """Drop what still comes for a stream."""
+        self.side.forget(stream_id)
+        self.streams.pop(stream_id, None)
+        self.go_on(stream_id)
+
+    def check(self) -> None:
+        """Raise ConnectionClosed if it is closed."""
+        if self.closed is not None:
+            raise ConnectionClosed(self.closed)
+
+    def write(self, frame: bytes) -> None:
+        """Write, without a wait; for what is small."""
+        if self.closed is None:
+            self._writer.write(frame)
+
+    async def drain(self) -> None:
+        """Wait until the peer has read enough of what was written."""
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise ConnectionClosed(self.closed or f"closed ({error.strerror or error})") from None
+
+    def _fail(self, reason: str) -> None:
+        """End the connection, and all that waits."""
+        if self.closed is not None:
+            return
+        self.closed = reason
+        self._writer.close()
+        for call in self.calls.values():
+            if not call.done():
+                call.set_exception(ConnectionClosed(reason))
+        for stream in list(self.streams.values()):
+            stream.wake()
+
+    async def close(self) -> None:
+        """Close; all that waits fails with ConnectionClosed."""
+        self._fail("closed")
+        self._task.cancel()
+        await asyncio.gather(self._task, self._writer.wait_closed(), return_exceptions=True)
+
+
+M = TypeVar("M")
+
+#: As a timeout: that of the stream.
+_ITS_OWN: Final = -1.0
+
+
+class AsyncClientStream(Generic[M]):
+    """A call with many messages. A context manager: leaving it gives up what is left of the stream."""
+
+    def __init__(
+        self, connection: AsyncConnection, call: Request, reply_type: Any, streaming: Streaming, wait_s: float | None
+    ) -> None:
+        """Open the stream; see `AsyncClient.stream`."""
+        #: Service and method, as `service/method`.
+        self.name = f"{call.service}/{call.method}"
+        self.connection, self._side = connection, connection.side
+        self._kind = reply_type
+        self._wait_s = wait_s
+        self._single = streaming == "client"
+        self._loop = asyncio.get_running_loop()
+        self._deadline = self._loop.time() + call.timeout_ns / 1e9 if call.timeout_ns else None
+        self.messages: deque[bytes] = deque()
+        self.size_bytes = 0
+        self._news = asyncio.Event()
+        self._over = True  # until it is open
+        self._error: RpcError | None = None
+        self._id, frame = self._side.open(call, sends=streaming != "server", receives=not self._single)
+        self._over = False
+        connection.streams[self._id] = self
+        connection.write(b"".join(frame))
+
+    def arrived(self, item: Response | Data) -> None:
+        """Take in what was read."""
+        message = item.payload
+        if isinstance(item, Response):
+            if item.code:
+                self._error = RpcError(item.code, item.message)
+            if item.code or not (self._single or message):
+                message = None
+        if message is not None:
+            self.messages.append(message)
+            self.size_bytes += len(message)
+        if isinstance(item, Response) or item.last:
+            self._end()
+        elif len(self.messages) >= ROOM_MESSAGES or self.size_bytes >= ROOM_BYTES:
+            self.connection.hold(self._id)
+        self._news.set()
+
+    def wake(self) -> None:
+        """Take note that the connection has ended."""
+        self._news.set()
+
+    def _end(self) -> None:
+        self._over = True
+        self.connection.streams.pop(self._id, None)
+        self.connection.go_on(self._id)
+
+    async def receive(self, timeout_s: float | None = _ITS_OWN) -> M | None:
+        """Wait for the next message; None after the last one. Arguments and errors are those of `ClientStream`."""
+        try:
+            async with self._limit(timeout_s):
+                while not (self.messages or self._over):
+                    self.connection.check()
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            raise DeadlineExceeded(f"a message of {self.name}") from None
+        if not self.messages:
+            if self._error is not None:
+                raise self._error
+            return None
+        payload = self.messages.popleft()
+        self.size_bytes -= len(payload)
+        if len(self.messages) <= ROOM_MESSAGES // 2 and self.size_bytes <= ROOM_BYTES // 2:
+            self.connection.go_on(self._id)
+        message: M = decoded(self._kind, payload)
+        return message
+
+    async def __aiter__(self) -> AsyncIterator[M]:
+        """The messages up to the last one, each waited for as by `receive`."""
+        while (message := await self.receive()) is not None:
+            yield message
+
+    def _limit(self, timeout_s: float | None) -> asyncio.Timeout:
+        """The deadline of a wait: its own, or that of the whole stream."""
+        seconds = self._wait_s if timeout_s == _ITS_OWN else timeout_s
+        if seconds is None:
+            return asyncio.timeout_at(self._deadline)
+        until = self._loop.time() + seconds
+        return asyncio.timeout_at(until if self._deadline is None else min(until, self._deadline))
+
+    async def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
+        """Send a message, and wait until the server has read enough; arguments and errors as of `ClientStream.send`."""
+        self.connection.check()
+        try:
+            frame = self._side.streams.data(self._id, encoded(message))
+        except LocalProtocolError as error:
+            raise self._error or LocalProtocolError(f"{self.name}: {error.reason}") from None
+        await self._write(frame, timeout_s)
+
+    async def _write(self, frame: bytes, timeout_s: float | None) -> None:
+        self.connection.write(frame)
+        try:
+            async with self._limit(timeout_s):
+                await self.connection.drain()
+        except TimeoutError:
+            raise DeadlineExceeded(f"{self.name}: the peer to read") from None
+
+    async def close_send(self) -> None:
+        """Say that we send nothing more; the server's messages can still be received."""
+        frame = self._side.streams.close(self._id)
+        if frame:
+            await self._write(frame, _ITS_OWN)
+
+    async def result(self, timeout_s: float | None = _ITS_OWN) -> M:
+        """Close our half and wait for the only reply of a server that does not stream."""
+        await self.close_send()
+        reply = await self.receive(timeout_s)
+        if reply is None:
+            raise LocalProtocolError(f"{self.name}: there is no reply, or it was received already")
+        return reply
+
+    def close(self) -> None:
+        """Give up: our half is closed, and what still comes is dropped. Nothing happens if the stream has ended."""
+        self.connection.write(self._side.streams.close(self._id))
+        self.connection.forget(self._id)
+        self.messages.clear()
+        self.size_bytes = 0
+        self._over = True
+        self._news.set()
+
+    def __del__(self) -> None:
+        """A stream that is dropped unread must not hold up its connection. The collector may be in another thread."""
+        if not (self._over or self._loop.is_closed()):
+            self._loop.call_soon_threadsafe(self.connection.forget, self._id)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
 
 T = TypeVar("T", bound="Message")
 
@@ -36,7 +305,7 @@ class AsyncClient:
     def __init__(self, connection: AsyncConnection) -> None:
         if isinstance(connection, str):
             raise TypeError("AsyncClient takes a connection, not a path: write await AsyncClient.connect(path)")
-        self._connection = connection
+        self.connection = connection
 
     @classmethod
     async def connect(cls, path: str) -> AsyncClient:
@@ -49,7 +318,7 @@ class AsyncClient:
     @property
     def closed(self) -> str | None:
         """The reason why the connection is closed, or None while it is open."""
-        return self._connection.closed
+        return self.connection.closed
 
     @overload
     async def call(
@@ -74,7 +343,7 @@ class AsyncClient:
         metadata: Iterable[tuple[str, str]] = (),
     ) -> Any:
         """Call and wait: as `Client.call`. A task that is cancelled gives up its call."""
-        connection, side = self._connection, self._connection.side
+        connection, side = self.connection, self.connection.side
         connection.check()
         asked = request_of(service, method, request, timeout_s, metadata)
         stream_id, frame, _ = side.request(service, method, asked.payload, asked.timeout_ns, asked.metadata)
@@ -118,10 +387,10 @@ class AsyncClient:
         metadata: Iterable[tuple[str, str]] = (),
     ) -> Any:
         """Open a stream: as `Client.stream`."""
-        self._connection.check()
+        self.connection.check()
         check_streaming(streaming)
         asked = request_of(service, method, request, timeout_s, metadata)
-        return AsyncClientStream(self._connection, asked, reply_type, streaming, wait_s)
+        return AsyncClientStream(self.connection, asked, reply_type, streaming, wait_s)
 
     def service(self, descriptor: Any) -> Any:
         """The methods of a generated service, to be awaited: as `Client.service`."""
@@ -131,7 +400,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close; pending and later calls fail with ConnectionClosed."""
-        await self._connection.close()
+        await self.connection.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
     with Client.connect("/run/containerd/containerd.sock.ttrpc") as client:
         reply = client.call("containerd.services.events.ttrpc.v1.Events", "Forward", request, Empty, timeout_s=5)
 
-What it calls is `nri.ttrpc.endpoint`; calls with many messages are `nri.ttrpc.services.streams`.
+It calls `nri.ttrpc.endpoint`; calls with many messages are `nri.ttrpc.services.streams`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Client:
     def __init__(self, endpoint: Endpoint) -> None:
         if isinstance(endpoint, str):
             raise TypeError("Client takes a connection, not a path: write Client.connect(path)")
-        self._endpoint = endpoint
+        self.endpoint = endpoint
 
     @classmethod
     def connect(cls, path: str, interceptors: Sequence[Interceptor] = ()) -> Client:
@@ -91,14 +91,14 @@ class Client:
         Args:
             request: a protobuf message, or bytes that are one already.
             reply_type: the reply's message class; None returns bytes.
-            timeout_s: seconds; the server is told. None waits for ever.
+            timeout_s: seconds, which are sent to the server. None waits for ever.
             metadata: (key, value) pairs; keys are sent in lower case.
 
         Raises: what `Endpoint.call` raises; RpcError(13) for a reply that is not of its class.
         """
         deadline = None if timeout_s is None else monotonic() + timeout_s
         pairs = [(key.lower(), value) for key, value in metadata]
-        reply = self._endpoint.call(service, method, encoded(request), deadline=deadline, metadata=pairs)
+        reply = self.endpoint.call(service, method, encoded(request), deadline=deadline, metadata=pairs)
         return decoded(reply_type, reply)
 
     @overload
@@ -147,7 +147,7 @@ class Client:
             request: the only message of a client that does not stream; else the first one, or None for none yet.
             reply_type: the class of the server's messages; None gives bytes.
             streaming: who sends many messages, as the .proto says: "client", "server" or "both".
-            timeout_s: seconds that the whole stream may take; the server is told. None: no limit.
+            timeout_s: seconds that the whole stream may take; they are sent to the server. None: no limit.
             wait_s: seconds that one message may take to be sent, or to come; None waits for ever.
             metadata: (key, value) pairs; keys are sent in lower case.
 
@@ -156,7 +156,7 @@ class Client:
         """
         check_streaming(streaming)
         call = request_of(service, method, request, timeout_s, metadata)
-        return ClientStream(self._endpoint, call, reply_type, streaming, wait_s)
+        return ClientStream(self.endpoint, call, reply_type, streaming, wait_s)
 
     def service(self, descriptor: Any) -> Any:
         """The methods of a generated service: `client.service(greeter_pb2.DESCRIPTOR.services_by_name["Greeter"])`.
@@ -170,8 +170,8 @@ class Client:
 
     def close(self) -> None:
         """Close; pending and later calls fail with ConnectionClosed."""
-        self._endpoint.close()
-        self._endpoint.release(monotonic() + 1.0)
+        self.endpoint.close()
+        self.endpoint.release(monotonic() + 1.0)
 
     def __enter__(self) -> Self:
         return self

@@ -33,7 +33,7 @@ class Row(NamedTuple):
 def rows(descriptor: ServiceDescriptor) -> list[Row]:
     """The methods of a service."""
     return [
-        Row(m.name, _snake(m.name), GetMessageClass(m.input_type), GetMessageClass(m.output_type), _streaming(m))
+        Row(m.name, snake(m.name), GetMessageClass(m.input_type), GetMessageClass(m.output_type), _streaming(m))
         for m in descriptor.methods
     ]
 
@@ -44,7 +44,7 @@ def _streaming(method: MethodDescriptor) -> Streaming | None:
     return "server" if method.server_streaming else None
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
     """`say_hello` for `SayHello`, `get_id` for `GetID`."""
     out = ""
     for place, char in enumerate(name):

@@ -15,7 +15,7 @@ from collections import deque
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError
-from nri.signals import heed
+from nri.signals import check_signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,8 +40,17 @@ class Inbox:
     """
 
     __slots__ = (
-        "_answerer", "_full", "_latch", "_link", "_lock", "_messages", "_single", "_size_bytes", "_waiting", "error",
+        "_answerer",
+        "_full",
+        "_latch",
+        "_link",
+        "_lock",
+        "_single",
+        "_waiting",
+        "error",
+        "messages",
         "over",
+        "size_bytes",
     )  # fmt: skip
 
     def __init__(self, link: Link, answerer: Answerer, *, single: bool = False) -> None:
@@ -49,8 +58,8 @@ class Inbox:
         self._link = link
         self._answerer = answerer
         self._single = single
-        self._messages: deque[bytes] = deque()
-        self._size_bytes = 0
+        self.messages: deque[bytes] = deque()
+        self.size_bytes = 0
         self._full = False
         self._lock = RLock()  # of what is held; the collector may drop a stream anywhere
         self._latch = allocate_lock()  # released to wake the thread that waits
@@ -92,9 +101,9 @@ class Inbox:
         with self._lock:
             if self.over:
                 return  # dropped: no thread will take it
-            self._messages.append(message)
-            self._size_bytes += len(message)
-            if len(self._messages) >= ROOM_MESSAGES or self._size_bytes >= ROOM_BYTES:
+            self.messages.append(message)
+            self.size_bytes += len(message)
+            if len(self.messages) >= ROOM_MESSAGES or self.size_bytes >= ROOM_BYTES:
                 self._full = True
                 self._link.full.add(self)
 
@@ -119,15 +128,15 @@ class Inbox:
 
         Raises RpcError if the stream has failed, DeadlineExceeded, ConnectionClosed.
         """
-        if not (self._messages or self.over):
+        if not (self.messages or self.over):
             self._wait(deadline)
         made_room = False
         message: bytes | None = None
         with self._lock:
-            if self._messages:
-                message = self._messages.popleft()
-                self._size_bytes -= len(message)
-                if self._full and len(self._messages) <= ROOM_MESSAGES // 2 and self._size_bytes <= ROOM_BYTES // 2:
+            if self.messages:
+                message = self.messages.popleft()
+                self.size_bytes -= len(message)
+                if self._full and len(self.messages) <= ROOM_MESSAGES // 2 and self.size_bytes <= ROOM_BYTES // 2:
                     self._full, made_room = False, True
         if made_room:
             self._link.make_room(self)
@@ -138,8 +147,8 @@ class Inbox:
     def drop(self) -> None:
         """Throw away what is here, because no thread will take it."""
         with self._lock:
-            self._messages.clear()
-            self._size_bytes, self._full, self.over = 0, False, True
+            self.messages.clear()
+            self.size_bytes, self._full, self.over = 0, False, True
         self._link.make_room(self)
 
     def _wait(self, deadline: float | None) -> None:
@@ -147,15 +156,15 @@ class Inbox:
         link = self._link
         self._waiting = True  # before we look: a nudge from now on counts
         try:
-            while not (self._messages or self.over):
+            while not (self.messages or self.over):
                 if link.closed is not None:
                     raise ConnectionClosed(link.closed)
                 if link.reader.acquire(False):
                     self._read(deadline)
                     continue
-                heed()
+                check_signals()
                 left_s = -1.0 if deadline is None else max(0.0, deadline - monotonic())
-                if not self._latch.acquire(timeout=left_s) and not (self._messages or self.over):
+                if not self._latch.acquire(timeout=left_s) and not (self.messages or self.over):
                     raise DeadlineExceeded("a message of the stream")
         finally:
             self._waiting = False
@@ -169,7 +178,7 @@ class Inbox:
         try:
             if watch is not None:
                 watch.busy()
-            while not (self._messages or self.over) and link.closed is None:
+            while not (self.messages or self.over) and link.closed is None:
                 link.await_room(deadline)
                 self._answerer.dispatch(link.transport.receive(deadline))
         except (ConnectionClosed, ProtocolError) as error:

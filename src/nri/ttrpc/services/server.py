@@ -75,7 +75,7 @@ class Server:
         self._answer = around_serving(interceptors, lambda request: self._services.find(request).answer(request))
         self._room = threading.Semaphore(workers + backlog)
         self._most_streams = streams
-        self._streams: set[threading.Thread] = set()
+        self.streams: set[threading.Thread] = set()
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="ttrpc-worker")
         self._max_connections = max_connections
         self._connections: set[Endpoint] = set()
@@ -157,12 +157,12 @@ class Server:
             target=self._run_stream, args=(endpoint, stream, method), name="ttrpc-stream", daemon=True
         )
         with self._lock:
-            full = len(self._streams) >= self._most_streams or self._stopping
+            full = len(self.streams) >= self._most_streams or self._stopping
             try:
                 if full:
                     raise RpcError(Code.RESOURCE_EXHAUSTED, "too many streams are open")
                 thread.start()  # with the lock held: `stop` joins those that it finds, and these must have begun
-                self._streams.add(thread)
+                self.streams.add(thread)
             except BaseException:
                 stream.forget()
                 raise
@@ -181,7 +181,7 @@ class Server:
         finally:
             stream.forget()
             with self._lock:
-                self._streams.discard(threading.current_thread())
+                self.streams.discard(threading.current_thread())
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Stop listening, let running requests end for up to `timeout_s`, close all connections, remove the socket.
@@ -198,7 +198,7 @@ class Server:
         done.start()
         done.join(timeout_s)
         with self._lock:
-            streams = list(self._streams)
+            streams = list(self.streams)
         for stream in streams:
             stream.join(max(0.0, deadline - monotonic()))
         with self._lock:

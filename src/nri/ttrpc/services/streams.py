@@ -4,7 +4,7 @@ Rules: every wait has a deadline, of its own or of the whole stream; one thread 
 stream that is received too slowly holds up its connection and fills no memory (`nri.ttrpc.services.inbox`). There is no
 word for "stop" in ttRPC: a client that gives up closes its half and drops what still comes.
 
-Opened by `Client.stream` and by `nri.ttrpc.services.server`. What goes over the wire is `nri.ttrpc.halves`.
+Opened by `Client.stream` and by `nri.ttrpc.services.server`. `nri.ttrpc.halves` has what goes over the wire.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Stream(Generic[M]):
         self._kind = kind
         self._wait_s, self._send_s = wait_s, send_s
         self._deadline = monotonic() + call.timeout_ns / 1e9 if call.timeout_ns else None
-        self._inbox: Inbox
+        self.inbox: Inbox
 
     def receive(self, timeout_s: float | None = _ITS_OWN) -> M | None:
         """Wait for the next message; None after the last one.
@@ -62,7 +62,7 @@ class _Stream(Generic[M]):
         Raises: RpcError if the peer failed the stream, DeadlineExceeded, ConnectionClosed.
         """
         try:
-            payload = self._inbox.take(self._until(timeout_s, self._wait_s))
+            payload = self.inbox.take(self._until(timeout_s, self._wait_s))
         except DeadlineExceeded:
             raise DeadlineExceeded(f"a message of {self.name}") from None
         return None if payload is None else decoded(self._kind, payload)
@@ -112,12 +112,12 @@ class ClientStream(_Stream[M]):
         super().__init__(endpoint, call, reply_type, wait_s, wait_s)
         link = self._link
         sends, receives = streaming != "server", streaming != "client"
-        self._inbox = Inbox(link, self._answerer, single=not receives)
+        self.inbox = Inbox(link, self._answerer, single=not receives)
         self._id = 0
 
         def opened() -> bytes:
             self._id, frame = link.client.open(call, sends=sends, receives=receives)
-            link.waiters[self._id] = link.client_streams[self._id] = self._inbox
+            link.waiters[self._id] = link.client_streams[self._id] = self.inbox
             return b"".join(frame)
 
         try:
@@ -146,7 +146,7 @@ class ClientStream(_Stream[M]):
         try:
             self._write(self._link.client_id, lambda: frame(self._id, payload), self._until(timeout_s, self._send_s))
         except LocalProtocolError as error:
-            raise self._inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
+            raise self.inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
 
     def close_send(self) -> None:
         """Say that we send nothing more; the server's messages can still be received. Raises as `send`."""
@@ -170,7 +170,7 @@ class ClientStream(_Stream[M]):
 
         Data for a stream that has ended kills some servers (Go's library, 1.2.7), so it is not sent if we can help it.
         """
-        if not self._inbox.over:
+        if not self.inbox.over:
             self._answerer.poll()
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class ClientStream(_Stream[M]):
         frame = link.client.streams.close
         try:
             if link.closed is None and self._id in link.client.streams:
-                self._inbox.drop()  # so that what still comes is read, and the server not held up
+                self.inbox.drop()  # so that what still comes is read, and the server not held up
                 self._answerer.poll()
                 self._write(link.client_id, lambda: frame(self._id), self._until(_CLOSE_S, self._send_s))
         except (DeadlineExceeded, ConnectionClosed, ProtocolError):
@@ -191,7 +191,7 @@ class ClientStream(_Stream[M]):
         link = self._link
         if link.client_streams.pop(self._id, None) is not None:
             link.forget(self._id)
-        self._inbox.drop()
+        self.inbox.drop()
 
     def __enter__(self) -> Self:
         return self
@@ -218,11 +218,11 @@ class ServerStream(_Stream[M]):
         """Take in messages for this request from now on."""
         super().__init__(endpoint, request, request_type, None, SEND_S)
         self.request = request
-        self._inbox = self._link.server_streams[request.stream_id] = Inbox(self._link, self._answerer)
+        self.inbox = self._link.server_streams[request.stream_id] = Inbox(self._link, self._answerer)
 
     def begin(self, first: Data) -> None:
         """Take a message that came with the request, or the end of the client's half."""
-        self._inbox.arrived(first)
+        self.inbox.arrived(first)
 
     def send(self, message: Any, timeout_s: float | None = _ITS_OWN) -> None:
         """Send a message. For a handler that does not yield its replies.
@@ -239,7 +239,7 @@ class ServerStream(_Stream[M]):
             deadline = self._until(timeout_s, self._send_s)
             self._write(self._link.server_id, lambda: frame(stream_id, payload), deadline)
         except LocalProtocolError as error:
-            raise self._inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
+            raise self.inbox.error or LocalProtocolError(f"{self.name}: {error.reason}") from None
 
     def end(self) -> None:
         """End the stream after the last message."""
@@ -249,4 +249,4 @@ class ServerStream(_Stream[M]):
     def forget(self) -> None:
         """The handler is done: what still comes is dropped."""
         self._link.server_streams.pop(self.request.stream_id, None)
-        self._inbox.drop()
+        self.inbox.drop()

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from nri.adaptation.audit.answer_order import OVERTAKEN, Numbers
 from nri.adaptation.audit.explanation import REQUEST
+from nri.adaptation.audit.record import TAKEN_BACK
 from nri.api import messages as m
 from nri.rules import Rules
 from tests.support.histories import create, env, shares, steps, update
@@ -61,6 +63,27 @@ def test_updates_from_another_containers_event_are_in_the_chain(provenance):
     assert steps(provenance, "c2") == [], "the update of c1 is told as one of c2"
 
 
+def test_an_update_of_another_container_is_no_step_of_this_one(provenance):
+    create(provenance)
+    update(provenance, ("20-balance", shares(64, "c2")), value=200)
+    assert steps(provenance) == [("UpdateContainer", REQUEST, "CPUShares", "", None, 200)]
+
+
+@pytest.mark.parametrize("numbers", [{}, {"20-balance": 5}])
+def test_an_update_told_before_the_creation_was_finished_comes_after_it(provenance, numbers):
+    request = shares(64, "c1", m.UpdateContainersRequest).SerializeToString()
+    provenance.record("UpdateContainers", "", b"", [("20-balance", request)], ["c1"], numbers=numbers)
+    adjust = m.ContainerAdjustment()
+    adjust.linux.resources.cpu.shares.value = 300
+    create(provenance, ("00-first", m.CreateContainerResponse(adjust=adjust)))
+    update(provenance, value=100)
+    assert [step[1:] for step in steps(provenance)] == [
+        ("00-first", "CPUShares", "", None, 300),
+        ("20-balance", "CPUShares", "", 300, 64),
+        (REQUEST, "CPUShares", "", 64, 100),
+    ]
+
+
 def test_unsolicited_updates_are_in_the_chain(provenance):
     create(provenance)
     request = shares(64, "c1", m.UpdateContainersRequest).SerializeToString()
@@ -115,6 +138,50 @@ def test_outcomes_other_than_applied_become_notes(provenance):
     outcomes = [("c1", "CPUShares", "clamped", "to 2"), ("c1", "PidsLimit", "applied", ""), ("c2", "X", "stale", "")]
     provenance.record("UpdateContainers", "", b"", [], ["c1"], outcomes=outcomes)
     assert [text for _, text in provenance.explain("c1").notes] == ["UpdateContainers: CPUShares clamped: to 2"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "taken", "note"),
+    [
+        ("stale", "the container has ended", 99, "not applied: stale: the container has ended"),
+        ("unsupported", "no such cgroup", 99, "not applied: unsupported: no such cgroup"),
+        ("refused", "runc: busy", 99, "not applied: refused: runc: busy"),
+        ("applied", "", 5, "taken back: CreateContainer has failed"),
+    ],
+)
+def test_a_field_that_is_not_in_force_is_told_with_its_reason_and_the_others_go_on(
+    provenance, outcome, reason, taken, note
+):
+    create(provenance)
+    reply = shares(64, "c1", m.UpdateContainersRequest)
+    reply.update[0].linux.resources.cpu.quota.value = 1000
+    provenance.record(
+        "UpdateContainers",
+        "",
+        b"",
+        [("20-balance", reply.SerializeToString())],
+        ["c1"],
+        outcomes=[("c1", "cpu.shares", outcome, reason)],
+        numbers={"20-balance": 5},
+    )
+    back = {TAKEN_BACK: Numbers(0, over={"cpu.shares": taken})}
+    provenance.record("CreateContainer", "", b"", (), ("c1",), numbers=back)
+    update(provenance, value=7)
+    told = [(*step.change[1::2], step.change.after, step.note) for step in provenance.explain("c1").steps]
+    assert told == [
+        ("CPUShares", None, 64, note),
+        ("CPUQuota", None, 1000, ""),
+        ("CPUShares", None, 7, ""),
+    ]
+
+
+def test_of_two_answers_the_later_one_counts_though_it_was_told_first(provenance):
+    create(provenance)
+    for plugin, number in (("20-late", 9), ("10-early", 5)):
+        request = shares(number, "c1", m.UpdateContainersRequest).SerializeToString()
+        provenance.record("UpdateContainers", "", b"", [(plugin, request)], ["c1"], numbers={plugin: number})
+    told = [(step.plugin, step.change.before, step.change.after, step.note) for step in provenance.explain("c1").steps]
+    assert told == [("20-late", None, 9, ""), ("10-early", 9, 5, f"not applied: {OVERTAKEN}")]
 
 
 def test_a_reply_that_cannot_be_read_becomes_a_note_and_the_rest_still_holds(provenance):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nri.adaptation import Numbers
 from nri.adaptation.audit.inventory import KEPT_BYTES, Inventory, Presence
 from nri.api import messages as m
 from nri.testing import make_container, make_pod
@@ -41,7 +42,7 @@ def test_follows_creation_update_and_removal() -> None:
     created(inventory, make_pod(namespace="x"), make_container(id="a", cpu_shares=1), adjust)
     change = m.LinuxResources()
     change.cpu.shares.value = 2
-    inventory.updated("a", change)
+    inventory.updated("a", change, Numbers(1))
     resources = inventory.resources_of("a")
     assert resources is not None
     assert (resources.cpu.shares.value, resources.memory.limit.value) == (2, 5)
@@ -89,7 +90,7 @@ def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -
         update.hugepage_limits.add(page_size="2MB", limit=value)
         update.devices.add(allow=True, access="rwm")
         update.cpu.shares.value = value % 2
-        inventory.updated("a", update)
+        inventory.updated("a", update, Numbers(value))
     resources = inventory.resources_of("a")
     assert resources is not None
     assert [each.limit for each in resources.hugepage_limits] == [99]
@@ -97,7 +98,7 @@ def test_resources_of_a_container_do_not_grow_with_the_number_of_its_updates() -
     assert resources.cpu.shares.value == 1
     zero = m.LinuxResources()
     zero.cpu.shares.SetInParent()
-    inventory.updated("a", zero)
+    inventory.updated("a", zero, Numbers(100))
     resources = inventory.resources_of("a")
     assert resources is not None
     assert resources.cpu.shares.value == 0, "an update to zero is an update"
@@ -128,17 +129,13 @@ def eviction(container_id: str) -> m.ContainerEviction:
 
 def test_what_is_asked_of_a_container_is_kept_while_it_is_created_and_told_once_that_has_succeeded() -> None:
     inventory = inventory_of("old")
-    told: list[str] = []
-    inventory.on_kept = told.append
     inventory.creating("a", "web")
     asked = {each: m.ContainerUpdate(container_id=each) for each in ("a", "old", "gone")}
     assert inventory.keep_update("10-p", asked["a"], "StopContainer", 1) is Presence.CREATING
     assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATING
-    assert told == [], "nothing can be handed over yet"
     assert inventory.created("a", make_pod(), b"", uncommitted=True), "something waits"
-    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 2) is Presence.CREATING
-    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATING
-    assert told == ["a", "a"]
+    assert inventory.keep_update("10-p", asked["a"], "StopContainer", 2) is Presence.CREATED, "it can be handed over"
+    assert inventory.keep_eviction("10-p", eviction("a")) is Presence.CREATED
     for each, presence in (("old", Presence.KNOWN), ("gone", Presence.GONE)):
         assert inventory.keep_update("10-p", asked[each], "StopContainer", 3) is presence
         assert inventory.keep_eviction("10-p", eviction(each)) is presence
@@ -160,3 +157,31 @@ def test_a_container_for_which_something_waits_is_not_committed_before_that_is_h
     assert inventory.take_kept("wanted", again=True) is None
     assert inventory.committed("wanted")
     assert inventory.committed("never-heard-of")
+
+
+def test_a_container_is_being_created_then_known_then_gone() -> None:
+    inventory = Inventory()
+    known = inventory.known
+    inventory.creating("c", "web")
+    assert (known.is_creating("c"), "c" in known, known.namespace_of("c")) == (True, False, "web")
+    inventory.created("c", make_pod(namespace="web"), b"")
+    assert (known.is_creating("c"), "c" in known, len(known), known.namespace_of("c")) == (False, True, 1, "web")
+    inventory.removed("c")
+    assert (known.is_creating("c"), "c" in known, len(known), known.namespace_of("c")) == (False, False, 0, None)
+
+
+def test_a_container_whose_creation_was_refused_was_never_there() -> None:
+    inventory = Inventory()
+    known = inventory.known
+    inventory.creating("c", "web")
+    inventory.not_created("c")
+    assert (known.is_creating("c"), "c" in known, known.namespace_of("c")) == (False, False, None)
+
+
+def test_a_state_that_was_read_anew_is_seen_through_the_same_view() -> None:
+    inventory = Inventory()
+    known = inventory.known
+    inventory.seed(
+        inventory.begin(), [make_pod(id="p", namespace="db")], [make_container(id="old", pod_sandbox_id="p")]
+    )
+    assert ("old" in known, known.namespace_of("old")) == (True, "db")

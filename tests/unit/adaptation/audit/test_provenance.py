@@ -2,10 +2,13 @@
 
 import threading
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.adaptation.audit import provenance as provenance_module
 from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.record import parts_of
 from tests.support.histories import Clock, create, env, steps, update
 
 
@@ -96,13 +99,27 @@ def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
     assert tidied.stats() == untouched.stats()
 
 
-def test_sorting_in_between_waits_for_nobody(provenance):
-    create(provenance)
-    with provenance._lock:
-        thread = threading.Thread(target=provenance.tidy, daemon=True)
-        thread.start()
-        thread.join(10)
-        assert not thread.is_alive(), "an event waits for somebody who looks at the records"
+@pytest.mark.pure
+def test_sorting_in_between_waits_for_nobody(provenance, monkeypatch):
+    sorting, go = threading.Event(), threading.Event()
+
+    def parts(*given):
+        sorting.set()
+        go.wait(20)
+        return parts_of(*given)
+
+    monkeypatch.setattr(provenance_module, "parts_of", parts)
+    create(provenance, touched=("c2",))
+    create(provenance, container="c3")
+    looks = threading.Thread(target=provenance.find, args=("c",))
+    looks.start()
+    assert sorting.wait(10)
+    thread = threading.Thread(target=provenance.tidy, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive(), "an event waits for somebody who looks at the records"
+    go.set()
+    looks.join()
     assert provenance.explain("c1") is not None
 
 

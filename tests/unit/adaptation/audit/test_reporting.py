@@ -214,8 +214,11 @@ def test_plugins_that_make_up_names_do_not_fill_memory(caplog: pytest.LogCapture
     made = Reporting()
     for number in range(REMEMBERED + 10):
         made.left_out(f"10-{number}", "UpdateContainers", "gone")
-    assert len(made._left_out) == REMEMBERED
     assert len(caplog.records) == REMEMBERED + 10
+    made.left_out(f"10-{REMEMBERED + 9}", "UpdateContainers", "gone")
+    assert len(caplog.records) == REMEMBERED + 10, "the latest is remembered, and not told again at once"
+    made.left_out("10-0", "UpdateContainers", "gone")
+    assert len(caplog.records) == REMEMBERED + 11, "the first one is not remembered any more"
 
 
 def test_what_is_left_out_is_told_again_only_after_a_minute(

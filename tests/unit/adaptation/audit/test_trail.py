@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 import nri
+from nri.adaptation import Numbers, OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
 from nri.adaptation.merge.update_book import UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -141,6 +143,7 @@ class Runtime:
 
     def __init__(self, provenance: Provenance | None) -> None:
         self.told: list[tuple[str, int]] = []
+        self.refuses = False
         self.trail = AuditTrail(self.update, provenance)
         pod, container = make_pod(id="p"), make_container(id="c", cpu_shares=1)
         container.pod_sandbox_id = pod.id
@@ -148,7 +151,11 @@ class Runtime:
 
     def update(self, updates: list[m.ContainerUpdate]) -> list[m.ContainerUpdate]:
         self.told += [(each.container_id, each.linux.resources.cpu.shares.value) for each in updates]
-        return updates[:1]
+        return updates[:1] if self.refuses else []
+
+    def ask(self, request: m.UpdateContainersRequest, number: int = 1) -> list[m.ContainerUpdate]:
+        encoded = request.SerializeToString()
+        return self.trail.apply("UpdateContainers", "10-a", encoded, list(request.update), Numbers(number))
 
     @property
     def present(self) -> int:
@@ -163,11 +170,19 @@ def runtime(request: pytest.FixtureRequest) -> Runtime:
 
 
 def test_an_update_that_a_plugin_asked_for_counts_unless_it_failed(runtime: Runtime) -> None:
-    updates = [shares("c", 5)]
-    runtime.trail.asked("UpdateContainers", "10-a", b"", updates, failed=updates)
+    asked, runtime.refuses = m.UpdateContainersRequest(update=[shares("c", 5)]), True
+    assert runtime.ask(asked) == list(asked.update)
     assert runtime.present == 1
-    runtime.trail.asked("UpdateContainers", "10-a", b"", updates, failed=[])
+    runtime.refuses = False
+    assert runtime.ask(asked) == []
     assert runtime.present == 5
+
+
+def test_what_the_callback_fails_to_do_does_not_count(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "told", None)
+    with pytest.raises(TypeError):
+        runtime.ask(m.UpdateContainersRequest(update=[shares("c", 5)]))
+    assert runtime.present == 1
 
 
 def test_what_a_plugin_asked_for_is_kept_as_bytes_and_not_as_messages() -> None:
@@ -180,14 +195,14 @@ def test_what_a_plugin_asked_for_is_kept_as_bytes_and_not_as_messages() -> None:
     runtime, before = Runtime(Provenance()), held()
     for value in range(1, 10):
         request = m.UpdateContainersRequest(update=[shares("c", value)] * 10)
-        runtime.trail.asked("UpdateContainers", "10-a", request.SerializeToString(), list(request.update), failed=[])
+        runtime.ask(request, value)
     del request
     assert held() == before
 
 
 def test_an_update_that_policy_refuses_changes_nothing_and_is_in_the_history(runtime: Runtime) -> None:
     accepted, refused = (m.UpdateContainersRequest(update=[shares("c", value)]) for value in (5, 7))
-    runtime.trail.asked("UpdateContainers", "10-a", accepted.SerializeToString(), accepted.update, [])
+    runtime.ask(accepted)
     runtime.trail.refused("UpdateContainers", "10-a", refused.SerializeToString(), refused.update, "not allowed")
     assert runtime.present == 5
     if runtime.trail.provenance is not None:
@@ -210,7 +225,7 @@ def test_a_refused_update_makes_no_history_where_there_is_none(runtime: Runtime)
 
 @pytest.mark.parametrize("how", ["container_removed", "not_created", "pod_removed"])
 def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, how: str) -> None:
-    runtime.trail.asked("UpdateContainers", "10-a", b"", [shares("c", 5)], [])
+    runtime.ask(m.UpdateContainersRequest(update=[shares("c", 5)]))
     gone = {"container_removed": make_container(id="c"), "not_created": "c", "pod_removed": make_pod(id="p")}[how]
     getattr(runtime.trail, how)(gone)
     assert runtime.trail.inventory.resources_of("c") is None
@@ -219,25 +234,28 @@ def test_a_container_that_goes_is_forgotten_with_its_history(runtime: Runtime, h
 
 
 def test_what_is_updated_can_be_given_back_and_what_the_runtime_cannot_is_told(runtime: Runtime) -> None:
-    back = runtime.trail.updated([shares("c", 5), shares("nobody", 5)])
-    assert (runtime.present, [each.container_id for each in back]) == (5, ["c"])
-    failed = runtime.trail.undo(back)
+    updates, by, runtime.refuses = OrderedUpdates([shares("c", 5), shares("nobody", 5)], Numbers(1)), object(), True
+    runtime.trail.updated(updates, by)
+    assert runtime.present == 5
+    failed = runtime.trail.undo("CreateContainer", updates, by)
     assert (runtime.present, runtime.told) == (1, [("c", 1)])
     assert [each.container_id for each in failed] == ["c"]
 
 
 def test_a_runtime_may_give_back_by_itself(runtime: Runtime) -> None:
-    back = runtime.trail.updated([shares("c", 5)])
-    given = []
-    assert runtime.trail.undo(back, given.extend) == []
+    updates, by, given = OrderedUpdates([shares("c", 5)], Numbers(1)), object(), []
+    runtime.trail.updated(updates, by)
+    assert runtime.trail.undo("CreateContainer", updates, by, given.extend) == []
     assert ([each.container_id for each in given], runtime.told, runtime.present) == (["c"], [], 1)
 
 
 def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
-    runtime.trail.outcomes("UpdateContainer", [UpdateResult(shares("c", 5))])
+    runtime.trail.committed("UpdateContainer", [], object(), [UpdateResult(shares("c", 5))])
     if runtime.trail.provenance is not None:
         assert runtime.trail.provenance.explain("c") is None
-    runtime.trail.outcomes("UpdateContainer", [UpdateResult(shares("c", 5)).clamped("cpu.shares", 2, "its parent")])
+    runtime.trail.committed(
+        "UpdateContainer", [], object(), [UpdateResult(shares("c", 5)).mark_clamped("cpu.shares", 2, "its parent")]
+    )
     if runtime.trail.provenance is not None:
         explained = runtime.trail.provenance.explain("c")
         assert [text for _, text in explained.notes] == ["UpdateContainer: cpu.shares clamped: its parent"]
@@ -246,12 +264,13 @@ def test_outcomes_that_are_as_asked_for_are_no_record(runtime: Runtime) -> None:
 @pytest.mark.pure
 def test_an_eviction_of_a_container_that_has_been_created_in_the_meantime_is_for_the_runtime() -> None:
     trail = AuditTrail(lambda _: None, None)
+    kept = KeptUpdates(trail, None)
     trail.inventory.created("there", make_pod(), b"")
     asked = [("10-p", m.ContainerEviction(container_id=each, reason="why")) for each in ("there", "gone")]
     book = SimpleNamespace(kept=[], kept_evictions=asked, evictions=[], ignored=[])
     told: list[tuple[str, str, str]] = []
     reporting = SimpleNamespace(left_out=lambda *words: told.append(words))
-    assert trail.side_updates(book, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
+    assert kept.of_event(book, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
     assert book.evictions == [Eviction("10-p", "there", "why")]
     assert book.ignored == [Ignored("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
     assert told == [("10-p", "StopContainer", "gone")]

@@ -29,7 +29,7 @@ def test_every_requested_field_has_a_row_and_counts_as_applied_until_something_e
 
 
 def test_clamped_is_no_failure_and_says_the_value() -> None:
-    result = UpdateResult(update()).clamped("cpu.shares", 1024, "its parent's share")
+    result = UpdateResult(update()).mark_clamped("cpu.shares", 1024, "its parent's share")
     assert not result.failed
     assert "cpu.shares clamped to 1024: its parent's share" in repr(result)
     row = next(row for row in result.to_json()["fields"] if row["field"] == "cpu.shares")
@@ -37,24 +37,33 @@ def test_clamped_is_no_failure_and_says_the_value() -> None:
 
 
 def test_unsupported_and_stale_are_failures() -> None:
-    assert UpdateResult(update()).unsupported("rdt_class", "no resctrl").failed
+    assert UpdateResult(update()).mark_unsupported("rdt_class", "no resctrl").failed
     stale = UpdateResult.all_stale(update(), "the container has stopped")
     assert stale.failed
     assert {row.outcome for row in stale.fields} == {"stale"}
 
 
+def test_a_refusal_of_the_oci_runtime_is_of_all_fields_that_had_not_failed() -> None:
+    result = UpdateResult(update()).mark_unsupported("rdt_class", "no resctrl").mark_clamped("cpu.shares", 2, "why")
+    outcomes = {row.field: row.outcome for row in result.mark_refused("runc: busy").fields}
+    assert outcomes.pop("rdt_class") == "unsupported"
+    assert (set(outcomes.values()), result.failed) == ({"refused"}, True)
+    alone = UpdateResult(update()).mark_refused("runc: busy", "cpu.shares")
+    assert [row.field for row in alone.fields if row.outcome == "refused"] == ["cpu.shares"]
+
+
 def test_an_exception_may_be_the_reason() -> None:
-    assert UpdateResult(update(shares=True)).stale(OSError("gone")).fields[0].reason == "gone"
+    assert UpdateResult(update(shares=True)).mark_stale(OSError("gone")).fields[0].reason == "gone"
 
 
 def test_a_field_that_was_not_asked_for_is_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"does not ask for cpu\.quota, but for"):
-        UpdateResult(update()).unsupported("cpu.quota", "no")
+        UpdateResult(update()).mark_unsupported("cpu.quota", "no")
 
 
 def test_results_become_the_failed_updates_of_the_wire() -> None:
     good, bad, ignored = update("good"), update("bad"), update("ignored", ignore_failure=True)
-    answers = [UpdateResult(bad).unsupported("rdt_class", "x"), UpdateResult.all_stale(ignored, "gone")]
+    answers = [UpdateResult(bad).mark_unsupported("rdt_class", "x"), UpdateResult.all_stale(ignored, "gone")]
     failed, results = results_of([good, bad, ignored], answers)
     assert [each.container_id for each in failed] == ["bad"]
     assert [result.failed for result in results] == [False, True, True]
@@ -63,7 +72,7 @@ def test_results_become_the_failed_updates_of_the_wire() -> None:
 def test_a_runtime_may_return_just_the_updates_that_failed() -> None:
     failed, results = results_of([update("a"), update("b")], [update("b")])
     assert [each.container_id for each in failed] == ["b"]
-    assert {row.outcome for row in results[1].fields} == {"unsupported"}
+    assert {row.outcome for row in results[1].fields} == {"refused"}
     assert results_of([update("a")], None)[0] == []
 
 
@@ -82,7 +91,7 @@ def test_the_outcome_of_a_side_update_is_in_the_history(nri_runtime: FakeRuntime
     nri_runtime.create_container(pod, other)
     nri_runtime.add(Asks(), idx="10")
     reply = nri_runtime.adaptation.create_container(pod, make_container(id="new", name="new"))
-    reply.commit([UpdateResult(reply.updates[0]).clamped("cpu.shares", 1024, "its parent's share")])
+    reply.commit([UpdateResult(reply.updates[0]).mark_clamped("cpu.shares", 1024, "its parent's share")])
     provenance = nri_runtime.adaptation.provenance
     assert provenance is not None
     explained = provenance.explain("other")

@@ -137,7 +137,7 @@ def test_an_event_whose_answers_say_nothing_takes_any() -> None:
     event = Event(EventRequest(BY_METHOD["start_container"], make_pod(), make_container()))
     reply = b"\x0a\x00" * limits.MOST_BYTES
     with FakeRuntime(builtin=[BuiltinPlugin("10", "p0", Answers())]) as runtime:
-        (peer,) = runtime.adaptation._chain.peers
+        (peer,) = runtime.adaptation.chain.peers
         policy = peer.event_policies[BY_METHOD["create_container"].number]
         assert policy is not None
         assert event.weigh(peer, policy, reply) is reply

@@ -13,7 +13,9 @@ import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.peers.fifo_lock import FifoLock
+from nri.api import messages as m
 from nri.errors import DeadlineExceeded, PluginError
+from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.testing.attached import Attached
 from nri.ttrpc import Interceptor, Request
@@ -89,9 +91,9 @@ def test_the_next_place_is_taken_before_the_present_one_is_left(
     class Telling(FifoLock):
         __slots__ = ("name",)
 
-        def place(self) -> Any:
+        def place(self, pod: str = "", urgent: bool = False) -> Any:
             steps.append(f"place {self.name}")
-            return super().place()
+            return super().place(pod, urgent)
 
         def release(self) -> None:
             steps.append(f"leave {self.name}")
@@ -102,7 +104,7 @@ def test_the_next_place_is_taken_before_the_present_one_is_left(
 
     nri_runtime.add(Calls(lambda _: None), idx="10", name="a").add(OnlyStop(), idx="20", name="b")
     nri_runtime.add(Calls(lambda _: None), idx="30", name="c")
-    for peer in nri_runtime.adaptation._chain.peers:
+    for peer in nri_runtime.adaptation.chain.peers:
         peer.lock = Telling()
         peer.lock.name = peer.name
     nri_runtime.start_container()
@@ -159,7 +161,7 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
     nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the plugin is at work again before the thread of the waiting event is awake."""
-    lock = nri_runtime.adaptation._chain.peers[0].lock
+    lock = nri_runtime.adaptation.chain.peers[0].lock
     senders: list[tuple[str, bool]] = []
     begin = Invoker.begin
 
@@ -171,7 +173,7 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
     monkeypatch.setattr(Invoker, "begin", telling)
     second = threading.Thread(target=nri_runtime.start_container, name="second")
     second.start()
-    eventually(lambda: lock.waiting == 1 and lock._queue[0].begin is not None, "the second event waits")
+    eventually(lambda: lock.waiting == 1 and lock.queue[0].begin is not None, "the second event waits")
     busy.set()
     second.join(10)
     assert len(senders) == 1
@@ -184,7 +186,7 @@ def test_an_interrupted_wait_lets_go_of_what_was_sent_for_it(
     nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KeyboardInterrupt in the thread of a runtime: the plugin answers the next event as if nothing had happened."""
-    lock = nri_runtime.adaptation._chain.peers[0].lock
+    lock = nri_runtime.adaptation.chain.peers[0].lock
     wait = FifoLock.wait
 
     def interrupted(self: FifoLock, ticket: Any, deadline: float | None = None) -> None:
@@ -200,7 +202,7 @@ def test_an_interrupted_wait_lets_go_of_what_was_sent_for_it(
         patched.setattr(FifoLock, "wait", interrupted)
         thread = threading.Thread(target=second)
         thread.start()
-        eventually(lambda: lock.waiting == 1 and lock._queue[0].begin is not None, "the second event waits")
+        eventually(lambda: lock.waiting == 1 and lock.queue[0].begin is not None, "the second event waits")
         busy.set()
         thread.join(10)
     nri_runtime.start_container()
@@ -283,7 +285,9 @@ def test_an_event_that_cannot_be_encoded_gives_up_its_place_in_the_queue() -> No
         two.join(10)
         holding.go.set()
         one.join(10)
-        assert [type(failure) for failure in failures] == [AttributeError]
+        assert [type(failure) for failure in failures] == [PluginError], (
+            "it cannot be handed to what is built in either"
+        )
         runtime.start_container(make_pod(), make_container(id="three"), timeout_s=10)
         assert holding.seen == ["one", "three"]
 
@@ -292,12 +296,12 @@ def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_come
     """Here: the plugin is not to get the event any more, and then again."""
     holding, failures = Holding(), list[BaseException]()
     nri_runtime.timeout(20).add(Calls(holding), name="holding")
-    (peer,) = nri_runtime.adaptation._chain.peers
+    (peer,) = nri_runtime.adaptation.chain.peers
     plans = peer.event_policies
     threads = [calling(nri_runtime, "one", failures)]
     assert holding.entered.wait(10)
     threads.append(calling(nri_runtime, "two", failures))
-    eventually(lambda: peer.lock.waiting == 1 and peer.lock._queue[0].begin is not None, "the second event waits")
+    eventually(lambda: peer.lock.waiting == 1 and peer.lock.queue[0].begin is not None, "the second event waits")
     peer.event_policies = [None] * len(plans)
     holding.go.set()
     for thread in threads:
@@ -334,7 +338,7 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
     interceptor, seen = Failing(), list[str]()
     with FakeRuntime(interceptors=[interceptor]) as runtime:
         runtime.add(Calls(lambda container: seen.append(container.id)), name="left-out")
-        (peer,) = runtime.adaptation._chain.peers
+        (peer,) = runtime.adaptation.chain.peers
         runtime.timeout(1e-6)
         peer.breaker.configure(1, 0.0)
         runtime.start_container()
@@ -375,8 +379,8 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         threads = [threading.Thread(target=runtime.adaptation.start_container, args=(pod, container))]
         threads[0].start()
         assert entered.wait(10)
-        gate = runtime.adaptation._chain.gate
-        eventually(lambda: time.monotonic() > gate._rest_until, "joiners do not rest for the busy one any more")
+        gate = runtime.adaptation.chain.gate
+        eventually(lambda: time.monotonic() > gate.rest_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
         def told(event: str, *given: Any) -> threading.Thread:
@@ -384,7 +388,7 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
             thread.start()
             return thread
 
-        eventually(lambda: runtime.adaptation._chain.gate._waiting, "the plugin waits for the busy one's event to end")
+        eventually(lambda: runtime.adaptation.chain.gate.waiting, "the plugin waits for the busy one's event to end")
         threads.append(told("post_start_container", pod, container))
         threads += [told(event, pod) for event in ("stop_pod_sandbox", "remove_pod_sandbox")]
         threads += [told(event, pod, container) for event in ("stop_container", "remove_container")]
@@ -401,7 +405,7 @@ def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod()
     holding, failures = Holding(), list[BaseException]()
     with FakeRuntime(policy='["10-holding"]\nfilters = { namespace = ["web"] }') as runtime:
         runtime.timeout(20).add(Calls(holding), name="holding")
-        (peer,) = runtime.adaptation._chain.peers
+        (peer,) = runtime.adaptation.chain.peers
         threads = [calling(runtime, "one", failures, pod=make_pod(namespace="web"))]
         assert holding.entered.wait(10)
         threads.append(calling(runtime, "two", failures, pod=make_pod(namespace="other")))
@@ -438,3 +442,60 @@ def test_an_event_that_goes_on_beside_a_plugin_that_hangs_while_it_joins_says_wh
         go.set()
         adaptation.stop()
         joining.join()
+
+
+class Granting(nri.Plugin):
+    """Gives a container CPUs whenever it is asked, and notes by which events it hears that this came to nothing."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int]] = []
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().set_cpu_shares(7)
+
+    def update_container(self, pod: nri.PodSandbox, container: nri.Container, resources: Any) -> nri.Update:
+        return nri.Update(container).set_cpu_shares(7)
+
+    def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.heard.append(("removed", container.linux.resources.cpu.shares.value))
+
+    def post_update_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.heard.append(("updated", container.linux.resources.cpu.shares.value))
+
+
+class Refusing(nri.Plugin):
+    """Refuses, also what has come of it already."""
+
+    def _refuse(self, *_: Any) -> None:
+        raise nri.Reject("no")
+
+    create_container = update_container = remove_container = post_update_container = _refuse  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["told", "not told"])
+def test_whose_answer_came_to_nothing_is_said_and_told_if_that_is_wanted(
+    told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    granting, idle, observer = Granting(), Calls(lambda _: None), Withdrawn()
+    pod, container = make_pod(id="p"), make_container(id="c", pod_sandbox_id="p", cpu_shares=3)
+    with FakeRuntime(tell_refused=told, observer=observer) as runtime, caplog.at_level("INFO", "nri.adaptation"):
+        runtime.add(granting).add(idle, idx="15").add(Refusing(), idx="20")
+        for event, more in (("create_container", ()), ("update_container", (m.LinuxResources(),))):
+            with pytest.raises(PluginError, match="no"):
+                getattr(runtime.adaptation, event)(pod, container, *more)
+        explained = runtime.adaptation.provenance.explain("c")  # type: ignore[union-attr]
+    assert granting.heard == ([("removed", 3), ("updated", 3)] if told else [])
+    assert observer.counted == [("10-granting", "CreateContainer"), ("10-granting", "UpdateContainer")]
+    assert 'what plugin 10-granting answered to UpdateContainer of container "c" came to nothing' in caplog.text
+    assert explained is not None
+    assert {(step.plugin, step.note.partition(":")[0]) for step in explained.steps} == {("10-granting", "not applied")}
+
+
+class Withdrawn(Observer):
+    """Notes whose answers came to nothing."""
+
+    def __init__(self) -> None:
+        self.counted: list[tuple[str, str]] = []
+
+    def record_withdrawn(self, plugin: str, operation: str) -> None:
+        self.counted.append((plugin, operation))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 
 import nri
+from nri.adaptation.dispatch.event_reply import EventReply
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
 
 
-def update(container_id: str) -> m.ContainerUpdate:
-    return m.ContainerUpdate(container_id=container_id)
+def number(reply: EventReply, container_id: str, field: str) -> int:
+    """The place of one field of a reply's updates in the order of answers."""
+    (update,) = [each for each in reply.updates if each.container_id == container_id]
+    return reply.updates.numbers(update).of(field)
 
 
 def test_what_a_plugin_asked_for_later_has_the_greater_number(nri_runtime: FakeRuntime) -> None:
@@ -29,21 +32,23 @@ def test_what_a_plugin_asked_for_later_has_the_greater_number(nri_runtime: FakeR
     created = adaptation.create_container(pod, container)
     changed = adaptation.update_container(pod, container, m.LinuxResources())
     stopped = adaptation.stop_container(pod, container)
-    assert 0 < created.order_of(update("other")) < changed.order_of(update("c")) < stopped.order_of(update("other"))
+    first, last = (number(each, "other", "cpu.shares") for each in (created, stopped))
+    assert 0 < first < changed.numbers.of("cpu.shares") < last
 
 
-def test_what_no_plugin_asked_for_has_none(nri_runtime: FakeRuntime) -> None:
-    nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().add_env("A", "1")))
-    adaptation, pod, container = nri_runtime.adaptation, make_pod(), make_container(id="c")
-    assert adaptation.create_container(pod, container).order_of(update("other")) == 0
-    assert adaptation.update_container(pod, container, m.LinuxResources()).order_of(update("c")) == 0
-
-
-def test_of_an_update_by_two_plugins_the_number_is_that_of_the_first(nri_runtime: FakeRuntime) -> None:
+def test_each_field_has_the_number_of_the_plugin_that_set_it(nri_runtime: FakeRuntime) -> None:
+    """Else a field by B in an answer of A and B counts as older than what B has said between the two."""
     nri_runtime.create_container(make_pod(), make_container(id="other"))
     nri_runtime.add(plugin("a", stop_container=lambda *_: nri.Update("other").set_cpu_shares(5)), "10")
     nri_runtime.add(plugin("b", stop_container=lambda *_: nri.Update("other").set_cpu_quota(6)), "20")
-    both = nri_runtime.adaptation.stop_container(make_pod(), make_container(id="c"))
-    nri_runtime.create_container(make_pod(), make_container(id="d"))
-    alone = nri_runtime.adaptation.stop_container(make_pod(), make_container(id="d"))
-    assert alone.order_of(update("other")) - both.order_of(update("other")) >= 2
+    reply = nri_runtime.adaptation.stop_container(make_pod(), make_container(id="c"))
+    assert 0 < number(reply, "other", "cpu.shares") < number(reply, "other", "cpu.quota")
+
+
+def test_what_the_runtime_itself_asked_for_is_no_later_than_the_first_answer(nri_runtime: FakeRuntime) -> None:
+    for index in ("10", "20"):
+        nri_runtime.add(plugin("a", update_container=lambda *_: None), index)
+    wanted = nri.Update("c").set_cpu_shares(5).set_cpu_quota(6).resources
+    nri_runtime.add(plugin("b", update_container=lambda *_: nri.Update("c").set_cpu_quota(7)), "30")
+    reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), wanted)
+    assert 0 < reply.numbers.of("cpu.shares") < reply.numbers.of("cpu.quota")

@@ -1,4 +1,4 @@
-"""Events that all plugins get at once, where the runtime allows it."""
+"""The order in which plugins get events: one after the other, all at once, and how long an event waits for its turn."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, PluginError, PluginTimeout, PluginUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.adapting import eventually
+from tests.support.made_plugins import Mode, both
 
 
 class Started(nri.Plugin):
@@ -206,18 +207,104 @@ def test_the_next_place_is_taken_before_one_is_left_that_does_not_get_the_event(
     class Telling(FifoLock):
         __slots__ = ("name",)
 
-        def place(self) -> Ticket | None:
+        def place(self, pod: str = "", urgent: bool = False) -> Ticket | None:
             steps.append(f"place {self.name}")
-            return super().place()
+            return super().place(pod, urgent)
 
         def release(self) -> None:
             steps.append(f"leave {self.name}")
             super().release()
 
     runtime = node(Started(), OnlyStop(), Started())
-    for peer in runtime.adaptation._chain.peers:
+    for peer in runtime.adaptation.chain.peers:
         peer.lock.acquire()  # its handshake may hold it a moment longer than the plugin is active
         peer.lock = Telling()
         peer.lock.name = peer.name
     runtime.post_start_container()
     assert steps == ["place p0", "place p1", "place p2", "leave p1", "leave p0", "leave p2"]
+
+
+class Notes(nri.Plugin):
+    """Notes what it is asked, in order."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.asked.append(f"start {container.id}")
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.asked.append(f"stop {container.id}")
+
+
+class Busy:
+    """A runtime whose one plugin is at an earlier event; further ones run in threads, and what they raise is kept."""
+
+    def __init__(self, mode: Mode, timeout_s: float, policy: str = "") -> None:
+        self.plugin, self.errors = Notes(), []
+        self.runtime = FakeRuntime(compat=mode, policy=policy or None)
+        self.runtime.add(self.plugin).timeout(timeout_s)
+        self.peer = self.runtime.adaptation.registry.find("10-notes")
+        assert self.peer is not None
+        self.peer.lock.acquire()
+        self.threads: list[threading.Thread] = []
+
+    def begin(self, event: str, pod: str, container: str) -> threading.Thread:
+        """Begin an event; returns when it waits for its turn, or is over."""
+        waiting = self.peer.lock.waiting
+
+        def run() -> None:
+            method = getattr(self.runtime, event)
+            try:
+                method(make_pod(id=pod), make_container(id=container, pod_sandbox_id=pod))
+            except nri.NriError as error:
+                self.errors.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        eventually(lambda: self.peer.lock.waiting > waiting or not thread.is_alive(), "it waits")
+        self.threads.append(thread)
+        return thread
+
+    def finish(self) -> None:
+        self.peer.lock.release()
+        for thread in self.threads:
+            thread.join(20)
+        self.runtime.close()
+
+
+@both
+def test_turns_bounded(mode: Mode) -> None:
+    """A plugin that is busy for longer than two of its timeouts loses the events that wait, and is not cut off."""
+    busy = Busy(mode, 0.05 if mode == "default" else 20)
+    thread = busy.begin("start_container", "p", "c")
+    if mode == "default":
+        thread.join(20)
+        assert not thread.is_alive() and busy.peer.breaker.missed == 1
+        assert "busy with earlier events for 0.1 s" in busy.runtime.health("10-notes").last_error
+    else:
+        assert busy.peer.turn_s == 0.0, "it waits for as long as it takes"
+    busy.finish()
+    assert busy.plugin.asked == ([] if mode == "default" else ["start c"])
+    assert busy.errors == []
+
+
+def test_an_event_that_a_busy_plugin_must_answer_fails_when_its_turn_does_not_come() -> None:
+    busy = Busy("default", 0.05, '["10-notes"]\nfail_request = true\n')
+    busy.begin("start_container", "p", "c").join(20)
+    busy.finish()
+    (error,) = busy.errors
+    assert isinstance(error, PluginTimeout) and error.plugin == "10-notes"
+    assert "busy with earlier events" in str(error)
+
+
+@both
+def test_disposal_passes_others(mode: Mode) -> None:
+    busy = Busy(mode, 20)
+    for event, pod, container in (
+        ("start_container", "p", "a"), ("start_container", "q", "b"), ("stop_container", "p", "c"),
+    ):  # fmt: skip
+        busy.begin(event, pod, container)
+    busy.finish()
+    in_turn = ["start a", "start b", "stop c"]
+    assert busy.plugin.asked == (in_turn if mode == "reference" else ["start a", "stop c", "start b"])

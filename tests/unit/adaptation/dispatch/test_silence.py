@@ -37,7 +37,7 @@ class Asked:
 @contextmanager
 def waiting(runtime: FakeRuntime, ask: Callable[[], Any]) -> Iterator[Peer]:
     """Four events that wait for the one plugin that there is, and are let go at the end."""
-    (peer,) = runtime.adaptation._chain.peers
+    (peer,) = runtime.adaptation.chain.peers
     peer.lock.wait(peer.lock.place(), time.monotonic() + 10)  # the thread that has let it join may have it still
     threads = [threading.Thread(target=ask) for _ in range(THREADS)]
     for each in threads:

@@ -83,6 +83,11 @@ def test_a_file_that_goes_away_while_the_folder_is_read_is_no_plugin(
     assert skipped == []
 
 
+def test_a_name_that_could_forge_a_line_of_a_log_is_reported(folder: Path) -> None:
+    plugin(folder, "10-a\nWARNING all is well")
+    assert refused(folder) == ["its name has characters that do not print"]
+
+
 def test_a_name_that_is_not_text_is_reported(folder: Path) -> None:
     plugin(folder, os.fsdecode(b"10-\xff"))
     assert refused(folder) == ["its name is not UTF-8 text"]
@@ -167,7 +172,7 @@ def test_configuration_is_a_regular_file_of_at_most_1_mib(tmp_path: Path) -> Non
     """A pipe would keep the plugin's supervisor waiting for ever, and a log that landed here would fill memory."""
     path = tmp_path / "10-foo.conf"
     os.mkfifo(path)
-    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not an ordinary file"):
+    with pytest.raises(ConfigError, match=r"10-foo.conf: the configuration .* cannot be read: not a regular file"):
         config_text(str(tmp_path), "10", "foo")
     path.unlink()
     path.write_text("x" * (1 << 20))

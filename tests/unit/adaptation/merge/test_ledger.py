@@ -4,8 +4,9 @@ import pytest
 
 from nri.adaptation.merge import Claim, Conflict, Ledger
 from nri.api import messages as m
-from nri.errors import ConflictError, quote
+from nri.errors import ConflictError
 from nri.rules import Rules
+from nri.text import quote
 
 SHARES, ENV, HOOKS = m.Field.CPUShares, m.Field.Env, m.Field.OciHooks
 

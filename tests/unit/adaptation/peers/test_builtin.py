@@ -180,3 +180,30 @@ def test_the_default_validator_takes_part_when_it_is_enabled() -> None:
         runtime.create_container()
     with runtime_with(adjusting, default_validator=ValidatorConfig(enable=False)) as runtime:
         runtime.create_container()
+
+
+def test_what_a_handler_does_to_what_it_is_given_reaches_nobody() -> None:
+    """Also to read a label that is not there writes it into a message."""
+    seen: list[m.PodSandbox] = []
+
+    def meddle(pod: m.PodSandbox, container: m.Container, *more: m.LinuxResources) -> None:
+        pod.labels["absent"] + container.labels["absent"]
+        container.args.append("--more")
+        for resources in more:
+            resources.cpu.shares.value = 5
+
+    def synchronize(pods: list[m.PodSandbox], containers: list[m.Container]) -> None:
+        for each in (*pods, *containers):
+            each.labels["absent"]
+
+    pod, container, resources = make_pod(id="p"), make_container(id="c", pod_sandbox_id="p"), m.LinuxResources()
+    before = [each.SerializeToString() for each in (pod, container, resources)]
+    events = ("create_container", "update_container", "start_container")
+    meddler = Handlers(**dict.fromkeys(events, meddle), synchronize=synchronize)
+    notes = Handlers(start_container=lambda pod, container: seen.extend((pod, container)))
+    with runtime_with(meddler, notes, pods=[pod], containers=[container]) as runtime:
+        runtime.adaptation.create_container(pod, container)
+        runtime.adaptation.update_container(pod, container, resources)
+        runtime.adaptation.start_container(pod, container)
+    assert [each.SerializeToString() for each in (pod, container, resources)] == before
+    assert [each.SerializeToString() for each in seen] == before[:2]

@@ -65,7 +65,7 @@ def test_an_interrupted_wait_leaves_no_place_behind() -> None:
             raise KeyboardInterrupt
 
     ticket = Interrupted()
-    lock._queue.append(ticket)
+    lock.queue.append(ticket)
     with pytest.raises(KeyboardInterrupt):
         lock.wait(ticket)
     assert lock.waiting == 0
@@ -144,3 +144,21 @@ def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
     lock.wait(ticket, time.monotonic() - 1)
     assert ticket.begun == "begun"
     releasing.join()
+
+
+@pytest.mark.parametrize(
+    ("waiting", "comes_at"),
+    [
+        ([("a", False), ("b", False)], 0),
+        ([("mine", False), ("b", False)], 1),
+        ([("a", False), ("mine", False), ("b", False)], 2),
+        ([("a", True), ("b", False)], 1),
+    ],
+    ids=["all others", "not its own pod's", "not its own pod's in between", "none as urgent"],
+)
+def test_what_is_urgent_passes_those_that_wait(waiting: list[tuple[str, bool]], comes_at: int) -> None:
+    lock = FifoLock()
+    assert lock.place() is None
+    tickets = [lock.place(*each) for each in waiting]
+    mine = lock.place("mine", True)
+    assert list(lock.queue) == [*tickets[:comes_at], mine, *tickets[comes_at:]]

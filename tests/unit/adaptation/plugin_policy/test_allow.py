@@ -115,6 +115,18 @@ UNKNOWN = {
             )
         )
     },
+    "mounts": {"adjust": adjustment(mounts=[newer(m.Mount(destination="/a"))])},
+    "hooks": {"adjust": adjustment(hooks=m.Hooks(prestart=[newer(m.Hook(path="/h"))]))},
+    "linux.seccomp_policy": {
+        "adjust": adjustment(
+            linux=m.LinuxContainerAdjustment(
+                seccomp_policy=m.LinuxSeccomp(syscalls=[m.LinuxSyscall(args=[newer(m.LinuxSeccompArg(index=1))])])
+            )
+        )
+    },
+    "linux.net_devices": {
+        "adjust": adjustment(linux=m.LinuxContainerAdjustment(net_devices={"eth0": newer(m.LinuxNetDevice(name="n"))}))
+    },
     "an update": {"update": [newer(update(memory=MEMORY))]},
     "linux.resources": {
         "update": [
@@ -126,7 +138,7 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("where", UNKNOWN)
 def test_a_field_that_this_version_does_not_know_is_allowed_by_no_name(where):
-    error = breach(fields("Env", "linux"), "10-a", "prod", CREATE, **UNKNOWN[where])
+    error = breach(fields("Env", "linux", "Mounts", "OciHooks"), "10-a", "prod", CREATE, **UNKNOWN[where])
     assert f"set the unknown field 4000 of {where}" in str(error)
     assert breach(Allow(), "10-a", "prod", CREATE, **UNKNOWN[where]) is None, "who may do everything may do this"
 

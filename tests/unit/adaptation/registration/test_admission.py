@@ -30,8 +30,8 @@ class Snapshots:
         self.seconds = seconds
         self.entered, self.go = threading.Event(), threading.Event()
         self.go.set()
-        admission = runtime.adaptation._handshake._admission
-        self._original, admission._snapshot = admission._snapshot, self
+        admission = runtime.adaptation.handshake.admission
+        self._original, admission.snapshot = admission.snapshot, self
 
     def __call__(self) -> object:
         self.calls += 1
@@ -55,7 +55,7 @@ def answer_configure(raw: RawPlugin) -> None:
 
 
 def waiting(runtime: FakeRuntime) -> int:
-    return len(runtime.adaptation._handshake._admission._waiting)
+    return len(runtime.adaptation.handshake.admission.waiting)
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_plugins_that_leave_while_they_wait_leave_no_thread_behind(patient: Fake
 
 
 def test_a_snapshot_that_fails_is_told_to_all_that_waited_for_it_and_the_next_one_counts(patient: FakeRuntime) -> None:
-    admission = patient.adaptation._handshake._admission
-    original = admission._snapshot
+    admission = patient.adaptation.handshake.admission
+    original = admission.snapshot
 
     def broken() -> object:
         raise OSError("no state")
 
-    admission._snapshot = broken
+    admission.snapshot = broken
     with patient.adaptation.block_sync():
         raws = [configured(patient, number) for number in range(2)]
         eventually(lambda: waiting(patient) == 2, "both wait")
@@ -130,7 +130,7 @@ def test_a_snapshot_that_fails_is_told_to_all_that_waited_for_it_and_the_next_on
         assert raw.ended()
         assert "no state" in patient.health(f"10-raw{number}").last_error
         raw.close()
-    admission._snapshot = original
+    admission.snapshot = original
     RawPlugin(patient, "again").join().close()
 
 
@@ -243,10 +243,10 @@ def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_
         threads = [threading.Thread(target=come_back, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
-        eventually(lambda: adaptation._chain.active < len(adaptation._chain.peers), "one of them takes its time")
+        eventually(lambda: adaptation.chain.active < len(adaptation.chain.peers), "one of them takes its time")
         quick = 0
         for _ in range(2000):
-            peers = len(adaptation._chain.peers)
+            peers = len(adaptation.chain.peers)
             adaptation.start_container(make_pod(), make_container(id="c"))
             quick += peers == 1
             if quick > 40:
@@ -281,11 +281,13 @@ class Waits:
         self.signals.append(signal)
 
 
-def admitting(snapshot: Any = lambda: ([], []), joined: Any = lambda peer: None) -> tuple[Admission, Any]:
+def admitting(
+    snapshot: Any = lambda: ([], []), joined: Any = lambda peer: None, inventory: Inventory | None = None
+) -> tuple[Admission, Any]:
     """An admission with a chain of its own."""
     peers: list[Any] = []
     chain = SimpleNamespace(gate=SyncGate(), peers=peers, add=peers.append, refresh=lambda: None)
-    return Admission(chain, Inventory(), snapshot, joined), chain  # type: ignore[arg-type]
+    return Admission(chain, inventory or Inventory(), snapshot, joined), chain  # type: ignore[arg-type]
 
 
 def test_a_snapshot_that_is_interrupted_ends_the_wait_of_all_and_reaches_the_caller() -> None:
@@ -305,12 +307,14 @@ def test_a_plugin_that_cannot_be_put_into_the_chain_fails_alone_and_the_state_is
     def joined(peer: Any) -> None:
         raise ValueError("its policy cannot be worked out")
 
-    admission, _ = admitting(lambda: ([make_pod(id="p")], [make_container(id="c", pod_sandbox_id="p")]), joined)
+    inventory = Inventory()
+    state = [make_pod(id="p")], [make_container(id="c", pod_sandbox_id="p")]
+    admission, _ = admitting(lambda: state, joined, inventory)
     peer: Any = Waits()
     with pytest.raises(ValueError, match="worked out"):
         admission.enter(peer)
     assert peer.lock.place() is None, "its lock is free"
-    assert "c" in admission._inventory.known
+    assert "c" in inventory.known
 
 
 def test_where_all_have_left_no_state_is_read() -> None:
@@ -335,7 +339,7 @@ def test_a_leader_that_gives_up_goes_on_for_one_that_has_come_meanwhile() -> Non
         leaves.state = State.GONE
         thread = threading.Thread(target=lambda: entries.append(admission.enter(comes)))
         thread.start()
-        eventually(lambda: len(admission._waiting) == 2, "another one waits")
+        eventually(lambda: len(admission.waiting) == 2, "another one waits")
         threads.append(thread)
         return False
 

@@ -31,7 +31,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         raise OSError("state file is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(nri_runtime.adaptation._handshake._admission, "_snapshot", fail)
+        patch.setattr(nri_runtime.adaptation.handshake.admission, "snapshot", fail)
         raw = RawPlugin(nri_runtime)
         raw.sock.sendall(register())
         raw.wait_for(b"Configure")
@@ -41,7 +41,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
     assert (
         "the runtime could not tell its state: OSError: state file is gone" in nri_runtime.health("10-raw").last_error
     )
-    assert nri_runtime.adaptation._trail.inventory._news == []
+    assert nri_runtime.adaptation.trail.inventory.news == []
     nri_runtime.start_container()
     nri_runtime.add(Quiet())
 
@@ -62,7 +62,7 @@ def test_a_callback_that_tells_something_else_is_told_what_is_expected(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, state: Any, what: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(nri_runtime.adaptation._handshake._admission, "_snapshot", lambda: state)
+        patch.setattr(nri_runtime.adaptation.handshake.admission, "snapshot", lambda: state)
         with pytest.raises(LocalProtocolError) as caught:
             nri_runtime.add(Quiet())
     wanted = f"TypeError: the runtime's synchronize callback returned {what}: (pods, containers) is expected"
@@ -95,7 +95,7 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
         with lock:
             thread.start()
             adaptation.connect(ours)
-            eventually(lambda: adaptation._chain.gate._inside, "the plugin is joining")
+            eventually(lambda: adaptation.chain.gate.inside, "the plugin is joining")
             began = time.monotonic()
             adaptation.start_container(make_pod(), make_container())
             assert time.monotonic() - began < 10
@@ -107,28 +107,28 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
 def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() -> None:
     with FakeRuntime(policy="") as runtime:
         adaptation = runtime.adaptation
-        generation = adaptation._housekeeping._generation
+        generation = adaptation.housekeeping.generation
         with adaptation.block_sync():
             runtime.add(Quiet(), wait=False)
-            eventually(lambda: adaptation._chain.gate._waiting, "the plugin waits to join")
-            change(Path(str(adaptation._policies.path)), '["10-quiet"]\nallow = { events = [] }\n')
-            eventually(lambda: adaptation._housekeeping._generation != generation, "the policy was read again")
+            eventually(lambda: adaptation.chain.gate.waiting, "the plugin waits to join")
+            change(Path(str(adaptation.policies.path)), '["10-quiet"]\nallow = { events = [] }\n')
+            eventually(lambda: adaptation.housekeeping.generation != generation, "the policy was read again")
         assert adaptation.ready(["10-quiet"], 20)
-        peer = adaptation._registry.find("10-quiet")
+        peer = adaptation.registry.find("10-quiet")
         assert peer is not None
         assert not any(peer.event_policies), "it is still sent events that it is not allowed to see"
 
 
 def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: FakeRuntime) -> None:
-    gate = nri_runtime.adaptation._chain.gate
+    gate = nri_runtime.adaptation.chain.gate
     with nri_runtime.adaptation.block_sync():
         raw = RawPlugin(nri_runtime)
         raw.sock.sendall(register())
         raw.wait_for(b"Configure")
         raw.sock.sendall(response(1, m.ConfigureResponse(events=1)))
-        eventually(lambda: gate._waiting, "the plugin waits to join")
+        eventually(lambda: gate.waiting, "the plugin waits to join")
         raw.close()
-        eventually(lambda: not gate._waiting, "nobody waits for a plugin that is gone")
+        eventually(lambda: not gate.waiting, "nobody waits for a plugin that is gone")
 
 
 @pytest.mark.parametrize("compat", ["default", "reference"])
@@ -150,7 +150,7 @@ def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_i
                 inside.pop()
 
     with FakeRuntime(compat=compat) as runtime:
-        waiting = runtime.adaptation._handshake._admission._waiting
+        waiting = runtime.adaptation.handshake.admission.waiting
         with runtime.adaptation.block_sync():
             for number in range(4):
                 runtime.add(Thorough(), idx=f"{number:02}", wait=False)
@@ -188,14 +188,14 @@ class Greedy(Quiet):
 def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         adaptation, at_it, go_on = runtime.adaptation, threading.Event(), threading.Event()
-        apply = adaptation._handshake._apply
+        apply = adaptation.handshake.updates.in_synchronize
 
         def held_up(*arguments: Any) -> None:
             at_it.set()
             assert go_on.wait(20)
             apply(*arguments)
 
-        adaptation._handshake._apply = held_up  # type: ignore[method-assign]
+        adaptation.handshake.updates.in_synchronize = held_up  # type: ignore[method-assign]
         runtime.add(Greedy(), wait=False)
         assert at_it.wait(20)
         assert adaptation.ready(["10-greedy"])
@@ -207,11 +207,11 @@ def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_appl
 
 def test_who_adds_a_plugin_to_the_runtime_of_tests_finds_what_it_answered_with_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
-        apply = runtime.adaptation._handshake._apply
+        apply = runtime.adaptation.handshake.updates.in_synchronize
 
         def slow(*arguments: Any) -> None:
             time.sleep(0.1)
             apply(*arguments)
 
-        runtime.adaptation._handshake._apply = slow  # type: ignore[method-assign]
+        runtime.adaptation.handshake.updates.in_synchronize = slow  # type: ignore[method-assign]
         assert [each.cpu_shares for each in runtime.add(Greedy()).updates] == [512]

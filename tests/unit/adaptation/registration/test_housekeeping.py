@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,34 +45,33 @@ def test_a_policy_that_changes_makes_a_validator_of_a_shadow_and_is_told_to_list
     path.write_text('["10-a"]\nallow.events = ["StartContainer"]\n')
     with FakeRuntime(policy_path=str(path)) as runtime:
         runtime.add(plugin("a", start_container=lambda *_: None, validate_container_adjustment=lambda _: None))
-        assert runtime.adaptation._chain.validators == ()
+        assert runtime.adaptation.chain.validators == ()
         path.write_text("")
-        eventually(lambda: runtime.adaptation._chain.validators, "it validates")
+        eventually(lambda: runtime.adaptation.chain.validators, "it validates")
 
 
 def test_a_request_timeout_that_changes_holds_at_once() -> None:
     with FakeRuntime() as runtime:
         runtime.add(Quiet())
         runtime.adaptation.set_request_timeout(7.5)
-        (peer,) = runtime.adaptation._chain.peers
+        (peer,) = runtime.adaptation.chain.peers
         assert {policy.timeout_s for policy in peer.event_policies if policy is not None} == {7.5}
 
 
 def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeRuntime() as runtime:
         runtime.add(Quiet())
-        registry = runtime.adaptation._registry
-        (peer,) = runtime.adaptation._chain.peers
+        (peer,) = runtime.adaptation.chain.peers
         before = len(os.listdir("/proc/self/fd"))
         assert peer.endpoint.fileno() >= 0
         runtime.disconnect()
-        eventually(lambda: registry._closed == [] and peer.endpoint.fileno() < 0, "its descriptor is given back")
+        eventually(lambda: peer.endpoint.fileno() < 0, "its descriptor is given back")
         assert len(os.listdir("/proc/self/fd")) < before
 
 
 def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with FakeRuntime() as runtime:
-        registry = runtime.adaptation._registry
+        registry = runtime.adaptation.registry
         calls: list[int] = []
 
         def broken() -> None:
@@ -87,7 +86,11 @@ def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCapt
 
 
 def test_it_ends_with_the_runtime() -> None:
-    with FakeRuntime() as runtime:
-        keeper: Any = runtime.adaptation._housekeeping
-        assert keeper._thread.is_alive()
-    assert not keeper._thread.is_alive()
+    def housekeepers() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "nri-housekeeping"]
+
+    before = set(housekeepers())
+    with FakeRuntime():
+        (keeper,) = set(housekeepers()) - before
+        assert keeper.is_alive()
+    assert not keeper.is_alive()

@@ -56,7 +56,7 @@ def ended_process() -> int:
 
 def test_a_plugin_whose_process_has_ended_is_not_alive_though_its_socket_is_open(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime).join()
-    peer: Any = nri_runtime.adaptation._registry.find(raw.label)
+    peer: Any = nri_runtime.adaptation.registry.find(raw.label)
     assert is_alive(peer)
     peer.pid = ended_process()
     assert not is_alive(peer)
@@ -72,13 +72,13 @@ def test_a_plugin_of_another_user_is_alive_as_long_as_its_process_is(
         raise PermissionError
 
     monkeypatch.setattr("os.kill", not_ours)
-    assert is_alive(nri_runtime.adaptation._registry.find(raw.label))  # type: ignore[arg-type]
+    assert is_alive(nri_runtime.adaptation.registry.find(raw.label))  # type: ignore[arg-type]
     raw.close()
 
 
 def test_a_plugin_that_has_hung_up_is_not_alive_before_anybody_has_read_it(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime).join()
-    peer: Any = nri_runtime.adaptation._registry.find(raw.label)
+    peer: Any = nri_runtime.adaptation.registry.find(raw.label)
     raw.close()
     assert not is_alive(peer)
 
@@ -88,15 +88,15 @@ def test_a_builtin_plugin_is_alive() -> None:
         def start_container(self, *_: Any) -> None: ...
 
     with FakeRuntime(builtin=[BuiltinPlugin("10", "in", Handles())]) as runtime:
-        assert is_alive(runtime.adaptation._registry.find("10-in"))  # type: ignore[arg-type]
+        assert is_alive(runtime.adaptation.registry.find("10-in"))  # type: ignore[arg-type]
 
 
 def test_a_plugin_whose_process_has_ended_is_replaced_and_its_connection_closed(nri_runtime: FakeRuntime) -> None:
     first = RawPlugin(nri_runtime).join()
-    holder: Any = nri_runtime.adaptation._registry.find(first.label)
+    holder: Any = nri_runtime.adaptation.registry.find(first.label)
     holder.pid = ended_process()
     second = RawPlugin(nri_runtime).join()
     assert first.ended(), "two connections go by one name"
-    assert nri_runtime.adaptation._registry.find(first.label) is not holder
+    assert nri_runtime.adaptation.registry.find(first.label) is not holder
     for raw in (first, second):
         raw.close()

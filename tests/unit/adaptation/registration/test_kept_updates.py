@@ -13,13 +13,15 @@ import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply
 from nri.adaptation.audit import reporting
-from nri.adaptation.audit.inventory import Creation, Inventory, Presence
+from nri.adaptation.audit.inventory import Inventory, Presence
+from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.registration import kept_updates
 from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.api import messages as m
 from nri.errors import PluginError
 from nri.metrics import Observer
 from nri.testing import make_container, make_pod
+from nri.ttrpc.waiters import ARRIVALS
 from tests.support.adapting import eventually
 
 POD = make_pod(namespace="web", name="web")
@@ -191,9 +193,8 @@ def _unsolicited(node: Node, *updates: m.ContainerUpdate, evict: str = "") -> li
     request = m.UpdateContainersRequest(update=updates)
     if evict:
         request.evict.add(container_id=evict, reason="r")
-    (peer,) = node.adaptation._chain.peers
-    failed: list[m.ContainerUpdate] = node.adaptation._registry._update_queue._apply(peer, request)  # type: ignore[arg-type]
-    return failed
+    (peer,) = node.adaptation.chain.peers
+    return node.adaptation.registry.update_queue.updates.unsolicited(peer, request, next(ARRIVALS))
 
 
 def test_later_updates_of_one_plugin_count_over_its_earlier_ones(node: Node) -> None:
@@ -252,16 +253,19 @@ def test_updates_never_overtake_those_that_wait(node: Node) -> None:
     committing.start()
     assert node.applying.wait(20)
     node.handlers.create["b"] = lambda: shares("a", 9)
-    assert node.create("b").updates == [], "it waits behind the earlier one"
+    reply = node.create("b")
+    assert reply.updates == [], "it waits behind the earlier one, and for its own creation to succeed"
     node.update_gate.set()
     committing.join(20)
+    assert node.told == [("a", 7)]
+    reply.commit()
     assert node.told == [("a", 7), ("a", 9)]
 
 
 @pytest.mark.pure
 def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_reply(node: Node) -> None:
     """It was being created when the plugin's answer was merged, and is there when the event ends."""
-    inventory = node.adaptation._trail.inventory
+    inventory = node.adaptation.trail.inventory
     inventory.creating("a", "web")
     node.handlers.create["b"] = lambda: shares("a", 7)
     create = inventory.keep_update
@@ -366,23 +370,23 @@ def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, e
 
 
 def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
-    inventory = node.adaptation._trail.inventory
+    inventory = node.adaptation.trail.inventory
     inventory.creating("a", "web")
     assert inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
     assert inventory.keep_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
     inventory.created("a", POD, b"")
-    node.adaptation._kept.hand_over("a")
+    node.adaptation.kept_updates.hand_over("a")
     assert node.told == [("a", 8)]
 
 
 def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_before(node: Node) -> None:
-    inventory = node.adaptation._trail.inventory
+    inventory = node.adaptation.trail.inventory
     inventory.creating("a", "web")
     _unsolicited(node, shares("a", 9))
     node.handlers.create["b"] = lambda: shares("a", 7)
     node.create("b")
     inventory.created("a", POD, b"")
-    node.adaptation._kept.hand_over("a")
+    node.adaptation.kept_updates.hand_over("a")
     assert node.told == [("a", 7)]
 
 
@@ -390,15 +394,15 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
-    apply, failing = node.adaptation._kept._updates._update, ["a"]
+    inventory, kept = node.adaptation.trail.inventory, node.adaptation.kept_updates
+    apply, failing = node.adaptation.trail.update, ["a"]
 
     def broken(updates: list[m.ContainerUpdate]) -> None:
         if updates[0].container_id in failing:
             raise ZeroDivisionError("in the runtime")
         apply(updates)
 
-    monkeypatch.setattr(kept._updates, "_update", broken)
+    monkeypatch.setattr(node.adaptation.trail, "update", broken)
     for name in ("a", "b"):
         inventory.creating(name, "web")
         _unsolicited(node, shares(name))
@@ -410,16 +414,16 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
 
 
 def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -> None:
-    node.adaptation._kept.hasten("unknown")
-    assert node.adaptation._kept.waiting == {}
+    node.adaptation.kept_updates.hasten("unknown")
+    assert node.adaptation.kept_updates.waiting == {}
 
 
 def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = node.adaptation._kept
+    kept = node.adaptation.kept_updates
     kept.add("a")
-    worker = kept._worker
+    worker = kept.worker
     assert worker is not None
     node.adaptation.stop()
     worker.join(20)
@@ -433,70 +437,61 @@ def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one
 ) -> None:
     monkeypatch.setattr(kept_updates, "IDLE_S", 0.01)
     monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = node.adaptation._trail.inventory, node.adaptation._kept
+    inventory, kept = node.adaptation.trail.inventory, node.adaptation.kept_updates
     for name in ("a", "b"):
         inventory.creating(name, "web")
         _unsolicited(node, shares(name))
         inventory.created(name, POD, b"")
         kept.add(name)
         eventually(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
-        eventually(lambda: kept._worker is None, "the thread has ended")
-
-
-class HandedOver:
-    """In place of the updates of plugins: notes for which containers something is handed over."""
-
-    def __init__(self) -> None:
-        self.containers: list[str] = []
-
-    def hand_over(self, container_id: str, creation: Creation) -> None:
-        self.containers.append(container_id)
+        eventually(lambda: kept.worker is None, "the thread has ended")
 
 
 @pytest.fixture
-def parts() -> Iterator[tuple[Inventory, HandedOver, KeptUpdates]]:
-    inventory, updates = Inventory(), HandedOver()
-    kept = KeptUpdates(inventory, updates)  # type: ignore[arg-type]
-    inventory.creating("a", "web")
-    inventory.created("a", POD, b"", uncommitted=True)
-    yield inventory, updates, kept
+def parts() -> Iterator[tuple[Inventory, list[str], KeptUpdates]]:
+    """An inventory with one container that is not committed, what is handed over, and who does it."""
+    told: list[str] = []
+    trail = AuditTrail(lambda updates: told.extend(each.container_id for each in updates), None)
+    kept = KeptUpdates(trail, None)
+    trail.inventory.creating("a", "web")
+    trail.inventory.created("a", POD, b"", uncommitted=True)
+    yield trail.inventory, told, kept
     kept.stop()
 
 
-@pytest.mark.pure
 def test_what_is_asked_after_a_creation_has_succeeded_is_handed_over_without_any_further_word(
-    parts: tuple[Inventory, HandedOver, KeptUpdates], monkeypatch: pytest.MonkeyPatch
+    parts: tuple[Inventory, list[str], KeptUpdates], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_updates, "SETTLE_S", 0.01)
-    inventory, updates, _ = parts
-    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    eventually(lambda: updates.containers == ["a"], "it is handed over")
+    _, told, kept = parts
+    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    eventually(lambda: told == ["a"], "it is handed over")
 
 
-def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, HandedOver, KeptUpdates]) -> None:
-    inventory, _, kept = parts
-    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
+    _, _, kept = parts
+    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
     first = kept.waiting["a"]
-    inventory.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    kept.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
     assert kept.waiting == {"a": first}
 
 
-def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, HandedOver, KeptUpdates]) -> None:
-    inventory, updates, kept = parts
-    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+def test_what_one_thread_hands_over_no_other_does(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
+    inventory, told, kept = parts
+    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
     assert inventory.take_kept("a") is not None, "this thread is at it"
-    inventory.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
+    kept.keep_update("10-p", shares("a", 6), "UpdateContainers", 0)
     kept.hand_over("a")
-    assert updates.containers == [], "it would overtake the first one"
+    assert told == [], "it would overtake the first one"
 
 
-def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, HandedOver, KeptUpdates]) -> None:
-    inventory, updates, kept = parts
+def test_a_runtime_that_commits_may_take_its_time(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:
+    _, told, kept = parts
     kept.runtime_commits = True
-    inventory.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    assert kept.waiting["a"] > monotonic() + 100 and updates.containers == []
+    kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
+    assert kept.waiting["a"] > monotonic() + 100 and told == []
     kept.hand_over("a")
-    assert updates.containers == ["a"] and kept.waiting == {}
+    assert told == ["a"] and kept.waiting == {}
 
 
 def test_a_runtime_says_that_it_commits_before_it_ever_did(tmp_path: Path) -> None:
@@ -507,8 +502,8 @@ def test_a_runtime_says_that_it_commits_before_it_ever_did(tmp_path: Path) -> No
         adaptation.start()
         try:
             reply = adaptation.create_container(POD, make_container(id="a", pod=POD))
-            assert adaptation._trail.inventory.known.is_creating("a") is commits
+            assert adaptation.trail.inventory.known.is_creating("a") is commits
             reply.commit()
-            assert not adaptation._trail.inventory.known.is_creating("a")
+            assert not adaptation.trail.inventory.known.is_creating("a")
         finally:
             adaptation.stop()

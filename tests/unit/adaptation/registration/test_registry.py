@@ -82,7 +82,7 @@ def test_duplicates_refused(mode: Mode) -> None:
             assert [row.state for row in runtime.plugins if row.plugin == "10-quiet"] == ["active"]
         else:
             runtime.add(Quiet())
-            eventually(lambda: len(runtime.adaptation._chain.peers) == 2, "both take part")
+            eventually(lambda: len(runtime.adaptation.chain.peers) == 2, "both take part")
 
 
 class Functions:
@@ -99,7 +99,7 @@ class Functions:
 
 
 def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime: FakeRuntime) -> None:
-    registry, functions = nri_runtime.adaptation._registry, Functions()
+    registry, functions = nri_runtime.adaptation.registry, Functions()
     holder = RawPlugin(nri_runtime).join()
     peer = WasmPeer(registry, "10", "raw", functions, "", 0)
     registry.admit(peer)
@@ -113,7 +113,7 @@ def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime
 def test_of_two_that_want_the_name_of_one_that_is_gone_at_one_time_one_gets_it(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = nri_runtime.adaptation._registry
+    registry = nri_runtime.adaptation.registry
     gone, first, second = (WasmPeer(registry, "10", "same", Functions(), "", 0) for _ in range(3))
     registry.adopt(gone)
     gone.signal(Signal.STOP, "it has ended")
@@ -144,7 +144,7 @@ def test_registers_once(mode: Mode) -> None:
 
 
 def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: FakeRuntime) -> None:
-    registry = nri_runtime.adaptation._registry
+    registry = nri_runtime.adaptation.registry
     ours, theirs = socket.socketpair()
     with theirs:
         peer = RemotePeer(registry, ours, LAUNCHED, index="10", name="file")
@@ -166,7 +166,7 @@ def test_what_a_plugin_does_is_logged_in_words_of_its_own(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "nri.adaptation")
-    registry = nri_runtime.adaptation._registry
+    registry = nri_runtime.adaptation.registry
     ours, theirs = socket.socketpair()
     peer = RemotePeer(registry, ours, EXTERNAL, index="10", name="p")
     peer.last_error = "why"

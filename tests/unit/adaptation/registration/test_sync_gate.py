@@ -9,6 +9,7 @@ from typing import Self
 
 import pytest
 
+from nri.adaptation.registration import sync_gate
 from nri.adaptation.registration.sync_gate import SyncGate
 from nri.errors import DeadlineExceeded
 from tests.support.adapting import eventually
@@ -77,7 +78,7 @@ def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_one
     gate = SyncGate(preference_s=30.0)
     enter(gate)
     joiner, joined = in_thread(lambda: join(gate))
-    eventually(lambda: gate._waiting, "the joiner waits")
+    eventually(lambda: gate.waiting, "the joiner waits")
     blocked, done = in_thread(gate.block)
     assert not done.wait(0.05), "joiners must not be starved"
     assert enter(gate, urgent=True), "Stop and Remove must not wait for a joiner"
@@ -95,7 +96,7 @@ def test_an_event_of_a_request_that_holds_a_block_never_waits_for_a_waiting_join
     gate = SyncGate(preference_s=30.0)
     with gate.block():
         joiner, joined = in_thread(lambda: join(gate))
-        eventually(lambda: gate._waiting, "the joiner waits")
+        eventually(lambda: gate.waiting, "the joiner waits")
         assert enter(gate, deadline=time.monotonic() + 5), "this would be a deadlock"
         gate.leave()
     assert joined.wait(5)
@@ -107,7 +108,7 @@ def test_a_long_request_delays_the_joiner_and_not_all_others() -> None:
     gate = SyncGate(preference_s=0.05)
     slow = gate.block(urgent=True)
     joiner, joined = in_thread(lambda: join(gate))
-    eventually(lambda: gate._waiting, "the joiner waits")
+    eventually(lambda: gate.waiting, "the joiner waits")
     gate.block(deadline=time.monotonic() + 10).release()
     assert not joined.is_set()
     slow.release()
@@ -205,9 +206,9 @@ def test_whoever_waited_is_let_in_before_the_next_joiner() -> None:
     order: list[str] = []
     event, event_in = in_thread(lambda: (enter(gate), order.append("event")))
     block, block_in = in_thread(lambda: (gate.block(), order.append("block")))
-    eventually(lambda: gate._held_events == gate._held_blocks == 1, "both wait")
+    eventually(lambda: gate.held_events == gate.held_blocks == 1, "both wait")
     second, second_in = in_thread(lambda: (join(gate), order.append("joiner")))
-    eventually(lambda: gate._waiting, "the second joiner waits")
+    eventually(lambda: gate.waiting, "the second joiner waits")
     gate.joined()
     assert event_in.wait(5)
     assert block_in.wait(5)
@@ -221,24 +222,31 @@ def test_whoever_waited_is_let_in_before_the_next_joiner() -> None:
         thread.join()
 
 
-def test_joiners_rest_for_as_long_as_they_have_held_up_others() -> None:
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """By how many seconds the clock is ahead; a test sets it."""
+    ahead = [0.0]
+    monkeypatch.setattr(sync_gate, "monotonic", lambda: time.monotonic() + ahead[0])
+    return ahead
+
+
+def test_joiners_rest_for_as_long_as_they_have_held_up_others(later: list[float]) -> None:
     gate = SyncGate(preference_s=30.0)
     join(gate)
-    gate._inside_since -= 20.0
+    later[0] = 20.0
     gate.joined()
     joiner, joined = in_thread(lambda: join(gate))
-    eventually(lambda: gate._waiting, "the next joiner waits")
+    eventually(lambda: gate.waiting, "the next joiner waits")
     assert enter(gate, patience_s=0.0), "an event need not wait: it is not the joiner's time yet"
     gate.leave()
-    assert 10.0 < gate._rest_until - time.monotonic() <= 20.0
-    gate._rest_until = 0.0
+    assert 10.0 < gate.rest_until - time.monotonic() - later[0] <= 21.0
+    later[0] += 21.0
     assert joined.wait(5)
     gate.joined()
     joiner.join()
 
 
-def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over() -> None:
-    gate = SyncGate()
+def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float | None] = []
 
     class Noted(threading.Condition):
@@ -246,7 +254,9 @@ def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over() -> None:
             waits.append(timeout)
             return super().wait(timeout)
 
-    gate._turn = Noted(gate._guard)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "Condition", Noted)
+        gate = SyncGate()
     gate.rest(0.05)
 
     def slow_look() -> bool:
@@ -257,23 +267,25 @@ def test_a_rest_that_ends_while_a_joiner_looks_is_not_slept_over() -> None:
     assert [each for each in waits if each is None or each > 0.05] == [], "it waits for a notice that never comes"
 
 
-def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way() -> None:
+def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way(later: list[float]) -> None:
     gate = SyncGate(preference_s=30.0)
     stop = threading.Event()
     enter(gate)  # some long request
     joiner, gone = in_thread(lambda: gate.join(stop.is_set))
-    eventually(lambda: gate._waiting, "the joiner waits")
-    gate._way_from -= 20.0
+    eventually(lambda: gate.waiting, "the joiner waits")
+    later[0] = 20.0
     stop.set()
     enter(gate, urgent=True)
     gate.leave()
     assert gone.wait(5)
     stop.clear()
     again, joined = in_thread(lambda: gate.join(stop.is_set))
-    eventually(lambda: gate._waiting, "it has come back")
-    gate.block(deadline=time.monotonic() + 0.02).release()  # passes: DeadlineExceeded if the way had begun anew
+    eventually(lambda: gate.waiting, "it has come back")
+    gate.block(
+        deadline=time.monotonic() + later[0] + 0.02
+    ).release()  # passes: DeadlineExceeded if the way had begun anew
     gate.leave()
-    gate._rest_until = 0.0
+    later[0] += 60.0
     assert joined.wait(5)
     gate.joined()
     for thread in (joiner, again):
@@ -293,25 +305,25 @@ def test_a_block_that_is_not_granted_before_its_deadline_keeps_no_joiner_out() -
 @pytest.mark.pure
 @pytest.mark.parametrize("let_in", [False, True], ids=["still waiting", "let in at that moment"])
 @pytest.mark.parametrize("what", ["event", "block"])
-def test_an_interrupt_while_waiting_leaves_nothing_behind(what: str, let_in: bool) -> None:
-    gate = SyncGate()
-    join(gate)
+def test_an_interrupt_while_waiting_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, what: str, let_in: bool
+) -> None:
+    class Interrupted(threading.Condition):
+        """The wait ends with Ctrl-C, perhaps just when the joiner has ended."""
 
-    class Interrupted:
-        """In place of the condition: the wait ends with Ctrl-C, perhaps just when the joiner has ended."""
-
-        def wait(self, timeout_s: float) -> None:
+        def wait(self, timeout: float | None = None) -> bool:
             if let_in:
-                gate._guard.release()
+                self.release()
                 gate.joined()
-                gate._guard.acquire()
+                self.acquire()
             raise KeyboardInterrupt
 
-        def notify_all(self) -> None: ...
-
-    gate._turn = Interrupted()  # type: ignore[assignment]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "Condition", Interrupted)
+        gate = SyncGate()
+    join(gate)
     with pytest.raises(KeyboardInterrupt):
         enter(gate) if what == "event" else gate.block()
     if not let_in:
         gate.joined()
-    assert (gate._events, gate._blocks, gate._held_events, gate._held_blocks) == (0, 0, 0, 0)
+    assert (gate.events, gate.blocks, gate.held_events, gate.held_blocks) == (0, 0, 0, 0)

@@ -15,7 +15,7 @@ from nri.errors import RpcError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Code, Request
 from nri.ttrpc.envelope import encode_response
-from tests.support.adapting import RawPlugin, eventually, request
+from tests.support.adapting import RawPlugin, eventually, request, response
 
 
 class Asks(nri.Plugin):
@@ -49,6 +49,26 @@ def test_requests_of_one_plugin_are_applied_in_order(nri_runtime: FakeRuntime, p
     assert [update.cpu_shares for update in nri_runtime.updates] == list(range(2, 40))
 
 
+@pytest.mark.parametrize("first", ["the answer", "the request"])
+def test_a_request_keeps_its_place_beside_the_plugins_answer_to_an_event(
+    nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """Both come at once, and the threads that take them further are as slow as they like."""
+    raw, taken = RawPlugin(nri_runtime).join(), []
+    (peer,) = nri_runtime.adaptation.chain.peers
+    updates = nri_runtime.adaptation.registry.update_queue.updates
+    monkeypatch.setattr(updates, "unsolicited", lambda peer, message, number: taken.append(number) or [])
+    event = threading.Thread(target=nri_runtime.start_container, daemon=True)
+    event.start()
+    raw.wait_for(b"StartContainer")
+    both = [response(5), request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3)]
+    raw.sock.sendall(b"".join(both if first == "the answer" else reversed(both)))
+    event.join(20)
+    eventually(lambda: len(taken) == 1, "the request is taken")
+    assert (taken[0] > peer.answer > 0) is (first == "the answer")
+    raw.close()
+
+
 def test_evictions_reach_the_runtime(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     plugin.runtime.evict("c0", "too loud").result(timeout=10)
     assert [(each.container_id, each.reason) for each in nri_runtime.evictions] == [("c0", "too loud")]
@@ -60,7 +80,7 @@ def test_an_exception_of_the_runtimes_callback_is_told_to_the_plugin(
     def refuse(_: Any) -> Any:
         raise RuntimeError("no cgroup")
 
-    monkeypatch.setattr(nri_runtime.adaptation._registry._update_queue, "_apply", lambda peer, request: refuse(request))
+    monkeypatch.setattr(nri_runtime.adaptation.registry.update_queue.updates, "unsolicited", lambda *_: refuse(None))
     with pytest.raises(nri.RpcError, match="no cgroup"):
         plugin.runtime.update(shares("c0", 5)).result(timeout=10)
 
@@ -69,14 +89,15 @@ def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime
     """The callback wants a lock that the caller of the event holds; the plugin asks from inside of that event."""
     lock = threading.Lock()
     applied = threading.Event()
-    original = nri_runtime.adaptation._registry._update_queue._apply
+    updates = nri_runtime.adaptation.registry.update_queue.updates
+    original = updates.unsolicited
 
-    def apply(peer: Any, asked: Any) -> Any:
+    def apply(*asked: Any) -> Any:
         with lock:
             applied.set()
-            return original(peer, asked)
+            return original(*asked)
 
-    nri_runtime.adaptation._registry._update_queue._apply = apply
+    updates.unsolicited = apply  # type: ignore[method-assign]
 
     class Inside(nri.Plugin):
         def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
@@ -95,7 +116,8 @@ def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
 ) -> None:
     monkeypatch.setattr(unsolicited, "QUEUE", 3)
     go = threading.Event()
-    nri_runtime.adaptation._registry._update_queue._apply = lambda peer, asked: go.wait(10) and []
+    updates = nri_runtime.adaptation.registry.update_queue.updates
+    monkeypatch.setattr(updates, "unsolicited", lambda *_: go.wait(10) and [])
     raw = RawPlugin(nri_runtime).join()
     for number in range(6):
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
@@ -106,16 +128,20 @@ def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
 
 def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     go = threading.Event()
-    queue = nri_runtime.adaptation._registry._update_queue
-    original = queue._apply
-    queue._apply = lambda peer, asked: (peer.name == "raw" and go.wait(10) and []) or original(peer, asked)
+    queue = nri_runtime.adaptation.registry.update_queue
+    original = queue.updates.unsolicited
+
+    def unsolicited(peer: Any, *asked: Any) -> Any:
+        return (peer.name == "raw" and go.wait(10) and []) or original(peer, *asked)
+
+    queue.updates.unsolicited = unsolicited  # type: ignore[method-assign]
     raw = RawPlugin(nri_runtime).join()
     for number in range(20):
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
     plugin.runtime.update(shares("c0", 5)).result(timeout=10)
     go.set()
     raw.close()
-    eventually(lambda: not queue._queues, "the queues are empty")
+    eventually(lambda: not queue.queues, "the queues are empty")
 
 
 @pytest.mark.parametrize("method", ["UpdateContainers", "RegisterPlugin"])
@@ -146,21 +172,21 @@ def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
     applied: list[Any] = []
     busy, go = threading.Event(), threading.Event()
 
-    def apply(peer: Any, asked: Any) -> list[m.ContainerUpdate]:
+    def apply(peer: Any, asked: Any, number: int) -> list[m.ContainerUpdate]:
         applied.append(asked)
         busy.set()
         go.wait(10)
         return []
 
     with FakeRuntime() as runtime:
-        queue = runtime.adaptation._registry._update_queue
-        queue._apply = apply
+        queue = runtime.adaptation.registry.update_queue
+        queue.updates.unsolicited = apply  # type: ignore[method-assign]
         raw = RawPlugin(runtime).join()
         for number in range(3):
             raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
-        eventually(lambda: busy.is_set() and len(next(iter(queue._queues.values()))) == 2, "two of them wait")
+        eventually(lambda: busy.is_set() and len(next(iter(queue.queues.values()))) == 2, "two of them wait")
     go.set()
-    eventually(lambda: not queue._workers, "the workers end")
+    eventually(lambda: not queue.workers, "the workers end")
     assert len(applied) == 1
     raw.close()
 
@@ -183,7 +209,7 @@ def test_a_status_that_the_runtimes_callback_raises_is_the_answer() -> None:
 
     with FakeRuntime() as runtime:
         runtime.create_container(None, make_container(id="c"))
-        runtime.adaptation._kept._updates._update = refuse
+        runtime.adaptation.trail.update = refuse
         raw = RawPlugin(runtime).join()
         update = m.ContainerUpdate(container_id="c")
         update.linux.resources.cpu.shares.value = 5
@@ -193,7 +219,7 @@ def test_a_status_that_the_runtimes_callback_raises_is_the_answer() -> None:
 
 
 def test_nothing_is_taken_from_a_runtime_that_stops() -> None:
-    queue = UpdateQueue(lambda peer, message: [])
+    queue = UpdateQueue(None)  # type: ignore[arg-type]
     queue.stop()
     with pytest.raises(RpcError, match="the runtime is stopping") as caught:
         queue.take(None, Request("s", "m", b""))  # type: ignore[arg-type]
@@ -206,8 +232,8 @@ def test_a_worker_that_has_nothing_to_do_ends_and_another_one_comes(monkeypatch:
         runtime.create_container(None, make_container(id="c"))
         asking = Asks()
         runtime.add(asking)
-        queue = runtime.adaptation._registry._update_queue
+        queue = runtime.adaptation.registry.update_queue
         for shares in (5, 6):
             asking.runtime.update(nri.Update("c").set_cpu_shares(shares)).result(timeout=20)
-            eventually(lambda: queue._workers == 0, "the worker has ended")
+            eventually(lambda: queue.workers == 0, "the worker has ended")
         assert [update.cpu_shares for update in runtime.updates] == [5, 6]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,16 @@ from nri.errors import RpcError
 from nri.ttrpc import Code, Request
 
 PAYLOAD = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="c0")]).SerializeToString()
+
+
+class PluginUpdates:
+    """In place of what applies updates."""
+
+    def __init__(self, unsolicited: Callable[..., Any]) -> None:
+        self.unsolicited = unsolicited
+
+    def most(self) -> int:
+        return 0
 
 
 class Peer:
@@ -40,7 +51,7 @@ def request(payload: bytes = PAYLOAD) -> Request:
 
 def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
     returned: list[Any] = [["nonsense"], []]
-    updates = UpdateQueue(lambda peer, message: returned.pop(0))
+    updates = UpdateQueue(PluginUpdates(lambda *_: returned.pop(0)))  # type: ignore[arg-type]
     peer: Any = Peer()
     for _ in range(2):
         updates.take(peer, request())
@@ -52,16 +63,16 @@ def test_a_runtime_that_returns_nonsense_does_not_stop_the_queue() -> None:
 def test_what_waits_is_bounded_in_bytes() -> None:
     go = threading.Event()
 
-    def apply(peer: object, message: object) -> list[m.ContainerUpdate]:
+    def apply(*_: object) -> list[m.ContainerUpdate]:
         go.wait(10)
         return []
 
-    updates = UpdateQueue(apply)
+    updates = UpdateQueue(PluginUpdates(apply))  # type: ignore[arg-type]
     peer: Any = Peer()
     big = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id="x" * (4 << 20))]).SerializeToString()
     taken = QUEUE_BYTES // len(big) + 1  # one of them is at work, and does not wait any more
     updates.take(peer, request(big))
-    while updates._queues[peer]:
+    while updates.queues[peer]:
         threading.Event().wait(0.005)
     for _ in range(taken - 1):
         updates.take(peer, request(big))
@@ -74,23 +85,24 @@ def test_what_waits_is_bounded_in_bytes() -> None:
     updates.stop()
 
 
-def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other() -> None:
+def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """One idle worker is there: it takes one of the two requests, so the other needs another worker."""
     go, both = threading.Event(), threading.Barrier(3)
 
-    def apply(peer: object, message: object) -> list[m.ContainerUpdate]:
+    def apply(*_: object) -> list[m.ContainerUpdate]:
         if go.is_set():
             both.wait(10)
         return []
 
-    updates = UpdateQueue(apply)
-    lock: Any = threading.RLock()
-    updates._lock, updates._work = lock, threading.Condition(lock)
+    lock = threading.RLock()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading, "Lock", lambda: lock)
+        updates = UpdateQueue(PluginUpdates(apply))  # type: ignore[arg-type]
     first: Any = Peer()
     second: Any = Peer()
     updates.take(first, request())
     assert first.answered.acquire(timeout=10)
-    while not updates._idle:
+    while not updates.idle:
         threading.Event().wait(0.005)
     go.set()
     with lock:  # both arrive before the worker wakes
@@ -102,7 +114,7 @@ def test_two_plugins_that_ask_at_once_do_not_wait_for_each_other() -> None:
 
 def test_a_request_is_refused_and_not_kept_when_there_is_no_thread_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     applied: list[object] = []
-    updates = UpdateQueue(lambda peer, message: applied.append(peer) or [])
+    updates = UpdateQueue(PluginUpdates(lambda peer, *_: applied.append(peer) or []))  # type: ignore[arg-type]
     peer: Any = Peer()
 
     def no_more(self: threading.Thread) -> None:

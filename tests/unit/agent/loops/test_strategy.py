@@ -1,95 +1,72 @@
-"""What NodeSLO and annotations ask of the loops."""
+"""What a strategy declares is what it gets: rounds by its own interval, and samples of the cgroups that it looks at."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import pytest
-
-from nri.agent.loops.strategy import (
-    ANNOTATION_BLOCK_IO,
-    ANNOTATION_BURST,
-    ANNOTATION_MEMORY,
-    READERS,
-    OfPod,
-    Strategies,
-    Threshold,
-    of_pod,
-)
-from nri.agent.settings.gates import LOOPS
-from nri.policies.koordinator.loops.cpu_burst import BurstConfig
-from nri.policies.koordinator.loops.memory_qos import MemoryQos
+from nri.agent.loops import Loops
+from nri.agent.loops.round import Round
+from nri.agent.loops.samples import Sample
+from nri.agent.loops.strategy import Sampled
+from nri.agent.profile import StrategyRow
+from nri.agent.settings import AgentSettings
+from nri.policies.koordinator import names as n
+from tests.support.loop_world import Asked, LoopWorld
+from tests.unit.agent.transports.standalone.test_pods import pod
 
 
-def taken(**spec: Any) -> Strategies:
-    made = Strategies()
-    made.take({"spec": spec})
-    return made
+class EachTime:
+    """A strategy that keeps the samples of its rounds."""
+
+    name, key, interval_s, samples = "EachTime", "", 0.0, Sampled.PODS
+
+    def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
+        self.seen: list[Sample] = []
+
+    def wants(self, rules: Any) -> bool:
+        return True
+
+    def round(self, moment: Round[Any]) -> None:
+        self.seen.append(moment.sample)
 
 
-def test_everything_is_off_without_a_word_of_nodeslo() -> None:
-    for strategies in (Strategies(), taken(), taken(resourceUsedThresholdWithBE=None, resourceQOSStrategy=None)):
-        assert (strategies.threshold, strategies.burst.policy) == (Threshold(), "none")
-        assert not any(each.enabled for each in strategies.memory.values())
-        assert strategies.disks == ()
+class Seldom(EachTime):
+    name, interval_s, samples = "Seldom", 5.0, Sampled.CONTAINERS
 
 
-def test_a_part_that_cannot_be_read_keeps_its_last_good_form_and_the_others_change() -> None:
-    made = taken(resourceUsedThresholdWithBE={"enable": True, "cpuSuppressThresholdPercent": 50})
-    made.take({"spec": {"resourceUsedThresholdWithBE": {"enable": 5}, "cpuBurstStrategy": {"policy": "auto"}}})
-    assert (made.threshold.suppress_percent, made.burst.policy) == (50, "auto")
-    assert made.errors == ["resourceUsedThresholdWithBE.enable: 5 is not true or false"]
-    made.take(None)
-    assert (made.threshold.enabled, made.burst.policy, made.errors) == (False, "none", [])
+def loops_of(world: LoopWorld) -> tuple[Loops, EachTime, EachTime]:
+    rows = tuple(StrategyRow(each.name, True, "", f"{__name__}:{each.name}") for each in (EachTime, Seldom))
+    parts = replace(world.parts, profile=replace(world.parts.profile, strategies=rows))
+    loops = Loops(AgentSettings(), parts, evictor=Asked(), now=world.clock)
+    often, seldom = loops.loops
+    assert isinstance(often, EachTime) and isinstance(seldom, Seldom)
+    return loops, often, seldom
 
 
-@pytest.mark.parametrize(
-    ("spec", "error"),
-    [
-        ({"resourceUsedThresholdWithBE": {"cpuSuppressThresholdPercent": 101}}, "is not from 0 to 100"),
-        ({"resourceUsedThresholdWithBE": {"cpuEvictTimeWindowSeconds": 0}}, "is not from 1 to 86400"),
-        ({"cpuBurstStrategy": {"policy": "much"}}, "there is no policy 'much'"),
-        ({"cpuBurstStrategy": {"cfsQuotaBurstPercent": 50}}, "a quota from 100"),
-        ({"cpuBurstStrategy": {"cfsQuotaBurstPeriodSeconds": -2}}, "out of range"),
-        ({"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": "yes"}}}}, "memoryQOS.enable"),
-        ({"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": 5}}}}, "blkioQOS.blocks"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(spec: dict[str, Any], error: str) -> None:
-    (told,) = taken(**spec).errors
-    assert error in told
+def test_a_strategy_has_its_rounds_by_its_own_interval_and_at_once_when_a_rule_changes(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    loops, often, seldom = loops_of(world)
+    for _ in range(11):
+        loops.round(frozenset({"timer"}))
+        world.pass_s()
+    assert (len(often.seen), len(seldom.seen)) == (11, 3)
+    loops.round(frozenset({"timer", "NodeSLO"}))
+    assert (len(often.seen), len(seldom.seen)) == (12, 4)
 
 
-def of(annotations: dict[str, str], **spec: Any) -> tuple[OfPod, list[str]]:
-    errors: list[str] = []
-    return of_pod(taken(**spec), "LS", annotations, lambda _, error: errors.append(error)), errors
-
-
-def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
-    node = {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 10}}}}
-    found, errors = of({ANNOTATION_BURST: '{"policy": "auto"}', ANNOTATION_MEMORY: '{"lowLimitPercent": 30}'}, **node)
-    assert (found.burst, errors) == (BurstConfig("auto"), [])
-    assert (found.memory.enabled, found.memory.min_percent, found.memory.low_percent) == (True, 10, 30)
-    assert of({ANNOTATION_MEMORY: '{"policy": "none"}'}, **node)[0].memory == MemoryQos()
-    auto = of({ANNOTATION_MEMORY: '{"policy": "auto", "wmarkRatio": 80}'})[0].memory
-    assert (auto.enabled, auto.wmark_ratio, auto.wmark_min_adj) == (True, 80, -25)
-    disks = '{"blocks": [{"name": "/dev/sda", "ioCfg": {"readBPS": 5}}]}'
-    assert [each.read_bps for each in of({ANNOTATION_BLOCK_IO: disks})[0].disks] == [5]
-
-
-@pytest.mark.parametrize(
-    "bad", ["{", "[]", '{"policy": 5}', "5", '{"policy": "what"}', "x" * 10_000, '{"a":' * 100_000]
-)
-def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
-    given = {ANNOTATION_BURST: bad, ANNOTATION_MEMORY: bad, ANNOTATION_BLOCK_IO: bad}
-    found, errors = of(given, cpuBurstStrategy={"policy": "cpuBurstOnly"})
-    assert (found.burst.policy, found.memory, found.disks) == ("cpuBurstOnly", MemoryQos(), ())
-    told = {each.split(":")[0] for each in errors}
-    assert told >= {f"annotation {ANNOTATION_BURST}", f"annotation {ANNOTATION_MEMORY}"}
-    assert all(len(each) < 400 for each in errors)
-
-
-def test_a_bad_annotation_is_told_by_the_name_of_the_strategy_that_reads_it() -> None:
-    told: dict[str, str] = {}
-    of_pod(taken(), "LS", dict.fromkeys(READERS, "{"), told.__setitem__)
-    assert set(told) == set(READERS.values()) <= set(LOOPS)
+def test_a_strategy_is_given_what_the_cgroups_that_it_declares_have_used_since_its_round_before(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    one = pod("a", n.LS)
+    folder = world.pod(one)
+    world.source.replace([one])
+    loops, often, seldom = loops_of(world)
+    for milli in (100, 200, 300, 400, 500, 600):
+        loops.round(frozenset({"timer"}))
+        world.uses |= {folder: milli, f"{folder}/ac": milli}
+        world.pass_s()
+    assert [each.of(folder).milli for each in often.seen] == [None, 100, 200, 300, 400, 500]
+    assert [each.of(f"{folder}/ac").milli for each in seldom.seen] == [None, 300]
+    assert folder not in seldom.seen[0].cgroups and f"{folder}/ac" not in often.seen[0].cgroups

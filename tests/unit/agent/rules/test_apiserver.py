@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.apiserver import ApiserverRules
 from nri.agent.rules.book import RuleBook
 from nri.agent.settings import AgentSettings
@@ -52,7 +53,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def book() -> RuleBook:
-    return RuleBook(Node())
+    return RuleBook(Node(), KINDS)
 
 
 @pytest.fixture

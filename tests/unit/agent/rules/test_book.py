@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.book import RuleBook
 from nri.policies.koordinator import names
 from nri.policies.koordinator.profile import Node
@@ -27,7 +28,7 @@ def node(ratio: str | None) -> dict[str, Any]:
 
 @pytest.fixture
 def book() -> RuleBook:
-    return RuleBook(Node(fail=True), clock=lambda: 7.0)
+    return RuleBook(Node(fail=True), KINDS, clock=lambda: 7.0)
 
 
 @pytest.fixture
@@ -200,7 +201,7 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
         book.accept("", "a.yaml")
 
     with caplog.at_level("INFO", "nri.agent"):
-        take(RuleBook(Node()))
+        take(RuleBook(Node(), KINDS))
         assert [message.partition(": ")[0] for message in caplog.messages] == [
             "NodeSLO of a.yaml is in force",
             "NodeSLO of a.yaml is not used, the last good one stays",
@@ -210,5 +211,18 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
             "what was wrong with a document of a.yaml is over",
         ]
         caplog.clear()
-        take(RuleBook(Node(), log=False))
+        take(RuleBook(Node(), KINDS, log=False))
         assert caplog.messages == []
+
+
+def test_keys_that_nothing_reads_are_told_once_and_forgotten_with_the_document(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    book = RuleBook(Node(), KINDS)
+    for _ in range(2):
+        book.put("NodeSLO", {"spec": {"cpuBurstStrateg": {"policy": "auto"}}}, "a.yaml")
+    (line,) = [each.getMessage() for each in caplog.records if "without effect" in each.getMessage()]
+    assert "cpuBurstStrateg: nothing reads it; did you mean cpuBurstStrategy?" in line and "a.yaml" in line
+    assert list(book.unread()) == ["NodeSLO"]
+    book.put("NodeSLO", None, "a.yaml")
+    assert book.unread() == {}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules import files
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
@@ -46,7 +47,7 @@ def slo(identity: int = -1, name: str = "n1", enable: str = "true") -> str:
 
 @pytest.fixture
 def book() -> RuleBook:
-    return RuleBook(Node())
+    return RuleBook(Node(), KINDS)
 
 
 @pytest.fixture
@@ -79,7 +80,25 @@ def test_other_nodes_and_other_kinds_are_passed_over(tmp_path: Path, book: RuleB
     (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: Pod\nmetadata: 1\n---\n" + slo(2))
     rules.look()
     assert identity(book) == 2
-    assert book.problems() == []
+    assert book.problems() == book.remarks() == []
+
+
+def test_a_kind_that_only_other_nodes_have_and_one_that_is_nearly_one_are_told_once(
+    tmp_path: Path, book: RuleBook, rules: FileRules, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: NodeSLOO\n---\nspec: {}\n---\nkind: NodeMetric\n")
+    rules.look()
+    (tmp_path / "b.yaml").write_text(NODE.format(ratio="1.5"))
+    rules.look()
+    odd, no_kind, foreign = book.remarks()
+    assert odd.endswith("kind: NodeSLOO: nothing reads it; did you mean NodeSLO?") and no_kind.endswith(
+        "it has no kind"
+    )
+    assert foreign == f"{tmp_path}/a.yaml: NodeSLO is of node n2, and this is n1 (rules.node_name)"
+    assert [caplog.text.count(line) for line in book.remarks()] == [1, 1, 1]
+    (tmp_path / "a.yaml").write_text(slo())
+    rules.look()
+    assert book.remarks() == []
 
 
 def test_a_changed_file_is_a_changed_rule_and_a_missing_one_is_none(
@@ -120,7 +139,7 @@ def test_a_bad_annotation_is_told_with_its_line(tmp_path: Path, book: RuleBook, 
 def test_a_bad_host_application_is_told_with_its_line(tmp_path: Path, book: RuleBook, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text("kind: NodeSLO\nspec:\n  hostApplications:\n  - name: a\n  - name: [b]\n")
     rules.look()
-    assert problems(book, tmp_path) == [("NodeSLO", "a.yaml:3")]
+    assert problems(book, tmp_path) == [("NodeSLO", "a.yaml:5")]
 
 
 def test_text_that_is_no_yaml_is_told_with_file_and_line_and_what_it_said_stays(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings import load_settings
+from nri.agent.settings import AGENT_SETTINGS
 from nri.agent.settings.kubelet_address import kubelet_address
 from nri.errors import ConfigError
 
@@ -54,7 +54,7 @@ def test_what_cannot_be_used_is_told_with_file_line_key_value_and_what_to_write(
     file = tmp_path / "agent.toml"
     file.write_text(f'[pods]\nsource = "kubelet"\nkubelet = "{value}"\n')
     with pytest.raises(ConfigError) as caught:
-        load_settings(file, environment={})
+        AGENT_SETTINGS.load(file, environment={})
     error = caught.value
     assert (error.source, error.key, error.others) == (f"{file}:3", "pods.kubelet", ())
     assert error.reason.startswith(f'"{value}" {reason}')

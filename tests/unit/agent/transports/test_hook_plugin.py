@@ -19,6 +19,7 @@ from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.errors import ConfigError, NriError
 from nri.host import Root
+from nri.policies import paths
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
@@ -30,7 +31,7 @@ BATCH = next(case for case in CASES if case.hook == "BatchResource")
 SHARED = next(case for case in CASES if case.title == "share pools")
 CLEAR = next(case for case in CASES if case.title == "clear")
 FAST = next(case for case in CASES if case.hook == "CPUNormalization")
-BAD = Pod(n.LSR, n.GUARANTEED, annotations={n.ANNOTATION_STATUS: '{"cpuset": 7}'})
+BAD = Pod(n.LSR, paths.GUARANTEED, annotations={n.ANNOTATION_STATUS: '{"cpuset": 7}'})
 
 
 def machine(folder: Path, pod: Pod, *, pod_folder: bool = True) -> Root:
@@ -122,7 +123,7 @@ def test_a_conversion_that_fails_never_fails_the_container(
     "cpus", ["abc", "3-1", "0-70000", "0," * 40_000, ","], ids=["word", "back", "far", "long", "none"]
 )
 def test_cpus_that_no_runtime_could_take_are_left_out(tmp_path: Path, cpus: str) -> None:
-    pod = Pod(n.LSR, n.GUARANTEED, annotations={n.ANNOTATION_STATUS: json.dumps({"cpuset": cpus})})
+    pod = Pod(n.LSR, paths.GUARANTEED, annotations={n.ANNOTATION_STATUS: json.dumps({"cpuset": cpus})})
     plugin, parts = made(tmp_path, SHARED, pod=pod)
     with FakeRuntime() as runtime:
         reply = runtime.add(plugin).create_container(*pod.messages())
@@ -405,7 +406,7 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
     parts = agents.parts(v1(tmp_path), node=BATCH.base(), clock=clock)
     plugin = HookPlugin(parts)
     sizes: list[tuple[Any, ...]] = []
-    for number in range(int(os.environ.get("NRI_CYCLES", "200"))):
+    for number in range(int(os.environ.get("NRI_CYCLES", "60"))):
         clock.now += 1
         pod, container = BATCH.pod.messages()
         pod.id = container.pod_sandbox_id = f"p{number}"
@@ -428,7 +429,7 @@ def test_pods_that_come_and_go_leave_nothing(tmp_path: Path) -> None:
             for controllers in ("cpu,cpuacct", "memory"):
                 shutil.rmtree(tmp_path / f"sys/fs/cgroup/{controllers}{folder}")
         plugin.remove_pod_sandbox(pod)
-        if number % 100 == 99:
+        if number % 30 == 29:
             sizes.append((plugin.held.counts(), parts.executor.held(), len(os.listdir("/proc/self/fd"))))
     assert sizes[-1] == sizes[0]
     assert sizes[-1][0] == {"nri pods": 0, "nri containers": 0}

@@ -28,6 +28,7 @@ from nri.testing.attached import Attached
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID
 from tests.support.host_trees import v1
+from tests.support.scrape import scrape
 
 PATIENCE_S = 20.0
 SHARED = next(case for case in CASES if case.title == "share pools")
@@ -105,7 +106,7 @@ def test_it_connects_again_after_the_runtime_was_away(run_dir: Path, transport: 
     with FakeRuntime(socket_path=path) as runtime:
         wait_for(lambda: ready(transport), "the second registration")
         assert runtime.create_container(pod, container).cpuset_cpus == "0-1,2-3"
-        assert 'nri_agent_events_total{transport="nri",event="connected"} 2\n' in parts.observer.text()
+        assert 'nri_agent_events_total{event="connected",transport="nri"} 2.0\n' in scrape(parts.observer)
         transport.stop()
 
 
@@ -287,4 +288,4 @@ def test_a_changed_rule_changes_what_runs_and_the_source_does_not_wait(
 
 
 def test_what_is_held_is_a_gauge(transport: NriTransport, parts: Parts) -> None:
-    assert 'nri_agent_held{what="nri containers"} 0' in parts.observer.text()
+    assert 'nri_agent_held{what="nri containers"} 0.0' in scrape(parts.observer)

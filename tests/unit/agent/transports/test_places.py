@@ -6,7 +6,7 @@ import pytest
 
 from nri.agent.transports import places
 from nri.api import messages as m
-from nri.policies.koordinator.contexts import Resources
+from nri.policies.contexts import Resources
 
 SLICE = "kubepods-burstable-pod1_2.slice"
 BELOW = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"

@@ -22,9 +22,9 @@ from nri.agent.transports.proxy import ProxyTransport
 from nri.cri.pb import api_pb2 as pb
 from nri.host import Root
 from tests.support import agents
-from tests.support.hook_modes import MAIN, PROXY, UID, Case, Effect, cell_id, cells
+from tests.support.hook_modes import CASES, MAIN, PROXY, UID, UPDATED, Case, Effect, case_id, outcome, wanted
 from tests.support.host_trees import TOP, v1, write_files
-from tests.support.needs import need, need_root
+from tests.support.needs import need_machine, need_root
 from tests.support.proxied import Proxied, wait_for
 from tests.unit.agent.transports.test_nri_modes import BEFORE, FOLDERS, GROUP, POD_CPUS, group
 
@@ -32,9 +32,9 @@ TASK = 4711
 DEVICES = ("/dev/infiniband/rdma_cm", "/dev/infiniband/uverbs0")
 
 
-def works(effect: Effect, by_table: bool) -> bool:
+def works(effect: Effect) -> bool:
     """As the table says; and where the CRI has no RDT class, the container's threads are put into the group."""
-    return by_table or effect.key == ("resctrl", "tasks")
+    return PROXY in effect.modes or effect.key == ("resctrl", "tasks")
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def nodes(request: pytest.FixtureRequest) -> Iterator[None]:
     made: list[str] = []
     if case.hook == "RDMADeviceInject":
         need_root()
-        need(not os.path.exists("/dev/infiniband"), "a machine without RDMA")
+        need_machine(not os.path.exists("/dev/infiniband"), "place for made-up RDMA devices: it has real ones")
         os.mkdir("/dev/infiniband")
         for path in DEVICES:
             os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(231, 192))
@@ -171,23 +171,20 @@ def _life(
 
 
 @pytest.mark.usefixtures("nodes")
-@pytest.mark.parametrize(("case", "effect", "by_table"), list(cells(PROXY)), ids=cell_id)
-def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case, effect: Effect, by_table: bool) -> None:
-    found = live(tmp_path, case, update=False)
-    assert found.get(effect.key) == (effect.value if works(effect, by_table) else None), found
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_a_hook_works_as_the_table_says(tmp_path: Path, case: Case) -> None:
+    assert outcome(case, live(tmp_path, case, update=False)) == wanted(case, works)
 
 
 @pytest.mark.usefixtures("nodes")
-@pytest.mark.parametrize(
-    ("case", "effect", "by_table"), [cell for cell in cells(PROXY) if cell[1].updated], ids=cell_id
-)
-def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case, effect: Effect, by_table: bool) -> None:
+@pytest.mark.parametrize("case", UPDATED, ids=case_id)
+def test_an_update_by_the_kubelet_keeps_it(tmp_path: Path, case: Case) -> None:
     found = live(tmp_path, case, update=True)
-    assert found.get(effect.key) == (effect.value if works(effect, by_table) else None), found
+    assert outcome(case, found, updated=True) == wanted(case, works, updated=True)
 
 
 def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
-    case = next(each for each in (cell[0] for cell in cells(PROXY)) if each.title == "share pools")
+    case = next(each for each in CASES if each.title == "share pools")
     root = machine(tmp_path / "machine", case)
     parts = agents.parts(root, node=case.base())
     world = Proxied(tmp_path)

@@ -14,12 +14,13 @@ import pytest
 
 from nri.agent.parts import Parts
 from nri.agent.transports import reapply
-from nri.agent.transports.asked import ASKED_QUOTA
 from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.transports.words import ASKED_QUOTA
 from nri.api import messages as m
 from nri.errors import ConnectionClosed
+from nri.policies import paths
+from nri.policies.contexts import Resources
 from nri.policies.koordinator import names as n
-from nri.policies.koordinator.contexts import Resources
 from nri.policies.koordinator.profile import Node
 from nri.testing import FakeRuntime
 from tests.support import agents
@@ -489,7 +490,7 @@ MALFORMED = {
 def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, event: str, fail: bool) -> None:
     """A pod with CPUs and batch limits, whose annotations are then overwritten with rubbish."""
     own = {**BATCH.pod.annotations, n.ANNOTATION_STATUS: json.dumps({"cpuset": "1"})}
-    pod = Pod(n.BE, n.BEST_EFFORT, annotations=own)
+    pod = Pod(n.BE, paths.BEST_EFFORT, annotations=own)
     root = v1(tmp_path, pod.folder, f"{pod.folder}/{CONTAINER_ID}")
     parts = agents.parts(root, node=Node(fail=fail), rules=SHARED.documents)
     plugin = HookPlugin(parts)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from pathlib import Path
 
 import pytest
 
-from nri.agent.transports import registration
 from nri.agent.transports.registration import Registration, TakenError
 
 
@@ -42,6 +42,6 @@ def test_a_file_system_without_locks_keeps_nobody_out(tmp_path: Path, monkeypatc
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "no locks available")
 
-    monkeypatch.setattr(registration.fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
     with Registration(str(tmp_path / "nri.sock"), "00-agent"):
         pass

@@ -6,7 +6,7 @@ import errno
 
 from nri.agent.writing.cookies import CoreScheduling, KernelCookies
 from nri.host import CoreScheduler, Outcome
-from nri.policies.koordinator.hooks.core_sched import Membership
+from nri.policies.cookie_groups import Membership
 from tests.support.agents import Clock
 from tests.unit.host.test_core_sched import Kernel
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nri.agent.writing.pending import Pending
-from nri.policies.koordinator.writes import Write
+from nri.policies.writes import Write
 from tests.support.agents import Clock
 
 

@@ -71,7 +71,7 @@ ADJUSTMENT_CALLS = {
     ),
     "remove_device": ("/dev/other",),
     "add_cdi_device": ("v/c=d",),
-    "add_or_replace_namespace": ("pid", "/p"),
+    "set_namespace": ("pid", "/p"),
     "remove_namespace": ("uts",),
     "add_net_device": ("eth0", "e"),
     "remove_net_device": ("eth1",),

@@ -45,7 +45,7 @@ WRONG = [
     (lambda a: a.add_rlimit("RLIMIT_NOFILE", -1, 5), ValueError, "hard must be between"),
     (lambda a: a.add_device("/dev/x", "z"), ValueError, "type must be one of c, b, u, p, not 'z'"),
     (lambda a: a.add_device("/dev/x", uid=-1), ValueError, "uid must be between"),
-    (lambda a: a.add_or_replace_namespace("net"), ValueError, "type must be one of network, .* not 'net'"),
+    (lambda a: a.set_namespace("net"), ValueError, "type must be one of network, .* not 'net'"),
     (lambda a: a.remove_namespace("-pid"), ValueError, "type must be one of"),
     (lambda a: a.set_oom_score_adj(2000), ValueError, "score must be between -1000 and 1000, not 2000"),
     (lambda a: a.set_io_priority("BEST"), ValueError, "io_class must be one of NONE, RT, BE, IDLE, not 'BEST'"),
@@ -121,7 +121,7 @@ def test_an_enum_is_given_by_name_short_name_or_number(spelling: str | int) -> N
     "name", ["v/c=d", "vendor.com/net=eth0", "nvidia.com/gpu=all", "a-b.c/d_e=0", "v/c=GPU-1:2", "v/c.d=0"]
 )
 def test_names_of_cdi_devices_are_those_of_the_interface(name: str) -> None:
-    assert Adjustment().add_cdi_device(name).cdi_devices == [name]
+    assert Adjustment().add_cdi_device(name).cdi_devices == (name,)
 
 
 @pytest.mark.parametrize(

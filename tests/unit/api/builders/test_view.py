@@ -1,9 +1,18 @@
 """Readers of what is set in adjustments, updates and received messages."""
 
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
 import pytest
 
+import nri
+from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
+from tests.support.received import resources
 from tests.unit.api.builders.setters import RESOURCE_CALLS
 
 
@@ -28,7 +37,7 @@ def adjustment() -> Adjustment:
     """One that sets something of each kind, and removes something of each that can be removed."""
     made = Adjustment().add_annotation("a", "1").remove_annotation("b").add_env("A", "1").remove_env("B")
     made.add_mount("/a", "/src").remove_mount("/b").add_device("/dev/null").remove_device("/dev/b")
-    made.add_or_replace_namespace("pid", "/p").remove_namespace("ipc").set_sysctl("net.a", "1").remove_sysctl("net.b")
+    made.set_namespace("pid", "/p").remove_namespace("ipc").set_sysctl("net.a", "1").remove_sysctl("net.b")
     return made.add_net_device("eth0", "x").remove_net_device("eth1")
 
 
@@ -53,8 +62,8 @@ def test_removed_has_the_keys_of_what_is_removed_by_the_readers_names() -> None:
 
 
 def test_arguments_are_read_without_the_mark_that_takes_them_over() -> None:
-    assert Adjustment().set_args(["a"]).args == ["a"]
-    assert Adjustment().update_args(["b"]).args == ["b"]
+    assert Adjustment().set_args(["a"]).args == ("a",)
+    assert Adjustment().update_args(["b"]).args == ("b",)
 
 
 @pytest.mark.parametrize(
@@ -72,4 +81,65 @@ def test_single_values_read_as_they_were_set() -> None:
     made = Adjustment().set_oom_score_adj(-5).set_cgroups_path("/a").set_rdt_clos_id("gold")
     made.set_rdt_schemata(["L3:0=f"]).set_rdt_enable_monitoring(True)
     assert (made.oom_score_adj, made.cgroups_path, made.rdt_clos_id) == (-5, "/a", "gold")
-    assert (made.rdt_schemata, made.rdt_enable_monitoring) == (["L3:0=f"], True)
+    assert (made.rdt_schemata, made.rdt_enable_monitoring) == (("L3:0=f",), True)
+
+
+def test_all_resources_read_as_they_were_sent() -> None:
+    message = resources(limit=0, shares=512, cpus="0-3")
+    message.unified["memory.high"] = "1"
+    for sent in (message, m.Container(linux=m.LinuxContainer(resources=message))):
+        read = nri.resources_of(sent)
+        assert (read.memory_limit, read.cpu_shares, read.cpu_quota, read.pids_limit) == (0, 512, None, None)
+        assert (read.cpuset_cpus, read.unified, read.hugepage_limits) == ("0-3", {"memory.high": "1"}, {})
+        assert repr(read).startswith("ReceivedResources(memory.limit=0, cpu.shares=512, ")
+    assert not nri.resources_of(m.Container()).has_resources
+
+
+#: Reader of several values -> the setter that its refusal of a write names.
+SEVERAL = {
+    "annotations": "add_annotation",
+    "args": "set_args",
+    "cdi_devices": "add_cdi_device",
+    "device_rules": "add_device_rule",
+    "devices": "add_device",
+    "env": "add_env",
+    "hugepage_limits": "add_hugepage_limit",
+    "mounts": "add_mount",
+    "namespaces": "set_namespace",
+    "net_devices": "add_net_device",
+    "rdt_schemata": "set_rdt_schemata",
+    "rlimits": "add_rlimit",
+    "sysctl": "set_sysctl",
+    "unified": "add_unified",
+}
+
+
+def test_what_a_reader_of_several_values_gives_refuses_a_write_with_the_setters_name() -> None:
+    made = Adjustment().set_rdt_schemata(["L3:0=f"])
+    readers = {name for name in dir(Adjustment) if isinstance(getattr(made, name), (dict, tuple, list, set))}
+    assert {name for name in readers if not name.startswith("_")} == SEVERAL.keys()
+    for reader, setter in SEVERAL.items():
+        values = getattr(made, reader)
+        mapping = isinstance(values, dict)
+        writes = ["__setitem__", "__delitem__", "__ior__" if mapping else "__iadd__", "clear", "pop"]
+        for write in (*writes, *(("update", "setdefault", "popitem") if mapping else ("append", "extend", "insert"))):
+            with pytest.raises(TypeError, match=rf"^{reader} only shows what is set: write with {setter}\(\)$"):
+                getattr(values, write)("x", "y")
+        assert getattr(Adjustment, setter)
+
+
+def test_what_a_reader_gives_is_a_value_like_any_other() -> None:
+    made = Adjustment().add_env("A", "1").set_args(["a"])
+    assert (made.env, made.args, repr(made.env), repr(made.args)) == ({"A": "1"}, ("a",), "{'A': '1'}", "('a',)")
+    mine = copy.deepcopy(made.env)
+    mine["B"] = "2"
+    assert (json.dumps(mine), json.dumps(made.env), pickle.loads(pickle.dumps(made.args))) == (
+        '{"A": "1", "B": "2"}', '{"A": "1"}', ("a",)
+    )  # fmt: skip
+
+
+def test_a_reader_itself_refuses_to_be_set() -> None:
+    with pytest.raises(AttributeError, match=r"memory_limit only shows what is set: write with set_memory_limit\(\)"):
+        Adjustment().memory_limit = 5
+    with pytest.raises(AttributeError, match="env"):
+        Adjustment().env = {}

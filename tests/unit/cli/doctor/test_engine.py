@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from nri.cli.doctor import engine, runtimes
-from nri.cli.doctor.findings import Finding
+import pytest
+
+from nri.cli.doctor import Finding, engine, runtimes
+from nri.engine import config
 
 PATH = "/etc/nri/engine.toml"
 
@@ -38,9 +41,15 @@ def test_mistakes_in_its_file_are_problems_with_line_and_suggestion(put) -> None
     ]
 
 
-def test_an_engine_without_a_file_is_known_by_its_socket(put) -> None:
+def test_an_engine_without_a_file_is_known_by_its_socket_whatever_this_machine_has(
+    put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = tmp_path / "ours.toml"
+    ours.write_text("[nri]\ndisable = true\n")
     root = put({"/run/nri-engine/engine.sock": ""})
+    monkeypatch.setattr(config, "ENGINE_SETTINGS", replace(config.ENGINE_SETTINGS, default_path=str(ours)))
     found = engine.read(root, [])
     assert found is not None
     assert (found.name, found.socket_path) == ("nri-engine", "/var/run/nri/nri.sock")
+    assert found.enabled, "a file of this machine was read, which is not below the root"
     assert Path(root).exists()

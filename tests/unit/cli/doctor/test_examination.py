@@ -10,6 +10,7 @@ import pytest
 from nri.cli.doctor import examination
 from nri.cli.doctor.examination import examine
 from nri.cli.settings import Settings
+from nri.cli.support.versions import versions
 from tests.unit.cli.conftest import lines
 
 CONFIG = "/etc/containerd/config.toml"
@@ -69,3 +70,20 @@ def test_the_containerd_of_this_machine_is_asked_for_its_version(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(examination.containerd, "PATH", str(tmp_path / "none"))
     assert line.format(program) in lines(examine(Settings(), "/"))
+
+
+def test_the_versions_that_a_report_needs_are_told() -> None:
+    found = lines(examine(Settings(), "/"))
+    assert any(f"nri {versions()['nri']}, NRI API v" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("back_end", "line"),
+    [
+        ("python", "problem: protobuf: protobuf runs on its pure-Python back end, about 100 times slower"),
+        ("upb", "ok: protobuf: protobuf runs on its upb back end"),
+    ],
+)
+def test_the_back_end_of_protobuf_is_judged(monkeypatch: pytest.MonkeyPatch, back_end: str, line: str) -> None:
+    monkeypatch.setattr(examination, "versions", lambda: {**versions(), "protobuf_backend": back_end})
+    assert line in lines(examine(Settings(), "/"))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from nri.cli.doctor import plugins
-from nri.cli.doctor.findings import Finding
+from nri.cli.doctor import Finding, plugins
+from nri.cli.doctor.examination import examine
+from nri.cli.settings import Settings
 from nri.config.runtimes.reading import RuntimeNri
 from tests.unit.cli.conftest import lines
 
@@ -77,7 +80,7 @@ def test_plugins_that_would_fail_or_are_unsafe_are_found(
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").with_name("20-b").symlink_to("/gone")
-    assert "problem: /opt/nri/plugins/20-b: the link leads nowhere" in look(tmp_path)
+    assert "problem: /opt/nri/plugins/20-b: the link points to no file" in look(tmp_path)
 
 
 def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for(tmp_path: Path) -> None:
@@ -91,7 +94,9 @@ def test_a_pipe_or_a_folder_in_the_place_of_a_plugin_is_found_and_not_waited_for
 
 def test_a_folder_that_others_may_write_to_is_found(tmp_path: Path) -> None:
     plugin(tmp_path, "10-a").parent.chmod(0o777)
-    assert "problem: /opt/nri/plugins: others than its owner may put programs here that run as root" in look(tmp_path)
+    assert "problem: /opt/nri/plugins: users other than its owner may put programs here, which run as root" in look(
+        tmp_path
+    )
 
 
 def test_equal_indices_are_worth_a_note(tmp_path: Path) -> None:
@@ -113,7 +118,7 @@ def test_drop_ins_that_nobody_reads_are_found(tmp_path: Path, put) -> None:
     found = look(tmp_path)
     assert "warning: /etc/nri/conf.d/a.conf: the file with the index, NN-a.conf, is taken instead of this one" in found
     assert "note: /etc/nri/conf.d/b.conf: no plugin named b in /opt/nri/plugins reads it" in found
-    assert "note: /etc/nri/conf.d/c.yaml: not named .conf, so nobody reads it" in found
+    assert "note: /etc/nri/conf.d/c.yaml: not named .conf, so no plugin reads it" in found
 
 
 def test_a_required_plugin_that_is_not_installed_is_worth_a_warning(tmp_path: Path) -> None:
@@ -122,3 +127,34 @@ def test_a_required_plugin_that_is_not_installed_is_worth_a_warning(tmp_path: Pa
     assert [line for line in found if "required" in line] == [
         'warning: containerd: plugin "b" is required: no container can be created while it is not connected'
     ]
+
+
+NOTE = "/var/run/nri/failed-plugins/10-pin"
+
+
+def note(error: str, ago_s: float = 0.0) -> str:
+    return json.dumps({"error": error, "time": time.time() - ago_s, "pid": 7})
+
+
+def test_a_plugin_that_failed_is_a_problem_with_its_own_words(put) -> None:
+    found: list[Finding] = []
+    root = put({NOTE: note("configure failed: KeyError: 'zone'", 130)})
+    plugins.check_failed(root, ["/var/run/nri/nri.sock", "/var/run/nri/nri.sock"], found)
+    (finding,) = found
+    assert (finding.level, finding.where) == ("problem", NOTE)
+    assert finding.what == "plugin 10-pin failed 2 min ago (process 7): configure failed: KeyError: 'zone'"
+    assert f"rm {NOTE}" in finding.next
+
+
+def test_the_doctor_looks_beside_each_socket_and_at_the_default_place(put) -> None:
+    config = 'version = 3\n[plugins."io.containerd.nri.v1.nri"]\nsocket_path = "/run/k3s/nri.sock"\n'
+    files = {"/etc/containerd/config.toml": config, NOTE: note("one"), "/run/k3s/failed-plugins/20-far": note("two")}
+    found = lines(examine(Settings(), put(files)))
+    told = [line for line in found if "failed" in line]
+    assert len(told) == 2 and any(": one" in line for line in told) and any(": two" in line for line in told), told
+
+
+def test_times_are_told_in_their_largest_unit() -> None:
+    assert [plugins.ago(s) for s in (-3, 5, 90, 7300, 200000)] == [
+        "0 s ago", "5 s ago", "1 min ago", "2 h ago", "2 d ago",
+    ]  # fmt: skip

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nri.cli.doctor import runtimes
-from nri.cli.doctor.findings import Finding
-from nri.config.runtimes.reading import RuntimeNri
+from nri.cli.doctor import LEVELS, Finding, runtimes
+from nri.cli.doctor.runtimes import finding, findings_of
+from nri.config.runtimes import containerd, crio, isulad
+from nri.config.runtimes.reading import Kind, Remark, RuntimeNri
 from tests.unit.cli.conftest import lines
 
 
@@ -47,3 +48,243 @@ def test_settings_that_cannot_work_well_are_found(settings: dict[str, object], p
 
 def test_no_runtime_at_all_is_a_problem() -> None:
     assert judge() == ["problem: /etc: no configuration of a runtime with NRI was found"]
+
+
+NRI_TABLE = '[plugins."io.containerd.nri.v1.nri"]\n'
+CONFIG = "/etc/containerd/config.toml"
+CRIO = "/etc/crio/crio.conf"
+DAEMON = "/etc/isulad/daemon.json"
+IN_TABLE = f'{CONFIG}:3: plugins."io.containerd.nri.v1.nri"'
+VERSION = (
+    "write version = 2 (containerd 1.x) or version = 3 at the top; `containerd config migrate` prints a whole file"
+)
+
+
+def first(findings: list[Finding]) -> tuple[str, str, str, str]:
+    assert findings, "there is nothing to say"
+    return findings[0].level, findings[0].what, findings[0].where, findings[0].next
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "where", "step"),
+    [
+        (
+            f'version = 3\n{NRI_TABLE}plugin_request_timout = "2s"',
+            'unknown key "plugin_request_timout"; containerd ignores it',
+            f"{IN_TABLE}.plugin_request_timout",
+            'did you mean "plugin_request_timeout"?',
+        ),
+        (
+            "version = 3\n[plugins.'io.containerd.nri.v1.nri'.default_validator]\nenabled = true",
+            'unknown key "enabled"; containerd ignores it',
+            f"{IN_TABLE}.default_validator.enabled",
+            'did you mean "enable"?',
+        ),
+        (
+            'version = 3\n[plugins]\nplugin_request_timeout = "5s"',
+            '"plugin_request_timeout" is at the wrong level and has no effect',
+            f"{CONFIG}:3: plugins.plugin_request_timeout",
+            'move it to [plugins."io.containerd.nri.v1.nri"]',
+        ),
+        (
+            'version = 3\n[plugins."io.containerd.grpc.v1.cri".nri]\ndisable = false',
+            'containerd has no table "plugins."io.containerd.grpc.v1.cri".nri"',
+            f'{CONFIG}:2: plugins."io.containerd.grpc.v1.cri".nri',
+            'the table is [plugins."io.containerd.nri.v1.nri"]',
+        ),
+        (
+            'version = 3\n[plugins."io.containerd.nri.v1"]\ndisable = false',
+            'containerd has no table "plugins."io.containerd.nri.v1""',
+            f'{CONFIG}:2: plugins."io.containerd.nri.v1"',
+            'the table is [plugins."io.containerd.nri.v1.nri"]',
+        ),
+        (
+            "[plugins.nri]\ndisable = false",
+            "containerd 2.x does not know this table, 1.x does without a version line",
+            f"{CONFIG}:1: plugins.nri",
+            VERSION,
+        ),
+        (
+            f'version = 3\n{NRI_TABLE}disable = "false"',
+            "must be true or false, not 'false'",
+            f"{IN_TABLE}.disable",
+            "",
+        ),
+        (
+            f"version = 3\n{NRI_TABLE}plugin_request_timeout = 5",
+            "must be text in quotes, not 5",
+            f"{IN_TABLE}.plugin_request_timeout",
+            "",
+        ),
+        ("version = 3\nimports = 1", "must be a list, not 1", f"{CONFIG}:2: imports", ""),
+        (
+            f'version = 3\n{NRI_TABLE}plugin_request_timeout = "5"',
+            '"5" is not a duration',
+            f"{IN_TABLE}.plugin_request_timeout",
+            "write a number with a unit, such as 2s, 500ms or 1m30s",
+        ),
+        (
+            "version = 3\nx = ",
+            "not valid TOML: invalid value",
+            f"{CONFIG}:2",
+            "the runtime will not start with it",
+        ),
+        (
+            'version = 3\nimports = ["/etc/containerd/gone.toml"]',
+            'the imported file "/etc/containerd/gone.toml" does not exist',
+            f"{CONFIG}:2: imports",
+            "make the file, or take it out of the list: containerd does not start like this",
+        ),
+    ],
+)
+def test_what_containerd_would_ignore_or_refuse_is_a_problem(put, text: str, what: str, where: str, step: str) -> None:
+    reading = containerd.read(put({CONFIG: f"{text}\n"}))
+    assert first(findings_of(reading)) == ("problem", what, where, step)
+
+
+def test_a_drop_in_that_nothing_imports_is_a_problem(put) -> None:
+    stray = "/etc/containerd/conf.d/nri.toml"
+    reading = containerd.read(put({CONFIG: "version = 3\n", stray: f"version = 3\n{NRI_TABLE}disable = false\n"}))
+    step = 'add imports = ["/etc/containerd/conf.d/*.toml"] to /etc/containerd/config.toml'
+    assert first(findings_of(reading)) == ("problem", "it configures NRI, but nothing imports it", stray, step)
+
+
+def test_a_table_that_replaces_another_is_a_problem_in_1_7(put) -> None:
+    imported = "/etc/containerd/conf.d/nri.toml"
+    main = f'version = 2\nimports = ["conf.d/*.toml"]\n{NRI_TABLE}disable = true\nplugin_path = "/a"\n'
+    reading = containerd.read(put({CONFIG: main, imported: f"version = 2\n{NRI_TABLE}disable = false\n"}), "1.7.24")
+    assert first(findings_of(reading)) == (
+        "problem",
+        f"containerd 1.x lets this table replace the one in {CONFIG}: plugin_path go back to their defaults",
+        f'{imported}:2: plugins."io.containerd.nri.v1.nri"',
+        "keep the whole NRI table in one file",
+    )
+
+
+def test_a_file_without_a_version_line_is_a_problem_in_1_7(put) -> None:
+    reading = containerd.read(put({CONFIG: f'{NRI_TABLE}socket_path = "/s"\n'}), "1.7.24")
+    what = "without a version line containerd 1.x does not know this table"
+    assert first(findings_of(reading)) == ("problem", what, f'{CONFIG}:1: plugins."io.containerd.nri.v1.nri"', VERSION)
+
+
+def test_a_file_that_leaves_it_to_the_release_is_worth_a_warning_or_a_note(put) -> None:
+    root = put({CONFIG: "version = 2\n", CRIO: "[crio]\n"})
+    assert first(findings_of(containerd.read(root))) == (
+        "warning",
+        "NRI is off by default in containerd 1.7, on since 2.0; this file leaves it open",
+        CONFIG,
+        'say it: disable = false in [plugins."io.containerd.nri.v1.nri"]',
+    )
+    assert first(findings_of(crio.read(root))) == (
+        "note",
+        "enable_nri is not set: on by default today, off in old releases",
+        CRIO,
+        "say it: enable_nri = true in [crio.nri]",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "step"),
+    [
+        (
+            '[crio.nri]\nsocket_path = "/s"',
+            '"socket_path" is containerd\'s name, and CRI-O does not know it',
+            "write nri_listen",
+        ),
+        (
+            "[crio.nri]\nenable_nir = true",
+            'unknown key "enable_nir"; CRI-O ignores it',
+            'did you mean "enable_nri"?',
+        ),
+        ("[crio]\nenable_nri = true", '"enable_nri" is at the wrong level and has no effect', "move it to [crio.nri]"),
+        ("[nri]\nenable_nri = true", '"enable_nri" is at the wrong level and has no effect', "move it to [crio.nri]"),
+        ("[crio.nri]\nenable_nri = 'yes'", "must be true or false, not 'yes'", ""),
+    ],
+)
+def test_what_crio_would_ignore_or_refuse_is_a_problem(put, text: str, what: str, step: str) -> None:
+    level, *words, _, found_step = first(findings_of(crio.read(put({CRIO: f"{text}\n"}))))
+    assert (level, words, found_step) == ("problem", [what], step)
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "what", "where", "step"),
+    [
+        (
+            '{\n  # allow connections\n  "nri-support": true\n}',
+            "problem",
+            "a comment, which JSON does not have",
+            f"{DAEMON}:2",
+            "take the comment out",
+        ),
+        (
+            '{\n "nri-support": true\n "plugin-path": "/p"\n}',
+            "problem",
+            "not valid JSON: expecting ',' delimiter in column 2",
+            f"{DAEMON}:3",
+            "look at the end of the line before: is a comma missing?",
+        ),
+        ('{"a": }', "problem", "not valid JSON: expecting value in column 7", f"{DAEMON}:1", ""),
+        (
+            '{"nri_support": true}',
+            "warning",
+            "an old spelling of the key",
+            f"{DAEMON}:1: nri_support",
+            'write "nri-support"',
+        ),
+        (
+            '{"plugin-request-timeout": "5s"}',
+            "problem",
+            'must be a whole number of seconds, not "5s"',
+            f"{DAEMON}:1: plugin-request-timeout",
+            "write 5",
+        ),
+        (
+            '{"socket_path": "/s"}',
+            "problem",
+            "iSulad takes no other socket path",
+            f"{DAEMON}:1: socket_path",
+            "take it out; the socket is /var/run/nri/nri.sock",
+        ),
+        (
+            '{"nri-suport": true}',
+            "problem",
+            'unknown key "nri-suport"; iSulad ignores it',
+            f"{DAEMON}:1: nri-suport",
+            'did you mean "nri-support"?',
+        ),
+        (
+            '{"a": {"plugin-path": "/p"}}',
+            "problem",
+            '"plugin-path" is at the wrong level and has no effect',
+            f"{DAEMON}:1: a.plugin-path",
+            "move it to the top level of the file",
+        ),
+        (
+            '{"nri-support": "true"}',
+            "problem",
+            "must be true or false, not 'true'",
+            f"{DAEMON}:1: nri-support",
+            "",
+        ),
+    ],
+)
+def test_what_isulad_would_stumble_over_is_named(put, text: str, level: str, what: str, where: str, step: str) -> None:
+    assert first(findings_of(isulad.read(put({DAEMON: text})))) == (level, what, where, step)
+
+
+@pytest.mark.parametrize(("runtime", "step"), [("containerd", "run the doctor as root"), ("isulad", "")])
+def test_a_file_that_we_may_not_read_is_named_with_the_reason(runtime: str, step: str) -> None:
+    reason = "cannot read it: Permission denied"
+    found = finding(runtime, Remark(Kind.DENIED, CONFIG, {"reason": reason}))
+    assert found == Finding("problem", reason, CONFIG, step)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_of_remark_has_words_and_a_level(kind: Kind) -> None:
+    parties = dict.fromkeys(
+        ("reason", "key", "suggestion", "right", "table", "value", "path", "first", "lost"), "a party"
+    )
+    for runtime in ("containerd", "cri-o", "isulad"):
+        found = finding(runtime, Remark(kind, "/etc/x", {**parties, "seconds": 5.0, "type": bool}))
+        assert found.what
+        assert found.level in LEVELS

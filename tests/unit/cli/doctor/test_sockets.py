@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.cli.doctor import sockets
-from nri.cli.doctor.findings import Finding
+from nri.cli.doctor import Finding, sockets
 from tests.support.needs import need_root
 from tests.unit.cli.conftest import lines
 
@@ -36,14 +35,14 @@ def test_a_socket_that_everybody_may_open_is_a_problem(folder: Path) -> None:
         listener.bind(str(folder / "nri.sock"))
         listener.listen()
         (folder / "nri.sock").chmod(0o666)
-        assert any("everybody may connect (mode 0666)" in line for line in probe(folder))
+        assert any("any user may connect (mode 0666)" in line for line in probe(folder))
 
 
 def test_a_socket_that_was_left_behind_is_found(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "nri.sock"))
     (folder / "nri.sock").chmod(0o600)
-    assert probe(folder) == ["problem: /nri.sock: nobody listens: connection refused"]
+    assert probe(folder) == ["problem: /nri.sock: no process listens: connection refused"]
 
 
 def test_a_missing_socket_and_a_file_in_its_place_are_found(folder: Path) -> None:
@@ -63,7 +62,7 @@ def test_a_socket_that_we_may_not_open_is_found(folder: Path) -> None:
         child = os.fork()
         if not child:
             os.setuid(65534)
-            os._exit(0 if "problem: /nri.sock: we may not connect" in probe(folder) else 1)
+            os._exit(0 if "problem: /nri.sock: this user may not connect: permission denied" in probe(folder) else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -79,7 +78,7 @@ def test_a_socket_of_another_network_namespace_is_asked_by_connecting(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening(folder) as listener:
-        monkeypatch.setattr(sockets, "_listed", lambda path: False)
+        monkeypatch.setattr(sockets, "is_listed", lambda path: False)
         assert probe(folder) == ["ok: /nri.sock: a runtime listens"]
         listener.settimeout(5)
         listener.accept()[0].close()
@@ -90,9 +89,9 @@ def test_without_the_kernels_list_nothing_is_listed(folder: Path, monkeypatch: p
         raise PermissionError
 
     with listening(folder):
-        assert sockets._listed(str(folder / "nri.sock"))
+        assert sockets.is_listed(str(folder / "nri.sock"))
         monkeypatch.setattr("builtins.open", closed)
-        assert not sockets._listed(str(folder / "nri.sock"))
+        assert not sockets.is_listed(str(folder / "nri.sock"))
 
 
 def test_a_group_that_may_connect_is_a_warning(folder: Path) -> None:
@@ -109,7 +108,7 @@ def test_a_socket_that_we_may_not_open_is_a_problem(
 ) -> None:
     with listening(folder):
         monkeypatch.setattr(os, "access", lambda path, mode: allowed)
-        assert any("we may not connect" in line for line in probe(folder)) is not allowed
+        assert any("this user may not connect" in line for line in probe(folder)) is not allowed
 
 
 def test_a_folder_that_is_closed_to_us_is_a_problem(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,4 +119,4 @@ def test_a_folder_that_is_closed_to_us_is_a_problem(folder: Path, monkeypatch: p
     findings: list[Finding] = []
     sockets.check("/", "/nri.sock", findings)
     monkeypatch.undo()
-    assert [row.what for row in findings] == ["its folder is closed to us"]
+    assert [row.what for row in findings] == ["permission denied on its folder"]

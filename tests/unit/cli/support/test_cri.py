@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nri.cli.errors import Failure
-from nri.cli.support.cri import age, find_container, state_name
+from nri.cli.support.cri import age, find_container, find_pod, state_name
 from nri.cri.pb import api_pb2 as pb
 from tests.support.cri_server import CriServer
 
@@ -38,7 +38,7 @@ def test_an_id_a_name_a_pods_name_or_both(server: CriServer, word: str, found: s
 def test_several_that_could_be_meant_are_all_named(server: CriServer) -> None:
     with pytest.raises(Failure, match=r'"app" may be any of .*aaa1 \(web/app\).*ccc1 \(db/app\)|ccc1.*aaa1'):
         find(server, "app")
-    with pytest.raises(Failure, match=r'no container "nope"\. try: nri ps -a'):
+    with pytest.raises(Failure, match=r'no container "nope"\. try: nri pod ps -a'):
         find(server, "nope")
 
 
@@ -56,3 +56,16 @@ def test_ages_are_short(seconds: int, text: str) -> None:
 def test_states_are_words(server: CriServer) -> None:
     assert state_name(server.containers[1]) == "exited"
     assert state_name(pb.PodSandbox(state=pb.SANDBOX_NOTREADY)) == "notready"
+
+
+def test_a_pod_is_an_id_its_name_or_namespace_and_name(server: CriServer) -> None:
+    server.add_pod("p3", "web", namespace="shop")
+    server.add_pod("q4", "over", state=pb.SANDBOX_NOTREADY)
+    server.add_pod("q5", "over")
+    for word, found in (("p1", "p1"), ("db", "p2"), ("shop/web", "p3"), ("over", "q5")):
+        assert find_pod(word, server.pods).id == found
+    with pytest.raises(Failure, match=r'"web" may be any of p1 \(default/web\), p3 \(shop/web\)'):
+        find_pod("web", server.pods)
+    with pytest.raises(Failure, match=r'no pod ""\. try: nri pod ps -a'):
+        find_pod("", server.pods)
+    assert find(server, "default/web/app") == "aaa1"

@@ -38,7 +38,7 @@ PLUGIN = "import nri\nclass P(nri.Plugin):\n    def create_container(self, pod, 
     ],
 )
 def test_the_error_is_found_in_what_a_program_writes(words: str, told: str) -> None:
-    assert launch_check._last_error(words, FILE) == told
+    assert launch_check.last_error_of(words, FILE) == told
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,27 @@ def test_the_error_is_found_in_what_a_program_writes(words: str, told: str) -> N
 )
 def test_the_reason_is_the_plugins_own_word_if_it_has_one(cut_off: str, error: str, words: str, reason: str) -> None:
     ended = PluginHealth("10-pin", "pre-connected", "gone", "gone", last_error=error, last_words=words)
-    assert launch_check._reason(cut_off, ended, 2.0, FILE) == reason
+    assert launch_check.reason_of(cut_off, ended, 2.0, FILE) == reason
 
 
 def test_the_file_of_a_configuration_is_named_instead_of_its_way() -> None:
     reason = "the runtime's configuration:2: cpu: unknown key"
-    assert launch_check._with_source(reason, "/etc/c.conf") == "/etc/c.conf:2: cpu: unknown key"
-    assert launch_check._with_source(reason, "") == reason
+    assert launch_check.with_source(reason, "/etc/c.conf") == "/etc/c.conf:2: cpu: unknown key"
+    assert launch_check.with_source(reason, "") == reason
+
+
+def test_what_the_plugin_has_started_is_ended_with_it(tmp_path: Path) -> None:
+    file, noted = tmp_path / "10-pin.py", tmp_path / "pid"
+    file.write_text(f"""
+import pathlib, subprocess
+noted = pathlib.Path("{noted}")
+subprocess.Popen(["sh", "-c", "echo $$ > $0; exec sleep 1000", noted], start_new_session=True)
+while not noted.exists() or not noted.read_text():
+    pass
+{PLUGIN}""")
+    launch_check.rehearse(launcher([sys.executable, str(file)], "10-pin").encode(), "10-pin", file, None, tmp_path)
+    (pid,) = noted.read_text().split()
+    assert not Path("/proc", pid).exists()
 
 
 def test_it_takes_place_where_programs_may_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -72,9 +86,9 @@ def test_it_takes_place_where_programs_may_be_started(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tempfile.tempdir", "/locked")
     monkeypatch.setattr(os, "access", lambda *_: True)
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=locked.get(path, 0)))
-    assert launch_check._executable_folder(tmp_path / "pin.py") == str(tmp_path)
+    assert launch_check.executable_folder(tmp_path / "pin.py") == str(tmp_path)
     locked[str(tmp_path)] = os.ST_NOEXEC
-    assert launch_check._executable_folder(tmp_path / "pin.py") == "/locked", "and then the start says what is wrong"
+    assert launch_check.executable_folder(tmp_path / "pin.py") == "/locked", "and then the start says what is wrong"
 
 
 def test_a_plugin_that_takes_part_is_started_once_in_the_folder_of_runtimes(tmp_path: Path) -> None:

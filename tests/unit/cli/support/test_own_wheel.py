@@ -62,11 +62,11 @@ def test_its_record_names_every_file_with_its_hash(wheel: Wheel) -> None:
 
 
 def test_the_version_changes_with_the_content_and_a_label_does_not_pile_up() -> None:
-    one = module._labelled("0.1.0", {"a": b"1"})
+    one = module.labelled("0.1.0", {"a": b"1"})
     assert one.startswith("0.1.0+local.s")
-    assert module._labelled(one, {"a": b"1"}) == one
-    assert module._labelled("0.1.0", {"a": b"2"}) != one
-    assert module._labelled("0.1.0+debian1", {"a": b"1"}).startswith("0.1.0+debian1.local.s")
+    assert module.labelled(one, {"a": b"1"}) == one
+    assert module.labelled("0.1.0", {"a": b"2"}) != one
+    assert module.labelled("0.1.0+debian1", {"a": b"1"}).startswith("0.1.0+debian1.local.s")
 
 
 def test_what_is_only_imported_cannot_be_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

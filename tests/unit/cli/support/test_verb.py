@@ -37,7 +37,7 @@ def test_help_says_what_it_does_then_shows_examples_usage_and_options() -> None:
 
 def test_a_groups_help_lists_its_verbs_and_ends_with_its_epilog() -> None:
     text = help_of(x)
-    assert "Verbs:\n  greet  Greet someone." in text
+    assert "Verbs:\n  greet  greet someone" in text
     assert text.endswith("One line.\nAnother.")
 
 

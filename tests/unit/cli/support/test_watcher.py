@@ -71,6 +71,6 @@ def test_what_the_printer_cannot_keep_up_with_is_counted(capsys: pytest.CaptureF
     waiting.put({"time": watcher.now(), "event": "RunPodSandbox", "pod": POD, "container": None})
     waiting.put(None)
     lost = [3]
-    watcher._print_all(waiting, lost, Output(Settings()))
+    watcher.print_all(waiting, lost, Output(Settings()))
     assert lost == [0]
-    assert capsys.readouterr().err == "3 events were not shown: the output is not read fast enough\n"
+    assert capsys.readouterr().err == "not shown: 3 events, because the output is not read fast enough\n"

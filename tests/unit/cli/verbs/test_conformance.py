@@ -65,72 +65,37 @@ def test_specs_have_a_verb_of_their_own(nri, tmp_path) -> None:
     assert "no spec case in there, so nothing was run; 1 of other kinds were skipped" in done.stderr
 
 
-def hook(stage: str, given: dict[str, object], expect: dict[str, object], name: str = "one") -> dict[str, object]:
-    """A case of a hook, as in the file."""
-    return {"id": name, "hook": "terwayqos", "stage": stage, "input": given, "expect": expect}
+def placement(tmp_path, *changed: int) -> str:
+    """A file of two placements; those of the given numbers are recorded otherwise."""
+    pins = {"cpus": "4-7", "mems": "1", "cpu_shares": 2}
+    step = {"op": "create", "pod": "p", "namespace": "default", "qos": "BestEffort", "containers": [{"name": "c"}]}
+    cases = [
+        {
+            "id": f"case {number}",
+            "policy": "topology-aware",
+            "topology": "guest",
+            "config": {"reservedResources": {"cpu": "1"}},
+            "node_memory_capacity_bytes": 1 << 30,
+            "steps": [{**step, "expect": {"changed": {} if number in changed else {"c": pins}}}],
+        }
+        for number in range(2)
+    ]
+    guest = {"kind": "tree", "packages": 2, "numa_per_die": 2, "cores_per_numa": 2, "threads": 2, "mem_kib_per_node": 9}
+    path = tmp_path / "placement.json"
+    path.write_text(json.dumps({"topologies": {"guest": guest}, "placement_cases": cases}))
+    return str(path)
 
 
-PARSED = hook("rule.parse", {"node_slo": {}}, {"error": False, "updated": True, "enabled": False}, "parsed")
-NOT_PARSED = hook("rule.parse", {"node_slo": {}}, {"error": True}, "not-parsed")
-HELPER = hook("helper.quantity", {"value": 50, "total_bytes_per_s": 100}, {"error": False, "bytes_per_s": 50}, "half")
-WRONG_HELPER = hook("helper.quantity", {"value": 50, "total_bytes_per_s": 100}, {"bytes_per_s": 51}, "not-half")
-#: The original asks for an RDT class in updates, too; this package by default at the creation only.
-CLASS_OF_AN_UPDATE: dict[str, object] = {
-    "id": "class",
-    "hook": "protocol",
-    "stage": "convert.container_to_nri",
-    "input": {"response": {"resctrl": {"closid": "pod1", "schemata": "L3:0=f\n"}}},
-    "expect": {"error": False, "nri_adjustment": {"rdt_class": "pod1"}, "nri_update": {"rdt_class": "pod1"}},
-}
-
-
-def test_cases_of_hooks_and_of_helpers_are_counted_apart(nri, tmp_path) -> None:
-    done = nri("conformance", "hooks", write(tmp_path, PARSED, PARSED, HELPER))
-    assert (done.returncode, done.stdout) == (0, "2 passed, 0 failed (hooks)\n1 passed, 0 failed (helpers)\n")
-
-
-def test_a_hook_that_comes_out_otherwise_is_shown_as_a_diff(nri, tmp_path) -> None:
-    done = nri("conformance", "hooks", write(tmp_path, NOT_PARSED, PARSED, WRONG_HELPER))
+def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
+    done = nri("conformance", "placement", placement(tmp_path))
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed, 0 differ on purpose"), (
+        done.stderr
+    )
+    done = nri("conformance", "placement", "--compat", "reference", placement(tmp_path, 1))
     assert done.returncode == 1
-    assert "case not-parsed (terwayqos/rule.parse) differs:" in done.stdout
-    assert "case not-half (terwayqos/helper.quantity) differs:" in done.stdout
-    assert done.stdout.splitlines()[-2:] == ["1 passed, 1 failed (hooks)", "0 passed, 1 failed (helpers)"]
-
-
-def test_quiet_prints_the_names_of_failing_hooks_only(nri, tmp_path) -> None:
-    done = nri("conformance", "hooks", "-q", write(tmp_path, PARSED, NOT_PARSED, WRONG_HELPER))
-    assert (done.returncode, done.stdout) == (1, "not-parsed\nnot-half\n"), done.stderr
-
-
-def test_json_has_hooks_and_helpers_apart_and_the_failures_of_both(nri, tmp_path) -> None:
-    done = nri("conformance", "hooks", "-o", "json", write(tmp_path, PARSED, NOT_PARSED, HELPER, WRONG_HELPER))
+    assert "case case 1 differs:\n  step 0 (create) changed" in done.stdout
+    done = nri("conformance", "placement", "-o", "json", placement(tmp_path, 0))
     found = json.loads(done.stdout)
-    assert done.returncode == 1
-    assert (found["hooks"], found["helpers"]) == ({"passed": 1, "failed": 1}, {"passed": 1, "failed": 1})
-    stages = [(one["case"], one["stage"]) for one in found["failures"]]
-    assert stages == [("not-parsed", "terwayqos/rule.parse"), ("not-half", "terwayqos/helper.quantity")]
-    assert all(one["diff"] for one in found["failures"])
-
-
-def test_hooks_are_run_as_in_the_original_unless_the_default_of_this_package_is_asked_for(nri, tmp_path) -> None:
-    path = write(tmp_path, CLASS_OF_AN_UPDATE)
-    done = nri("conformance", "hooks", path)
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "1 passed, 0 failed (hooks)")
-    done = nri("conformance", "hooks", "--compat", "default", path)
-    assert done.returncode == 1
-    assert "case class (protocol/convert.container_to_nri) differs:" in done.stdout
-
-
-def test_files_without_a_case_of_a_hook_are_no_pass(nri, tmp_path) -> None:
-    path = write(tmp_path, GOOD)
-    done = nri("conformance", "hooks", path)
-    assert (done.returncode, done.stdout) == (1, "0 passed, 0 failed (hooks)\n0 passed, 0 failed (helpers)\n")
-    assert f"{path}: no case of a hook in there, so nothing was run" in done.stderr
-
-
-def test_a_line_that_is_no_case_of_a_hook_is_named_with_its_place(nri, tmp_path) -> None:
-    path = write(tmp_path, PARSED, {"id": "x", "expect": {}})
-    done = nri("conformance", "hooks", path)
-    assert done.returncode != 0
-    assert f"{path}:2" in done.stderr
-    assert "hook and stage are needed, as texts" in done.stderr
+    assert (found["passed"], found["failed"], found["on_purpose"]) == (1, 1, [])
+    (tmp_path / "empty.jsonl").write_text("")
+    assert "nothing was run" in nri("conformance", "placement", str(tmp_path / "empty.jsonl")).stderr

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nri import mux
 from nri.api import messages as m
+from nri.mux import frames as mux
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_response
 from tests.support.captured import CONFIGURE, CONFIGURED, GOLDEN, REGISTER, REGISTERED, request

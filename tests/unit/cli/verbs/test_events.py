@@ -146,7 +146,7 @@ def test_following_prints_every_event_as_it_comes(listen) -> None:
     assert following.line().split()[1:] == ["RunPodSandbox", "-", "shop/web", "-"]
     code, errors = following.end()
     assert code == 130
-    assert errors == "following containerd 2.1.9: 1 pods, 1 containers now\n"
+    assert errors == "following containerd 2.1.9: 1 pod, 1 container now\n"
 
 
 def test_following_in_json_is_one_object_a_line_with_its_time(listen) -> None:

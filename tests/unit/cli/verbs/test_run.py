@@ -11,7 +11,7 @@ import pytest
 
 from nri.api import messages as m
 from nri.cli.settings import Settings
-from nri.cli.verbs.run import stub_arguments
+from nri.cli.verbs.run import split, stub_arguments
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.unit.cli.conftest import command, complete, environment
 
@@ -206,6 +206,8 @@ def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mis
         plugin.write_text(PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
         assert runs.arrived.acquire(timeout=30)
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
+        plugin.write_text(PLUGIN.replace("pod.name", 'pod.labels["tier"]'))
+        assert any("write pod.labels.get('tier')" in line for line in process.stderr)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     finally:
@@ -225,7 +227,7 @@ def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, p
         plugin.unlink()
         line = next(line for line in process.stderr if line.startswith("nri: "))
         assert line == f"nri: {plugin} is gone; waiting for it to come back\n"
-        assert not runs.arrived.acquire(timeout=2), "there is nothing to start"
+        assert not runs.arrived.acquire(timeout=0.5), "there is nothing to start"
         assert process.poll() is None
         plugin.write_text(PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
         assert runs.arrived.acquire(timeout=30)
@@ -374,3 +376,39 @@ def test_flags_of_the_verb_are_completed_where_no_plugin_is_named() -> None:
 
 def test_only_the_flags_of_the_verb_are_completed_behind_a_plugin_that_cannot_be_loaded(tmp_path: Path) -> None:
     assert complete(f"nri run {tmp_path}/gone.py --re", 3) == ["--reload"]
+
+
+OPTIONS = {"--idx": True, "-i": True, "--config": True, "--reload": False, "-v": False, "--output": True}
+OWN = {"add-env": ("add_env", "NAME", ""), "verbose-level": ("level", "N", ""), "yaml": ("yaml", "", "")}
+
+
+def of(text: str) -> tuple[str, list[tuple[str, str]]]:
+    ours, wanted = split(text.split(), OPTIONS, lambda target: OWN)
+    return " ".join(ours), [(one.target, " ".join(one.words)) for one in wanted]
+
+
+@pytest.mark.parametrize(
+    ("words", "ours", "own"),
+    [
+        ("p --idx 10", "p", "--idx 10"),
+        ("--idx 10 p --reload", "--idx 10 p --reload", ""),
+        ("p --add-env A --output x", "p --output x", "--add-env A"),
+        ("p -add-env=A -yaml --output=x", "p --output=x", "-add-env=A -yaml"),
+        ("p -verbose-level 2 -vv", "p -vv", "-verbose-level 2"),
+        ("p --unknown", "p", "--unknown"),
+        ("p -- --output x", "p", "--output x"),
+        ("p --add-env", "p", "--add-env"),
+    ],
+)
+def test_what_the_command_knows_is_its_own_and_all_else_the_plugins(words: str, ours: str, own: str) -> None:
+    assert of(words) == (ours, [("p", own)])
+
+
+def test_a_flag_before_any_plugin_is_the_commands_mistake() -> None:
+    assert of("--add-env A p")[0] == "--add-env A p"
+
+
+def test_behind_each_of_several_plugins_stands_what_is_its_own() -> None:
+    ours, wanted = of("-v 10-p --config a.yaml q -i 20 --add-env A --output x r")
+    assert ours == "-v 10-p q --output x r"
+    assert wanted == [("10-p", "--config a.yaml"), ("q", "-i 20 --add-env A"), ("r", "")]

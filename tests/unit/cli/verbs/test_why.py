@@ -12,7 +12,7 @@ from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.verbs.why import _ask, _show_chain, _show_policies
+from nri.cli.verbs.why import ask_runtime, show_chain, show_policies
 from nri.errors import RuntimeUnavailable
 from nri.rules import Rules
 from nri.testing import FakeRuntime
@@ -96,7 +96,7 @@ def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(mon
 
     monkeypatch.setattr("nri.adaptation.admin.ask", closed)
     with pytest.raises(Failure) as caught:
-        _ask(Settings(), "/run/admin.sock", "Plugins", {})
+        ask_runtime(Settings(), "/run/admin.sock", "Plugins", {})
     assert caught.value.code == 3
     assert caught.value.message == "cannot connect to /run/admin.sock: permission denied. Run it as root"
 
@@ -104,7 +104,7 @@ def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(mon
 def test_a_container_that_there_is_none_of_is_told_from_one_that_is_older_than_the_history(nri, socket):
     typo, older = (nri("why", word, "--admin-socket", socket) for word in "97")
     assert (typo.returncode, typo.stdout, older.returncode) == (1, "", 1)
-    assert 'no container "9"' in typo.stderr and "nri ps" in typo.stderr
+    assert 'no container "9"' in typo.stderr and "nri pod ps" in typo.stderr
     assert "history is kept only since the runtime's start, 20" in older.stderr
 
 
@@ -172,7 +172,7 @@ CHAIN = {"container": "c1", "name": "", "pod": "", "steps": [], "notes": [], "fo
 def test_a_chain_with_notes_and_gaps_says_so():
     out = Printed()
     notes = [{"time": "T", "text": "CPUShares clamped"}]
-    _show_chain(out, {**CHAIN, "steps": [{**STEP, "note": "not applied"}], "notes": notes, "forgotten": 3})
+    show_chain(out, {**CHAIN, "steps": [{**STEP, "note": "not applied"}], "notes": notes, "forgotten": 3})
     assert out.columns[-1] == "NOTE"
     assert out.notes == [
         "container c1 (name not known) of pod (not known)",
@@ -183,7 +183,7 @@ def test_a_chain_with_notes_and_gaps_says_so():
 
 def test_a_container_that_no_plugin_changed_is_told_as_that():
     out = Printed()
-    _show_chain(out, CHAIN)
+    show_chain(out, CHAIN)
     assert out.notes[-1] == "no plugin changed anything"
 
 
@@ -197,5 +197,5 @@ def test_a_container_that_no_plugin_changed_is_told_as_that():
 )
 def test_where_no_policy_holds_it_says_why(path, error, notes):
     out = Printed()
-    _show_policies(out, {"policies": {}, "path": path, "error": error})
+    show_policies(out, {"policies": {}, "path": path, "error": error})
     assert out.notes == notes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.engine.config import load_config
+from nri.engine.config import ENGINE_SETTINGS
 from nri.errors import ConfigError
 
 CONTAINERD = """version = 3
@@ -32,10 +32,10 @@ SAMPLE = """{
 
 
 def test_containerds_own_file_gives_its_nri_settings_and_nothing_else(write) -> None:
-    loaded = load_config(write("config.toml", CONTAINERD), environment={})
-    nri = loaded.config.nri
+    loaded = ENGINE_SETTINGS.load(write("config.toml", CONTAINERD), environment={})
+    nri = loaded.settings.nri
     assert (nri.plugin_request_timeout, nri.default_validator.required_plugins) == (4.0, ("10-a",))
-    assert str(loaded.config.root) == "/var/lib/nri-engine"
+    assert str(loaded.settings.root) == "/var/lib/nri-engine"
     assert loaded.origins["nri.plugin_request_timeout"] == "config.toml:5"
     assert loaded.origins["nri.default_validator.required_plugins"] == "config.toml:8"
 
@@ -43,12 +43,12 @@ def test_containerds_own_file_gives_its_nri_settings_and_nothing_else(write) -> 
 def test_a_key_that_containerd_would_ignore_is_an_error(write) -> None:
     name = write("config.toml", CONTAINERD.replace("disable =", "disabled ="))
     with pytest.raises(ConfigError, match=r'config.toml:4: .*unknown key "disabled".*did you mean "disable"'):
-        load_config(name, environment={})
+        ENGINE_SETTINGS.load(name, environment={})
 
 
 def test_isulads_keys_are_taken_in_both_spellings_in_seconds_or_with_a_unit(write) -> None:
-    loaded = load_config(write("daemon.json", ISULAD), environment={})
-    nri = loaded.config.nri
+    loaded = ENGINE_SETTINGS.load(write("daemon.json", ISULAD), environment={})
+    nri = loaded.settings.nri
     assert (nri.disable, nri.disable_connections, nri.socket_path) == (False, False, "/run/x.sock")
     assert (nri.plugin_registration_timeout, nri.plugin_request_timeout) == (7.0, 4.0)
     assert loaded.origins["nri.plugin_request_timeout"] == "daemon.json:6"
@@ -59,12 +59,12 @@ def test_isulads_keys_are_taken_in_both_spellings_in_seconds_or_with_a_unit(writ
 
 
 def test_isulads_nri_is_off_until_it_is_switched_on(write) -> None:
-    assert load_config(write("daemon.json", '{"plugin-path": "/p"}'), environment={}).config.nri.disable
+    assert ENGINE_SETTINGS.load(write("daemon.json", '{"plugin-path": "/p"}'), environment={}).settings.nri.disable
 
 
 def test_every_mistake_of_a_published_sample_is_named_with_its_line(write) -> None:
     with pytest.raises(ConfigError) as caught:
-        load_config(write("daemon.json", SAMPLE), environment={})
+        ENGINE_SETTINGS.load(write("daemon.json", SAMPLE), environment={})
     told = str(caught.value)
     assert "daemon.json:4: not valid JSON: expecting ',' delimiter" in told
     assert "look at the end of the line before: is a comma missing?" in told

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.config import EngineConfig, load_config, sources
+from nri.engine.config import ENGINE_SETTINGS
 from nri.errors import ConfigError
 
 TIMEOUT = (
@@ -19,13 +19,13 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(wr
         write("one.toml", 'root = "/1"\nstate = "/1"\n'),
         write("two.toml", '\nstate = "/2"\n[nri]\ndisable = true'),
     )
-    loaded = load_config(
+    loaded = ENGINE_SETTINGS.load(
         one,
         two,
         environment={"NRI_SOCKET": "/nri", "NRI_ENGINE_SOCKET": "/env"},
         flags={"socket": ("--socket", "/flag")},
     )
-    made = loaded.config
+    made = loaded.settings
     assert (made.root, made.state, made.socket) == (Path("/1"), Path("/2"), Path("/flag"))
     assert (made.nri.disable, made.nri.socket_path) == (True, "/nri")
     assert loaded.origins == {
@@ -38,24 +38,10 @@ def test_a_later_source_wins_and_origins_name_file_and_line_variable_and_flag(wr
     assert loaded.files == ("one.toml", "two.toml")
 
 
-def test_without_a_name_the_default_file_is_read_if_it_is_there(write, monkeypatch) -> None:
-    monkeypatch.setattr(sources, "DEFAULT_PATH", "engine.toml")
-    assert load_config(environment={}).config == EngineConfig()
-    write("engine.toml", 'conmon = "/c"')
-    write("other.toml", 'conmon = "/o"')
-    assert load_config(environment={}).config.conmon == "/c"
-    assert load_config(environment={"NRI_ENGINE_CONFIG": "other.toml"}).config.conmon == "/o"
-
-
-def test_a_named_file_that_is_missing_is_an_error(write) -> None:
-    with pytest.raises(ConfigError, match=r"none\.toml: cannot read it: No such file"):
-        load_config("none.toml", environment={})
-
-
 def test_every_mistake_of_every_source_is_told_with_place_and_suggestion(write) -> None:
     name = write("e.toml", f'sockt = "/s"\n{TABLE}plugin_request_timeout = "5s "\n[images]\nsnapshots = "overlayfs"\n')
     with pytest.raises(ConfigError) as caught:
-        load_config(name, "none.toml", environment={}, flags={"nri.disabel": ("--set", True)})
+        ENGINE_SETTINGS.load(name, "none.toml", environment={}, flags={"nri.disabel": ("--set", True)})
     assert sorted(str(caught.value).splitlines()) == [
         '--set: nri.disabel: unknown key (did you mean "disable"?)',
         'e.toml:1: sockt: unknown key (did you mean "socket"?)',
@@ -67,21 +53,20 @@ def test_every_mistake_of_every_source_is_told_with_place_and_suggestion(write) 
 
 def test_containerds_table_may_be_pasted_into_our_own_file(write) -> None:
     name = write("e.toml", f'root = "/r"\n{TABLE}disable = true\n[nri]\ncompat = "reference"\n')
-    loaded = load_config(name, environment={})
-    assert (loaded.config.nri.disable, loaded.config.nri.compat, loaded.config.root) == (True, "reference", Path("/r"))
+    loaded = ENGINE_SETTINGS.load(name, environment={})
+    assert (loaded.settings.nri.disable, loaded.settings.nri.compat, loaded.settings.root) == (
+        True,
+        "reference",
+        Path("/r"),
+    )
     assert loaded.origins["nri.disable"] == "e.toml:3"
 
 
 def test_a_key_in_both_tables_is_given_twice(write) -> None:
     name = write("e.toml", f"{TABLE}disable = true\n[nri]\ndisable = false\n")
     with pytest.raises(ConfigError, match=r"e.toml:4: nri.disable: the key is given twice \(keep one\)"):
-        load_config(name, environment={})
+        ENGINE_SETTINGS.load(name, environment={})
 
 
 def test_json_of_our_own_keys_is_read_too(write) -> None:
-    assert load_config(write("e.json", '{"conmon": "/c"}'), environment={}).origins == {"conmon": "e.json:1"}
-
-
-def test_a_flag_below_a_value_that_is_no_table_is_an_error(write) -> None:
-    with pytest.raises(ConfigError, match='"socket" is a value and no table'):
-        load_config(environment={}, flags={"socket": ("--socket", "/s"), "socket.mode": ("--set", 1)})
+    assert ENGINE_SETTINGS.load(write("e.json", '{"conmon": "/c"}'), environment={}).origins == {"conmon": "e.json:1"}

@@ -32,6 +32,31 @@ def test_a_default_runtime_that_no_table_has_is_named_with_those_that_there_are(
         read('default_runtime = "youki"')
 
 
+def test_a_further_domain_has_its_socket_and_folders_below_the_engines():
+    made = read('[domains.moby]\n[domains.other]\nsocket = "/run/o/cri.sock"\n[streaming]\nport = 7000')
+    moby, other = made.of_domain("moby"), made.of_domain("other")
+    assert (str(moby.socket), str(other.socket)) == ("/run/nri-engine/moby.sock", "/run/o/cri.sock")
+    assert (moby.root, moby.state) == (made.root / "domains/moby", made.state / "domains/moby")
+    assert (moby.domains, moby.streaming.port, moby.runtimes) == ({}, 0, made.runtimes)
+    dry = dataclasses.replace(made, dry=True, socket=made.root / "cri.sock").of_domain("other")
+    assert dry.socket == made.root / "other.sock", "all sockets of a dry engine are in its folder"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('[domains."k8s.io"]', 'domains has "k8s.io", which is no name of a further domain'),
+        ('[domains."../x"]', 'domains has "../x", which is no name'),
+        ('[domains.a]\nsocket = "a.sock"', 'domains.a.socket "a.sock" is no absolute path'),
+        (f'[domains.a]\nsocket = "/{"a" * 120}"', "longer than the 107 bytes"),
+        ('[domains.a]\nsocket = "/run/nri-engine/engine.sock"', "socket and domains.a.socket have to be different"),
+    ],
+)
+def test_a_further_domain_that_cannot_be_is_refused(text: str, problem: str):
+    with pytest.raises(ConfigError, match=problem):
+        read(text)
+
+
 def test_settings_cannot_be_changed():
     with pytest.raises(dataclasses.FrozenInstanceError):
         EngineConfig().dry = True

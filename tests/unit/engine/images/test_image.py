@@ -1,6 +1,12 @@
 """An image as the store gives it out."""
 
-from nri.engine.images.image import Image
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.engine.images.image import Image, account_file
+from nri.engine.support.errors import InvalidRequest
 
 
 def test_what_a_configuration_does_not_say_is_empty_and_never_none() -> None:
@@ -16,3 +22,31 @@ def test_what_is_given_out_is_a_copy() -> None:
     image.env.clear()
     image.labels["c"] = "d"
     assert (image.cmd, image.env, image.labels, image.user) == (["sh"], ["A=1"], {"a": "b"}, "1:2")
+
+
+def test_a_link_out_of_an_image_shows_nothing_of_the_host(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "etc").mkdir(parents=True)
+    (tmp_path / "passwd").write_text("spy:x:5:5::/:\n")
+    (root / "etc/passwd").symlink_to("../../passwd")
+    assert account_file(root, "etc/passwd") == ""
+    (root / "passwd").write_text("me")
+    assert account_file(root, "etc/passwd") == "me", "its root is where it ends"
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "loop", "nothing"])
+def test_what_is_no_regular_file_is_none(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "passwd"
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "loop":
+        path.symlink_to("passwd")
+    assert account_file(tmp_path, "passwd") == ""
+
+
+def test_a_file_of_users_that_is_too_long_is_refused_and_not_cut(tmp_path: Path) -> None:
+    (tmp_path / "passwd").write_bytes(b"x" * ((4 << 20) + 1))
+    with pytest.raises(InvalidRequest, match="/passwd is longer than 4194304 bytes"):
+        account_file(tmp_path, "passwd")

@@ -36,7 +36,7 @@ def test_every_file_of_a_tree_is_given_and_set_user_id_stays(tmp_path: Path, giv
 
 
 def test_owners_beyond_the_mapping_stay(tmp_path: Path, given: Owners) -> None:
-    (tmp_path / "a").touch()
+    (tmp_path / "a").mkdir()
     Mapping(Path("/ns"), 100_000, 100_000, os.getuid(), os.getgid()).give(tmp_path / "a")
     assert given == {"a": (os.getuid(), os.getgid())}
 

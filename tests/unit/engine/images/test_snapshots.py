@@ -41,7 +41,7 @@ def test_its_room_is_counted_and_gone_with_it(snapshots: Snapshots, lower: Path)
     assert snapshots.all_usage().inodes == 2
     snapshots.unmount("c1")
     snapshots.unmount("c1")
-    assert snapshots.all_usage() == (0, 0)
+    assert snapshots.all_usage().inodes == 0
     with pytest.raises(FileNotFoundError):
         snapshots.usage("c1")
 
@@ -55,8 +55,14 @@ def test_a_mount_that_fails_leaves_nothing(snapshots: Snapshots, tmp_path: Path)
 def test_one_that_is_half_made_is_nobodys_image(snapshots: Snapshots) -> None:
     (snapshots.root / "c1").mkdir()
     (snapshots.root / "c2").mkdir()
-    (snapshots.root / "c2/snapshot.json").write_text("{")
-    assert snapshots.images() == {}
+    for left in ("{", "", "[7]"):
+        (snapshots.root / "c2/snapshot.json").write_text(left)
+        assert snapshots.images() == {} and snapshots.all_usage().inodes == 0
+        for name in ("c1", "c2"):
+            with pytest.raises(FileNotFoundError):
+                snapshots.usage(name)
+    snapshots.unmount("c2")
+    assert [path.name for path in snapshots.root.iterdir()] == ["c1"]
 
 
 @pytest.mark.parametrize("identity", ["", "..", "a/b", ".hidden"])

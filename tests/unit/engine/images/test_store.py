@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def test_images_are_listed_the_newest_first_with_names_and_digests(root: Path) -
         ("docker.io/library/busybox:latest",),
         (f"docker.io/library/busybox@{OLD}",),
     )
-    assert store.fs_info() == (20, 4)
+    assert store.fs_info() == (20, 4, True)
 
 
 @pytest.mark.parametrize("asked", ["busybox", "docker.io/library/busybox:latest", OLD, OLD[7:], OLD[7:20] + OLD[20:40]])
@@ -97,7 +98,7 @@ def test_what_a_kill_has_left_is_taken_away_and_what_cannot_be_read_is_told(root
     assert not [*(root / "pulls").iterdir()]
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"names": [], "removed": []}', '{"names": {}, "removed": 1}'])
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"names": []}', "[" * 100_000])
 def test_names_that_cannot_be_read_leave_images_without_names(root: Path, text: str) -> None:
     (root / "names.json").write_text(text)
     store = opened(root)
@@ -113,6 +114,18 @@ def test_a_mount_of_an_image_that_is_not_there_is_refused(root: Path) -> None:
         store.mount(image, "c1")
 
 
+def test_users_of_an_image_are_its_own_and_those_of_a_removed_one_are_not_nobody(root: Path) -> None:
+    store = opened(root)
+    image = store.get("busybox")
+    etc = root / "images" / OLD[7:] / "rootfs/etc"
+    etc.mkdir()
+    (etc / "passwd").write_text("me:x:5:5::/:\n")
+    assert store.accounts(image) == ("me:x:5:5::/:\n", "")
+    store.remove("busybox")
+    with pytest.raises(NotThere):
+        store.accounts(image)
+
+
 @pytest.mark.parametrize("source", ["docker://a", "dir:/a", "/a.tar", "oci-archive:a.tar"])
 def test_only_archives_with_a_whole_path_are_loaded(root: Path, source: str) -> None:
     with pytest.raises(InvalidRequest, match="is no archive"):
@@ -122,3 +135,83 @@ def test_only_archives_with_a_whole_path_are_loaded(root: Path, source: str) -> 
 def test_an_image_that_is_larger_than_the_disk_is_not_begun(root: Path) -> None:
     with pytest.raises(EngineError, match="no space left for a:1"):
         opened(root)._need_room(1 << 60, "a:1")
+
+
+class Full:
+    """A disk that takes nothing new, as `nri.files` meets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+        for each in names:
+            monkeypatch.setattr(f"nri.engine.images.store.{each}", self.refuse)
+
+    @staticmethod
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+
+def test_an_image_is_removed_from_a_full_disk_for_good(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(root)
+    Full(monkeypatch, "write_whole", "rename_into", "set_aside")
+    store.remove("busybox")
+    assert [image.id for image in store.list()] == [NEW]
+    assert [path.name for path in (root / "images").iterdir()] == [NEW[7:]]
+    again = opened(root)
+    assert ([image.id for image in again.list()], again.complaints) == ([NEW], [])
+    with pytest.raises(NotThere):
+        again.get("busybox")
+
+
+def test_an_image_in_use_is_removed_from_a_full_disk_once_it_is_used_no_more(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(root)
+    store.mount(store.get("busybox"), "c1")
+    Full(monkeypatch, "write_whole")
+    store.remove("busybox")
+    again = opened(root)
+    assert [image.id for image in again.list()] == [NEW]
+    again.unmount("c1")
+    assert not (root / "images" / OLD[7:]).exists()
+
+
+def test_an_image_whose_files_cannot_be_removed_is_not_forgotten(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(root)
+    image = store.get("busybox")
+    with monkeypatch.context() as patch:
+        Full(patch, "remove_tree")
+        with pytest.raises(EngineError, match=f"image {OLD} is not removed: .*No space left"):
+            store.remove("busybox")
+        assert [each.id for each in store.list()] == [NEW, OLD]
+        assert store.fs_info().size_bytes == 20
+        with pytest.raises(EngineError, match="half removed: pull it again"):
+            store.mount(image, "c1")
+        again = opened(root)  # tries as well
+        assert [each.id for each in again.list()] == [NEW, OLD]
+        assert [OLD in line for line in again.complaints] == [True]
+    store.remove(OLD)
+    assert [each.id for each in store.list()] == [NEW]
+    assert not (root / "images" / OLD[7:]).exists()
+
+
+def test_files_that_cannot_be_removed_keep_no_store_from_opening_and_are_named(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root / "pulls/half").mkdir(parents=True)
+    (root / "pulls/file").touch()
+    (root / "images" / OLD[7:] / "image.json").write_text("[" * 100_000)
+    with monkeypatch.context() as patch:
+        Full(patch, "remove_tree")
+        store = opened(root)
+    assert [image.id for image in store.list()] == [NEW]
+    assert sorted(path.name for path in (root / "broken").iterdir()) == [OLD[7:], "file", "half"]
+    assert len([line for line in store.complaints if "cannot be removed" in line]) == 3
+    assert (opened(root).complaints, [*(root / "broken").iterdir()]) == ([], [])
+
+
+def test_what_a_removal_that_was_cut_short_has_left_is_taken_away_without_a_word(root: Path) -> None:
+    folder = root / "images" / OLD[7:]
+    (folder / "image.json").rename(folder / "removed.json")
+    (folder / "rootfs/file").unlink()
+    store = opened(root)
+    assert ([image.id for image in store.list()], store.complaints) == ([NEW], [])
+    assert not (root / "images" / OLD[7:]).exists()

@@ -1,40 +1,87 @@
-"""Manifests chosen for this machine, and the size of trees."""
+"""Layouts as skopeo leaves them, and no others."""
 
-import os
+import json
 from pathlib import Path
 
 import pytest
 
-from nri.engine.images.unpack import choose_platform, tree_usage
-from nri.engine.support.errors import InvalidRequest
+from nri.engine.images.unpack import in_place_of, read_layout
+from nri.engine.support.errors import EngineError, InvalidRequest
+from tests.support.oci_layouts import digest, layer, layout
 
-ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
-
-
-def row(digest: str, architecture: str, system: str = "linux") -> dict[str, object]:
-    return {"digest": digest, "platform": {"os": system, "architecture": architecture}}
+ONE, TWO = layer({"a": b"1"}), layer({"b": b"2"})
 
 
-def test_this_machines_image_is_chosen() -> None:
-    manifest = {"manifests": [row("a", "alien"), row("w", ARCHITECTURE, "windows"), row("b", ARCHITECTURE)]}
-    assert choose_platform(manifest, "x") == "b"
-    assert choose_platform({"config": {}}, "x") == ""
+def test_a_layout_gives_its_image(tmp_path: Path) -> None:
+    layout(tmp_path, [ONE, TWO], config={"User": "1", "Env": ["A=1"], "Cmd": None})
+    found = read_layout(tmp_path, "x")
+    assert found.diff_ids == [digest(ONE), digest(TWO)]
+    assert (found.config["User"], found.config["Env"], found.config["Cmd"]) == ("1", ["A=1"], None)
+    manifest = json.loads((tmp_path / "blobs/sha256" / found.manifest_digest[7:]).read_bytes())
+    assert manifest["config"]["digest"] == found.id
 
 
-def test_an_image_for_other_machines_says_for_which() -> None:
-    with pytest.raises(InvalidRequest, match=r"x is not for linux/\w+; there is linux/alien"):
-        choose_platform({"manifests": [row("a", "alien")]}, "x")
-    with pytest.raises(InvalidRequest, match="schema 1"):
-        choose_platform({"schemaVersion": 1}, "x")
+@pytest.mark.parametrize(
+    ("layers", "diff_ids", "problem"),
+    [
+        ([ONE], [digest(ONE), digest(TWO)], "its manifest has 1 layers and its configuration 2"),
+        ([], [digest(ONE)], "its manifest has 0 layers and its configuration 1"),
+        ([ONE, TWO], [digest(ONE)], "its manifest has 2 layers and its configuration 1"),
+        ([ONE, ONE], [digest(ONE)], "its manifest has 2 layers and its configuration 1"),
+        ([ONE], [], "its manifest has 1 layers and its configuration 0"),
+        ([ONE], ["sha256:short"], r"rootfs.diff_ids\[0\] is 'sha256:short', which is no digest"),
+        ([ONE], [7], r"rootfs.diff_ids\[0\] is 7, which is no digest"),
+    ],
+)
+def test_layers_and_what_the_configuration_says_of_them_agree(
+    tmp_path: Path, layers: list[bytes], diff_ids: list[object], problem: str
+) -> None:
+    layout(tmp_path, layers, diff_ids=diff_ids)
+    with pytest.raises(InvalidRequest, match=f"image evil:1: {problem}"):
+        read_layout(tmp_path, "evil:1")
 
 
-def test_hard_links_count_once_and_links_are_not_followed(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    (tree / "a").write_bytes(b"x" * 50_000)
-    os.link(tree / "a", tree / "b")
-    (tree / "out").symlink_to("/usr")
-    usage = tree_usage(tree)
-    assert 50_000 <= usage.size_bytes < 100_000
-    assert usage.inodes == 3
-    assert tree_usage(tmp_path / "none") == (0, 0)
+def test_an_image_without_layers_is_one(tmp_path: Path) -> None:
+    layout(tmp_path, [])
+    assert read_layout(tmp_path, "x").diff_ids == []
+
+
+def test_what_has_another_digest_than_its_name_is_refused(tmp_path: Path) -> None:
+    layout(tmp_path, [ONE])
+    identity = read_layout(tmp_path, "x").id
+    path = tmp_path / "blobs/sha256" / identity[7:]
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(InvalidRequest, match=f"{identity} has another digest"):
+        read_layout(tmp_path, "x")
+    path.unlink()
+    with pytest.raises(EngineError, match=f"{identity} is not in what was pulled"):
+        read_layout(tmp_path, "x")
+    (tmp_path / "index.json").write_text("{}")
+    with pytest.raises(EngineError, match="the image's layout cannot be read"):
+        read_layout(tmp_path, "x")
+
+
+def test_a_configuration_that_is_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
+    layout(tmp_path, [ONE], whole_config={"x": "y" * (4 << 20)})
+    with pytest.raises(InvalidRequest, match="more than 4194304 bytes"):
+        read_layout(tmp_path, "x")
+
+
+def test_an_image_of_dockers_format_keeps_its_id_if_its_layers_are_those_that_it_lists(
+    tmp_path: Path,
+) -> None:
+    layout(tmp_path, [ONE, TWO])
+    found = read_layout(tmp_path, "x")
+
+    def original(*layers: bytes, **config: object) -> bytes:
+        return json.dumps({"docker_version": "1", "rootfs": {"diff_ids": list(map(digest, layers))}, **config}).encode()
+
+    raw = original(ONE, TWO, config={"User": "7"})
+    made = in_place_of(found, digest(raw), raw, "x")
+    assert (made.id, made.config, made.diff_ids) == (digest(raw), {"User": "7"}, found.diff_ids)
+    for layers in ((ONE,), (TWO, ONE), (), (ONE, TWO, TWO)):
+        raw = original(*layers)
+        with pytest.raises(InvalidRequest, match="its layers are not those that its configuration lists"):
+            in_place_of(found, digest(raw), raw, "x")
+    with pytest.raises(InvalidRequest, match="has another digest"):
+        in_place_of(found, digest(b"other"), raw, "x")

@@ -1,67 +1,86 @@
 """The steps of pods and containers: told to the log, and to as many as listen."""
 
 import logging
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import _KEPT, EventBus
-from nri.engine.lifecycle.lives import ContainerLife, PodLife
-from nri.engine.state import ContainerRecord, PodRecord
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
+from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
 from nri.engine.state.names import container_name, pod_name
 
 POD = pod_name("web", "default", "u-1", 0)
 
 
-def container(identity: str, name: str = "app", **more: object) -> ContainerLife:
+def container(identity: str, name: str = "app", **more: object) -> ContainerEntry:
     config = {"metadata": {"name": name}}
-    record = ContainerRecord(id=identity, name=container_name(name, 0, POD), pod_id="p", config=config, **more)
-    return ContainerLife(record, {})
+    record = ContainerRecord(
+        id=identity,
+        name=container_name(name, 0, POD),
+        pod_id="p",
+        config=config,
+        **{"state": ContainerState.RUNNING, **more},
+    )
+    return ContainerEntry(record, {})
 
 
-def pod(identity: str) -> PodLife:
+def pod(identity: str) -> PodEntry:
     config = {"metadata": {"name": "web", "namespace": "default"}}
-    return PodLife(PodRecord(id=identity, name=POD, namespace="default", config=config))
+    return PodEntry(PodRecord(id=identity, name=POD, namespace="default", config=config, state=PodState.READY))
 
 
-def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about() -> None:
-    bus = EventBus()
-    bus.tell(container("c0"), pb.CONTAINER_CREATED_EVENT)
-    bus.describe = lambda event, pod: event.pod_sandbox_status.MergeFrom(pb.PodSandboxStatus(id=pod))
+@pytest.fixture
+def inventory(tmp_path: Path) -> Iterator[Inventory]:
+    store = Store(tmp_path / "records")
+    yield Inventory(store)
+    store.close()
+
+
+def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about(inventory: Inventory) -> None:
+    bus = EventBus(inventory)
+    inventory.add(pod("p"))
+    inventory.add(container("c9"))
+    bus.publish(container("c0"), pb.CONTAINER_CREATED_EVENT)
     with bus.subscribe() as one, bus.subscribe() as two:
-        bus.tell(container("c1"), pb.CONTAINER_STARTED_EVENT)
+        bus.publish(container("c1"), pb.CONTAINER_STARTED_EVENT)
         for each in (one, two):
             event = each.get(1)
             assert event is not None
             assert (event.container_id, event.container_event_type) == ("c1", pb.CONTAINER_STARTED_EVENT)
             assert event.pod_sandbox_status.id == "p" and event.created_at > 0
+            assert [each.id for each in event.containers_statuses] == ["c9"]
             assert each.get(0) is None
 
 
-def test_a_listener_that_does_not_keep_up_loses_the_oldest() -> None:
-    bus = EventBus()
+def test_a_listener_that_does_not_keep_up_loses_the_oldest(inventory: Inventory) -> None:
+    bus = EventBus(inventory)
     listener = bus.subscribe()
     for number in range(_KEPT + 2):
-        bus.tell(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
+        bus.publish(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
     first = listener.get(1)
     assert first is not None and first.container_id == "c2" and listener.lost == 2
 
 
-def test_the_end_of_the_bus_ends_all_waiting() -> None:
-    bus = EventBus()
+def test_the_end_of_the_bus_ends_all_waiting(inventory: Inventory) -> None:
+    bus = EventBus(inventory)
     listener = bus.subscribe()
     bus.close()
     assert listener.get() is None
 
 
-def test_each_step_is_a_line_of_the_log_with_short_id_and_names(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_step_is_a_line_of_the_log_with_short_id_and_names(
+    inventory: Inventory, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
-    bus, identity = EventBus(), "0123456789abcdef" * 4
-    bus.tell(pod(identity), pb.CONTAINER_STARTED_EVENT)
-    bus.tell(container(identity, "odd_name"), pb.CONTAINER_CREATED_EVENT)
-    bus.tell(container(identity, exit_code=137, reason="OOMKilled"), pb.CONTAINER_STOPPED_EVENT)
-    bus.tell(pod(identity), pb.CONTAINER_DELETED_EVENT)
+    bus, identity = EventBus(inventory), "0123456789abcdef" * 4
+    bus.publish(pod(identity), pb.CONTAINER_STARTED_EVENT)
+    bus.publish(container(identity, "odd_name"), pb.CONTAINER_CREATED_EVENT)
+    bus.publish(container(identity, exit_code=137, reason="OOMKilled"), pb.CONTAINER_STOPPED_EVENT)
+    bus.publish(pod(identity), pb.CONTAINER_DELETED_EVENT)
     assert caplog.messages == [
         "pod 0123456789abc default/web started",
         "container 0123456789abc default/web/odd_name made",

@@ -96,14 +96,6 @@ def test_a_start_that_fails_ends_the_container_with_the_reason(dry: Any) -> None
     assert dry.told.of("c")[-2:] == ["start_container", "stop_container"]
 
 
-def test_an_eviction_stops_and_says_why(dry: Any) -> None:
-    made = dry.run(dry.pod())
-    dry.engine.containers.evict(made, "too loud")
-    assert dry.engine.containers.life(made).ended.wait(20)
-    assert "too loud" in dry.engine.containers.get(made).message
-    dry.engine.containers.evict("absent", "no such thing")  # told in the log alone
-
-
 def test_the_pods_end_ends_all_its_containers_and_no_others(dry: Any) -> None:
     one, two = dry.pod("one"), dry.pod("two")
     dry.run(one, "a")
@@ -126,7 +118,7 @@ def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_t
         nri.Adjustment().add_unified("memory.high", "1").set_cpu_shares(5).message, []
     )  # fmt: skip
     made = dry.run(dry.pod())
-    assert "unified" not in dry.engine.containers.life(made).spec["linux"]["resources"]
+    assert "unified" not in dry.engine.containers.entry(made).spec["linux"]["resources"]
     notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
     assert [text for text in notes if "unified[memory.high] unsupported" in text], notes
     assert not [text for text in notes if "cpu.shares" in text]

@@ -23,11 +23,11 @@ def bundles(dry: Any) -> list[str]:
 def test_what_plugins_answer_is_in_the_spec_and_in_the_record(dry: Any) -> None:
     adjustment = nri.Adjustment().add_env("A", "1").set_cpu_shares(99)
     dry.told.on["create_container"] = lambda *_: adjustment
-    life = dry.engine.lives.container(dry.create(dry.pod()))
-    assert "A=1" in life.spec["process"]["env"]
-    assert life.spec["linux"]["resources"]["cpu"]["shares"] == 99
-    assert str(life.record.resources["cpu_shares"]) == "99"
-    assert life.record.state is ContainerState.CREATED
+    entry = dry.engine.inventory.container(dry.create(dry.pod()))
+    assert "A=1" in entry.spec["process"]["env"]
+    assert entry.spec["linux"]["resources"]["cpu"]["shares"] == 99
+    assert str(entry.record.resources["cpu_shares"]) == "99"
+    assert entry.record.state is ContainerState.CREATED
 
 
 @pytest.mark.parametrize("config", [{"log_path": "../a"}, {"log_path": "/a"}])
@@ -88,8 +88,8 @@ def test_updates_of_others_are_done_when_the_container_is_there_and_not_if_it_fa
     monkeypatch.setattr(dry.engine.machinery.conmon, "create", fail)
     with pytest.raises(CommandFailed):
         dry.create(pod)
-    life = dry.engine.lives.container(other)
-    assert life.spec["linux"]["resources"].get("cpu", {}).get("shares") != 7
+    entry = dry.engine.inventory.container(other)
+    assert entry.spec["linux"]["resources"].get("cpu", {}).get("shares") != 7
     monkeypatch.setattr(dry.engine.machinery.conmon, "create", create)
     dry.create(pod)
-    assert life.spec["linux"]["resources"]["cpu"]["shares"] == 7
+    assert entry.spec["linux"]["resources"]["cpu"]["shares"] == 7

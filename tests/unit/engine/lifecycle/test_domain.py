@@ -12,21 +12,21 @@ from nri.api import messages as m
 
 
 def test_an_end_and_a_removal_are_told_once_and_in_this_order(dry: Any) -> None:
-    life = dry.engine.lives.container(dry.run(dry.pod()))
+    entry = dry.engine.inventory.container(dry.run(dry.pod()))
     domain = dry.engine.domain
-    domain.remove(life)
-    domain.stop(life)
-    domain.remove(life)
+    domain.remove(entry)
+    domain.stop(entry)
+    domain.remove(entry)
     assert dry.told.of("c")[-2:] == ["stop_container", "remove_container"]
     assert dry.told.of("c").count("remove_container") == 1
 
 
 def test_a_pod_is_shown_without_namespaces_that_are_gone(dry: Any, tmp_path: Any) -> None:
-    life = dry.engine.lives.pod(dry.pod())
+    entry = dry.engine.inventory.pod(dry.pod())
     there = tmp_path / "there"
     there.touch()
-    life.record.namespace_paths = {"network": str(there), "ipc": str(tmp_path / "gone")}
-    shown = dry.engine.domain.pod_message(life)
+    entry.record.namespace_paths = {"network": str(there), "ipc": str(tmp_path / "gone")}
+    shown = dry.engine.domain.pod_message(entry)
     assert [row.type for row in shown.linux.namespaces] == ["network"]
     assert (shown.name, shown.namespace) == ("pod", "n")
 
@@ -52,10 +52,10 @@ def test_an_event_that_is_only_told_and_fails_stops_nothing(dry: Any, caplog: py
 
 def test_an_eviction_stops_the_container(dry: Any) -> None:
     made = dry.run(dry.pod())
-    asked: list[tuple[str, str]] = []
-    dry.engine.domain.on_evict = lambda identity, reason: asked.append((identity, reason))
     dry.engine.domain.evict([m.ContainerEviction(container_id=made, reason="too big")])
-    assert asked == [(made, "too big")]
+    entry = dry.engine.inventory.container(made)
+    assert entry.ended.wait(20)
+    assert "too big" in entry.record.message
 
 
 def test_only_a_whole_id_is_had(dry: Any) -> None:
@@ -67,7 +67,7 @@ def test_only_a_whole_id_is_had(dry: Any) -> None:
 
 def test_a_container_whose_pods_record_is_lost_is_told_all_the_same(dry: Any) -> None:
     pod = dry.pod()
-    life = dry.engine.lives.container(dry.run(pod))
-    life.record.pod_id = "f" * 64
-    shown, container = dry.engine.domain._pair(life)
-    assert (shown.id, container.id) == ("f" * 64, life.id)
+    entry = dry.engine.inventory.container(dry.run(pod))
+    entry.record.pod_id = "f" * 64
+    shown, container = dry.engine.domain._pair(entry)
+    assert (shown.id, container.id) == ("f" * 64, entry.id)

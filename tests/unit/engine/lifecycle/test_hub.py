@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import UpdateResult
+from nri.adaptation import OrderedUpdates, UpdateResult
 from nri.api import messages as m
 from nri.engine.config import NriConfig
 from nri.engine.lifecycle.hub import NriHub
@@ -62,7 +62,7 @@ def update(container_id: str) -> m.ContainerUpdate:
 
 def test_an_update_goes_to_the_domain_that_has_the_container(tmp_path: Path) -> None:
     one, two = Domain("k8s.io", "a"), Domain("moby", "b")
-    results = hub(tmp_path, one, two).update([update("b"), update("a"), update("c")])
+    results = hub(tmp_path, one, two).update(OrderedUpdates([update("b"), update("a"), update("c")]))
     assert (one.updated, two.updated) == (["a"], ["b"])
     assert [result.failed for result in results] == [False, False, True]
     assert "no container 'c'" in results[2].fields[0].reason
@@ -71,7 +71,7 @@ def test_an_update_goes_to_the_domain_that_has_the_container(tmp_path: Path) -> 
 def test_an_id_that_two_domains_have_is_never_the_wrong_ones(tmp_path: Path) -> None:
     one, two = Domain("k8s.io", "same"), Domain("moby", "same")
     both = hub(tmp_path, one, two)
-    (result,) = both.update([update("same")])
+    (result,) = both.update(OrderedUpdates([update("same")]))
     both.evict([m.ContainerEviction(container_id="same")])
     assert result.failed and "several domains: k8s.io, moby" in result.fields[0].reason
     assert one.updated == two.updated == one.evicted == two.evicted == []

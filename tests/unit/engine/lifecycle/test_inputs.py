@@ -10,7 +10,7 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Image
 from nri.engine.lifecycle.inputs import _below, _mapping, _mounted, _resolve_mounts, image_config
-from nri.engine.lifecycle.lives import PodLife, to_json
+from nri.engine.lifecycle.inventory import PodEntry, to_json
 from nri.engine.state import PodRecord
 from nri.errors import RequestError
 
@@ -72,11 +72,11 @@ def users(first: int) -> pb.LinuxContainerSecurityContext:
     return made
 
 
-def pod_of(security: pb.LinuxContainerSecurityContext | None = None) -> PodLife:
+def pod_of(security: pb.LinuxContainerSecurityContext | None = None) -> PodEntry:
     config = pb.PodSandboxConfig()
     if security is not None:
         config.linux.security_context.namespace_options.CopyFrom(security.namespace_options)
-    return PodLife(PodRecord("p1", config=to_json(config), namespace_paths={"user": "/pinned"}))
+    return PodEntry(PodRecord("p1", config=to_json(config), namespace_paths={"user": "/pinned"}))
 
 
 def test_a_container_has_its_pods_mapping_also_if_it_says_nothing() -> None:
@@ -96,15 +96,15 @@ def test_the_process_namespace_of_another_is_shared_only_if_it_runs_in_this_pod(
     pod = dry.pod()
     inputs = dry.engine.containers._creation._inputs
     running, created = dry.run(pod, "running"), dry.create(pod, "created")
-    life = dry.engine.lives.pod(pod)
+    entry = dry.engine.inventory.pod(pod)
 
     def target(identity: str) -> str:
         config = pb.ContainerConfig()
         options = config.linux.security_context.namespace_options
         options.pid, options.target_id = pb.TARGET, identity
-        return inputs._target(life, config)
+        return inputs._target(entry, config)
 
-    pid = dry.engine.lives.container(running).record.pid
+    pid = dry.engine.inventory.container(running).record.pid
     assert target(running) == f"/proc/{pid}/ns/pid"
     assert target(created) == target("") == ""
     elsewhere = dry.run(dry.pod("other"), "elsewhere")

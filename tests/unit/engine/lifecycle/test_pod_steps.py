@@ -52,17 +52,17 @@ def test_a_pod_whose_ids_are_mapped_shares_nothing_with_the_node(steps: Any, fie
 
 
 def test_what_is_taken_back_at_a_stop_is_all_but_the_folders(dry: Any, steps: Any) -> None:
-    life = dry.engine.lives.pod(dry.pod())
-    names = [step.name for step in steps.of(life)]
+    entry = dry.engine.inventory.pod(dry.pod())
+    names = [step.name for step in steps.of(entry)]
     assert names == ["folders", "namespaces", "network", "files", "holder"]
-    assert [step.name for step in steps.of(life, only_running=True)] == names[1:]
+    assert [step.name for step in steps.of(entry, only_running=True)] == names[1:]
 
 
 def test_specs_of_its_containers_get_the_cgroup_that_was_decided(dry: Any, steps: Any) -> None:
-    life = dry.engine.lives.pod(dry.pod())
-    pod = steps.spec_pod(life)
-    assert pod.config.linux.cgroup_parent == life.record.cgroup_parent != ""
-    assert not life.config.linux.cgroup_parent, "the request stays as it came"
+    entry = dry.engine.inventory.pod(dry.pod())
+    pod = steps.spec_pod(entry)
+    assert pod.config.linux.cgroup_parent == entry.record.cgroup_parent != ""
+    assert not entry.config.linux.cgroup_parent, "the request stays as it came"
 
 
 def test_a_port_is_told_as_cni_has_it() -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from nri.engine.lifecycle import replay as module
+from nri.engine.lifecycle.replay import _strays, sweep
 from nri.engine.state import ContainerState, PodState
+from nri.engine.support.errors import EngineError
 
 
 def records(dry: Any, kind: str) -> dict[str, Any]:
@@ -22,7 +28,7 @@ def test_containers_that_are_gone_with_their_machine_have_ended_and_are_told_onc
     pod = dry.pod()
     made = dry.run(pod)
     engine = dry.restart()
-    assert engine.lives.container(made).ended.wait(20)
+    assert engine.inventory.container(made).ended.wait(20)
     assert engine.containers.get(made).state is ContainerState.EXITED
     assert dry.told.of("c")[-1] == "stop_container"
     engine = dry.restart()
@@ -39,7 +45,7 @@ def test_an_end_that_was_written_down_and_not_told_is_told(dry: Any) -> None:
     change(dry, "containers", made, nri={"told": "created"})
     dry.told.events.clear()
     engine = dry.restart()
-    assert engine.lives.container(made).ended.wait(20)
+    assert engine.inventory.container(made).ended.wait(20)
     assert dry.told.of("c") == ["stop_container"]
     assert dry.told.known[-1][1] == ["c"]  # and plugins that join before know of it
 
@@ -63,7 +69,7 @@ def test_names_and_configurations_are_those_of_before(dry: Any) -> None:
     pod = dry.pod()
     made = dry.create(pod, labels={"a": "b"})
     before = dry.engine.containers.get(made)
-    after = dry.restart().containers.life(made)
+    after = dry.restart().containers.entry(made)
     assert (after.record.name, after.record.labels) == (before.name, {"a": "b"})
     assert after.config.command == ["sh"] and after.spec["process"]["args"] == ["sh"]
 
@@ -111,3 +117,41 @@ def test_a_pod_whose_files_are_gone_is_not_ready(dry: Any) -> None:
         path.unlink()
     (dry.config.state / "pods" / pod).rmdir()
     assert dry.restart().pods.get(pod).state is PodState.STOPPING
+
+
+def test_what_has_an_id_stays_and_images_that_it_mounts() -> None:
+    assert _strays(["c1", "c1-image0", "c2", "c2-image3", "p1"], {"c1", "p1"}) == ["c2", "c2-image3"]
+
+
+def left(dry: Any) -> list[Path]:
+    """Folders of a container and a pod that no record knows."""
+    places = dry.engine.machinery.places
+    folders = [places.bundle("lost"), places.pod("lostpod"), dry.engine.images.root / "dry/lost"]
+    (dry.engine.images.snapshots.root / "lost").mkdir()
+    for folder in folders:
+        folder.mkdir(parents=True)
+    return folders
+
+
+def test_folders_without_a_record_go_and_those_with_one_stay(dry: Any) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    folders = left(dry)
+    assert sweep(dry.engine.machinery, {pod, made}) == []
+    assert not [folder for folder in folders if folder.exists()]
+    places = dry.engine.machinery.places
+    assert places.bundle(made).exists()
+    assert places.pod(pod).exists()
+
+
+def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundle, pod, _ = left(dry)
+
+    def refuse(*_: object) -> None:
+        raise EngineError("it is busy")
+
+    monkeypatch.setattr(module, "remove_tree", refuse)
+    complaints = sweep(dry.engine.machinery, set())
+    assert "the bundle of lost, of which there is no record: it is busy" in complaints
+    assert bundle.exists()
+    assert not pod.exists()

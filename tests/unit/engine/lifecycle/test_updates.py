@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.audit.reporting import ANSWERS
+from nri.adaptation import Numbers, OrderedUpdates
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.support.errors import CommandFailed, WrongState
 from nri.errors import NriError, RequestError
+from nri.ttrpc.waiters import ARRIVALS
 
 
 def in_force(dry: Any, made: str) -> dict[str, Any]:
     spec = json.loads((dry.config.state / "bundles" / made / "config.json").read_text())
-    assert spec["linux"]["resources"] == dry.engine.containers.life(made).spec["linux"]["resources"]
+    assert spec["linux"]["resources"] == dry.engine.containers.entry(made).spec["linux"]["resources"]
     return {key: value for key, value in spec["linux"]["resources"].items() if key in ("cpu", "memory")}
 
 
@@ -102,23 +103,24 @@ def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_af
     made = dry.run(dry.pod())
     asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).add_unified("cpu.idle", "1").message
     later = nri.Update(made).set_cpu_shares(800).add_unified("cpu.idle", "0").message
-    (second,) = dry.engine.nri.update([later], lambda _: 8)
-    (first,) = dry.engine.nri.update([asked], lambda _: 7)
+    (second,) = dry.engine.nri.update(OrderedUpdates([later], Numbers(8)))
+    (first,) = dry.engine.nri.update(OrderedUpdates([asked], Numbers(7)))
     assert not second.failed
     assert {row.field: row.outcome for row in first.fields} == {
         "cpu.shares": "stale", "cpu.quota": "applied", "unified[cpu.idle]": "stale"
     }  # fmt: skip
     assert in_force(dry, made)["cpu"] == {"shares": 800, "quota": 5000}
-    assert dry.engine.containers.life(made).spec["linux"]["resources"]["unified"] == {"cpu.idle": "0"}
+    assert dry.engine.containers.entry(made).spec["linux"]["resources"]["unified"] == {"cpu.idle": "0"}
 
 
 def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answer_is_carried_out(dry: Any) -> None:
     made = dry.run(dry.pod())
-    before = next(ANSWERS)
+    before = next(ARRIVALS)
     dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_quota=6000))
-    dry.engine.nri.update([nri.Update(made).set_memory_limit(64 << 20).message])
+    by_itself = nri.Update(made).set_memory_limit(64 << 20).message
+    dry.engine.nri.update(OrderedUpdates([by_itself], Numbers(next(ARRIVALS))))
     asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).set_memory_limit(32 << 20).message
-    (late,) = dry.engine.nri.update([asked], lambda _: before)
+    (late,) = dry.engine.nri.update(OrderedUpdates([asked], Numbers(before)))
     assert {row.field: row.outcome for row in late.fields} == {
         "cpu.shares": "applied", "cpu.quota": "stale", "memory.limit": "stale"
     }  # fmt: skip
@@ -128,12 +130,12 @@ def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answe
 
 def test_a_device_rule_in_an_answer_reaches_no_runtime_and_those_who_ask_are_told(dry: Any) -> None:
     made = dry.run(dry.pod())
-    before = dry.engine.containers.life(made).spec["linux"]["resources"]["devices"]
+    before = dry.engine.containers.entry(made).spec["linux"]["resources"]["devices"]
     dry.told.on["update_container"] = lambda *_: [
         nri.Update(made).set_cpu_shares(700).add_device_rule(False, "c", major=1, minor=5).message
     ]  # fmt: skip
     dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
     assert in_force(dry, made)["cpu"]["shares"] == 700
-    assert dry.engine.containers.life(made).spec["linux"]["resources"]["devices"] == before
+    assert dry.engine.containers.entry(made).spec["linux"]["resources"]["devices"] == before
     notes = [text for _, text in dry.engine.nri.adaptation.provenance.explain(made).notes]
     assert [text for text in notes if "linux.resources.devices" in text and "unsupported in an update" in text], notes

@@ -18,6 +18,7 @@ printf 'netns=%s args=%s ' "$CNI_NETNS" "$CNI_ARGS" >> "$LOG"
 cat >> "$LOG"
 echo >> "$LOG"
 [ -e "$FAIL.$CNI_COMMAND.${0##*/}" ] && { echo '{"code": 7, "msg": "no more", "details": "addresses"}'; exit 1; }
+[ -e "$FAIL.odd" ] && [ "$CNI_COMMAND" = ADD ] && { echo '{"ips": [7]}'; exit 0; }
 [ "$CNI_COMMAND" = ADD ] && echo '{"ips": [{"address": "10.0.0.2/24", "interface": 0}], "interfaces":
     [{"name": "eth0", "sandbox": "/x"}]}'
 exit 0
@@ -60,6 +61,14 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+def test_an_answer_that_makes_no_sense_names_the_network_and_is_taken_back(world: World) -> None:
+    Path(f"{world.folder}/fail.odd").touch()
+    with pytest.raises(EngineError, match=r"network net: the answer of its plugins: ips\[0\] is no table"):
+        world.add("first", "second")
+    assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
+    assert world.cni.attached() == []
+
+
 def test_plugins_are_called_in_order_and_taken_back_the_other_way(world: World) -> None:
     found = world.add("first", "second")
     assert [*found.addresses] == ["10.0.0.2"]
@@ -92,6 +101,15 @@ def test_what_could_not_be_taken_back_is_kept_for_the_removal(world: World) -> N
     Path(f"{world.folder}/fail.DEL.first").unlink()
     world.cni.delete("p1")
     assert world.cni.attached() == []
+
+
+def test_of_several_that_cannot_be_detached_the_first_one_asked_is_named(world: World) -> None:
+    world.add("first", "second")
+    for name in ("first", "second"):
+        world.fail("DEL", name)
+    with pytest.raises(CommandFailed, match="second DEL"):
+        world.cni.delete("p1")
+    assert world.asked()[-2:] == ["DEL second", "DEL first"], "all are asked"
 
 
 def test_a_restart_takes_back_with_the_configuration_of_that_day_and_without_a_namespace_that_is_gone(

@@ -40,6 +40,9 @@ def test_of_several_versions_the_newest_known_is_spoken() -> None:
         ('{"name": "n", "plugins": [{"type": "../../bin/sh"}]}', "no program's name"),
         ('{"name": "../n", "plugins": [{"type": "t"}]}', "names no network"),
         ('{"name": "n", "cniVersion": "2.0.0", "type": "t"}', "'2.0.0'"),
+        ('{"name": "n", "cniVersions": 7, "type": "t"}', "'cniVersion' is 7"),
+        ('{"name": "n", "type": "t", "ipam": "host-local"}', "'ipam' of t is no table"),
+        ('{"name": "n", "type": "t", "capabilities": ["dns"]}', "'capabilities' of t is no table"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(text: str, reason: str) -> None:

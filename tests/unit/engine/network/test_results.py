@@ -1,5 +1,7 @@
 """What CNI plugins are told and answer."""
 
+import pytest
+
 from nri.engine.network.results import PortMapping, capability_arguments, parse_result, plugin_error
 
 RESULT = {
@@ -21,6 +23,26 @@ def test_addresses_are_those_of_the_pods_side() -> None:
     assert found[:3] == (("10.0.0.2", "fd00::2", "10.0.0.9"), ("10.0.0.1",), "bb:00")
     assert found.result == RESULT
     assert parse_result({}, "eth0")[:3] == ((), (), "")
+
+
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        ({"ips": 7}, "ips is no list"),
+        ({"ips": [7]}, r"ips\[0\] is no table"),
+        ({"ips": [{"address": ["10.0.0.2"]}]}, r"ips\[0\].address is no text"),
+        ({"ips": [{}, {"address": "10.0.0.2/24\n10.0.0.3 evil"}]}, r"ips\[1\].address is .*, which is no address"),
+        ({"ips": [{"address": "10.0.0.2/24", "gateway": "x"}]}, r"ips\[0\].gateway is 'x', which is no address"),
+        ({"ips": [{"interface": "0"}]}, r"ips\[0\].interface is no number"),
+        ({"interfaces": {}, "ips": [{"interface": True}]}, r"ips\[0\].interface is no number"),
+        ({"interfaces": "eth0"}, "interfaces is no list"),
+        ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is no table"),
+        ({"interfaces": [{"name": "eth0", "sandbox": "/x", "mac": 7}]}, r"interfaces\[0\].mac is no text"),
+    ],
+)
+def test_a_result_with_a_value_of_a_wrong_type_is_refused_by_its_place(result: dict, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        parse_result(result, "eth0")
 
 
 def test_a_plugin_is_told_what_it_says_it_takes() -> None:

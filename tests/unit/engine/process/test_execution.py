@@ -49,9 +49,10 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     script.write_text(RUNTIME.format(folder=tmp_path))
     script.chmod(0o755)
     kill = execution.kill_started
+    monkeypatch.setattr(execution, "_REAP_S", 1.0)  # twice what this runtime takes
 
     def late(pid_file: Path) -> None:
-        time.sleep(execution._REAP_S + 0.1)
+        time.sleep(1.1)
         kill(pid_file)
 
     monkeypatch.setattr(execution, "kill_started", late)

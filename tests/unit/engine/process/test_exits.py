@@ -1,10 +1,13 @@
 """What conmon leaves of a container that ended."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from nri.engine.process.exits import read_exit
+from nri.engine.process import exits
+from nri.engine.process.exits import Exit, Exits, read_exit
+from nri.engine.process.runtime import Runtime
 
 
 @pytest.mark.parametrize(
@@ -30,3 +33,18 @@ def test_a_container_that_left_nothing_readable_has_no_end(tmp_path: Path) -> No
     assert read_exit(tmp_path, "c1", tmp_path) is None
     (tmp_path / "c1").write_text("")
     assert read_exit(tmp_path, "c1", tmp_path) is None
+
+
+def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = iter([os.getpid(), 0])  # first that of a conmon, then one that means another process
+    monkeypatch.setattr(exits, "find_conmon", lambda *_: next(numbers))
+    (tmp_path / "c1").write_text("3")
+    told: list[Exit] = []
+    watching = Exits(tmp_path, told.append)
+    try:
+        watching.watch("c1", tmp_path, Runtime("/bin/false", tmp_path / "state"))
+        assert [(found.container_id, found.code) for found in told] == [("c1", 3)]
+    finally:
+        watching.close()

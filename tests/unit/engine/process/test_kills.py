@@ -8,6 +8,7 @@ import pytest
 
 from nri.engine.process import kills
 from nri.engine.process.kills import kill_started
+from nri.host import Root
 
 
 def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:
@@ -57,10 +58,10 @@ def test_what_a_program_starts_while_its_children_are_looked_for_is_not_left(
     runtime = subprocess.Popen(words)
     while not pid_file.exists() or not pid_file.read_text():
         time.sleep(0.01)
-    look = kills._children
+    look = kills.children
 
-    def forking(pid: int) -> list[int]:
-        found = look(pid)
+    def forking(root: Root, pid: int) -> list[int]:
+        found = look(root, pid)
         if not child.exists() and pid == int(pid_file.read_text()):
             subprocess.run(["kill", "-USR1", str(pid)], check=True)
             deadline = time.monotonic() + 1
@@ -68,7 +69,7 @@ def test_what_a_program_starts_while_its_children_are_looked_for_is_not_left(
                 time.sleep(0.01)
         return found
 
-    monkeypatch.setattr(kills, "_children", forking)
+    monkeypatch.setattr(kills, "children", forking)
     kill_started(pid_file)
     runtime.wait(20)
     if child.exists():

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nri.engine.process.runtime_log import cause_of, complaints
+from nri.engine.process.runtime_log import STDERR, cause_of, complaints
 
 LOG = b"""{"level":"debug","msg":"nsexec[1]: ..."}
 {"level":"warning","msg":"unable to oom kill"}
@@ -30,3 +30,8 @@ def test_a_log_that_says_the_same_adds_nothing(tmp_path: Path) -> None:
     printed = b'time="2026-01-01T00:00:00Z" level=error msg="runc create failed: no such file"\n'
     assert cause_of(printed, tmp_path / "log") == "runc create failed: no such file"
     assert cause_of(b"", tmp_path / "missing") == ""
+
+
+def test_a_log_that_goes_to_the_output_is_read_there() -> None:
+    assert cause_of(LOG, STDERR) == "unable to oom kill; write /proc/self/oom_score_adj: permission denied"
+    assert cause_of(b"it does not exist\n", STDERR) == "it does not exist"

@@ -63,3 +63,9 @@ def test_interfaces_are_read() -> None:
         InterfaceStats("lo", 1, 3, 9, 11, 2, 4, 10, 12),
         InterfaceStats("eth0", 100, 0, 50, 0, 2, 0, 1, 0),
     ]
+
+
+def test_an_interface_that_a_container_has_named_keeps_its_numbers() -> None:
+    rows = "head\nhead\n  \udcff\x1b[2J: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n"
+    (found,) = parse_interfaces(rows)
+    assert found.name.isprintable() and found.name.encode() and (found.rx_bytes, found.tx_bytes) == (1, 9)

@@ -1,13 +1,130 @@
-"""Calls of a service matched with the methods of groups, without a server."""
+"""Calls of a service matched with the methods of groups, requests checked, errors as statuses; without a server."""
 
 from __future__ import annotations
 
+import errno
+import re
+from pathlib import Path
+
 import grpc
 import pytest
+from google.protobuf.message import Message
 
+from nri import errors
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.server.methods import Methods, snake
-from nri.engine.support.errors import NotThere
+from nri.engine.server.methods import ROWS, Methods, check_request, snake, status_of
+from nri.engine.support.errors import (
+    AlreadyThere,
+    CommandFailed,
+    CommandTimeout,
+    EngineError,
+    InvalidRequest,
+    NotThere,
+    ToolMissing,
+    TooMany,
+    WrongState,
+)
+from nri.errors import RequestError
+
+Code = grpc.StatusCode
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.RequestError("mounts[0]", "x", "is none"), Code.INVALID_ARGUMENT),
+        (InvalidRequest("no image"), Code.INVALID_ARGUMENT),
+        (NotThere("pod", "p"), Code.NOT_FOUND),
+        (AlreadyThere("pod", "n", "id"), Code.ALREADY_EXISTS),
+        (WrongState("pod p", "stopped", "start"), Code.FAILED_PRECONDITION),
+        (ToolMissing("runc"), Code.FAILED_PRECONDITION),
+        (CommandTimeout("exec", 1), Code.DEADLINE_EXCEEDED),
+        (TooMany("listeners", 32), Code.RESOURCE_EXHAUSTED),
+        (CommandFailed("runc create", 1, "no"), Code.UNKNOWN),
+        (EngineError("else"), Code.UNKNOWN),
+        (errors.PluginRejected("10-p", "no"), Code.PERMISSION_DENIED),
+        (errors.ValidationRejected("p", "no"), Code.PERMISSION_DENIED),
+        (errors.PluginTimeout("10-p", "late"), Code.DEADLINE_EXCEEDED),
+        (errors.PluginUnavailable("10-p", "absent"), Code.UNAVAILABLE),
+        (errors.PluginError("10-p", "failed"), Code.UNKNOWN),
+        (NotImplementedError("later"), Code.UNIMPLEMENTED),
+        (OSError(errno.ENOSPC, "No space left on device"), Code.RESOURCE_EXHAUSTED),
+        (OSError(errno.EIO, "I/O error"), Code.UNKNOWN),
+        (ValueError("a fault of ours"), Code.UNKNOWN),
+    ],
+)
+def test_every_error_has_its_code_and_keeps_its_text(error: Exception, code: Code) -> None:
+    assert status_of(error) == (code, str(error))
+
+
+def test_an_error_without_a_text_is_told_by_its_class() -> None:
+    assert status_of(KeyError()) == (Code.UNKNOWN, "KeyError")
+
+
+def test_no_row_is_hidden_by_one_before_it() -> None:
+    for place, row in enumerate(ROWS):
+        before = [each.kind for each in ROWS[:place] if each.when is None]
+        assert not any(issubclass(row.kind, kind) for kind in before), row
+
+
+def test_the_page_on_conformance_has_the_table() -> None:
+    page = Path(__file__).parents[4].joinpath("docs/conformance.md").read_text()
+    rows = re.findall(r"\(`(\w+)`\) \| (\w+) \|", page)
+    assert rows == [(row.kind.__name__, row.code.name) for row in ROWS]
+
+
+def pod(**fields: object) -> pb.RunPodSandboxRequest:
+    return pb.RunPodSandboxRequest(config=pb.PodSandboxConfig(**fields))  # type: ignore[arg-type]
+
+
+def container(**fields: object) -> pb.CreateContainerRequest:
+    return pb.CreateContainerRequest(config=pb.ContainerConfig(**fields))  # type: ignore[arg-type]
+
+
+SHARED = pb.NamespaceOption(network=99)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("request_", "problem"),
+    [
+        (pod(hostname="a\0b"), 'config.hostname: "a\\x00b": has a zero byte in it'),
+        (pod(labels={"k": "a\0"}), 'config.labels[k]: "a\\x00": has a zero byte'),
+        (pod(labels={"k\0": "a"}), 'config.labels: "k\\x00": has a zero byte'),
+        (pod(dns_config=pb.DNSConfig(servers=["a", "b\0"])), "config.dns_config.servers[1]"),
+        (pod(port_mappings=[pb.PortMapping(protocol=99)]), "config.port_mappings[0].protocol: 99: is not known"),
+        (container(stop_signal=999), "config.stop_signal: 999: is not known"),
+        (container(command=["sh", "-\0"]), "config.command[1]"),
+        (container(mounts=[pb.Mount(), pb.Mount(host_path="/\0")]), "config.mounts[1].host_path"),
+        (
+            container(linux=pb.LinuxContainerConfig(
+                security_context=pb.LinuxContainerSecurityContext(namespace_options=SHARED)
+            )),
+            "config.linux.security_context.namespace_options.network: 99: is not known",
+        ),
+        (pb.PullImageRequest(image=pb.ImageSpec(annotations={"a": "\0"})), "image.annotations[a]"),
+        (pb.ListContainersRequest(filter={"state": {"state": 7}}), "filter.state.state: 7"),
+        (pod(annotations={"a": "x" * (5 << 20)}), "is longer than 4194304"),
+    ],
+)  # fmt: skip
+def test_a_request_that_cannot_be_is_refused_by_its_field(request_: Message, problem: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_request(request_)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pb.VersionRequest(),
+        pod(hostname="web", labels={"a": "b"}, annotations={"c": "é\n"}),
+        container(envs=[pb.KeyValue(key="a", value=b"\xff\x00")], stop_signal=pb.SIGNAL_SIGTERM),
+        pb.ExecSyncRequest(container_id="c", cmd=["a", ""], timeout=2**63 - 1),
+        pb.PortForwardRequest(pod_sandbox_id="p", port=[1, 2]),
+    ],
+)
+def test_all_else_is_for_those_who_answer(request_: Message) -> None:
+    check_request(request_)
+
 
 RUNTIME = pb.DESCRIPTOR.services_by_name["RuntimeService"]
 
@@ -53,6 +170,18 @@ class Context:
 )
 def test_a_calls_name_becomes_that_of_a_method(name: str, method: str) -> None:
     assert snake(name) == method
+
+
+def test_a_request_is_checked_before_it_is_answered() -> None:
+    made = Methods(RUNTIME, [First()])
+    behave = made.handlers["StopContainer"].unary_unary
+    with pytest.raises(grpc.RpcError) as caught:
+        behave(pb.StopContainerRequest(container_id="a\0"), Context())
+    assert caught.value.args[0] is grpc.StatusCode.INVALID_ARGUMENT
+    stream = made.handlers["GetContainerEvents"].unary_stream
+    with pytest.raises(grpc.RpcError) as caught:
+        [*stream(pb.VersionRequest(version="\0"), Context())]
+    assert caught.value.args[0] is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_the_first_group_with_a_method_answers_and_what_nobody_answers_is_named() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle import ContainerLife
+from nri.engine.lifecycle import ContainerEntry
 from nri.engine.services.containers import container_info, container_item
 from nri.engine.state import ContainerRecord, ContainerState
 
@@ -46,5 +46,5 @@ def test_a_container_in_a_list_has_its_metadata_pod_and_image() -> None:
 
 
 def test_more_of_a_container_is_json_with_its_spec() -> None:
-    found = json.loads(json.dumps(container_info(ContainerLife(record(), {"ociVersion": "1.0.2"}))))
+    found = json.loads(json.dumps(container_info(ContainerEntry(record(), {"ociVersion": "1.0.2"}))))
     assert (found["sandboxID"], found["pid"], found["runtimeSpec"]) == ("p1", 7, {"ociVersion": "1.0.2"})

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle.bus import EventBus
-from nri.engine.lifecycle.lives import ContainerLife
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory
 from nri.engine.services import events
 from nri.engine.services.events import EventCalls
-from nri.engine.state import ContainerRecord
+from nri.engine.state import ContainerRecord, Store
 from nri.engine.support.errors import TooMany
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Iterator[Inventory]:
+    store = Store(tmp_path / "records")
+    yield Inventory(store)
+    store.close()
 
 
 class Call:
@@ -37,7 +45,7 @@ def begin(calls: EventCalls, bus: EventBus) -> tuple[Any, Call]:
 
     def and_tell() -> Any:
         made = subscribe()
-        bus.tell(ContainerLife(ContainerRecord("c1"), {}), pb.CONTAINER_STARTED_EVENT)
+        bus.publish(ContainerEntry(ContainerRecord("c1"), {}), pb.CONTAINER_STARTED_EVENT)
         return made
 
     bus.subscribe = and_tell  # type: ignore[method-assign]
@@ -46,24 +54,26 @@ def begin(calls: EventCalls, bus: EventBus) -> tuple[Any, Call]:
     return stream, call
 
 
-def test_a_stream_ends_with_its_client() -> None:
-    bus = EventBus()
+def test_a_stream_ends_with_its_client(inventory: Inventory) -> None:
+    bus = EventBus(inventory)
     stream, call = begin(EventCalls(bus), bus)
     (end,) = call.ended
     end()
     assert list(stream) == []
 
 
-def test_a_stream_ends_with_the_engine() -> None:
-    bus = EventBus()
+def test_a_stream_ends_with_the_engine(inventory: Inventory) -> None:
+    bus = EventBus(inventory)
     stream, _ = begin(EventCalls(bus), bus)
     bus.close()
     assert list(stream) == []
 
 
-def test_one_too_many_is_refused_and_a_place_that_is_left_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_too_many_is_refused_and_a_place_that_is_left_is_free(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "LISTENERS", 1)
-    bus = EventBus()
+    bus = EventBus(inventory)
     calls = EventCalls(bus)
     first, _ = begin(calls, bus)
     with pytest.raises(TooMany, match="listeners"):

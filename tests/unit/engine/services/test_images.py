@@ -13,7 +13,8 @@ from nri.errors import RequestError
 @pytest.mark.parametrize(
     ("user", "uid", "username"),
     [("", None, ""), ("1000", 1000, ""), ("1000:50", 1000, ""), ("www", None, "www"), ("www:www", None, "www"),
-     ("0", 0, "")],
+     ("0", 0, ""), ("²", None, "²"), ("٣", None, "٣"), ("4294967295", None, "4294967295"),
+     ("9" * 5000, None, "9" * 5000), ("-1", None, "-1"), (" 5", None, " 5")],
 )  # fmt: skip
 def test_an_images_user_is_a_number_or_a_name(user: str, uid: int | None, username: str) -> None:
     made = image_message(Image("sha256:1", ("a:1",), ("a@sha256:2",), 5, config={"User": user}))

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle import PodLife
+from nri.engine.lifecycle import PodEntry
 from nri.engine.services.pods import pod_info, pod_item
 from nri.engine.state import PodRecord, PodState
 
@@ -34,5 +34,5 @@ def test_a_pod_in_a_list_has_its_metadata_labels_and_time() -> None:
 
 
 def test_more_of_a_pod_is_json() -> None:
-    found = json.loads(json.dumps(pod_info(PodLife(record()))))
+    found = json.loads(json.dumps(pod_info(PodEntry(record()))))
     assert found["config"]["hostname"] == "h" and found["cniResult"] == {"ips": []} and found["state"] == "ready"

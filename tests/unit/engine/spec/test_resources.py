@@ -70,6 +70,18 @@ def test_what_the_machine_cannot_do_is_left_out_and_noted() -> None:
         ({"memory_limit_in_bytes": 9, "memory_swap_limit_in_bytes": 8}, r"swap_limit_in_bytes: 8: .* no less than"),
         ({"cpuset_cpus": "a"}, r'cpuset_cpus: "a": is no list like 0-3,8'),
         ({"cpuset_mems": "0,"}, r"cpuset_mems"),
+        ({"cpuset_cpus": "٣"}, r"cpuset_cpus"),
+        ({"cpuset_cpus": "0-99999999999"}, r"cpuset_cpus"),
+        ({"cpuset_cpus": "0," * 5000 + "0"}, r"cpuset_cpus"),
+        ({"cpu_period": 2**63 - 1}, r"cpu_period: 9223372036854775807: is not between 1000 and 1000000 microseconds"),
+        ({"cpu_period": 999}, r"cpu_period: 999"),
+        ({"cpu_quota": -2}, r"cpu_quota: -2: is negative, and not -1"),
+        ({"memory_swap_limit_in_bytes": -2}, r"memory_swap_limit_in_bytes: -2: is negative"),
+        ({"unified": {"../x": "1"}}, r"unified\[../x\]: \"1\": is no file of cgroup v2"),
+        ({"unified": {"memory/max": "1"}}, r"unified"),
+        ({"unified": {"memory.max\n": "1"}}, r"unified"),
+        ({"hugepage_limits": [pb.HugepageLimit(page_size="٣MB")]}, r"page_size"),
+        ({"hugepage_limits": [pb.HugepageLimit(page_size="9" * 5000 + "MB")]}, r"page_size"),
         ({"hugepage_limits": [pb.HugepageLimit(page_size="2")]}, r'hugepage_limits\[0\]\.page_size: "2"'),
     ],
 )
@@ -97,3 +109,10 @@ def test_cgroups_are_below_the_pods_or_asked_of_systemd() -> None:
         cgroups_path("/a/../..", "c1", systemd=False)
     with pytest.raises(RequestError, match="is no slice"):
         cgroups_path("/kubepods", "c1", systemd=True)
+    for parent in ("/a\nb", "/a\0", "/" + "a" * 256, "/a" * 2048):
+        with pytest.raises(RequestError, match=r"linux\.cgroup_parent"):
+            cgroups_path(parent, "c1", systemd=False)
+
+
+def test_shares_are_within_what_the_kernel_takes() -> None:
+    assert [made(cpu_shares=value)[0]["cpu"]["shares"] for value in (1, 1024, 2**63 - 1)] == [2, 1024, 262_144]

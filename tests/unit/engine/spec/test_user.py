@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.spec import Account, ImageConfig, UserWish, wanted_user
+from nri.engine.spec import Account, ImageConfig, WantedUser, find_account, parse_id, wanted_user
 from nri.engine.spec.user import user
 from nri.errors import RequestError
 
@@ -17,33 +17,122 @@ def number(value: int) -> pb.Int64Value:
     return pb.Int64Value(value=value)
 
 
+OF_IMAGE = "the user of image evil:1"
+USER, NAME = "linux.security_context.run_as_user", "linux.security_context.run_as_username"
+MOST = 2**32 - 2
+
+
 @pytest.mark.parametrize(
     ("fields", "image", "expected"),
     [
-        ({}, "", ("0", "")),
-        ({}, "www", ("www", "")),
-        ({}, "33:44", ("33", "44")),
-        ({"run_as_user": number(0)}, "www:www", ("0", "")),
-        ({"run_as_user": number(5), "run_as_group": number(6)}, "www", ("5", "6")),
-        ({"run_as_username": "alice"}, "www", ("alice", "")),
-        ({"run_as_username": "alice", "run_as_group": number(0)}, "www", ("alice", "0")),
+        ({}, "", (0, None, OF_IMAGE)),
+        ({}, "www", ("www", None, OF_IMAGE)),
+        ({}, "33:44", (33, 44, OF_IMAGE)),
+        ({}, "33:", (33, None, OF_IMAGE)),
+        ({}, ":44", (0, 44, OF_IMAGE)),
+        ({}, "0033:www", (33, "www", OF_IMAGE)),
+        ({}, "+5", ("+5", None, OF_IMAGE)),
+        ({}, "0x5", ("0x5", None, OF_IMAGE)),
+        ({"run_as_user": number(0)}, "www:www", (0, None, USER)),
+        ({"run_as_user": number(5), "run_as_group": number(6)}, "www", (5, 6, USER)),
+        ({"run_as_user": number(MOST)}, "", (MOST, None, USER)),
+        ({"run_as_username": "alice"}, "www", ("alice", None, NAME)),
+        ({"run_as_username": "1000"}, "www", (1000, None, NAME)),
+        ({"run_as_username": "alice:www"}, "www", ("alice:www", None, NAME)),
+        ({"run_as_username": "alice", "run_as_group": number(0)}, "www", ("alice", 0, NAME)),
     ],
 )
-def test_who_is_wanted(fields: dict, image: str, expected: tuple[str, str]) -> None:
-    assert wanted_user(config(**fields), ImageConfig(user=image)) == UserWish(*expected)
+def test_digits_are_a_number_and_all_else_is_a_name(fields: dict, image: str, expected: tuple) -> None:
+    config_ = config(**fields)
+    config_.image.image = "evil:1"
+    assert wanted_user(config_, ImageConfig(user=image)) == WantedUser(*expected)
 
 
 @pytest.mark.parametrize(
-    ("fields", "problem"),
+    ("fields", "image", "problem"),
     [
-        ({"run_as_group": number(5)}, r"run_as_group: 5: needs run_as_user beside it"),
-        ({"run_as_user": number(-1)}, r"run_as_user: -1: is no id"),
-        ({"run_as_user": number(2**32 - 1)}, r"is no id"),
+        ({"run_as_group": number(5)}, "", r"run_as_group: 5: needs run_as_user beside it"),
+        ({"run_as_user": number(-1)}, "", r"run_as_user: -1: is no id"),
+        ({"run_as_user": number(2**32 - 1)}, "", r"run_as_user: 4294967295: is no id"),
+        ({"run_as_user": number(5), "run_as_group": number(2**32 - 1)}, "", r"run_as_group: 4294967295: is no id"),
+        ({"run_as_username": "²"}, "", r'run_as_username: "²": is no id'),
+        ({}, "²", r'the user of image \(without a name\): "²": is no id'),
+        ({}, "٣", r"the user of image .*: is no id"),
+        ({}, "4294967295", r'"4294967295": is no id'),
+        ({}, "5:99999999999", r'"99999999999": is no id'),
+        ({}, "1" * 5000, r"is no id between 0 and 4294967294"),
     ],
 )
-def test_ids_that_cannot_be_are_errors(fields: dict, problem: str) -> None:
+def test_ids_that_cannot_be_are_errors(fields: dict, image: str, problem: str) -> None:
     with pytest.raises(RequestError, match=problem):
-        wanted_user(config(**fields), ImageConfig())
+        wanted_user(config(**fields), ImageConfig(user=image))
+
+
+PASSWD = (
+    "1000:x:0:0::/:\nroot:x:0:0:root:/root:/bin/sh\n# a comment\n\nme:x:1000:100:Me:/home/me:/bin/sh\nbroken:x\n"
+    "huge:x:99999999999:7::/:\nhalf:x:8:²::/:\nme:x:0:0::/:\nx\x85root:x:0:0::/:\nother:x:²:0::/:\n"
+)
+GROUP = "2000:x:0:nobody\nroot:x:0:\nusers:x:100:me\nwheel:x:10:root,me\nbad:x:²:half,huge\n:x:5:me\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "group", "expected"),
+    [
+        (0, None, (0, 0, ())),  # its first row is that of 1000, in no group
+        ("root", None, (0, 0, (10,))),
+        ("me", None, (1000, 100, (100, 10))),
+        (1000, None, (1000, 100, (100, 10))),
+        (1000, 2000, (1000, 2000, (100, 10))),
+        (4242, None, (4242, 0, ())),
+        (4242, "wheel", (4242, 10, ())),
+        ("me", "root", (1000, 0, (100, 10))),
+        (8, 5, (8, 5, None)),
+    ],
+)
+def test_an_account_is_found_by_number_or_by_name_and_never_by_the_other(
+    wanted: int | str, group: int | str | None, expected: tuple
+) -> None:
+    if expected[2] is None:
+        with pytest.raises(RequestError, match=r"/etc/group has '²' for 'bad'"):
+            find_account(WantedUser(wanted, group, "user"), PASSWD, GROUP)
+        return
+    assert find_account(WantedUser(wanted, group, "user"), PASSWD, GROUP) == Account(*expected)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "group", "problem"),
+    [
+        ("you", None, r'user: "you": the image has no such user in /etc/passwd'),
+        ("#", None, "no such user"),
+        ("broken", None, "no such user"),
+        ("me:root", None, "no such user"),
+        ("me", "2001", r'user: "2001": the image has no such group in /etc/group'),
+        ("huge", None, r"/etc/passwd has '99999999999' for 'huge', which is no id between 0 and 4294967294"),
+        ("half", None, r"/etc/passwd has '²' for 'half'"),
+        (8, None, r"/etc/passwd has '²' for 'half'"),
+        ("other", 5, r"/etc/passwd has '²' for 'other'"),
+        ("me", "bad", r"/etc/group has '²' for 'bad'"),
+    ],
+)
+def test_rows_that_are_needed_and_hold_no_id_are_errors(
+    wanted: int | str, group: int | str | None, problem: str
+) -> None:
+    with pytest.raises(RequestError, match=problem):
+        find_account(WantedUser(wanted, group, "user"), PASSWD, GROUP)
+
+
+@pytest.mark.parametrize("text", ["", "²", "٣", "-1", "+1", " 1", "1_0", "0x1", "1.0", "4294967295", "1" * 5000])
+def test_only_ascii_digits_within_the_kernels_range_are_an_id(text: str) -> None:
+    assert parse_id(text) is None
+    assert (parse_id("0"), parse_id("0000000012"), parse_id(str(MOST))) == (0, 12, MOST)
+
+
+def test_more_groups_than_a_process_can_have_are_an_error() -> None:
+    groups = "".join(f"g{each}:x:{each}:me\n" for each in range(65_537))
+    with pytest.raises(RequestError, match="at most 65536 groups"):
+        find_account(WantedUser("me", None, "user"), PASSWD, groups)
+    with pytest.raises(RequestError, match=r"supplemental_groups: 65537: a process has at most 65536 groups"):
+        user(config(supplemental_groups=range(65_537)), Account())
 
 
 def test_groups_are_the_primary_one_the_requests_and_with_merge_the_accounts() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
 from nri.engine.support.errors import EngineError
-from nri.engine.support.files import TEMPORARY
+from nri.files import TEMPORARY
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from nri.engine.support.files import private_folder, remove_tree
 from nri.engine.support.kernel import is_mount_point
+from nri.files import private_folder, remove_tree
 
 
 def test_removal_follows_no_symlink(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_an_answer_that_is_none_is_an_error_with_its_status(
 
 
 def test_nobody_listening_is_an_error_and_no_crash(server: HttpServer, api: Apiserver) -> None:
-    server._server.socket.close()
+    server.server.socket.close()
     with pytest.raises(ApiserverError) as error:
         api.list(PODS)
     assert error.value.status == 0
@@ -135,7 +135,7 @@ def test_an_event_that_cannot_be_read_is_an_error(server: HttpServer, api: Apise
 
 
 def test_an_event_has_a_bound(server: HttpServer, api: Apiserver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_LONGEST_EVENT", 100)
+    monkeypatch.setattr(connection, "LONGEST_EVENT", 100)
     server.script(stream(b"x" * 101))
     with pytest.raises(ApiserverError, match="longer than 100 bytes"):
         list(watched(api))

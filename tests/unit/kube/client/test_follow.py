@@ -45,7 +45,7 @@ def told() -> Told:
 
 @pytest.fixture
 def follower(api: Apiserver, told: Told) -> Follower:
-    return Follower(api, PODS, told, fields="x=y", told=told.problems.append, clock=lambda: 0.0)
+    return Follower(api, PODS, told, fields="x=y", on_problem=told.problems.append, clock=lambda: 0.0)
 
 
 def wait_for(holds: Callable[[], object]) -> None:
@@ -222,7 +222,7 @@ def test_it_runs_in_a_thread_until_it_is_stopped_and_can_begin_again(
 def test_a_stop_ends_a_pause(server: HttpServer, api: Apiserver, told: Told) -> None:
     server.otherwise = status(500, "broken")
     follower = Follower(api, PODS, told)
-    follower._backoff.failures = 20
+    follower.backoff.failures = 20
     follower.start()
     wait_for(lambda: follower.problem)
     begun = time.monotonic()

@@ -14,7 +14,7 @@ import pytest
 
 from nri.errors import ConfigError, NriError
 from nri.kube.client import PODS, Apiserver, ApiserverError, connect
-from nri.kube.client.http import Lender, make_client
+from nri.kube.client.http import SharedClient, make_client
 from tests.support.http_server import HttpServer, page, status
 
 Closing = Callable[[Apiserver], Apiserver]
@@ -58,36 +58,36 @@ def test_a_client_in_doubt_is_replaced_in_time_and_closed_after_its_last_use() -
         made.append(Client())
         return made[-1]
 
-    lender = Lender(make, lambda: now[0])
-    with lender.lend() as first:
-        lender.doubt()
-        with lender.lend() as again:
+    shared = SharedClient(make, lambda: now[0])
+    with shared.borrow() as first:
+        shared.doubt()
+        with shared.borrow() as again:
             assert again is first
         now[0] = 31.0
-        with lender.lend() as second:
+        with shared.borrow() as second:
             assert second is not first
-        with lender.lend() as third:
+        with shared.borrow() as third:
             assert third is second
         assert first.closed == 0
     assert (first.closed, second.closed) == (1, 0)
-    with lender.lend():
-        lender.close()
+    with shared.borrow():
+        shared.close()
         assert second.closed == 0
     assert second.closed == 1
-    with lender.lend() as fourth:
+    with shared.borrow() as fourth:
         assert fourth not in (first, second)
-    lender.close()
+    shared.close()
     assert [each.closed for each in made] == [1, 1, 1]
 
 
 def test_one_that_cannot_be_replaced_stays() -> None:
     now, made = [0.0], [Client()]
-    lender = Lender(made.pop, lambda: now[0])
-    lender.doubt()
+    shared = SharedClient(made.pop, lambda: now[0])
+    shared.doubt()
     now[0] = 31.0
-    with pytest.raises(IndexError), lender.lend():
+    with pytest.raises(IndexError), shared.borrow():
         pass
-    with lender.lend() as client:  # not at once again
+    with shared.borrow() as client:  # not at once again
         assert client.closed == 0
 
 

@@ -1,6 +1,7 @@
 """Answers of an apiserver as objects."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,7 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.kube.client import objects
-from nri.kube.client.objects import Event, Page
+from nri.kube.client.objects import NODE_SLOS, PODS, ApiserverError, Event, Lines, Page, TooLong
+
+
+def test_paths_of_the_core_and_of_groups() -> None:
+    assert PODS.path == "api/v1/pods"
+    assert NODE_SLOS.path == "apis/slo.koordinator.sh/v1alpha1/nodeslos"
+    assert PODS.in_namespace("ns", "a", "eviction") == "api/v1/namespaces/ns/pods/a/eviction"
+
+
+def test_a_name_cannot_leave_its_place() -> None:
+    assert PODS.in_namespace("..", "../../x?y#z") == "api/v1/namespaces/../pods/..%2F..%2Fx%3Fy%23z"
+
+
+def test_a_kind_is_named_as_kubectl_names_it() -> None:
+    assert (str(PODS), str(NODE_SLOS)) == ("pods", "nodeslos.slo.koordinator.sh")
+
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
@@ -100,3 +116,44 @@ def test_an_object_is_known_by_namespace_and_name() -> None:
 def test_a_pause_that_no_clock_can_hold_is_bounded(told: object, after_s: float) -> None:
     status = {"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": told}}
     assert objects.read_status(data(status)) == (429, "TooManyRequests", after_s)
+
+
+@pytest.mark.parametrize(("status", "hint"), [(401, "token"), (403, "rbac.yaml"), (404, "CustomResourceDefinition")])
+def test_it_says_what_to_do(status: int, hint: str) -> None:
+    error = ApiserverError("list pods", status, "no\nway")
+    assert str(error).startswith("cannot list pods: no\\nway (")
+    assert hint in str(error)
+
+
+def test_versions_that_are_gone_or_to_come_are_expired() -> None:
+    assert ApiserverError("x", 410, "too old").expired
+    assert ApiserverError("x", 504, "Too large resource version: 99, current: 3").expired
+    assert not ApiserverError("x", 504, "busy").expired
+
+
+@given(st.lists(st.text("ab \r", max_size=9)), st.lists(st.integers(0, 60)))
+def test_lines_come_out_as_they_were_however_they_are_cut(lines: list[str], cuts: list[int]) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode()
+    ends = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    cutter = Lines(100)
+    found = [line for one, two in pairwise(ends) for line in cutter.feed(data[one:two])]
+    assert found == [line.strip().encode() for line in lines if line.strip()]
+
+
+def test_what_has_no_end_yet_is_kept_back() -> None:
+    cutter = Lines(100)
+    assert cutter.feed(b"ab") == []
+    assert cutter.feed(b"c\nd") == [b"abc"]
+
+
+@pytest.mark.parametrize(
+    "pieces", [(b"x" * 11,), (b"x" * 6, b"x" * 5), (b"x" * 11 + b"\n",), (b"a\n" + b"x" * 11 + b"\nb",)]
+)
+def test_a_line_that_is_too_long_is_refused_also_before_its_end(pieces: tuple[bytes, ...]) -> None:
+    cutter = Lines(10)
+    with pytest.raises(TooLong):
+        list(map(cutter.feed, pieces))
+
+
+def test_a_line_of_the_bound_is_taken() -> None:
+    assert Lines(10).feed(b"x" * 10 + b"\n") == [b"x" * 10]

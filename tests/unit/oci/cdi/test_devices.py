@@ -107,7 +107,8 @@ def test_other_files_and_folders_are_passed_over(machine: Machine) -> None:
 def test_files_are_read_again_when_they_change(machine: Machine) -> None:
     machine.put("a.json", "1")
     known = machine.cdi.devices
-    assert machine.cdi._current() is machine.cdi._current()
+    (machine.folders[0] / "broken.json").write_text("{")
+    assert machine.cdi.problems is machine.cdi.problems, "they are not read again while nothing changes"
     path = machine.put("b.yaml", "2")
     assert machine.cdi.devices == {**known, "v.com/c=2": path}
     os.unlink(path)

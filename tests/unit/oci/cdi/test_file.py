@@ -1,13 +1,128 @@
 """One CDI file, read and checked."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nri.config import Source, read
 from nri.errors import ConfigError
-from nri.oci.cdi.file import is_clos_id, read_device_file
+from nri.oci.cdi.file import (
+    Document,
+    Edits,
+    IntelRdt,
+    QualifiedName,
+    check_version,
+    is_clos_id,
+    parse_name,
+    read_device_file,
+)
+
+
+def test_edits_that_do_nothing_are_empty() -> None:
+    edits = Edits()
+    assert edits.is_empty()
+    edits.env = []
+    assert edits.is_empty()
+
+
+@pytest.mark.parametrize("name", ["env", "deviceNodes", "netDevices", "hooks", "mounts", "additionalGids"])
+def test_edits_that_do_something_are_not(name: str) -> None:
+    edits = Edits()
+    setattr(edits, name, [1])
+    assert not edits.is_empty()
+    edits = Edits()
+    edits.intelRdt = IntelRdt()
+    assert not edits.is_empty()
+
+
+def test_a_qualified_name_has_three_parts() -> None:
+    assert parse_name("vendor.com/gpu=card0:1") == QualifiedName("vendor.com", "gpu", "card0:1")
+    assert str(parse_name("v/c.d=0")) == "v/c.d=0"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("gpu0", '"gpu0" is no qualified name; write vendor.com/class=name'),
+        ("/dev/x=1", "is no qualified name"),
+        ("vendor=1", '"vendor" has no "/"; write vendor.com/class'),
+        ("1v/c=1", 'the vendor "1v" must begin with a letter'),
+        ("v/c_=1", 'the class "c_" must begin with a letter, end with a letter or digit'),
+        ("/c=1", "is no qualified name"),
+        ("v/=1", 'the class ""'),
+        ("v/c=", 'the name ""'),
+        ("v/c=-1", 'the name "-1" must begin and end with a letter or digit'),
+        ("v/c=a=b", 'the name "a=b"'),
+        ("v/c=1\n", 'the name "1\n"'),
+    ],
+)
+def test_what_is_no_name_is_told(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        parse_name(text)
+
+
+def document(version: str, **more: Any) -> Any:
+    import json
+
+    whole = {
+        "cdiVersion": version,
+        "kind": "v/c",
+        "devices": [{"name": "d", "containerEdits": {"env": ["A=1"]}}],
+        **more,
+    }
+    return read(Document, [Source("x.json", json.dumps(whole))])
+
+
+@pytest.mark.parametrize("version", ["0.3.0", "v0.3.0", "0.8.0", "1.0.0", "1.1.0"])
+def test_released_versions_are_known(version: str) -> None:
+    check_version(document(version))
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.1.0"])
+def test_the_oldest_ones_are_too_old_for_any_file(version: str) -> None:
+    with pytest.raises(ValueError, match=r"is too old: the format came with 0.3.0"):
+        check_version(document(version))
+
+
+@pytest.mark.parametrize("version", ["", "1", "1.2.0", "vv1.0.0", "latest"])
+def test_other_versions_are_not_known(version: str) -> None:
+    with pytest.raises(ValueError, match=r"is no version; known are 0.3.0, 0.4.0"):
+        check_version(document(version))
+
+
+def device(**edits: Any) -> dict[str, Any]:
+    return {"devices": [{"name": "d", "containerEdits": edits}]}
+
+
+@pytest.mark.parametrize(
+    ("before", "since", "more", "what"),
+    [
+        ("1.0.0", "1.1.0", {"containerEdits": {"netDevices": [{"hostInterfaceName": "a", "name": "b"}]}}, "netDevices"),
+        ("1.0.0", "1.1.0", device(intelRdt={"schemata": ["MB:0=5"]}), "intelRdt.schemata and"),
+        ("1.0.0", "1.1.0", device(intelRdt={"enableMonitoring": True}), "intelRdt.schemata and"),
+        ("0.6.0", "0.7.0", device(intelRdt={"closID": "x"}), "intelRdt"),
+        ("0.6.0", "0.7.0", {"containerEdits": {"additionalGids": [5]}}, "additionalGids"),
+        ("0.5.0", "0.6.0", {"annotations": {"a": "b"}}, "annotations"),
+        ("0.5.0", "0.6.0", {"devices": [{"name": "d", "annotations": {"a": "b"}}]}, "annotations"),
+        ("0.5.0", "0.6.0", {"kind": "v/c.d"}, "a class with a dot"),
+        ("0.4.0", "0.5.0", {"devices": [{"name": "0"}]}, "a device name that begins with a digit"),
+        ("0.4.0", "0.5.0", device(deviceNodes=[{"path": "/a", "hostPath": "/b"}]), "hostPath"),
+        (
+            "0.3.0",
+            "0.4.0",
+            device(mounts=[{"hostPath": "/a", "containerPath": "/b", "type": "bind"}]),
+            "type of a mount",
+        ),
+    ],
+)
+def test_a_feature_needs_the_version_that_it_came_with(before: str, since: str, more: Any, what: str) -> None:
+    check_version(document(since, **more))
+    with pytest.raises(ValueError, match=rf'"{before}" is too old: {what}.* came with {since}'):
+        check_version(document(before, **more))
+
 
 GOOD: dict[str, Any] = {
     "cdiVersion": "1.1.0",

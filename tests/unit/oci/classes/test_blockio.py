@@ -117,4 +117,4 @@ def test_the_machines_files_are_searched(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/null1").write_text("")
     classes = BlockIoClasses.read(file, root=str(tmp_path))
-    assert classes._find("/dev/null*") == [f"{tmp_path}/dev/null1"]
+    assert classes.find("/dev/null*") == [f"{tmp_path}/dev/null1"]

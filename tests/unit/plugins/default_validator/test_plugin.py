@@ -58,7 +58,7 @@ def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, con
     ("text", "said"),
     [
         ("rejectSysctl: true", r'rejectSysctl: unknown key \(did you mean "rejectSysctlAdjustment"\?\)'),
-        ("requiredPlugins: x", "requiredPlugins: expected a list of plugin names"),
+        ("requiredPlugins: x", "requiredPlugins: expected a list, not"),
         ("[a]", "expected keys with values"),
         ("just words", "expected keys with values"),
         ("required_plugins = x", "not valid TOML"),

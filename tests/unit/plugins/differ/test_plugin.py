@@ -8,12 +8,36 @@ from pathlib import Path
 import pytest
 
 import nri
+from nri.config.flags import flag_layer
+from nri.config.layers import merge
 from nri.errors import NriError
 from nri.plugins.differ import plugin as module
-from nri.plugins.differ.plugin import Differ
+from nri.plugins.differ.plugin import Differ, DifferConfig
 from nri.stub.program.options import Options, parse
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.plugin_program import plugin_program
+
+
+def of(indices: str) -> tuple[int, ...]:
+    return merge(DifferConfig, [flag_layer(DifferConfig, "indices", "indices", [indices])]).value.indices
+
+
+def test_they_are_numbers_between_commas() -> None:
+    assert of("00,08,99") == (0, 8, 99)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("5", "at least two are wanted, and each once"),
+        ("5,5,6", "at least two are wanted, and each once"),
+        ("0,100", "100 is no index; they are 0 to 99"),
+        ("0,x", r'--indices: indices\[1\]: expected a whole number, not "x"'),
+    ],
+)
+def test_others_are_refused_with_the_reason(given: str, reason: str) -> None:
+    with pytest.raises(nri.ConfigError, match=reason):
+        of(given)
 
 
 class Between(nri.Plugin):
@@ -121,7 +145,7 @@ def test_messages_of_events_that_never_come_to_the_next_index_are_bounded(monkey
     (first, _), _ = Differ.row([0, 1], Options())
     for number in range(10):
         first.run_pod_sandbox(make_pod(id=str(number)))
-    assert [event[1] for event in first._kept._of[0]] == ["7", "8", "9"]
+    assert [event[1] for event in first.messages.by_place[0]] == ["7", "8", "9"]
 
 
 def test_its_program_connects_at_each_index(tmp_path: Path) -> None:

@@ -12,9 +12,20 @@ import yaml
 
 import nri
 from nri.api.events import ALL, EVENTS
+from nri.config import Source, read
 from nri.plugins.dump import tree_of
-from nri.plugins.logger.plugin import Logger
+from nri.plugins.logger.plugin import FLAGS, Logger, LoggerConfig
 from nri.testing import FakeRuntime, make_container, make_pod
+
+
+def test_every_key_but_those_of_log_and_events_has_its_flag() -> None:
+    assert {row.field for row in FLAGS.values()} == set(LoggerConfig.__annotations__) - {"logFile", "events"}
+
+
+def test_an_unknown_event_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(nri.ConfigError, match=r'x:1: events\[0\]: unknown event "pods": expected all, pod, container'):
+        read(LoggerConfig, [Source("x", "events: [pods]")])
+
 
 MARK = f"logger-pid-{os.getpid()}"
 

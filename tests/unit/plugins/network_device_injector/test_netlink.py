@@ -121,7 +121,7 @@ def link(number: int, name: str, *, more: bytes = b"") -> bytes:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """The kernel's end of the next socket that is opened; what it sends is there before it is asked."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    monkeypatch.setattr(module, "_open", lambda: theirs)
+    monkeypatch.setattr(module, "open_socket", lambda: theirs)
     with ours, theirs:
         yield ours
 

@@ -24,7 +24,7 @@ def test_a_pod_that_is_gone_is_told_with_the_namespace_that_it_had(caplog: pytes
         runtime.run_pod_sandbox(pod)
         runtime.stop_pod_sandbox(gone)
         runtime.remove_pod_sandbox(gone)
-        assert logger._namespaces == {}
+        assert logger.namespaces == {}
     told = [record.getMessage() for record in caplog.records if "default/web: " in record.getMessage()]
     assert len(told) == 3 and all("namespace=/run/n " in line for line in told), told
 

@@ -61,7 +61,7 @@ def test_a_mistake_in_the_file_is_told_at_its_place(node: Node, text: str, reaso
 @pytest.mark.timeout(20)
 def test_a_pipe_in_the_file_s_place_is_an_error_and_not_waited_for(node: Node) -> None:
     os.mkfifo(node.conf)
-    with pytest.raises(ConfigError, match=r"conf\.json: it cannot be read: not an ordinary file"):
+    with pytest.raises(ConfigError, match=r"conf\.json: it cannot be read: not a regular file"):
         read_listing(str(node.conf))
 
 

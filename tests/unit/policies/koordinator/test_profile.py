@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from nri.policies.koordinator import names, profile
-from nri.policies.koordinator.contexts import (
+from nri.policies.changes import Changes, Device, Resctrl
+from nri.policies.contexts import (
     ContainerContext,
     ExtendedResources,
     HostApplicationContext,
@@ -14,14 +14,15 @@ from nri.policies.koordinator.contexts import (
     PodContext,
     Resources,
 )
+from nri.policies.hooks import decide
+from nri.policies.koordinator import names, profile
 from nri.policies.koordinator.hooks.resctrl import Cache
-from nri.policies.koordinator.profile import Node, decide
+from nri.policies.koordinator.profile import HOOKS, Node
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node_slo import CoreSchedClass, CoreSchedRule, GroupIdentityRule
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
-from nri.policies.koordinator.values import Changes, Device, Resctrl
 
-ALL = frozenset(row.name for row in profile.PROFILE)
+ALL = frozenset(row.name for row in profile.HOOKS)
 
 
 class OneDevice:
@@ -142,7 +143,7 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
     ],
 )
 def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str, changes: Changes) -> None:
-    alone = decide(stage, context, replace(NODE, gates=frozenset({hook})))
+    alone = decide(HOOKS, stage, context, replace(NODE, gates=frozenset({hook})))
     assert (alone.changes, alone.errors) == (changes, [])
     assert [because.hook for because in alone.because] == [hook]
     assert alone.because[0].reason
@@ -151,13 +152,13 @@ def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str,
 @pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl", "OOMScoreAdj"])
 def test_what_only_a_creation_can_say_is_not_said_at_an_update(hook: str) -> None:
     context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}, oom="1"))
-    assert not decide("PreUpdateContainerResources", context, replace(NODE, gates=frozenset({hook}))).changes
+    assert not decide(HOOKS, "PreUpdateContainerResources", context, replace(NODE, gates=frozenset({hook}))).changes
 
 
 @pytest.mark.parametrize("hook", ["GPUEnvInject", "RDMADeviceInject", "Resctrl"])
 def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook: str) -> None:
     context = ContainerContext(pod(devices={"gpu": [{"minor": 3}], "rdma": [{"id": "x"}]}, resctrl={}))
-    assert not decide("ReconcileContainer", context, replace(NODE, gates=frozenset({hook}))).changes
+    assert not decide(HOOKS, "ReconcileContainer", context, replace(NODE, gates=frozenset({hook}))).changes
 
 
 @pytest.mark.parametrize(
@@ -170,21 +171,21 @@ def test_what_only_a_creation_can_say_is_not_said_of_a_container_that_runs(hook:
     ],
 )
 def test_a_stage_that_is_off_is_not_made_up_for_later(off: str, stage: str, context: object) -> None:
-    assert decide(stage, context, NODE).changes
-    assert not decide(stage, context, replace(NODE, disabled_stages=frozenset({off}))).changes
-    assert decide(stage, context, replace(NODE, disabled_stages=frozenset({"PreCreateContainer"}))).changes
+    assert decide(HOOKS, stage, context, NODE).changes
+    assert not decide(HOOKS, stage, context, replace(NODE, disabled_stages=frozenset({off}))).changes
+    assert decide(HOOKS, stage, context, replace(NODE, disabled_stages=frozenset({"PreCreateContainer"}))).changes
 
 
 def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -> None:
     context = ContainerContext(pod("LS", status={"cpuset": "1"}), resources=Resources(cfs_quota=100_000))
-    outcome = decide("PreCreateContainer", context, NODE)
+    outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
     assert (outcome.changes.cpuset, outcome.changes.cfs_quota) == ("1", -1)
 
 
 def test_without_gates_koordinators_defaults_hold() -> None:
-    on = {row.name for row in profile.PROFILE if row.default}
+    on = {row.name for row in profile.HOOKS if row.default}
     assert on == {"GroupIdentity", "CPUSetAllocator", "BatchResource"}
-    outcome = decide("PreCreateContainer", ContainerContext(pod("LS", oom="1")), replace(NODE, gates=None))
+    outcome = decide(HOOKS, "PreCreateContainer", ContainerContext(pod("LS", oom="1")), replace(NODE, gates=None))
     assert {because.hook for because in outcome.because} <= on
 
 
@@ -193,14 +194,14 @@ BAD = ContainerContext(pod("LS", status="bad", devices="bad", resctrl="bad", oom
 
 def test_one_bad_annotation_stops_no_other_hook() -> None:
     context = ContainerContext(pod("LS", devices="bad"))
-    outcome = decide("PreCreateContainer", context, NODE)
+    outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
     assert outcome.changes.cpuset == "0-3,4-7"
     assert {error.hook for error in outcome.errors} == {"GPUEnvInject", "RDMADeviceInject"}
     assert outcome.failed is None
 
 
 def test_with_the_policy_fail_the_first_error_stops_the_rest() -> None:
-    outcome = decide("PreCreateContainer", BAD, replace(NODE, fail=True))
+    outcome = decide(HOOKS, "PreCreateContainer", BAD, replace(NODE, fail=True))
     assert outcome.failed is outcome.errors[0]
     assert len(outcome.errors) == 1
     assert "annotation" in outcome.failed.reason
@@ -209,7 +210,7 @@ def test_with_the_policy_fail_the_first_error_stops_the_rest() -> None:
 @pytest.mark.parametrize("stage", ["PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerResources"])
 def test_bad_annotations_change_nothing_and_crash_nothing(stage: str) -> None:
     context = BAD.pod if stage == "PreRunPodSandbox" else BAD
-    outcome = decide(stage, context, NODE)
+    outcome = decide(HOOKS, stage, context, NODE)
     assert not outcome.changes
     assert outcome.errors
 
@@ -220,8 +221,8 @@ def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> No
     whole = pod(devices=share)
     context = ContainerContext(replace(whole, labels={names.LABEL_GPU_ISOLATION: "HAMi-core"}))
     node = replace(NODE, gates=frozenset({"GPUEnvInject"}))
-    assert not decide("PreCreateContainer", context, node).changes
-    original = decide("PreCreateContainer", context, replace(node, quirks=Quirks.REFERENCE))
+    assert not decide(HOOKS, "PreCreateContainer", context, node).changes
+    original = decide(HOOKS, "PreCreateContainer", context, replace(node, quirks=Quirks.REFERENCE))
     assert original.changes.env == {"NVIDIA_VISIBLE_DEVICES": "1"}
     assert original.errors
 
@@ -229,21 +230,21 @@ def test_what_a_failed_hook_had_decided_is_applied_by_the_original_alone() -> No
 def test_disabled_stages_are_so_by_default_and_not_in_the_original() -> None:
     """`disabled_stages_honoured`."""
     node = replace(NODE, disabled_stages=frozenset({"PreRunPodSandbox"}))
-    assert not decide("PreRunPodSandbox", pod("LS"), node).changes
-    assert decide("PreRunPodSandbox", pod("LS"), replace(node, quirks=Quirks.REFERENCE)).changes
+    assert not decide(HOOKS, "PreRunPodSandbox", pod("LS"), node).changes
+    assert decide(HOOKS, "PreRunPodSandbox", pod("LS"), replace(node, quirks=Quirks.REFERENCE)).changes
 
 
 def test_the_original_sets_no_oom_score_at_creation() -> None:
     """`oom_score_at_creation`."""
     node = replace(NODE, gates=frozenset({"OOMScoreAdj"}), quirks=Quirks.REFERENCE)
-    assert not decide("PreCreateContainer", ContainerContext(pod(oom="-500")), node).changes
+    assert not decide(HOOKS, "PreCreateContainer", ContainerContext(pod(oom="-500")), node).changes
 
 
 def test_a_stage_that_is_none_is_an_error() -> None:
     with pytest.raises(KeyError):
-        decide("PreStop", pod(), NODE)
+        decide(HOOKS, "PreStop", pod(), NODE)
 
 
 def test_hooks_decide_in_the_order_of_their_names() -> None:
-    names_of = [row.name.casefold() for row in profile.PROFILE]
+    names_of = [row.name.casefold() for row in profile.HOOKS]
     assert names_of == sorted(names_of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,159 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.merge.fields import ROWS
+from nri.adaptation.merge.entries import Entry, read
+from nri.adaptation.merge.fields import ROWS, TREE
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.adjust import CLEAR_CPUS, TABLE, Owners, adjust
-from nri.proxy.adjust.devices import node_of
+from nri.proxy.adjust.request import ByPath, node_of, put_devices, put_mounts
+
+_MANY = 16_000
+
+
+def test_the_order_stays_and_what_is_added_comes_last() -> None:
+    config = pb.ContainerConfig(mounts=[pb.Mount(container_path=path, host_path="old") for path in "abab"])
+    found = ByPath(config.mounts)
+    assert "a" in found
+    found.drop("a")
+    assert "a" not in found
+    found.add(pb.Mount(container_path="a", host_path="new"))
+    found.drop("none")
+    found.done()
+    assert [(each.container_path, each.host_path) for each in config.mounts] == [
+        ("b", "old"), ("b", "old"), ("a", "new"),
+    ]  # fmt: skip
+
+
+def test_thousands_of_devices_and_mounts_cost_no_more_than_their_number() -> None:
+    wanted = m.ContainerAdjustment(
+        mounts=[m.Mount(destination=f"/m{each}", source="/", type="bind") for each in range(_MANY)]
+    )
+    wanted.linux.devices.extend(
+        m.LinuxDevice(path=f"/dev/x{each}", type="c", major=1, minor=3) for each in range(_MANY)
+    )
+    found = {each.row.path: each for each in read(wanted, TREE)}
+    config, before = pb.ContainerConfig(), time.process_time()
+    assert put_devices(config, found["linux.devices"]) == put_mounts(config, found["mounts"]) == []
+    assert len(config.devices) == len(config.mounts) == _MANY
+    assert time.process_time() - before < 8
+
+
+def test_thousands_of_entries_that_cannot_be_said_have_their_plugin_at_no_more_than_their_number() -> None:
+    wanted = m.ContainerAdjustment(
+        mounts=[m.Mount(destination=f"/m{each}", source="/", type="tmpfs") for each in range(_MANY)]
+    )
+    owners = m.OwningPlugins()
+    for each in range(_MANY):
+        owners.owners["c"].compound[m.Field.Value("Mounts")].owners[f"/m{each}"] = "10-a"
+    before = time.process_time()
+    unsaid = adjust(pb.ContainerConfig(), wanted, Owners(owners, "c"))
+    assert {each.plugin for each in unsaid} == {"10-a"}
+    assert len(unsaid) == _MANY
+    assert time.process_time() - before < 8
+
+
+def mount_entry(*wanted: m.Mount) -> Entry:
+    (found,) = (each for each in read(m.ContainerAdjustment(mounts=wanted), TREE) if each.row.path == "mounts")
+    return found
+
+
+def mount(destination: str, *options: str, kind: str = "bind") -> m.Mount:
+    return m.Mount(destination=destination, source="/host", type=kind, options=options)
+
+
+@pytest.mark.parametrize(
+    ("options", "readonly", "recursive", "propagation"),
+    [
+        ((), False, False, pb.PROPAGATION_PRIVATE),
+        (("ro", "rslave"), True, False, pb.PROPAGATION_HOST_TO_CONTAINER),
+        (("rro", "rshared"), True, True, pb.PROPAGATION_BIDIRECTIONAL),
+        (("ro", "rw"), False, False, pb.PROPAGATION_PRIVATE),
+    ],
+)
+def test_a_bind_mount_has_its_options(
+    options: tuple[str, ...], readonly: bool, recursive: bool, propagation: int
+) -> None:
+    config = pb.ContainerConfig()
+    assert put_mounts(config, mount_entry(mount("/a", *options))) == []
+    (made,) = config.mounts
+    assert (made.container_path, made.host_path) == ("/a", "/host")
+    assert (made.readonly, made.recursive_read_only, made.propagation) == (readonly, recursive, propagation)
+
+
+def test_what_is_no_bind_mount_and_options_without_a_word_come_back() -> None:
+    config = pb.ContainerConfig()
+    rest = put_mounts(config, mount_entry(mount("/a", kind="tmpfs"), mount("/b", "nosuid", "ro")))
+    assert [(key, value) for key, value, _ in rest] == [("/a", "type tmpfs"), ("/b", "nosuid")]
+    assert [each.container_path for each in config.mounts] == ["/b"]
+
+
+def test_one_that_is_there_is_replaced_or_removed() -> None:
+    config = pb.ContainerConfig(mounts=[pb.Mount(container_path="/a", host_path="/old"), pb.Mount(container_path="/b")])
+    assert put_mounts(config, mount_entry(m.Mount(destination="-/a"), mount("/a"), m.Mount(destination="-/b"))) == []
+    assert [(each.container_path, each.host_path) for each in config.mounts] == [("/a", "/host")]
+
+
+def test_one_that_the_runtime_adds_cannot_be_removed() -> None:
+    ((key, value, reason),) = put_mounts(pb.ContainerConfig(), mount_entry(m.Mount(destination="-/proc")))
+    assert (key, value) == ("/proc", "removed")
+    assert "runtimes add it" in reason
+
+
+NULL = m.LinuxDevice(path="/dev/null", type="c", major=1, minor=3)
+
+
+def device_entry(*wanted: m.LinuxDevice) -> Entry:
+    adjustment = m.ContainerAdjustment()
+    adjustment.linux.devices.extend(wanted)
+    (found,) = (each for each in read(adjustment, TREE) if each.row.path == "linux.devices")
+    return found
+
+
+def test_a_node_is_found_at_its_own_path_or_by_its_numbers() -> None:
+    assert node_of(NULL) == "/dev/null"
+    elsewhere = m.LinuxDevice(path="/dev/nothing-here", type="c", major=1, minor=3)
+    assert node_of(elsewhere) == "/dev/null"
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        m.LinuxDevice(path="/dev/nothing", type="c", major=4000, minor=9),
+        m.LinuxDevice(path="/dev/nothing", type="p"),
+        m.LinuxDevice(path="/dev/null", type="b", major=4000, minor=3),
+        m.LinuxDevice(path="/dev/n\0ull", type="p", major=1, minor=3),
+    ],
+)
+def test_a_device_without_a_node_is_none(device: m.LinuxDevice) -> None:
+    assert node_of(device) == ""
+
+
+def test_a_node_that_the_kernel_names_and_that_is_not_there_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/dev/char/1:3"
+    folder.mkdir(parents=True)
+    (folder / "uevent").write_text("MAJOR=1\nDEVNAME=null\n")
+    assert node_of(NULL, tmp_path) == ""
+
+
+def test_devices_are_said_and_what_is_lost_comes_back() -> None:
+    config = pb.ContainerConfig(devices=[pb.Device(container_path="/dev/null", host_path="/dev/old")])
+    wanted = m.LinuxDevice(path="/dev/null", type="c", major=1, minor=3)
+    wanted.file_mode.value = 0o600
+    missing = m.LinuxDevice(path="/dev/x", type="c", major=4000, minor=9)
+    rest = put_devices(config, device_entry(wanted, missing))
+    assert [(each.container_path, each.host_path, each.permissions) for each in config.devices] == [
+        ("/dev/null", "/dev/null", "rwm")
+    ]
+    assert [(key, value) for key, value, _ in rest] == [("/dev/null", "file_mode 600"), ("/dev/x", "c 4000:9")]
+
+
+def test_one_is_removed_and_one_that_is_not_in_the_request_cannot_be() -> None:
+    config = pb.ContainerConfig(devices=[pb.Device(container_path="/dev/a")])
+    rest = put_devices(config, device_entry(m.LinuxDevice(path="-/dev/a"), m.LinuxDevice(path="-/dev/tty")))
+    assert not config.devices
+    assert [(key, value) for key, value, _ in rest] == [("/dev/tty", "removed")]
+
 
 ROOT = Path(__file__).parents[4]
 NOBODY = Owners(m.OwningPlugins(), "c")

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import DeadlineExceeded
+from nri.cri.server import bind
+from nri.errors import DeadlineExceeded, RpcError
 from nri.proxy.events.adoption import container_key, is_skipped, pod_key
+from nri.proxy.events.inquiry import Inquiry
+from nri.proxy.passing import backend
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, STOPPED
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied
+from tests.support.proxied import Proxied, wait_for
 
 LABEL = ProxySettings().skip_label_key
 
@@ -38,33 +44,33 @@ def test_without_a_key_no_pod_is_skipped() -> None:
 
 def test_everything_of_the_runtime_is_taken_in_and_what_is_gone_ends(world: Proxied) -> None:
     assert world.proxy is not None
-    book, adoption = world.proxy.book, world.proxy._adoption
+    store, adoption = world.proxy.store, world.proxy.adoption
     pod = world.run_pod(cri=world.direct)
     made = world.create(pod, cri=world.direct)
     adoption.everything(late=False)
-    record = book.container(made)
+    record = store.container(made)
     assert record is not None
-    assert (record.pod_id, record.told) == (pod, CREATED)
+    assert (record.pod_id, record.reported) == (pod, CREATED)
     world.direct.call("RemoveContainer", container_id=made)
     adoption.everything(late=False)
-    assert book.container(made) is None
+    assert store.container(made) is None
     world.direct.call("RemovePodSandbox", pod_sandbox_id=pod)
     adoption.everything(late=False)
-    assert book.pod(pod) is None
+    assert store.pod(pod) is None
 
 
 def test_a_pod_that_has_stopped_is_known_and_told_of_no_more(world: Proxied) -> None:
     assert world.proxy is not None
     pod = world.run_pod(cri=world.direct)
     world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
-    assert world.proxy._adoption.pod(pod).told == STOPPED
+    assert world.proxy.adoption.pod(pod).reported == STOPPED
 
 
 def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
     world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert world.proxy is not None
-    adoption, pods = world.proxy._adoption, [world.run_pod(world.pod_config(name), world.direct) for name in "ab"]
+    adoption, pods = world.proxy.adoption, [world.run_pod(world.pod_config(name), world.direct) for name in "ab"]
     take = adoption.pod
 
     def breaks(pod_id: str, *, late: bool = True) -> object:
@@ -74,8 +80,8 @@ def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
 
     monkeypatch.setattr(adoption, "pod", breaks)
     adoption.everything(late=False)
-    assert world.proxy.book.pod(pods[0]) is None
-    assert world.proxy.book.pod(pods[1]) is not None
+    assert world.proxy.store.pod(pods[0]) is None
+    assert world.proxy.store.pod(pods[1]) is not None
     adoption.everything(late=False)
     assert caplog.text.count("could not be taken in") == 1, "it is said once, and not once a minute"
 
@@ -83,18 +89,20 @@ def test_one_that_the_runtime_describes_in_no_known_form_keeps_no_other_out(
 def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
-    parts, pod = world.proxy._exits._parts, world.run_pod()
+    context, pod = world.proxy.exits.context, world.run_pod()
     made = world.create(pod, cri=world.direct)
-    ask, both = parts.inquiry.container, threading.Barrier(2)
+    ask, both = context.inquiry.container, threading.Barrier(2)
 
     def at_once(runtime_id: str) -> Any:
         with suppress(threading.BrokenBarrierError):
             both.wait(1)
         return ask(runtime_id)
 
-    monkeypatch.setattr(type(parts.inquiry), "container", lambda self, runtime_id, timeout_s=None: at_once(runtime_id))
+    monkeypatch.setattr(
+        type(context.inquiry), "container", lambda self, runtime_id, timeout_s=None: at_once(runtime_id)
+    )
     with ThreadPoolExecutor(2) as pool:
-        first, second = (found[0] for found in pool.map(parts.container, [made, made]))
+        first, second = (found[0] for found in pool.map(context.container, [made, made]))
     assert first is not None
     assert first is second
     assert plugin.of("c") == ["post_create"]
@@ -104,7 +112,7 @@ def test_a_plugin_that_joins_meanwhile_gets_one_that_is_found_late_once(
     world: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert world.proxy is not None
-    domain, joiner = world.proxy._domain, Recorder()
+    domain, joiner = world.proxy.domain, Recorder()
     pod, tell = world.run_pod(cri=world.direct), domain.run_pod
     joining = threading.Thread(target=lambda: world.attach(joiner))
 
@@ -114,7 +122,7 @@ def test_a_plugin_that_joins_meanwhile_gets_one_that_is_found_late_once(
         tell(*args)
 
     monkeypatch.setattr(domain, "run_pod", late)
-    world.proxy._adoption.pod(pod)
+    world.proxy.adoption.pod(pod)
     joining.join()
     pods, _ = joiner.synchronized[-1]
     assert pods + [name for event, name in joiner.events if event == "run_pod"] == ["pod"]
@@ -124,5 +132,83 @@ def test_what_there_is_no_time_for_is_left_for_later(world: Proxied) -> None:
     assert world.proxy is not None
     pod = world.run_pod(cri=world.direct)
     with pytest.raises(DeadlineExceeded):
-        world.proxy._adoption.everything(late=False, deadline=0.0)
-    assert world.proxy.book.pod(pod) is None
+        world.proxy.adoption.everything(late=False, deadline=0.0)
+    assert world.proxy.store.pod(pod) is None
+
+
+def test_a_runtime_that_comes_while_plugins_are_let_in_is_asked_what_it_has(world: Proxied) -> None:
+    world.stop()
+    pod = world.run_pod(cri=world.direct)
+    world.stop_runtime()
+
+    def admit(_: object) -> None:
+        world.start_runtime()
+        wait_for(lambda: world.proxy is not None and world.proxy.connected, "the connection")
+
+    proxy = world.start(admit=admit)
+    wait_for(lambda: proxy.store.pod(pod), "the pod of the runtime")
+
+
+def test_a_runtime_that_cannot_answer_yet_is_asked_again_and_that_is_said_once(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As containerd does until its CRI service has found what runs."""
+    world.stop()
+    pod = world.run_pod(cri=world.direct)
+    lists, refused = Inquiry.lists, list[int]()
+
+    def not_yet(self: Inquiry) -> Any:
+        if len(refused) < 3:
+            refused.append(1)
+            raise RpcError(14, "server is not initialized yet")
+        return lists(self)
+
+    monkeypatch.setattr(Inquiry, "lists", not_yet)
+    proxy = world.start()
+    wait_for(lambda: proxy.store.pod(pod), "the pod of the runtime")
+    assert len(refused) == 3
+    assert caplog.text.count("are not known yet") == 1
+
+
+def test_what_is_made_and_removed_around_the_proxy_is_found_without_a_call_that_names_it(
+    world: Proxied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.stop()
+    monkeypatch.setattr("nri.proxy.events.adoption.EVERY_S", 0.1)
+    proxy = world.start()
+    plugin = world.attach(Recorder())
+    pod = world.run_pod(cri=world.direct)
+    wait_for(lambda: plugin.of("pod") == ["run_pod"], "the pod, told")
+    world.direct.call("StopPodSandbox", pod_sandbox_id=pod)
+    world.direct.call("RemovePodSandbox", pod_sandbox_id=pod)
+    wait_for(lambda: plugin.of("pod") == ["run_pod", "stop_pod", "remove_pod"], "its end, told")
+    wait_for(lambda: proxy.store.pods() == [], "its record, dropped")
+
+
+def test_a_proxy_stops_although_its_runtime_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "CALL_TIMEOUT_S", 300.0)
+    asked, end = threading.Event(), threading.Event()
+
+    class Hangs(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+            def hang(_: bytes, context: grpc.ServicerContext) -> bytes:
+                asked.set()
+                end.wait(60)
+                return b""
+
+            return grpc.unary_unary_rpc_method_handler(hang)
+
+    world = Proxied(tmp_path)
+    proxy = world.start()
+    server = bind(world.settings.runtime_endpoint, ThreadPoolExecutor(4), [Hangs()])
+    server.start()
+    try:
+        assert asked.wait(20)
+        begin = time.monotonic()
+        proxy.stop()
+        assert time.monotonic() - begin < 60
+        assert not [each for each in threading.enumerate() if each.name.startswith("nri-proxy")]
+    finally:
+        end.set()
+        server.stop(0).wait()
+        world.close()

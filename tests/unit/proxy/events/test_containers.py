@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import grpc
 import pytest
@@ -10,7 +11,6 @@ import pytest
 import nri
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.services.containers import ContainerCalls
-from nri.proxy.adjust import Unsaid
 from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
 from nri.proxy.passing import Call, RuntimeFailed
@@ -110,7 +110,7 @@ def test_a_container_that_the_runtime_refuses_is_taken_back_at_plugins(world: Pr
     code, text = world.cri.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
     assert (code, text) == world.direct.refused("CreateContainer", pod_sandbox_id=pod, config=bad)
     assert plugin.of("c") == ["create", "stop", "remove"]
-    assert world.proxy is not None and world.proxy.book.containers() == []
+    assert world.proxy is not None and world.proxy.store.containers() == []
 
 
 def test_what_the_cri_cannot_say_is_told_with_plugin_and_field(
@@ -173,6 +173,46 @@ def test_an_update_that_no_plugin_changes_passes_as_it_is(world: Proxied, plugin
     made = world.run(world.run_pod())
     world.cri.call("UpdateContainerResources", container_id=made, linux=pb.LinuxContainerResources(cpu_shares=77))
     assert world.spec(made)["linux"]["resources"]["cpu"]["shares"] == 77
+
+
+def test_a_creation_that_no_plugin_changes_passes_byte_by_byte(
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward, passed = Call.forward, list[bytes]()
+
+    def watched(self: Call, request: bytes) -> bytes:
+        passed.append(request)
+        return forward(self, request)
+
+    pod = world.run_pod()
+    monkeypatch.setattr(Call, "forward", watched)
+    wanted = pb.CreateContainerRequest(pod_sandbox_id=pod, config=config(command=["sleep"]))
+    world.cri.call("CreateContainer", pod_sandbox_id=pod, config=wanted.config)
+    assert passed == [wanted.SerializeToString()]
+    assert plugin.of("c") == ["create", "post_create"]
+
+
+def test_of_a_kubelets_update_only_what_no_later_answer_has_set_reaches_the_runtime(
+    world: Proxied, plugin: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the answers of plugins and its turn, a plugin's own request sets a field of the container."""
+    assert world.proxy is not None
+    pod, ids = world.run_pod(), dict[str, str]()
+    plugin.on["post_create"] = lambda pod, container: ids.update({container.name: container.id})
+    made = world.run(pod)
+    update = world.proxy.domain.update
+
+    def overtaken(*asked: Any) -> Any:
+        reply = update(*asked)
+        failed = plugin.runtime.update(nri.Update(ids["c"]).set_cpu_shares(55)).result(20)
+        assert not failed
+        return reply
+
+    monkeypatch.setattr(world.proxy.domain, "update", overtaken)
+    asked = pb.LinuxContainerResources(cpu_shares=1000, memory_limit_in_bytes=80 << 20)
+    world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
+    resources = world.spec(made)["linux"]["resources"]
+    assert (resources["cpu"]["shares"], resources["memory"]["limit"]) == (55, 80 << 20)
 
 
 def test_what_a_plugin_wants_of_another_container_is_done(world: Proxied, plugin: Recorder) -> None:
@@ -239,7 +279,7 @@ def test_a_plugin_that_is_slow_does_not_keep_the_kubelet_over_its_deadline(world
         world.cri.call("CreateContainer", timeout_s=0.3, pod_sandbox_id=pod, config=config())
     assert caught.value.code() is Code.DEADLINE_EXCEEDED
     go.set()
-    wait_for(lambda: "remove" in plugin.of("c") or (world.proxy and not world.proxy.book.containers()), "the undo")
+    wait_for(lambda: "remove" in plugin.of("c") or (world.proxy and not world.proxy.store.containers()), "the undo")
     assert not world.direct.call("ListContainers").containers
 
 
@@ -314,15 +354,20 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_i
     config = pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), image=pb.ImageSpec(image="img"), command=["x"])
     try:
         pod = world.run_pod()
-        answer = world.cri.call("CreateContainer", timeout_s=3, pod_sandbox_id=pod, config=config)
+        answer = world.cri.call("CreateContainer", timeout_s=2, pod_sandbox_id=pod, config=config)
     finally:
         end.set()
     assert world.spec(answer.container_id)
     assert plugin.of("c") == ["create", "post_create"]
 
 
-def test_thousands_of_entries_that_are_left_out_are_few_lines_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    unsaid = [Unsaid(f"mounts[/m{each}]", "tmpfs", "no word") for each in range(1000)]
-    containers._report(False, pb.CreateContainerRequest(), unsaid)
-    assert len(caplog.records) == containers._MOST_TOLD + 1
-    assert "and 980 more are left out" in caplog.text
+def test_many_entries_that_are_left_out_are_few_lines_of_the_log(
+    world: Proxied, plugin: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = nri.Adjustment()
+    for number in range(100):
+        wanted.add_mount(f"/m{number}", "none", type="tmpfs")
+    plugin.on["create"] = lambda pod, container: (wanted, [])
+    world.create(world.run_pod())
+    assert caplog.text.count("an adjustment is left out") == containers.MOST_NAMED
+    assert "and 80 more are left out" in caplog.text

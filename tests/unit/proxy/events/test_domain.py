@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri.api import messages as m
-from nri.proxy.events.domain import Domain, _present
+from nri.proxy.events.domain import Domain
 from nri.proxy.state import CREATED, REMOVED, STOPPED, ContainerRecord, PodRecord
 from tests.engine.node import Recorder
 from tests.support.proxied import WAIT_S, Proxied, wait_for
@@ -16,7 +16,7 @@ from tests.support.proxied import WAIT_S, Proxied, wait_for
 
 def domain_of(world: Proxied) -> Domain:
     assert world.proxy is not None
-    return world.proxy._domain
+    return world.proxy.domain
 
 
 def test_a_plugin_that_joins_is_told_of_what_has_not_ended(world: Proxied) -> None:
@@ -26,12 +26,12 @@ def test_a_plugin_that_joins_is_told_of_what_has_not_ended(world: Proxied) -> No
     pods, containers = domain_of(world).snapshot()
     assert [each.id for each in pods] == [pod]
     assert len(containers) == 1
-    record = world.proxy.book.container(made)
+    record = world.proxy.store.container(made)
     assert record is not None
-    record.told = STOPPED
+    record.reported = STOPPED
     assert domain_of(world).snapshot()[1] == []
-    record.told = CREATED
-    owner = world.proxy.book.pod(pod)
+    record.reported = CREATED
+    owner = world.proxy.store.pod(pod)
     assert owner is not None
     owner.skipped = True
     assert domain_of(world).snapshot() == ([], [])
@@ -42,14 +42,14 @@ def test_an_end_is_told_once(world: Proxied) -> None:
     pod = world.run_pod()
     made = world.run(pod)
     assert world.proxy is not None
-    record, owner = world.proxy.book.container(made), world.proxy.book.pod(pod)
+    record, owner = world.proxy.store.container(made), world.proxy.store.pod(pod)
     assert record is not None
     assert owner is not None
     for _ in range(2):
         domain_of(world).stop(record)
     domain_of(world).remove_pod(owner)
     assert [event for event in plugin.of("c") if event in ("stop", "remove")] == ["stop", "remove"]
-    assert world.proxy.book.pod(pod) is None
+    assert world.proxy.store.pod(pod) is None
 
 
 def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_tell(
@@ -59,7 +59,7 @@ def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_te
     plugin = world.attach(Recorder())
     made = world.run(world.run_pod())
     assert world.proxy is not None
-    record, domain = world.proxy.book.container(made), domain_of(world)
+    record, domain = world.proxy.store.container(made), domain_of(world)
     assert record is not None
     at_it, go_on = threading.Event(), threading.Event()
     tell = domain.adaptation.stop_container
@@ -75,12 +75,12 @@ def test_a_removal_is_not_told_before_the_end_that_another_thread_is_about_to_te
     found.start()
     assert at_it.wait(WAIT_S)
     removed.start()
-    wait_for(lambda: not removed.is_alive() or domain._telling[record.id].users == 2, "the removal")
+    wait_for(lambda: not removed.is_alive() or domain.turns[record.id].users == 2, "the removal")
     go_on.set()
     for each in (found, removed):
         each.join(WAIT_S)
     assert plugin.of("c")[-2:] == ["stop", "remove"]
-    assert domain._telling == {}
+    assert domain.turns == {}
 
 
 def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:
@@ -88,36 +88,39 @@ def test_what_was_told_before_is_not_told_again(world: Proxied) -> None:
     pod = world.run_pod()
     made = world.create(pod)
     assert world.proxy is not None
-    record, owner = world.proxy.book.container(made), world.proxy.book.pod(pod)
+    record, owner = world.proxy.store.container(made), world.proxy.store.pod(pod)
     assert record is not None
     assert owner is not None
     domain_of(world).stop_pod(owner)
     domain_of(world).stop_pod(owner)
-    owner.told = REMOVED
+    owner.reported = REMOVED
     domain_of(world).remove_pod(owner)
-    record.told = REMOVED
+    record.reported = REMOVED
     domain_of(world).undo_create(record)
     domain_of(world).post_start(record)  # its pod is forgotten, and it is told all the same
     assert plugin.of("c")[-1] == "post_start"
 
 
-def test_namespaces_that_are_gone_are_not_shown() -> None:
+def test_namespaces_that_are_gone_are_not_shown(world: Proxied) -> None:
+    assert world.proxy is not None
     pod = m.PodSandbox(id="p")
     pod.linux.namespaces.add(type="network", path="/proc/self/ns/net")
     pod.linux.namespaces.add(type="ipc", path="/nothing/there")
     pod.linux.namespaces.add(type="pid")
-    assert [each.type for each in _present(pod).linux.namespaces] == ["network", "pid"]
+    world.proxy.store.put(PodRecord(id="p", shown=pod, reported=CREATED))
+    (shown,) = domain_of(world).snapshot()[0]
+    assert [each.type for each in shown.linux.namespaces] == ["network", "pid"]
     assert len(pod.linux.namespaces) == 3, "the record stays as it is"
 
 
 def test_what_plugins_were_never_told_of_ends_without_a_word(world: Proxied) -> None:
     plugin: Recorder = world.attach(Recorder())
     assert world.proxy is not None
-    domain, book = world.proxy._domain, world.proxy.book
-    pod, container = book.put(PodRecord(id="p")), book.put(ContainerRecord(id="c", runtime_id="r", pod_id="p"))
+    domain, store = world.proxy.domain, world.proxy.store
+    pod, container = store.put(PodRecord(id="p")), store.put(ContainerRecord(id="c", runtime_id="r", pod_id="p"))
     domain.undo_create(container)
     domain.remove_pod(pod)
-    assert (book.pods(), book.containers(), plugin.events) == ([], [], [])
+    assert (store.pods(), store.containers(), plugin.events) == ([], [], [])
 
 
 def test_a_container_whose_pod_is_not_known_is_told_with_its_id(world: Proxied) -> None:
@@ -125,5 +128,5 @@ def test_a_container_whose_pod_is_not_known_is_told_with_its_id(world: Proxied) 
     seen: list[str] = []
     plugin.on["stop"] = lambda pod, container: seen.append(pod.id)
     assert world.proxy is not None
-    world.proxy._domain.stop(world.proxy.book.put(ContainerRecord(id="c", pod_id="lost", told="created")))
+    world.proxy.domain.stop(world.proxy.store.put(ContainerRecord(id="c", pod_id="lost", reported="created")))
     assert seen == ["lost"]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
+from nri.proxy.events.call_context import CallContext
+from nri.proxy.events.containers import ContainerCalls
 from nri.proxy.events.exits import Exits
-from nri.proxy.events.parts import Parts
 from nri.proxy.state import ContainerRecord
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied, wait_for
@@ -24,16 +26,14 @@ def test_a_list_reaches_the_kubelet_as_the_runtime_gave_it(world: Proxied) -> No
     assert [each.id for each in told.containers] == [made]
 
 
-def test_an_answer_that_cannot_be_read_ends_no_looking(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_cannot_be_read_ends_no_looking(world: Proxied, caplog: pytest.LogCaptureFixture) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
-    exits = world.proxy._exits
-    pod = world.run_pod()
-    made = world.run(pod)
-    with exits._news:
-        exits._list = b"\xff\xff\xff"
-        exits._news.notify()
-    wait_for(lambda: exits._list is None, "the list, taken")
+    caplog.set_level("DEBUG", "nri.proxy")
+    made = world.run(world.run_pod())
+    garbled: Any = SimpleNamespace(forward=lambda _: b"\xff\xff\xff")
+    world.proxy.exits.list_containers(b"", garbled)
+    wait_for(lambda: "which containers have ended is not known" in caplog.text, "the list, looked at")
     world.direct.call("StopContainer", container_id=made, timeout=0)
     world.cri.call("ListContainers")
     wait_for(lambda: plugin.of("c")[-1] == "stop", "the end, told")
@@ -41,16 +41,15 @@ def test_an_answer_that_cannot_be_read_ends_no_looking(world: Proxied, monkeypat
 
 def test_an_error_in_the_telling_ends_no_looking(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
-    assert world.proxy is not None
-    exits, tell, errors = world.proxy._exits, world.proxy._exits._ended, list[str]()
+    tell, errors = ContainerCalls.ended, list[str]()
 
-    def breaks(record: ContainerRecord) -> object:
+    def breaks(calls: ContainerCalls, record: ContainerRecord) -> object:
         if not errors:
             errors.append(record.id)
             raise LookupError("a defect")
-        return tell(record)
+        return tell(calls, record)
 
-    monkeypatch.setattr(exits, "_ended", breaks)
+    monkeypatch.setattr(ContainerCalls, "ended", breaks)
     made = world.run(world.run_pod())
     world.direct.call("StopContainer", container_id=made, timeout=0)
     world.cri.call("ListContainers")
@@ -61,7 +60,8 @@ def test_an_error_in_the_telling_ends_no_looking(world: Proxied, monkeypatch: py
 
 def test_one_that_was_never_started_can_be_stopped(world: Proxied) -> None:
     assert world.proxy is not None
-    Exits(world.proxy._exits._parts, lambda _: None).stop()
+    context = world.proxy.exits.context
+    Exits(context, ContainerCalls(context)).stop()
 
 
 def test_one_that_runs_is_not_told_to_have_ended(world: Proxied) -> None:
@@ -79,17 +79,17 @@ def test_one_that_ends_in_its_start_is_told_to_run_before_its_end(
 ) -> None:
     plugin = world.attach(Recorder())
     assert world.proxy is not None
-    exits, facts, looks = world.proxy._exits, Parts.facts, list[str]()
+    exits, facts, looks = world.proxy.exits, CallContext.facts, list[str]()
 
-    def ended_by_then(parts: Parts, record: ContainerRecord, *more: Any) -> Any:
+    def ended_by_then(context: CallContext, record: ContainerRecord, *more: Any) -> Any:
         if not looks:
             looks.append(record.id)
             world.direct.call("StopContainer", container_id=record.runtime_id, timeout=0)
-            exits._look(world.direct.call("ListContainers"))
-        return facts(parts, record, *more)
+            exits.look(world.direct.call("ListContainers"))
+        return facts(context, record, *more)
 
     made = world.create(world.run_pod())
-    monkeypatch.setattr(Parts, "facts", ended_by_then)
+    monkeypatch.setattr(CallContext, "facts", ended_by_then)
     world.cri.call("StartContainer", container_id=made)
     assert looks
     world.cri.call("ListContainers")
@@ -99,44 +99,42 @@ def test_one_that_ends_in_its_start_is_told_to_run_before_its_end(
 
 def test_one_whose_end_cannot_be_told_keeps_no_other_from_it(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = world.attach(Recorder())
-    assert world.proxy is not None
-    exits, tell = world.proxy._exits, world.proxy._exits._ended
+    tell = ContainerCalls.ended
     pod = world.run_pod()
     bad, good = world.run(pod, "bad"), world.run(pod, "good")
 
-    def breaks(record: ContainerRecord) -> object:
+    def breaks(calls: ContainerCalls, record: ContainerRecord) -> object:
         if record.runtime_id == bad:
             raise RequestError("spec", "", "cannot be read")
-        return tell(record)
+        return tell(calls, record)
 
-    monkeypatch.setattr(exits, "_ended", breaks)
-    listed = [pb.Container(id=each, state=pb.CONTAINER_EXITED) for each in (bad, good)]
-    world.direct.call("StopContainer", container_id=good, timeout=0)
-    exits._look(pb.ListContainersResponse(containers=listed))
-    assert plugin.of("good")[-1] == "stop"
+    monkeypatch.setattr(ContainerCalls, "ended", breaks)
+    for each in (bad, good):
+        world.direct.call("StopContainer", container_id=each, timeout=0)
+    world.cri.call("ListContainers")
+    wait_for(lambda: plugin.of("good")[-1] == "stop", "the end of the other one, told")
 
 
 def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_often(
     world: Proxied, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.attach(Recorder())
-    assert world.proxy is not None
     tried = list[float]()
 
-    def breaks(record: ContainerRecord) -> object:
+    def breaks(calls: ContainerCalls, record: ContainerRecord) -> object:
         tried.append(time.monotonic())
         raise RequestError("spec", "", "cannot be read")
 
-    monkeypatch.setattr(world.proxy._exits, "_ended", breaks)
+    monkeypatch.setattr(ContainerCalls, "ended", breaks)
     made = world.run(world.run_pod())
     cri = world.cri
     world.direct.call("StopContainer", container_id=made, timeout=0)
-    until = time.monotonic() + 4
-    while time.monotonic() < until:  # a kubelet that asks all the time
+    until = time.monotonic() + 20
+    while len(tried) < 3 and time.monotonic() < until:  # a kubelet that asks all the time
         cri.call("ListContainers")
-        time.sleep(0.02)
+        time.sleep(0.05)
     pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
-    assert len(pauses) >= 1, "it is not tried again"
+    assert len(pauses) == 2, "it is not tried again"
     assert all(pause >= 2.0**times for times, pause in enumerate(pauses)), pauses
     told = [line for line in caplog.messages if "cannot be told to plugins" in line]
     assert len(told) == 1, told
@@ -144,32 +142,43 @@ def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_o
     assert "cannot be read" in told[0]
 
 
+def test_an_end_that_plugins_know_of_is_not_told_again(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = world.attach(Recorder())
+    assert world.proxy is not None
+    made, again = world.run(world.run_pod()), list[str]()
+    world.cri.call("StopContainer", container_id=made, timeout=0)
+    assert plugin.of("c")[-1] == "stop"
+    monkeypatch.setattr(ContainerCalls, "ended", lambda _, record: again.append(record.runtime_id))
+    world.proxy.exits.look(world.direct.call("ListContainers"))
+    assert again == []
+
+
 def test_an_end_that_could_not_be_told_is_forgotten_with_its_container(
     world: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.attach(Recorder())
     assert world.proxy is not None
-    exits = world.proxy._exits
+    exits = world.proxy.exits
 
-    def breaks(record: ContainerRecord) -> object:
+    def breaks(calls: ContainerCalls, record: ContainerRecord) -> object:
         raise RequestError("spec", "", "cannot be read")
 
-    monkeypatch.setattr(exits, "_ended", breaks)
+    monkeypatch.setattr(ContainerCalls, "ended", breaks)
     made = world.run(world.run_pod())
     world.direct.call("StopContainer", container_id=made, timeout=0)
     world.cri.call("ListContainers")
-    wait_for(lambda: exits._untold, "the failure")
+    wait_for(lambda: exits.retries, "the failure")
     world.cri.call("RemoveContainer", container_id=made)
     world.cri.call("ListContainers")
-    wait_for(lambda: not exits._untold, "the end of the trying")
+    wait_for(lambda: not exits.retries, "the end of the trying")
 
 
 def test_a_filter_with_nothing_in_it_asks_for_all_containers(world: Proxied) -> None:
     """The kubelet's lists are such: while it asks, the proxy need not."""
     assert world.proxy is not None
-    exits = world.proxy._exits
-    before = exits._asked_at
+    exits = world.proxy.exits
+    before = exits.asked_at
     world.cri.call("ListContainers", filter=pb.ContainerFilter(id="none"))
-    assert exits._asked_at == before
+    assert exits.asked_at == before
     world.cri.call("ListContainers", filter=pb.ContainerFilter())
-    assert exits._asked_at > before
+    assert exits.asked_at > before

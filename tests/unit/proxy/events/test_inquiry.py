@@ -46,7 +46,8 @@ class Runtime:
         self.server.unary[SERVICE + "ContainerStatus"] = lambda *_: pb.ContainerStatusResponse(
             status=CONTAINER, info=self.info
         ).SerializeToString()
-        self.inquiry = Inquiry(Backend(str(folder / "r.sock")))
+        self.backend = Backend(str(folder / "r.sock"))
+        self.inquiry = Inquiry(self.backend)
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
     each = Runtime(tmp_path)
     with each.server.listening(tmp_path / "r.sock"):
         yield each
-    each.inquiry._backend.stop()
+    each.backend.stop()
 
 
 def rich(**more: Any) -> dict[str, str]:

@@ -52,7 +52,7 @@ def test_the_end_of_a_pod_is_the_end_of_its_containers(world: Proxied, plugin: R
     assert plugin.events[-2:] == [("stop", "c"), ("stop_pod", "pod")]
     world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
     assert plugin.events[-2:] == [("remove", "c"), ("remove_pod", "pod")]
-    assert world.proxy is not None and (world.proxy.book.pods(), world.proxy.book.containers()) == ([], [])
+    assert world.proxy is not None and (world.proxy.store.pods(), world.proxy.store.containers()) == ([], [])
 
 
 def test_new_resources_of_a_pod_are_told_before_and_after(world: Proxied, plugin: Recorder) -> None:
@@ -101,7 +101,7 @@ def test_a_pod_with_the_skip_label_is_nothing_to_plugins(world: Proxied, plugin:
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
     world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
     assert plugin.events == []
-    assert world.proxy is not None and world.proxy.book.pods() == []
+    assert world.proxy is not None and world.proxy.store.pods() == []
 
 
 def test_key_and_value_of_the_skip_label_can_be_others(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -147,7 +147,7 @@ def test_a_skipped_pods_end_is_only_forgotten_and_a_stop_of_what_plugins_missed_
     world.cri.call("StopPodSandbox", pod_sandbox_id=pod)
     world.cri.call("RemovePodSandbox", pod_sandbox_id=pod)
     assert [event for event, _ in plugin.events] == ["remove", "remove_pod"]
-    assert world.proxy.book.pods() == []
+    assert world.proxy.store.pods() == []
 
 
 def test_a_refused_pod_that_the_runtime_does_not_remove_is_told(
@@ -169,7 +169,7 @@ def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_lis
     assert world.proxy is not None
     pod = world.run_pod(world.pod_config("quiet"), world.direct)
     made = world.create(pod, "quiet-c", world.direct)
-    inquiry = world.proxy._adoption._inquiry
+    inquiry = world.proxy.exits.context.inquiry
     told = inquiry.container
     inquiry.container = lambda *asked: told(*asked)._replace(pod_id="")  # type: ignore[method-assign]
     world.cri.call("StartContainer", container_id=made)

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 import nri
+from nri.adaptation import OrderedUpdates
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.process.dry import DryRuntime
@@ -82,7 +83,7 @@ def test_huge_pages_and_keys_of_version_2_are_added_to_those_before(asker: Asker
     second = asker.update().add_hugepage_limit("1GB", 0).add_hugepage_limit("2MB", 4 << 20).set_cpuset_mems("0")
     asker.failed(first)
     asker.failed(second)
-    record = asker.world.proxy.book.named(asker.ids["c"])
+    record = asker.world.proxy.store.named(asker.ids["c"])
     assert record is not None
     assert {each.page_size: each.limit for each in record.resources.hugepage_limits} == {"2MB": 4 << 20, "1GB": 0}
     assert (record.resources.memory_limit_in_bytes, record.resources.cpuset_mems) == (64 << 20, "0")
@@ -98,7 +99,7 @@ def test_a_zero_and_what_the_cri_lacks_is_told_and_the_rest_is_done(asker: Asker
 
 def test_an_eviction_of_what_is_not_there_is_told(asker: Asker, caplog: pytest.LogCaptureFixture) -> None:
     assert asker.world.proxy is not None
-    asker.world.proxy._updates.evict([m.ContainerEviction(container_id="none")])
+    asker.world.proxy.domain.evict([m.ContainerEviction(container_id="none")])
     assert "there is no container none" in caplog.text
 
 
@@ -106,7 +107,7 @@ def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Aske
     """The runtime is slower with the first answer's container: the second one's update is done before the first's."""
     assert asker.world.proxy is not None
     begun, go_on = threading.Event(), threading.Event()
-    follow = asker.world.proxy._updates.follow
+    follow = asker.world.proxy.domain.follow
     target = asker.ids["c"]
 
     def late(reply: Any, deadline: float | None) -> None:
@@ -115,7 +116,7 @@ def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Aske
             assert go_on.wait(20)
         follow(reply, deadline)
 
-    asker.world.proxy._updates.follow = late  # type: ignore[method-assign]
+    asker.world.proxy.domain.follow = late  # type: ignore[method-assign]
     values = {"first": 100, "second": 200}
     asker.plugin.on["create"] = lambda pod, container: (
         nri.Adjustment(),
@@ -160,7 +161,7 @@ def test_a_creation_is_answered_in_its_time_although_the_runtime_hangs_at_what_p
     answer = asker.world.cri.call("CreateContainer", timeout_s=2, pod_sandbox_id=asker.pod, config=config)
     assert answer.container_id
     assert len(stuck) < len(others), "each of them has taken the time of its own"
-    told = [line for line in caplog.messages if "by 10-test" in line and "cpu.shares unsupported" in line]
+    told = [line for line in caplog.messages if "by 10-test" in line and "cpu.shares refused" in line]
     assert len(told) == len(others), "what could not be done is lost in silence"
     assert "the runtime did not answer in time" in told[0]
     assert "the time of the call that it belongs to is over" in told[-1]
@@ -192,16 +193,16 @@ def test_a_kubelets_update_does_not_wait_longer_than_its_time_for_that_of_a_plug
 
 def test_a_container_that_is_being_made_is_not_one_that_has_ended(asker: Asker) -> None:
     assert asker.world.proxy is not None
-    asker.world.proxy.book.put(ContainerRecord(id="new", pod_id=asker.pod, told=CREATING))
+    asker.world.proxy.store.put(ContainerRecord(id="new", pod_id=asker.pod, reported=CREATING))
     update = m.ContainerUpdate(container_id="new")
     update.linux.resources.cpu.shares.value = 7
-    (result,) = asker.world.proxy._updates.apply([update])
+    (result,) = asker.world.proxy.domain.updates.apply(OrderedUpdates([update]))
     assert result.fields[0].reason == "the container is not made yet"
 
 
 def test_a_kubelets_update_that_the_runtime_refuses_changes_nothing_that_is_known(asker: Asker) -> None:
     assert asker.world.proxy is not None
-    record = asker.world.proxy.book.named(asker.ids["c"])
+    record = asker.world.proxy.store.named(asker.ids["c"])
     assert record is not None
     before = str(record)
     bad = pb.LinuxContainerResources(cpuset_cpus="no cpus")
@@ -233,26 +234,27 @@ def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
     asker.world.cri.call("StopPodSandbox", pod_sandbox_id=asker.pod)
     assert "NRI stop_container" in caplog.text or "too late" in caplog.text
     asker.world.cri.call("RemovePodSandbox", pod_sandbox_id=asker.pod)
-    assert asker.world.proxy is not None and asker.world.proxy.book.pods() == []
+    assert asker.world.proxy is not None and asker.world.proxy.store.pods() == []
 
 
 def test_a_container_that_is_wanted_gone_many_times_is_stopped_once(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert asker.world.proxy is not None
-    updates = asker.world.proxy._updates
+    domain = asker.world.proxy.domain
     stopped, go = list[str](), threading.Event()
-    stop = updates._stop
+    call = asker.world.proxy.backend.call
 
-    def slow(record: Any) -> None:
-        stopped.append(record.runtime_id)
-        go.wait(20)
-        stop(record)
+    def slow(name: str, request: Any, timeout_s: float | None = None) -> Any:
+        if name == "StopContainer":
+            stopped.append(request.container_id)
+            go.wait(20)
+        return call(name, request, timeout_s)
 
-    monkeypatch.setattr(updates, "_stop", slow)
+    monkeypatch.setattr(asker.world.proxy.backend, "call", slow)
     wanted = [m.ContainerEviction(container_id=asker.ids["c"], reason="no room")] * 100
-    updates.evict([*wanted, *(m.ContainerEviction(container_id=f"none{number}") for number in range(100))])
+    domain.evict([*wanted, *(m.ContainerEviction(container_id=f"none{number}") for number in range(100))])
     go.set()
-    wait_for(lambda: not updates._evicting, "the end")
+    wait_for(lambda: not domain.evictions, "the end")
     assert stopped == [asker.container]
     assert caplog.text.count("an eviction is left out") == 1

@@ -117,7 +117,7 @@ def test_a_file_that_others_may_write_is_passed_over(tmp_path: Path, caplog: pyt
     found = Registrations(tmp_path)
     assert endpoints(found) == []
     assert f"{tmp_path}/a.json: others may write to it (mode 0666" in caplog.text
-    assert f"{tmp_path}/b.json: it is no file; it is passed over" in caplog.text
+    assert f"{tmp_path}/b.json: Is a directory; it is passed over" in caplog.text
 
 
 def test_a_file_whose_mode_is_mended_is_taken_although_its_content_is_the_same(tmp_path: Path) -> None:
@@ -193,4 +193,4 @@ def test_a_file_that_becomes_a_pipe_while_it_is_looked_at_holds_up_no_request(
     thread.start()
     thread.join(20)
     assert seen == [[]]
-    assert "it is no file" in caplog.text
+    assert "not a regular file" in caplog.text

@@ -45,7 +45,7 @@ def test_its_channel_is_closed_when_no_thread_of_grpcs_looks_at_it_any_more(tmp_
     """A thread that does gets a traceback; grpcio does not say in public when it has ended."""
     backend = Backend(str(tmp_path / "r.sock"))
     backend.start()
-    looking = backend._channel._connectivity_state
+    looking = backend.channel._connectivity_state
     assert looking.polling
     backend.stop()
     assert not looking.polling

@@ -68,7 +68,7 @@ def test_a_deadline_that_is_over_leaves_hardly_any_time() -> None:
 
 def test_an_error_goes_to_the_client_with_its_own_metadata_alone() -> None:
     made = call(None)
-    context = made._context
+    context = made.context
     trailing = (("grpc-status-details-bin", b"x"), ("user-agent", "other"), (":path", "/"))
     with pytest.raises(grpc.RpcError):
         made.abort(grpc.StatusCode.NOT_FOUND, "no such pod", trailing)

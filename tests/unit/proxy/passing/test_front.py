@@ -154,7 +154,7 @@ def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path,
     runtime.unary[VERSION] = lambda request, context: time.sleep(WAIT_S) or b""
 
     def answer(request: bytes, call: Any) -> bytes:
-        call._context.add_callback(gone.set)
+        call.context.add_callback(gone.set)
         began.set()
         assert gone.wait(WAIT_S)
         try:

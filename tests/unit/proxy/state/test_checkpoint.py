@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nri.proxy.state import CREATED, Book, Checkpoint, ContainerRecord, PodRecord
+from nri.proxy.state import CREATED, Checkpoint, ContainerRecord, PodRecord, Store
 from nri.proxy.state.checkpoint import MOST_BYTES, VERSION
 from tests.support.needs import need_root
 from tools.runtimes.mounts import mount, unmount
@@ -27,7 +27,7 @@ def kept(tmp_path: Path) -> Iterator[Checkpoint]:
 
 
 def container(name: str = "c1") -> ContainerRecord:
-    record = ContainerRecord(id=name, runtime_id=f"r-{name}", pod_id="p1", told=CREATED)
+    record = ContainerRecord(id=name, runtime_id=f"r-{name}", pod_id="p1", reported=CREATED)
     record.config.metadata.name = "web"
     record.resources.cpu_shares = 5
     record.shown.id = name
@@ -35,7 +35,7 @@ def container(name: str = "c1") -> ContainerRecord:
 
 
 def test_what_was_written_is_read_again(kept: Checkpoint) -> None:
-    pod = PodRecord(id="p1", runtime_handler="kata", told=CREATED, skipped=True)
+    pod = PodRecord(id="p1", runtime_handler="kata", reported=CREATED, skipped=True)
     pod.config.linux.cgroup_parent = "/a"
     kept.put(pod)
     kept.put(container())
@@ -108,11 +108,11 @@ def test_a_folder_belongs_to_one_proxy_and_is_roots_alone(kept: Checkpoint) -> N
 def test_a_record_that_is_too_long_stays_in_memory_and_is_told(
     kept: Checkpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
-    book = Book(kept)
+    store = Store(kept)
     record = container()
     record.config.annotations["big"] = "x" * MOST_BYTES
-    book.put(record)
-    assert book.named("c1") is record
+    store.put(record)
+    assert store.named("c1") is record
     assert kept.load() == []
     assert "cannot be written" in caplog.text
 
@@ -134,19 +134,19 @@ def test_a_full_disk_stops_nothing_and_leaves_the_old_record(tmp_path: Path, cap
     try:
         kept = Checkpoint(disk / "kept")
         kept.open()
-        book = Book(kept)
-        record = book.put(container())
+        store = Store(kept)
+        record = store.put(container())
         with (disk / "filler").open("wb", buffering=0) as filler:
             while filled(filler):
                 pass
         with caplog.at_level(logging.WARNING):
-            book.note(record, pod_id="p2")
-            book.note(record, pod_id="p3")
+            store.note(record, pod_id="p2")
+            store.note(record, pod_id="p3")
         assert caplog.text.count("cannot be written") == 1, "it is told once a minute"
-        assert book.named("c1") is record and record.pod_id == "p3"
+        assert store.named("c1") is record and record.pod_id == "p3"
         assert kept.load() == [container()]
         (disk / "filler").unlink()
-        book.note(record, pod_id="p4")
+        store.note(record, pod_id="p4")
         assert [each.pod_id for each in kept.load() if isinstance(each, ContainerRecord)] == ["p4"]
         kept.close()
     finally:

@@ -82,6 +82,29 @@ def test_an_eviction_that_the_reply_has_no_field_for_is_asked_for_after_it(event
         assert [(e.container_id, e.reason) for e in asked.evict] == [("bad", "too greedy")]
 
 
+@pytest.mark.parametrize("name", ["containerd", "cri-o"])
+def test_where_evictions_are_ignored_none_is_asked_for_and_the_log_says_so_once(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Evicts(nri.Plugin):
+        def create_container(self, pod, container):
+            return [UPDATE, nri.Eviction("bad")]
+
+        def stop_container(self, pod, container):
+            return nri.Eviction("bad")
+
+    plugin = Evicts()
+    with plugin_thread(plugin) as running:
+        running.runtime.begin(name=name, version="v2.1.9")
+        reply = create_reply(running)
+        assert ([update.container_id for update in reply.update], list(reply.evict)) == (["other"], [])
+        assert not running.runtime.call("StopContainer", m.StopContainerRequest(pod=POD)).code
+        with pytest.raises(nri.RpcError, match=f"unsupported: {name} v2.1.9 ignores it") as caught:
+            plugin.runtime.evict("bad").result()
+        assert (caught.value.code, plugin.runtime.outstanding) == (Code.UNIMPLEMENTED, 0)
+    assert caplog.text.count("unsupported") == 1
+
+
 def test_an_eviction_that_could_not_be_asked_for_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Evicts(nri.Plugin):
         def stop_container(self, pod, container):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nri.signals import Stop
 from nri.stub.program import config_watch
 from nri.stub.program.config_watch import ConfigWatch
-from nri.stub.program.stop import Stop
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import Names, wait_for
 
@@ -32,7 +32,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Z
     """A configured plugin, and the file that is watched for it."""
     monkeypatch.setattr(config_watch, "WATCH_S", 0.01)
     monkeypatch.setattr(Zone, "zones", [])
-    file, plugin, stop = tmp_path / "zone.yaml", Zone(), Stop(lambda: None)
+    file, plugin, stop = tmp_path / "zone.yaml", Zone(), Stop()
     file.write_text("zone: b\n")
     with plugin_thread(plugin) as running:
         running.runtime.begin()

@@ -47,4 +47,5 @@ def test_what_is_no_note_is_passed_over(tmp_path: Path) -> None:
     write_note(str(tmp_path / "nri.sock"), "10-pin", "boom")
     (tmp_path / "failed-plugins" / "broken").write_text("{")
     (tmp_path / "failed-plugins" / "other").write_text("[1]")
+    (tmp_path / "failed-plugins" / ".20-half.new").write_text('{"error": "boom", "time": 1, "pid": 1}')
     assert [note.plugin for note in read_notes(str(tmp_path))] == ["10-pin"]

@@ -38,6 +38,13 @@ def test_the_socket_is_the_flags_or_the_environments_or_the_default() -> None:
     assert sockets == ["/flag.sock", "/alias.sock", "/env.sock", naming.DEFAULT_SOCKET]
 
 
+def test_messages_are_checked_where_the_environment_says_so() -> None:
+    texts = {"1": True, "0": False, "": False}
+    assert {
+        text: parsed(environment={naming.ENV_CHECK_MESSAGES: text}).check_messages for text in texts
+    } == texts and not parsed().check_messages
+
+
 def test_the_descriptor_of_a_launched_plugin_comes_from_the_environment() -> None:
     assert parsed().socket_fd is None
     assert parsed(environment={naming.ENV_SOCKET: "3"}).socket_fd == 3
@@ -59,6 +66,7 @@ def test_switches_are_on_when_given_and_may_be_written_out() -> None:
         (["--log-format", "xml"], "'xml' is not a format"),
         (["--log-level", "loud"], "'loud' is not a level"),
         (["--health-addr", "localhost"], "'localhost' is not HOST:PORT"),
+        (["--metrics", "localhost"], "--metrics: 'localhost' is not HOST:PORT"),
         (["--health-addr", "localhost:65536"], "'localhost:65536' is not HOST:PORT"),
         (["--health-addr", "localhost:\u00b2"], "is not HOST:PORT"),
         (["--idx", "10", "--name", "a b"], "--name: invalid plugin name \"a b\": contains invalid character ' '"),

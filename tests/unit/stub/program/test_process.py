@@ -7,8 +7,6 @@ import signal
 import socket
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -312,18 +310,9 @@ def test_a_descriptor_that_is_no_connection_is_exit_2_and_is_logged_too(
 def test_readiness_is_told_while_it_takes_part_and_systemd_of_both_ends(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        options.health_addr = f"127.0.0.1:{free.getsockname()[1]}"
-    answers: list[int] = []
-
-    def readiness() -> int:
-        try:
-            with urllib.request.urlopen(f"http://{options.health_addr}/readyz", timeout=5) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code
+    answers: list[tuple[bool, str]] = []
+    program = Program(Names(), options)
+    readiness = program.health
 
     def look(runtime: ScriptedRuntime) -> None:
         answers.append(readiness())
@@ -336,9 +325,35 @@ def test_readiness_is_told_while_it_takes_part_and_systemd_of_both_ends(
         notify.bind(str(tmp_path / "notify"))
         notify.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        run(Program(Names(), options), look)
+        run(program, look)
         assert notify.recv(100) == b"STOPPING=1"
-    assert answers == [503, 200]
+    assert answers == [(False, "not synchronized with a runtime\n"), (True, "ready\n")]
+
+
+def test_it_is_not_ready_while_a_handler_hangs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "HANG_S", 0.05)
+    begun, end = threading.Event(), threading.Event()
+    answers: list[tuple[bool, str]] = []
+
+    class Hangs(Names):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            begun.set()
+            end.wait(60)
+
+    program = Program(Hangs(), options)
+
+    def look(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        asked = threading.Thread(target=runtime.call, args=("CreateContainer", CREATE))
+        asked.start()
+        assert begun.wait(20)
+        answers.append(program.health())
+        end.set()
+        asked.join(20)
+        runtime.close()
+
+    run(program, look)
+    assert answers == [(False, "a handler has not returned for 0.05 s\n")]
 
 
 def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
@@ -431,7 +446,7 @@ def test_a_plugin_that_fails_to_configure_is_given_another_chance_where_it_may_c
         os.kill(os.getpid(), signal.SIGTERM)
 
     program = Program(Fails(), options)
-    monkeypatch.setattr(program._reconnect, "pause", lambda seconds: None)
+    monkeypatch.setattr(program.reconnect, "pause", lambda seconds: None)
     assert run(program, failing, working) == 0
     assert len(chances) == 2
 

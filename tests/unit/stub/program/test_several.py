@@ -7,14 +7,13 @@ import os
 import signal
 import socket
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import nri
+from nri.stub.program import process
 from nri.stub.program.options import Options
 from nri.stub.program.several import Several
 from nri.stub.support import log_destination, logs
@@ -175,30 +174,24 @@ def test_all_come_back_after_a_restart_of_the_runtime(tmp_path: Path) -> None:
 
 
 def test_it_is_ready_when_all_are(runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd, socket.socket() as free:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-        free.close()
-        pairs = [(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")]
-        pairs[0][1].health_addr = f"127.0.0.1:{port}"
-        codes = []
+        several = Several([(Env(), options_of(runtime.socket_path, index)) for index in ("10", "20")])
+        answers = [several.health()]
 
         def look() -> None:
             assert systemd.recv(100) == b"READY=1"
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-                codes.append(answer.status)
+            answers.append(several.health())
             os.kill(os.getpid(), signal.SIGTERM)
 
         thread = meanwhile(runtime, ["10-env", "20-env"], look)
-        assert Several(pairs).run() == 0
+        assert several.run() == 0
         ended(thread)
-        assert codes == [200]
+        waits = "not synchronized with a runtime\n"
+        assert answers == [(False, f"10-env: {waits}20-env: {waits}"), (True, "10-env: ready\n20-env: ready\n")]
         assert systemd.recv(100) == b"STOPPING=1"
-        with pytest.raises(urllib.error.URLError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5)
 
 
 def test_two_of_one_index_and_name_are_refused() -> None:
@@ -233,7 +226,7 @@ def test_the_log_is_made_before_the_first_thread_could_write_to_it(monkeypatch: 
     made: list[str] = []
     seen: list[list[str]] = []
     monkeypatch.setattr(logs, "set_up", lambda level, *_, **__: made.append(level))
-    monkeypatch.setattr(Several, "_serve", lambda *_: seen.append(list(made)))
+    monkeypatch.setattr(process.Program, "serve", lambda _: seen.append(list(made)))
     log_destination.choose(log_destination.Destination("DEBUG"))
     try:
         Several([(Env(), options_of("/nowhere", index)) for index in ("10", "20")]).run()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
 
 import pytest
 
@@ -52,6 +55,45 @@ def test_run_makes_the_plugin_and_gives_it_to_a_program(monkeypatch: pytest.Monk
     options, reporter = Options(), object()
     assert start.run(Small, options, reporter=reporter) == 42
     assert given == [Small, options, reporter]
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://{address}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@pytest.mark.parametrize("flag", ["health_addr", "metrics_addr"])
+def test_health_and_metrics_are_served_while_the_plugin_runs(monkeypatch: pytest.MonkeyPatch, flag: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    seen = {}
+
+    class Running(start.Program):
+        def run(self) -> int:
+            seen.update({path: get(address, path) for path in ("/readyz", "/metrics")})
+            return 42
+
+    monkeypatch.setattr(start, "Program", Running)
+    options = Options()
+    setattr(options, flag, address)
+    options.index = "10"
+    assert start.run(Small, options) == 42
+    assert seen["/readyz"] == (503, "not synchronized with a runtime\n")
+    assert seen["/metrics"][0] == (200 if flag == "metrics_addr" else 404)
+    with pytest.raises(URLError):
+        get(address, "/readyz")
+
+
+def test_an_address_that_is_taken_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert start.main(Small, ["--idx", "10", "--health-addr", address]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: command line: --health-addr: cannot listen on {address}: ")
 
 
 def test_main_runs_the_plugin_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,17 +72,20 @@ def test_a_turn_by_hand_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
     from nri.stub.session import background
 
     monkeypatch.setattr(background, "PATIENCE_S", 0.01)
-    go_on = threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
     class Hangs(Names):
         @nri.every(3600)
         def work(self):
+            begun.set()
             go_on.wait(20)
 
-    work = background.Background(Hangs())
-    with plugin_thread(work._plugin, on_ready=work.start) as running:
+    hangs = Hangs()
+    work = background.Background(hangs)
+    with plugin_thread(hangs, on_ready=work.start) as running:
         running.runtime.begin()
+        assert begun.wait(20), "a turn is under way"
         with pytest.raises(nri.NriError, match=r"work has been at work for 0.01 s"):
-            wait_for(lambda: work._threads and work.tick(), "a turn that is under way")
+            work.tick()
         go_on.set()
         work.stop()

@@ -218,10 +218,3 @@ def test_a_reporter_without_the_methods_is_refused_when_it_is_given() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(AttributeError, match="event_begins"):
         Session(Names(), ours, index="10", reporter=object())
-
-
-def test_without_a_reporter_nothing_stands_between_the_connection_and_the_handler() -> None:
-    with plugin_thread(Names()) as running:
-        service = running.session._service
-        assert running.session._endpoint._answerer._handler == service.serve
-        assert service._calls["CreateContainer"] is service._table["CreateContainer"]

@@ -87,7 +87,7 @@ class Pin(nri.Plugin):
 settings.check_flags(Pin, {"cpus": ["1", "2"], "hard": True})
 plugin = Pin()
 settings.apply(plugin, "", None, {"cpus": ["1", "2"], "hard": True})
-loaded = {"nri.config", "msgspec"} & set(sys.modules)
+loaded = {"nri.config", "nri.config.typed"} & set(sys.modules)
 print(plugin.config.cpus, plugin.config.hard, plugin.config.other, len(loaded))
 """
     done = subprocess.run([sys.executable, "-c", program], env=unmeasured(), capture_output=True, text=True, check=True)

@@ -81,12 +81,12 @@ def empties(number: int, times: int) -> bytes:
 
 def test_a_state_is_bounded_by_the_objects_in_it_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_OBJECTS", 100)
-    parts, before = Parts(), synchronize._resident_bytes()
+    parts, before = Parts(), synchronize.resident_bytes()
     assert parts.add(part(pods=50, containers=50, more=True), keep=True), "`more` is none of them"
     with pytest.raises(nri.RpcError, match="the state to synchronize has over 100 pods and containers") as refused:
         parts.add(b"\x12\x00" * (2 << 20), keep=True)
     assert refused.value.code == Code.RESOURCE_EXHAUSTED
-    assert synchronize._resident_bytes() - before < 64 << 20, "it was parsed"
+    assert synchronize.resident_bytes() - before < 64 << 20, "it was parsed"
     assert parts.take() == ([], [])
     assert not parts.add(part(containers=1, more=False), keep=True)
 
@@ -106,12 +106,12 @@ def test_a_state_is_bounded_by_the_memory_that_its_bytes_may_take(more: bool, mo
 
 def test_a_state_is_bounded_by_the_memory_that_it_takes_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_MEMORY", 32 << 20)
-    parts, before = Parts(), synchronize._resident_bytes()
+    parts, before = Parts(), synchronize.resident_bytes()
     whole = m.Container(id="c", env=[f"{n}=1234567890" for n in range(40_000)])
     payload = m.SynchronizeRequest(containers=[whole], more=True).SerializeToString()
     with pytest.raises(nri.RpcError, match="the state to synchronize takes over 33554432 bytes of memory"):
         deque((parts.add(payload, keep=True) for _ in range(1000)), maxlen=0)
-    assert synchronize._resident_bytes() - before < 128 << 20
+    assert synchronize.resident_bytes() - before < 128 << 20
     assert not parts.add(part(containers=1, more=False), keep=True), "the refused parts still count"
 
 

@@ -34,6 +34,13 @@ from nri.stub.support.checks import kebab_case
         ("on_close", "closed"),
         ("on_shutdown", "shutdown"),
         ("on_sync", "synchronize"),
+        ("on_create", "create_container"),
+        ("start_hook", "start_container"),
+        ("on_container_create", "create_container"),
+        ("on_container_started", "post_start_container"),
+        ("post_start", "post_start_container"),
+        ("on_deleted", "remove_container"),
+        ("on_validate", "validate_container_adjustment"),
     ],
 )
 def test_a_misspelt_handler_is_an_error_with_a_suggestion(name: str, meant: str) -> None:
@@ -78,6 +85,28 @@ def test_a_handler_with_the_wrong_arguments_is_an_error() -> None:
 
         class Wrong(nri.Plugin):
             def create_container(self, container): ...
+
+
+@pytest.mark.parametrize(
+    ("name", "takes"),
+    [
+        ("create_container", ("container", "pod")),
+        ("start_container", ("_container", "_pod")),
+        ("update_container", ("pod", "resources", "container")),
+        ("update_pod_sandbox", ("pod", "resources", "overhead")),
+        ("synchronize", ("containers", "pods")),
+    ],
+)
+def test_arguments_in_the_wrong_order_are_an_error(name: str, takes: tuple[str, ...]) -> None:
+    handler = eval(f"lambda self, {', '.join(takes)}: None")
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is called with \(.*\), and takes \({', '.join(takes)}\)"):
+        type("Wrong", (nri.Plugin,), {name: handler})
+
+
+@pytest.mark.parametrize(("name", "hint"), [("config", "did you mean configure"), ("state", "call it otherwise")])
+def test_a_method_that_hides_what_a_plugin_finds_in_self_is_an_error(name: str, hint: str) -> None:
+    with pytest.raises(TypeError, match=rf"Wrong\.{name} is a method, and hides what self\.{name} is .*; {hint}"):
+        type("Wrong", (nri.Plugin,), {name: lambda self: None})
 
 
 def test_a_handler_with_a_required_keyword_is_an_error() -> None:

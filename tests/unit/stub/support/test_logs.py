@@ -22,7 +22,7 @@ from tests.unit.stub.plugins import CREATE
 def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[logging.Logger]:
     """A log that goes to a syslog of our own."""
     monkeypatch.setattr(logs, "SYSLOG", str(tmp_path / "log"))
-    handler = logs._syslog()
+    handler = logs.syslog_handler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
     logger = logging.getLogger("tests.syslog")
     logger.setLevel("INFO")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import nri
-from nri import mux
 from nri.api import messages as m
 from nri.api.naming import RUNTIME_SERVICE_CONN
+from nri.mux import frames as mux
 from nri.stub.support.runtime_handle import MAX_PENDING, RuntimeHandle
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_response
@@ -157,7 +157,7 @@ def test_too_many_updates_that_nobody_answers_are_refused() -> None:
         with pytest.raises(nri.NriError, match=f"{MAX_PENDING} updates wait"):
             plugin.runtime.update(nri.Update("c1"))
         running.runtime.answer(running.runtime.request(), m.UpdateContainersResponse())
-        wait_for(lambda: len(plugin.runtime._outstanding) < MAX_PENDING, "the answer")
+        wait_for(lambda: plugin.runtime.outstanding < MAX_PENDING, "the answer")
         plugin.runtime.update(nri.Update("c1"))
 
 

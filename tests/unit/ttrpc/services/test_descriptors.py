@@ -9,7 +9,7 @@ import pytest
 
 from nri.errors import LocalProtocolError, RpcError
 from nri.ttrpc import Client, Code, Server, Service
-from nri.ttrpc.services.descriptors import _snake
+from nri.ttrpc.services.descriptors import snake
 from tests.support.streams import DESCRIPTOR, Item, ListRequest, Streams, Summary
 
 
@@ -18,7 +18,7 @@ from tests.support.streams import DESCRIPTOR, Item, ListRequest, Streams, Summar
     [("List", "list"), ("SayHello", "say_hello"), ("GetID", "get_id"), ("HTTPGet", "http_get"), ("v1Look", "v1_look")],
 )
 def test_names_are_written_in_pythons_way(name: str, python: str) -> None:
-    assert _snake(name) == python
+    assert snake(name) == python
 
 
 def test_a_service_has_the_names_classes_and_streams_of_its_descriptor() -> None:

@@ -87,8 +87,8 @@ def test_a_stream_that_is_given_up_lets_the_connection_go_on(client: Client) -> 
         with client.stream(NAME, "List", ListRequest(count=5000, size=500), Item, streaming="server") as stream:
             assert next(iter(stream)).number == 0
         assert client.call(NAME, "Look", Item(number=1), Item).number == 1
-    assert not client._endpoint.link.client_streams
-    assert not client._endpoint.link.full
+    assert not client.endpoint.link.client_streams
+    assert not client.endpoint.link.full
 
 
 def test_a_stream_that_is_dropped_unread_lets_the_connection_go_on(client: Client) -> None:
@@ -121,7 +121,7 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
         def full() -> bool:
             with pytest.raises(DeadlineExceeded):  # it reads, until the stream holds too much
                 client.call("s", "Behind", timeout_s=0.5)
-            return len(stream._inbox._messages) >= ROOM_MESSAGES
+            return len(stream.inbox.messages) >= ROOM_MESSAGES
 
         def at_rest() -> bool:
             before = len(sent)
@@ -129,7 +129,7 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
             return len(sent) == before
 
         eventually(full, "the stream holds all that it may")
-        assert len(stream._inbox._messages) < ROOM_MESSAGES + 100
+        assert len(stream.inbox.messages) < ROOM_MESSAGES + 100
         eventually(at_rest, "the server sends no more")
         assert len(sent) < 600, "the server sends on and on"
         assert [len(message) for message in stream] == [4096] * 4000
@@ -151,10 +151,10 @@ def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: st
             def full() -> bool:
                 with pytest.raises(DeadlineExceeded):
                     send_on(stream, bytes(10_000), 0.3)
-                return bool(streams) and streams[0]._inbox._size_bytes >= ROOM_BYTES
+                return bool(streams) and streams[0].inbox.size_bytes >= ROOM_BYTES
 
             eventually(full, "the server takes all that it may")
-            assert streams[0]._inbox._size_bytes < ROOM_BYTES + (1 << 18)
+            assert streams[0].inbox.size_bytes < ROOM_BYTES + (1 << 18)
             go.set()
             assert int(stream.result()) >= ROOM_BYTES
 

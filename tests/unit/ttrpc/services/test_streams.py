@@ -154,7 +154,7 @@ def test_a_server_that_has_enough_ends_the_stream_for_the_client_too(path: str) 
     with serving(path, "client", first), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client") as stream:
             stream.send(b"one")
-            eventually(lambda: stream._inbox.over or client._endpoint.poll() is None, "the reply comes")
+            eventually(lambda: stream.inbox.over or client.endpoint.poll() is None, "the reply comes")
             with pytest.raises(LocalProtocolError, match=r"^s/M: nothing can be sent any more: the stream is over$"):
                 stream.send(b"two")
             assert stream.result() == b"one"
@@ -209,7 +209,7 @@ def test_an_oversized_request_opens_no_stream(client: Client) -> None:
     with pytest.raises(OversizedMessage):
         client.stream(NAME, "List", bytes(4 << 20), streaming="server")
     gc.collect()
-    assert not client._endpoint.link.waiters
+    assert not client.endpoint.link.waiters
     assert client.call(NAME, "Look", Item(number=1), Item).number == 1
 
 
@@ -262,14 +262,14 @@ def test_streams_over_the_limit_are_refused_and_room_is_given_back(path: str) ->
     service = Service("s", {"M": Method(b"".join, streaming="client")})
     with Server(path, [service], streams=2) as server, Client.connect(path) as client:
         open_streams = [client.stream("s", "M", streaming="client") for _ in range(2)]
-        eventually(lambda: len(server._streams) == 2, "the streams begin")
+        eventually(lambda: len(server.streams) == 2, "the streams begin")
         with pytest.raises(RpcError, match="too many streams") as caught:
             client.stream("s", "M", streaming="client").result()
         assert caught.value.code == Code.RESOURCE_EXHAUSTED
         for stream in open_streams:
             stream.send(b"x")
             assert stream.result() == b"x"
-        eventually(lambda: not server._streams, "the streams end")
+        eventually(lambda: not server.streams, "the streams end")
         assert client.stream("s", "M", streaming="client").result() == b""
 
 

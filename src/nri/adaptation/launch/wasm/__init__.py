@@ -2,5 +2,5 @@
 
 Imports wasmtime, an extra (``wasm``), so this room is imported by `nri.adaptation.launch.start` alone and only for
 such a plugin. Reading order: `program` (a file) and `cache` (compiled ones), `host` (what plugins can call),
-`instance` (one run), `failures` (its end).
+`instance` (one run, and its end).
 """

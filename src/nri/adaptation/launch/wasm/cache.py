@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-import tempfile
 from contextlib import suppress
 from typing import Any
 
 import wasmtime
 
 from nri.adaptation.launch.trusted import TrustedFile, UntrustedError
+from nri.files import write_whole
 
 __all__ = ["compiled"]
 
@@ -25,8 +25,8 @@ log = logging.getLogger("nri.adaptation")
 
 #: Programs that are kept; those that were not used for longest go.
 KEPT = 16
-#: Their names, and those of files that a process was writing when it was ended.
-_OURS = re.compile(r"([0-9a-f]{64}|new-\w+)\.cwasm")
+#: Their names.
+_OURS = re.compile(r"[0-9a-f]{64}\.cwasm")
 
 
 def compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any:
@@ -57,16 +57,7 @@ def compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any
 def _keep(path: str, code: bytes) -> None:
     folder = os.path.dirname(path)
     os.makedirs(folder, 0o700, exist_ok=True)
-    descriptor, made = tempfile.mkstemp(prefix="new-", suffix=".cwasm", dir=folder)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(code)
-            file.flush()
-            os.fsync(descriptor)  # wasmtime would run what a lost write leaves: its format has no checksum
-        os.rename(made, path)
-    except BaseException:
-        os.unlink(made)
-        raise
+    write_whole(path, code)  # on the disk: wasmtime would run what a lost write leaves, its format has no checksum
     ours = [entry for entry in os.scandir(folder) if _OURS.fullmatch(entry.name)]  # the folder may hold other things
     ours.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
     for entry in ours[KEPT:]:

@@ -18,7 +18,6 @@ import wasmtime
 
 from nri.adaptation.launch.last_words import LastWords
 from nri.adaptation.launch.wasm import host
-from nri.adaptation.launch.wasm.failures import frames, words_for
 from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from nri.text import plain
@@ -42,19 +41,19 @@ _FOREVER_S = 3600.0
 #: Runs that hold something of wasmtime's.
 _open: weakref.WeakSet[Instance] = weakref.WeakSet()
 #: Whether there are to be no more, because this process ends; and the lock over both.
-_over, _guard = threading.Event(), threading.Lock()
+ended, _guard = threading.Event(), threading.Lock()
 #: How long the end of this process waits for them, in seconds.
 EXIT_S = 5.0
 
 
 @atexit.register
-def _end_all() -> None:
+def end_all() -> None:
     """End all runs while Python still can.
 
     A thread that comes back from WebAssembly into Python after that is ended where it stands, below frames of Rust.
     """
     with _guard:
-        _over.set()
+        ended.set()
         runs = list(_open)
     for run in runs:
         run.kill()
@@ -80,7 +79,7 @@ class Instance:
         self.closed = threading.Event()
         self._program = program
         self._words = LastWords()
-        self._calling = threading.Lock()  # held while a function runs
+        self.calling = threading.Lock()  # held while a function runs
         self._changed = threading.Condition()  # over all that follows
         self._deadline = 0.0  # of what runs; 0.0 if nothing does
         self._interrupted = self._nudged = False
@@ -120,7 +119,7 @@ class Instance:
                     self._changed.wait(max(0.0, min(wakes_at - monotonic(), _FOREVER_S)))
                     self._wakes_at = 0.0
                 self._nudged = False
-        with self._calling:
+        with self.calling:
             self._exports, self._memory = {}, None
             for each in (self._store, self._linker):
                 if each is not None:
@@ -169,7 +168,7 @@ class Instance:
             RemoteProtocolError: what it gave back is outside of its memory, or too much; that ends the run.
             RpcError: it returned an error.
         """
-        if not self._calling.acquire(timeout=max(0.0, deadline - monotonic())):
+        if not self.calling.acquire(timeout=max(0.0, deadline - monotonic())):
             raise DeadlineExceeded(function)
         try:
             self._enter(deadline)
@@ -190,7 +189,7 @@ class Instance:
                     if self._ending:
                         self._ended(self._ending, failed=False)
         finally:
-            self._calling.release()
+            self.calling.release()
         raise failure
 
     def _enter(self, deadline: float) -> None:
@@ -207,7 +206,7 @@ class Instance:
         """Make the plugin's memory and have it initialize itself."""
         program = self._program
         with _guard:
-            if _over.is_set():
+            if ended.is_set():
                 raise ConnectionClosed("this process ends")
             _open.add(self)
         store = self._store = wasmtime.Store(program.engine)
@@ -286,3 +285,29 @@ class Instance:
     def write(self, data: bytes) -> None:
         """Keep a piece of what the plugin writes to stderr."""
         self._words.add(data)
+
+
+#: Functions of a trap that are named, innermost first.
+_FRAMES = 8
+
+
+def words_for(error: BaseException) -> str:
+    """Say in words how a function ended."""
+    if isinstance(error, wasmtime.ExitTrap):
+        return f"exit code {error.code}"
+    if isinstance(error, wasmtime.Trap):
+        code = error.trap_code
+        return f"trapped ({code.name.lower().replace('_', ' ')})" if code is not None else f"trapped ({_last(error)})"
+    return plain(_last(error))
+
+
+def _last(error: BaseException) -> str:
+    """The cause, which wasmtime writes last."""
+    return next((line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without words")
+
+
+def frames(error: BaseException) -> list[str]:
+    """The names of the functions in which a trap happened, innermost first."""
+    if not isinstance(error, wasmtime.Trap):
+        return []
+    return [plain(frame.func_name or f"function {frame.func_index}", 200) for frame in error.frames[:_FRAMES]]

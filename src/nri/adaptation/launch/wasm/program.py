@@ -76,7 +76,7 @@ class Program:
             self.module = cache_of.compiled(self.engine, data, self.digest, cache)
         except wasmtime.WasmtimeError as error:
             raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
-        if not _has_plain_types(data):
+        if not has_plain_types(data):
             raise ConfigError(path, "", "it cannot be loaded: it has a function that takes or returns a vector")
         self.names = frozenset(export.name for export in self.module.exports)
         foreign = host.foreign(self.module, self.engine)
@@ -100,7 +100,7 @@ class Program:
 
 
 def _config() -> Any:
-    """The compiler's settings: interruptible, and without references of the newer kinds; see `_has_plain_types`."""
+    """The compiler's settings: interruptible, and without references of the newer kinds; see `has_plain_types`."""
     config = wasmtime.Config()
     config.epoch_interruption = True
     config.wasm_threads = False  # none runs beside a call
@@ -114,7 +114,7 @@ def digest_of(data: bytes) -> bytes:
     return sha256(data).digest()
 
 
-def _has_plain_types(data: bytes) -> bool:
+def has_plain_types(data: bytes) -> bool:
     """Whether all functions of a valid file take and return plain numbers and references alone.
 
     Wasmtime's C interface ends the whole process when it is asked for the type of another one.

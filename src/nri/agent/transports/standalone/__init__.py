@@ -1,8 +1,7 @@
 """Standalone mode: a reconciler that writes to the machine by itself, for what no runtime asks about, and what drifts.
 
-Reading order: `nri.agent.pods.running` (pods of the API as running pods), `levels` (who sets what), `pods` (a round
-over all pods) with `room` and `tally`, `groups`, `folders`, `files` and `terway`, `traffic` (what is beside pods), and
-`transport`, which has the threads.
+Reading order: `nri.agent.pods.running` (pods of the API as running pods), `pods` (a round over all pods, with the shape
+of the profile's part) with `tally`, `folders` (what is beside pods), and `transport`, which has the threads.
 """
 
 from nri.agent.transports.standalone.transport import Standalone

@@ -3,35 +3,36 @@
 Rules: a pod's values and those of its containers go out together, because the kernel takes a quota only within the one
 above it, whichever of them shrinks; a pod that breaks off is counted and the others go on; a container without id or
 folder, one that the spec does not have, and those of a pod in a virtual machine are passed over. Next:
-:mod:`nri.agent.transports.standalone.groups`.
+:mod:`nri.agent.transports.standalone.folders`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from nri.agent.decisions import reason_of
 from nri.agent.executor import OOM_SCORE
 from nri.agent.parts import Parts
 from nri.agent.pods.running import key_of
-from nri.agent.transports.standalone.room import with_room
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import Result
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
-from nri.policies.koordinator.convert import manifest
-from nri.policies.koordinator.hooks import core_sched
-from nri.policies.koordinator.profile import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Node, Outcome
-from nri.policies.koordinator.refresh.running import RunningPod
-from nri.policies.koordinator.writes import Write, container_writes, pod_writes
+from nri.host.cgroups.hierarchies import Hierarchies
+from nri.policies import manifest
+from nri.policies.contexts import ContainerContext, PodContext
+from nri.policies.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
+from nri.policies.running import RunningPod
+from nri.policies.writes import Write, container_writes, pod_writes
 
-__all__ = ["NAME", "PodRound", "switched_on"]
+__all__ = ["NAME", "PodRound", "Reconciler", "with_room"]
 
 #: What this transport is called.
 NAME: Final = "standalone"
 #: No pod has more containers than that; what is above comes from no kubelet.
 _MOST_CONTAINERS: Final = 256
+_QUOTA: Final = "cpu.cfs_quota"
+_ROOM: Final = "what its containers are made with, or they could not start"
 _log = logging.getLogger("nri.agent")
 
 
@@ -43,19 +44,38 @@ class _Item(NamedTuple):
     writes: list[Write]
 
 
+class Reconciler(Protocol):
+    """What a round over cgroups does beside asking hooks; made with the parts of the agent."""
+
+    def node(self, tally: Tally) -> None:
+        """Set what holds for the whole machine, before anything else."""
+        ...
+
+    def begin(self, pods: Sequence[RunningPod]) -> None:
+        """Look at the pods of a round before any of them is decided."""
+        ...
+
+    def container(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
+        """Set what is no knob of a cgroup for a container, once its values are written."""
+        ...
+
+    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
+        """Clear up when all pods of a round were decided; `kinds` are those of changed rules."""
+        ...
+
+
 class PodRound:
     """Goes over pods.
 
     Args:
         parts: of the agent.
+        reconciler: of the profile.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, parts: Parts, reconciler: Reconciler) -> None:
+        self._parts, self._reconciler = parts, reconciler
         #: Pods that broke off the last round; the log has had them.
         self._bad: frozenset[str] = frozenset()
-        self._cookies = False
-        self._learned = False
 
     def all(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> None:
         """Decide and write for each pod.
@@ -66,7 +86,7 @@ class PodRound:
             force: look also at files that are believed to be right.
         """
         listed = list(pods)
-        self._learn(listed)
+        self._reconciler.begin(listed)
         bad: set[str] = set()
         for pod in listed:
             try:
@@ -91,7 +111,7 @@ class PodRound:
             place += len(item.writes)
             more = self._beside_cgroups(pod, item)
             tally.wrote(more)
-            self._parts.decisions.told(item.context, NAME, [*own, *more])
+            self._parts.decisions.record(item.context, NAME, [*own, *more])
 
     def _items(self, pod: RunningPod, tally: Tally) -> Iterator[_Item]:
         context = pod.context()
@@ -117,42 +137,26 @@ class PodRound:
         return outcome
 
     def _beside_cgroups(self, pod: RunningPod, item: _Item) -> list[Result]:
-        """Write what is no knob of a cgroup: a pod's resctrl group with its threads, a container's cookie."""
+        """Write what is no knob of a cgroup: a pod's resctrl group with its threads, and what the profile has."""
         if isinstance(item.context, ContainerContext):
-            return self._cookie(pod, item.context)
+            return self._reconciler.container(pod, item.context)
         change = item.outcome.changes.resctrl
         return [] if change is None else self._parts.executor.resctrl(change, item.context.cgroup_parent)
 
-    def _learn(self, pods: Iterable[RunningPod]) -> None:
-        """Learn once which cookies containers have, from before this agent began: they may have to go."""
-        node = self._parts.decisions.node
-        if self._learned or not node.core.known or not switched_on(node.gates, core_sched.NAME):
-            return
-        self._learned = self._cookies = True
-        for pod in pods:
-            try:
-                for context in (pod.sandbox(), *pod.main_containers()):
-                    pids = self._parts.executor.processes(context.cgroup_parent)
-                    wanted = _membership(pod, context, node)
-                    self._parts.executor.cookies.learn(wanted, f"{context.pod.uid}/{context.id}", pids)
-            except Exception:  # noqa: BLE001  the round tells what is wrong with it
-                _log.debug("cookies of a pod could not be looked at: %r", key_of(pod.pod), exc_info=True)
 
-    def _cookie(self, pod: RunningPod, context: ContainerContext) -> list[Result]:
-        node = self._parts.decisions.node
-        rule = node.core
-        if not rule.known or not switched_on(node.gates, core_sched.NAME) or not (rule.enabled or self._cookies):
-            return []
-        self._cookies = True  # from now on containers may have one that has to go when the rule changes
-        wanted = _membership(pod, context, node)
-        return self._parts.executor.core_sched(wanted, f"{context.pod.uid}/{context.id}", context.cgroup_parent)
+def with_room(writes: Iterable[Write], context: PodContext, hierarchies: Hierarchies) -> list[Write]:
+    """The writes of a pod's folder, with the quota that it asks for in place of a smaller one.
 
-
-def _membership(pod: RunningPod, context: ContainerContext, node: Node) -> core_sched.Membership:
-    pod_class = manifest.kube_class(pod.pod)
-    return core_sched.membership(context.pod.labels, pod_class, context.pod.uid, node.core, node.quirks)
-
-
-def switched_on(gates: frozenset[str] | None, hook: str) -> bool:
-    """Whether a hook that is off by default is on."""
-    return gates is not None and hook in gates
+    On cgroup v1 the kernel refuses a quota above that of the folder above. In standalone mode the runtime knows nothing
+    of smaller quotas: it makes each container with what the pod asks for, also when one is started again, and under a
+    pod with less the container would not start. There a pod keeps what it asks for; its containers have the smaller
+    quotas. On cgroup v2 a child may say more than its parent.
+    """
+    hierarchy = hierarchies.of("cpu")
+    asked = None if context.resources is None else context.resources.cfs_quota
+    if hierarchy is None or hierarchy.version != 1 or asked is None or asked <= 0:
+        return list(writes)
+    return [
+        Write(each.folder, _QUOTA, str(asked), _ROOM) if each.knob == _QUOTA and 0 < int(each.value) < asked else each
+        for each in writes
+    ]

@@ -9,43 +9,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from nri.agent.explain import Subject
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import running
+from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
-from nri.agent.transports.standalone import folders, groups, terway
-from nri.agent.transports.standalone.levels import ROWS, Row, check
-from nri.agent.transports.standalone.pods import NAME, PodRound
+from nri.agent.transports.standalone import folders
+from nri.agent.transports.standalone.pods import NAME, PodRound, Reconciler
 from nri.agent.transports.standalone.tally import Tally
-from nri.agent.transports.standalone.traffic.pods import NetworkShares
-from nri.agent.transports.standalone.traffic.shaper import Shaper
 from nri.agent.worker import TIMER, Worker
-from nri.policies.koordinator.refresh.running import RunningPod
+from nri.host import Result
+from nri.policies.running import RunningPod
 
-__all__ = ["Standalone"]
+__all__ = ["NetworkRound", "Standalone"]
 
-_PODS, _RULES, _SLO = "pods", "rules", "NodeSLO"
+_PODS, _RULES = "pods", "rules"
 #: What is set for the node's network is found under this in `explain`.
 _NETWORK: Final = Subject("node/network", name="network")
 #: More pods than that are on no node.
 _MOST_PODS: Final = 4096
 
 
+class NetworkRound(Protocol):
+    """What a round over the network does; made with the settings and the parts of the agent."""
+
+    def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
+        """Bring the network to what the rules of now want; `force` looks also at what is believed to be right."""
+        ...
+
+
 class Standalone:
     """Standalone mode: what is in force is compared with what should be, and repaired.
 
     Args:
-        settings: of the agent; `standalone`, `terway` and `tc` are read.
+        settings: of the agent; `standalone` is read, the rest by the profile.
         parts: what the agent shares.
-        rows: who sets what; see `levels`.
-        shaper: makes the network's classes.
+        network: the round over the network; None for the profile's.
         now: monotonic seconds.
-
-    Raises:
-        LevelConflict: two rows set one knob of the same pods.
     """
 
     name = NAME
@@ -55,16 +57,13 @@ class Standalone:
         settings: AgentSettings,
         parts: Parts,
         *,
-        rows: Iterable[Row] = ROWS,
-        shaper: Shaper | None = None,
+        network: NetworkRound | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        check(rows)
         self._parts = parts
-        self._pods = PodRound(parts)
-        self._network = NetworkShares(parts, settings.tc.interface, shaper)
-        self._terway = str(settings.terway.folder)
-        self._good = LastGood()
+        self._reconciler: Reconciler = load(parts.profile.reconciler)(parts)
+        self._pods = PodRound(parts, self._reconciler)
+        self._network: NetworkRound = network or load(parts.profile.network)(settings, parts)
         interval_s = settings.standalone.interval
         self._workers = (
             Worker("nri-standalone", self.round, interval_s, now=now),
@@ -105,31 +104,28 @@ class Standalone:
         """Go once over folders, pods and programs.
 
         Args:
-            reasons: why; `timer` looks also at what is believed to be right, "NodeSLO" at identities of all folders.
+            reasons: why; `timer` looks also at what is believed to be right, a kind of rules tells the profile of it.
         """
         force, tally = TIMER in reasons or _RULES in reasons, Tally()
         if reasons != {_PODS}:
-            folders.switches(self._parts, tally)
+            self._reconciler.node(tally)
             folders.kube_classes(self._parts, tally, force=force)
             folders.programs(self._parts, tally, force=force)
         if self._parts.pods.synced:
             pods = self._running(tally)
             self._pods.all(pods, tally, force=force)
-            groups.remove_stale(self._parts, pods, tally)
-            if _SLO in reasons:
-                folders.all_identities(self._parts, pods, tally)
+            self._reconciler.end(pods, reasons, tally)
             self._passed = True
         self.last = tally
 
     def network_round(self, reasons: frozenset[str]) -> None:
-        """Go once over what is set in the network, and terway's files."""
+        """Go once over what is set in the network."""
         if not self._parts.pods.synced:
             return
         tally = Tally()
         pods = self._running(tally)
         results = self._network.apply(pods, tally, force=TIMER in reasons)
-        results += terway.apply(self._parts, self._terway, pods, tally, self._good)
-        self._parts.history.told(_NETWORK, NAME, results)
+        self._parts.history.record(_NETWORK, NAME, results)
         self.last_network = tally
 
     def _running(self, tally: Tally) -> list[RunningPod]:

@@ -1,6 +1,6 @@
 """Questions to an agent that runs, over its unix socket: HTTP, answers in JSON, bounded and with a deadline.
 
-Next: `nri.agent.serve` is the other end.
+Next: `nri.service.http` is the other end.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from urllib.parse import quote
 from nri.cli.errors import UNREACHABLE, Failure
 
 #: The longest answer that is read, in bytes.
-_MOST = 64 << 20
+MOST_BYTES = 64 << 20
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
     def __init__(self, path: str, timeout_s: float) -> None:
@@ -34,11 +34,11 @@ def ask(path: str, target: str, timeout_s: float, **query: str) -> tuple[int, An
     """Ask for a target such as `/explain`; returns the status and the answer. Raises Failure if there is none."""
     if query:
         target += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
-    connection = _UnixConnection(path, timeout_s)
+    connection = UnixConnection(path, timeout_s)
     try:
         connection.request("GET", target)
         response = connection.getresponse()
-        body = response.read(_MOST + 1)
+        body = response.read(MOST_BYTES + 1)
     except TimeoutError:
         raise Failure(f"the agent at {path} has not answered in {timeout_s:g} s", UNREACHABLE) from None
     except PermissionError:
@@ -52,8 +52,8 @@ def ask(path: str, target: str, timeout_s: float, **query: str) -> tuple[int, An
         raise Failure(f"{path} is not an agent's socket (--agent-socket)", UNREACHABLE) from None
     finally:
         connection.close()
-    if len(body) > _MOST:
-        raise Failure(f"the answer of {path} is longer than {_MOST >> 20} MiB")
+    if len(body) > MOST_BYTES:
+        raise Failure(f"the answer of {path} is longer than {MOST_BYTES >> 20} MiB")
     try:
         return response.status, json.loads(body)
     except ValueError:

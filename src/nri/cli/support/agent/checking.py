@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nri.agent.loops.strategy import Strategies
+from nri.agent.profile import profile_of
 from nri.cli.errors import FAILED, USAGE
-from nri.cli.support.agent.offline import book_of, explained, missing_rules, no_pods, passed_over, pods_of
+from nri.cli.support.agent.offline import book_of, explained, missing_rules, no_pods, pods_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nri.agent.settings import AgentSettings, LoadedSettings
+    from nri.agent.profile import Profile
+    from nri.agent.rules.book import RuleBook
+    from nri.agent.settings import AgentSettings
+    from nri.config.settings import Loaded
 
 __all__ = ["Checked", "Finding", "check"]
 
@@ -37,7 +40,7 @@ class Checked(NamedTuple):
     code: int
 
 
-def check(loaded: LoadedSettings | ConfigError, default: AgentSettings, rules: bool, pods: str) -> Checked:
+def check(loaded: Loaded[AgentSettings] | ConfigError, default: AgentSettings, rules: bool, pods: str) -> Checked:
     """Check everything.
 
     Args:
@@ -57,12 +60,16 @@ def check(loaded: LoadedSettings | ConfigError, default: AgentSettings, rules: b
             wrong.append(_of(lacking))
         found = [Finding(each.source, each.kind, each.error) for each in book.problems()]
         wrong += found
-        strategies = Strategies()
-        strategies.take(book.document("NodeSLO"))
-        wrong += [Finding(book.sources()["NodeSLO"], "NodeSLO", error) for error in strategies.errors]
-        kinds = [kind for kind in ("NodeSLO", "NodeResourceTopology", "Node") if book.document(kind)]
+        profile = profile_of(settings.profile)
+        strategies = profile.strategy_rules()
+        kind = strategies.kind
+        strategies.take(book.document(kind))
+        wrong += [Finding(book.place(kind, error.partition(": ")[0]), kind, error) for error in strategies.errors]
+        kinds = [kind for kind in book.kinds if book.document(kind)]
         words.append(f"rules ({', '.join(kinds) or f'none in {settings.rules.path}'})")
-        node, notes = book.node, passed_over(settings)
+        node, notes = book.node, book.remarks()
+        notes += [f"{book.place(kind, one.key)}: {kind}: {one}" for kind, keys in book.unread().items() for one in keys]
+        notes += _gates_off(book, strategies.kind, profile, settings)
     if pods:
         try:
             listed = pods_of(pods)
@@ -71,11 +78,22 @@ def check(loaded: LoadedSettings | ConfigError, default: AgentSettings, rules: b
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
-            rows = [explained(pod, node or book_of(settings).node, {}, settings.loops_on) for pod in listed]
+            rows = [explained(pod, settings, node or book_of(settings).node, {}) for pod in listed]
             wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
             # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
             notes += [f"{pods}: {_name(row)}: {note}" for row in rows for note in row["notes"]]
     return Checked(wrong, ", ".join(words), notes, code or (FAILED if wrong else 0))
+
+
+def _gates_off(book: RuleBook, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
+    """What a document asks for, and the settings do not switch on."""
+    on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
+    why = "without effect, for {0} is off (gates.{0} = true switches it on)".format
+    return [
+        f"{book.place(kind, key)}: {kind}: {key}: {why(gate)}"
+        for gate, key in profile.asked(book.document(kind)).items()
+        if gate not in on
+    ]
 
 
 def _of(error: ConfigError) -> Finding:

@@ -1,7 +1,7 @@
 """An agent's account of a pod, with the rules and annotations that each hook reads, and as rows for people.
 
-Rules: pure. The agent names the hook of each value; which rules and annotations a hook reads is in its row of
-`nri.policies.koordinator.profile`. Next: `nri.cli.support.agent.offline`, which explains without an agent.
+Rules: pure. The agent names the hook of each value; which rules and annotations a hook reads is in its row of the
+profile. Next: `nri.cli.support.agent.offline`, which explains without an agent.
 """
 
 from __future__ import annotations
@@ -9,18 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nri.cli.output import Column, Painted
-from nri.policies.koordinator.profile import PROFILE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from nri.agent.profile import Profile
     from nri.cli.output import Output
 
 __all__ = ["enriched", "show"]
-
-#: Sources of rules that are documents; "pods" is none.
-_DOCUMENTS = ("NodeSLO", "NodeResourceTopology", "Node")
-_READS = {row.name: (tuple(name for name in row.sources if name in _DOCUMENTS), row.keys) for row in PROFILE}
 
 VALUES = (
     Column("CONTAINER", "container", 30),
@@ -40,6 +36,12 @@ WRITES = (
     Column("WHY", "reason", 120),
     Column("CGROUP OR PROCESS", "target"),
 )
+RULES = (
+    Column("WRITTEN AT", "place", 60),
+    Column("KIND", "kind"),
+    Column("KEY", "key", 70),
+    Column("DECIDES", "hooks", 60),
+)
 ERRORS = (
     Column("CONTAINER", "container", 30),
     Column("HOOK", "hook"),
@@ -48,12 +50,19 @@ ERRORS = (
 )
 
 
-def enriched(found: Mapping[str, Any]) -> dict[str, Any]:
+def enriched(found: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
     """An explanation in which each value and each error names the rules and the labels and annotations of its hook.
 
     Of these it names the ones that the pod has, where the agent tells which.
     """
-    both = {part: [_with_reads(row, found.get("keys")) for row in found.get(part, ())] for part in ("values", "errors")}
+    hooks = {row.name: row for row in profile.hooks}
+    reads = {
+        name: (tuple(kind for kind in row.sources if kind in profile.kinds), row.keys) for name, row in hooks.items()
+    }
+    both = {
+        part: [_with_reads(row, reads, found.get("keys")) for row in found.get(part, ())]
+        for part in ("values", "errors")
+    }
     return {**found, **both}
 
 
@@ -73,6 +82,8 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
     if found.get("rules"):
         out.text("")
         out.text("Rules: " + "; ".join(f"{kind}: {source or 'none'}" for kind, source in found["rules"].items()))
+    if found.get("rule_keys"):
+        out.table(RULES, [{**row, "place": row["place"] or "(default)"} for row in found["rule_keys"]])
     for each in found.get("rule_problems", ()):
         out.text(f"Not used: {each['kind'] or 'a document'} of {each['source']}: {each['error']}")
     for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
@@ -86,6 +97,8 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
         out.text(note)
 
 
-def _with_reads(row: Mapping[str, Any], has: Collection[str] | None) -> dict[str, Any]:
-    rules, keys = _READS.get(row.get("hook", ""), ((), ()))
+def _with_reads(
+    row: Mapping[str, Any], reads: Mapping[str, tuple[Collection[str], Collection[str]]], has: Collection[str] | None
+) -> dict[str, Any]:
+    rules, keys = reads.get(row.get("hook", ""), ((), ()))
     return {"reads": [key for key in keys if has is None or key in has], **row, "rules": list(rules)}

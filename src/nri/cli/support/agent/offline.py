@@ -13,40 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 from nri import host
 from nri.agent.capabilities import Capability, capabilities
-from nri.agent.decisions import subject_of, values_of
+from nri.agent.decisions import class_of, subject_of, values_of
 from nri.agent.explain import History
-from nri.agent.machine import with_machine
+from nri.agent.profile import profile_of
 from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
-from nri.agent.rules.parsed import KINDS
-from nri.agent.settings import base_node
-from nri.agent.settings.node_name import node_name
-from nri.cli.support.agent.misread import misread
-from nri.cli.support.agent.misspelt import misspelt
+from nri.agent.rules.origins import with_places
 from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube import quantity
 from nri.kube.folder import Folder
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
-from nri.policies.koordinator.convert import manifest
-from nri.policies.koordinator.names import LABEL_QOS
-from nri.policies.koordinator.profile import CREATE, PROFILE, RUN_POD, decide
-from nri.policies.koordinator.writes import KNOBS
+from nri.policies import manifest
+from nri.policies.contexts import ContainerContext, PodContext
+from nri.policies.hooks import CREATE, RUN_POD, decide
+from nri.policies.writes import KNOBS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from nri.agent.settings import AgentSettings, LoadedSettings
+    from nri.agent.profile import Profile
+    from nri.agent.settings import AgentSettings
+    from nri.config.settings import Loaded
     from nri.kube.document import Document
-    from nri.policies.koordinator.profile import Node
 
-__all__ = ["book_of", "explain_manifests", "explained", "missing_rules", "no_pods", "passed_over", "pods_of"]
-
-#: Labels and annotations by the hook that reads them.
-_KEYS = {row.name: row.keys for row in PROFILE}
+__all__ = ["book_of", "explain_manifests", "explained", "missing_rules", "no_pods", "pods_of"]
 
 
-def missing_rules(loaded: LoadedSettings) -> ConfigError | None:
+def missing_rules(loaded: Loaded[AgentSettings]) -> ConfigError | None:
     """The error that there is no file of rules where one was named; None if there is, or if none was."""
     path, named = loaded.settings.rules.path, loaded.origins.get("rules.path")
     if named is None or loaded.settings.rules.source != "files" or path.exists():
@@ -56,23 +49,10 @@ def missing_rules(loaded: LoadedSettings) -> ConfigError | None:
 
 def book_of(settings: AgentSettings) -> RuleBook:
     """The rules of the settings' files, read once; what is wrong with them are the book's problems."""
-    book = RuleBook(with_machine(base_node(settings), host.Root(settings.root)), log=False)
+    profile = profile_of(settings.profile)
+    book = RuleBook(profile.node(settings, host.Root(settings.root)), profile.kinds, log=False)
     FileRules(settings, book).look()
     return book
-
-
-def passed_over(settings: AgentSettings) -> list[str]:
-    """Rules of other nodes in the settings' files, a line each: they are good, and do not count here."""
-    folder, here = Folder(settings.rules.path), node_name(settings)
-    folder.changed()
-    found = []
-    for name, each in folder.files.items():
-        for _, thing in each:
-            meta = thing.get("metadata")
-            owner = meta.get("name") if isinstance(meta, dict) else None
-            if thing.get("kind") in KINDS and owner not in (None, "", here):
-                found.append(f"{name}: {thing['kind']} is of node {owner}, and this is {here} (rules.node_name)")
-    return found
 
 
 def pods_of(path: str) -> list[dict[str, Any]]:
@@ -117,39 +97,50 @@ def no_pods(path: str) -> ConfigError:
     return ConfigError(path, "", "there is no pod in it", 'a document with "kind: Pod"')
 
 
-def explain_manifests(settings: AgentSettings, path: str) -> list[dict[str, Any]]:
-    """Work out what every pod of a file would get. ConfigError for a file or a rule that cannot be read."""
+def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Work out what every pod of a file would get, and what there is to say of the rules.
+
+    Raises:
+        ConfigError: a file or a rule cannot be read.
+    """
     book, pods = book_of(settings), pods_of(path)
     if problems := book.problems():
         raise together([ConfigError(each.source, "", each.error) for each in problems])
     if not pods:
         raise no_pods(path)
-    table = {row.what: row for row in capabilities(host.Root(settings.root))}
-    return [{**explained(pod, book.node, table, settings.loops_on), "rules": book.sources()} for pod in pods]
+    profile = profile_of(settings.profile)
+    table = {row.what: row for row in capabilities(host.Root(settings.root), profile)}
+    found = [with_places(explained(pod, settings, book.node, table), book, profile) for pod in pods]
+    return found, book.remarks()
 
 
 def explained(
-    pod: Mapping[str, Any], node: Node, table: Mapping[str, Capability], loops: Collection[str] = ()
+    pod: Mapping[str, Any], settings: AgentSettings, node: Any, table: Mapping[str, Capability]
 ) -> dict[str, Any]:
-    """Work out what one pod would get: `table` is what the machine can do, `loops` the strategies that are on."""
-    history = History()
+    """Work out what one pod would get by the rules of `node`; `table` is what the machine can do."""
+    profile, history = profile_of(settings.profile), History()
     context = manifest.pod_context(pod, manifest.pod_folder(pod))
     if not context.uid:
         context = replace(context, uid=f"{context.namespace}/{context.name}")
     asked: list[tuple[str, PodContext | ContainerContext]] = [(RUN_POD, context)]
     asked += [(CREATE, each) for each in _containers(pod, context)]
     for stage, subject in asked:
-        outcome = decide(stage, subject, node)
+        outcome = decide(profile.hooks, stage, subject, node)
         about = subject_of(subject)
         history.decided(about, stage, "", values_of(outcome.because))
         history.failed(about, stage, "", ((each.hook, each.reason) for each in outcome.errors))
-    history.failed(subject_of(context), "", "", misread(context, node, loops).items())
+    strategies = profile.strategies_on(settings.gates)
+    history.failed(subject_of(context), "", "", profile.unreadable(context, node, strategies).items())
     found = history.of(context.uid) or {"key": context.uid, "values": [], "writes": [], "errors": []}
-    notes = [*misspelt(context.labels, context.annotations), *_without_effect(context, node)]
-    found |= {"namespace": context.namespace, "name": context.name, "notes": notes}
-    given = {**context.labels, **context.annotations}
+    notes = [
+        *profile.unread(context.labels, context.annotations, context.extended),
+        *profile.absent_containers(context.annotations, manifest.names_of(pod)),
+        *_without_effect(profile, context, node),
+    ]
+    found |= {"namespace": context.namespace, "name": context.name, "notes": notes, "of": class_of(profile, context)}
+    given, keys = {**context.labels, **context.annotations}, {row.name: row.keys for row in profile.hooks}
     for row in (*found["values"], *found["errors"]):
-        row["reads"] = [key for key in _KEYS.get(row["hook"], ()) if key in given]
+        row["reads"] = [key for key in keys.get(row["hook"], ()) if key in given]
     for row in found["values"]:
         knob = table.get(KNOBS.get(row["field"], ""))
         row["supported_here"] = knob is None or knob.supported
@@ -162,7 +153,6 @@ def explained(
 def _containers(pod: Mapping[str, Any], context: PodContext) -> Iterator[ContainerContext]:
     """The containers of a pod as its spec has them, those that initialize it first."""
     spec = pod.get("spec") or {}
-    annotated = manifest.annotated(context.annotations) or {}
     for each in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         name = each.get("name", "")
         yield ContainerContext(
@@ -171,16 +161,18 @@ def _containers(pod: Mapping[str, Any], context: PodContext) -> Iterator[Contain
             cgroup_parent=f"{context.cgroup_parent}/{name}",
             env={one.get("name", ""): one.get("value", "") for one in each.get("env") or ()},
             resources=manifest.container_resources(each),
-            extended=manifest.extended_of(each) or annotated.get(name),
+            extended=manifest.extended_of(each),
         )
 
 
-def _without_effect(context: PodContext, node: Node) -> Iterator[str]:
+def _without_effect(profile: Profile, context: PodContext, node: Any) -> Iterator[str]:
     """Annotations and labels of hooks that are switched off."""
     gates = node.gates or frozenset()
-    for row in PROFILE:
-        read = [key for key in row.keys if key != LABEL_QOS and key in {**context.labels, **context.annotations}]
-        shared = {key for other in PROFILE if other.name in gates for key in other.keys}
+    for row in profile.hooks:
+        read = [
+            key for key in row.keys if key != profile.class_label and key in {**context.labels, **context.annotations}
+        ]
+        shared = {key for other in profile.hooks if other.name in gates for key in other.keys}
         unread = [key for key in read if key not in shared]
         if unread and row.name not in gates:
             yield f"{', '.join(unread)}: without effect, for {row.name} is off (gates.{row.name} = true switches it on)"

@@ -5,28 +5,27 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from nri.cli.errors import FAILED, USAGE, Failure
-from nri.cli.support.engine.process import log_to
+from nri.cli.support.daemon import log_to, needs_extra
 from nri.errors import NriError
 
 if TYPE_CHECKING:
     from nri.agent.agent import Agent
-    from nri.agent.settings import LoadedSettings
+    from nri.agent.settings import AgentSettings
     from nri.cli.settings import Settings
+    from nri.config.settings import Loaded
 
-__all__ = ["INSTALL", "missing", "run", "tell_who_waits"]
+__all__ = ["run", "tell_who_waits"]
 
 _log = logging.getLogger("nri.agent")
 
 #: After so many seconds it is told what is still waited for.
 _PATIENCE_S = 2.0
-#: How to install what the agent needs. No package index has this project, so its name alone would bring a stranger's.
-INSTALL = "pip install '.[agent]', in a checkout of nri"
 
 
-def run(settings: Settings, loaded: LoadedSettings) -> int:
+def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
     """Run the agent until a signal; returns the exit code. Raises Failure if it cannot start."""
     config = loaded.settings
     log_to(settings, config.log_level)
@@ -52,7 +51,7 @@ def run(settings: Settings, loaded: LoadedSettings) -> int:
         finally:
             told.cancel()
     except ModuleNotFoundError as error:
-        missing("the agent", error)
+        needs_extra("the agent", error, "agent")
     except NriError as error:
         raise Failure(f"the agent cannot start: {error}", FAILED) from error
 
@@ -62,10 +61,3 @@ def tell_who_waits(agent: Agent) -> None:
     for row in agent.health().rows:
         if not row.ready:
             _log.warning("%s is not ready yet: %s. It goes on trying; try: nri doctor", row.part, row.state)
-
-
-def missing(what: str, error: ModuleNotFoundError) -> NoReturn:
-    """Raise Failure for a package that is not installed, with the command that installs it; else the error itself."""
-    if (error.name or "").partition(".")[0] == "nri":
-        raise error
-    raise Failure(f"{what} needs {error.name}, which is not installed. Install the extra: {INSTALL}") from None

@@ -13,8 +13,7 @@ from nri.errors import ConflictError, NriError, PluginError, Reject, RpcError, V
 from nri.ttrpc import Code
 
 if TYPE_CHECKING:
-    from nri.adaptation.audit.explanation import Step
-    from nri.adaptation.audit.shadow import ShadowReport
+    from nri.adaptation.audit import ShadowReport, Step
 
 __all__ = ["Miss", "Outcome", "PodResult", "Result"]
 

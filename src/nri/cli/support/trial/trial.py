@@ -10,27 +10,32 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import threading
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from nri.cli.errors import Failure
+from nri.adaptation.audit import ShadowReport
+from nri.adaptation.launch import MAGIC, Found, Process
+from nri.cli.errors import USAGE, Failure
 from nri.cli.support.plugin_loader import explain, load
-from nri.cli.support.trial.contestants import name_in
 from nri.cli.support.trial.outcome import Miss, Outcome, PodResult, Result
-from nri.cli.support.trial.programs import program
-from nri.cli.support.trial.watching import Watching
-from nri.errors import ConfigError, LocalProtocolError, NriError, describe
+from nri.cli.support.trial.plugins import name_in
+from nri.errors import ConfigError, LocalProtocolError, NriError, RpcError, describe
+from nri.files import open_regular
+from nri.metrics import Observer
 from nri.stub.program.options import Options
 from nri.testing import FakeRuntime
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from nri.cli.support.trial.contestants import Contestant
+    from nri.cli.support.trial.plugins import TrialPlugin
     from nri.kube.manifest import Workload
     from nri.stub.plugin import Plugin
+    from nri.testing import FakeRuntime
 
-__all__ = ["Trial", "run"]
+__all__ = ["Seen", "Trial", "Watching", "program", "run"]
 
 #: What `nri.stub` calls the text that a runtime hands over with Configure.
 _RUNTIMES_TEXT = "the runtime's configuration"
@@ -39,7 +44,7 @@ QUIET_S = 0.25
 
 
 def run(
-    plugins: Sequence[Contestant],
+    plugins: Sequence[TrialPlugin],
     workloads: Sequence[Workload],
     policy_path: str | None,
     timeout_s: float,
@@ -86,7 +91,7 @@ class Trial:
         self._stack = stack
         self._inside: list[Plugin] = []
 
-    def add(self, plugin: Contestant) -> None:
+    def add(self, plugin: TrialPlugin) -> None:
         """Connect one plugin and wait until it takes part. Failure says why it does not."""
         if plugin.is_program:
             self._stack.enter_context(program(self._runtime, plugin))
@@ -102,8 +107,12 @@ class Trial:
         except ConfigError as error:
             raise _named(error, plugin) from None
         except LocalProtocolError:  # says little: it did not take part
-            told = next((row.last_error for row in self._runtime.plugins if row.plugin == f"{plugin.index}-{name}"), "")
-            raise Failure(f"plugin {plugin.index}-{name} does not take part: {told or 'it never registered'}") from None
+            reason = next(
+                (row.last_error for row in self._runtime.plugins if row.plugin == f"{plugin.index}-{name}"), ""
+            )
+            raise Failure(
+                f"plugin {plugin.index}-{name} does not take part: {reason or 'it never registered'}"
+            ) from None
         except NriError:
             raise
         except Exception as error:
@@ -187,10 +196,83 @@ class Trial:
             result.steps = explanation.steps
 
 
-def _named(error: ConfigError, plugin: Contestant) -> ConfigError:
+def _named(error: ConfigError, plugin: TrialPlugin) -> ConfigError:
     """Return the error with the name of the file that the configuration comes from."""
     source = error.source
     if plugin.config is not None and source.startswith(_RUNTIMES_TEXT):
         source = plugin.config.name + source.removeprefix(_RUNTIMES_TEXT)
     others = [_named(other, plugin) for other in error.others]
     return ConfigError(source, error.key, error.reason, error.suggestion, others)
+
+
+#: How long a program has to take part, in steps and seconds of each.
+_STEPS, _STEP_S = 100, 0.1
+
+
+@contextlib.contextmanager
+def program(runtime: FakeRuntime, plugin: TrialPlugin) -> Iterator[None]:
+    """Run the program while the context lasts. Failure says why it does not take part."""
+    name = name_in(plugin.target) or os.path.basename(plugin.target)
+    with contextlib.suppress(OSError), open(plugin.target, "rb", opener=open_regular) as file:
+        if file.read(len(MAGIC)) == MAGIC:
+            reason = "it is WebAssembly, which only a runtime loads: put it into the runtime's plugin folder"
+            raise Failure(f"{plugin.target}: {reason}", USAGE)
+    try:
+        process = Process(Found(os.path.abspath(plugin.target), plugin.index, name))
+    except OSError as error:
+        raise Failure(f"{plugin.target}: cannot be run: {error.strerror}", USAGE) from None
+    waiter = threading.Thread(target=process.wait, args=(lambda: 1.0,), name=f"nri-try-{name}", daemon=True)
+    waiter.start()
+    try:
+        runtime.adaptation.connect(process.socket, plugin.config_text)
+        _wait_for(runtime, f"{plugin.index}-{name}", process, waiter)
+        yield
+    finally:
+        process.kill()
+        waiter.join(5.0)
+
+
+def _wait_for(runtime: FakeRuntime, label: str, process: Process, waiter: threading.Thread) -> None:
+    for _ in range(_STEPS):
+        if runtime.adaptation.ready([label], _STEP_S, settled=True):
+            return
+        if not waiter.is_alive():
+            break
+    words = f": {process.last_words}" if process.last_words else ""
+    raise Failure(f"plugin {label} does not take part: {process.status or 'it does not register'}{words}")
+
+
+class Seen(NamedTuple):
+    """The sightings since the last look: (plugin, event, error), reports, (plugin, event)."""
+
+    silent: list[tuple[str, str, BaseException]]
+    shadows: list[ShadowReport]
+    left_out: list[tuple[str, str]]
+
+
+class Watching(Observer):
+    """Observer that collects what a runtime tells until `take` is called."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen = Seen([], [], [])
+
+    def take(self) -> Seen:
+        """Return what was seen since the last time."""
+        seen, self._seen = self._seen, Seen([], [], [])
+        return seen
+
+    def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:
+        """Keep a plugin that gave no answer. An error status is an answer, and the event's own error."""
+        if error is not None and not isinstance(error, RpcError):
+            self._seen.silent.append((plugin, operation, error))
+
+    def record_shadow(self, report: object) -> None:
+        """Keep what a shadow plugin would have done, if that is anything."""
+        if isinstance(report, ShadowReport) and not report.empty:
+            self._seen.shadows.append(report)
+
+    def record_left_out(self, plugin: str, operation: str) -> None:
+        """Keep a plugin that asked for something of a container that is not there."""
+        self._seen.left_out.append((plugin, operation))

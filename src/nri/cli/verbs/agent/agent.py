@@ -12,7 +12,7 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import FILE, Settings
-from nri.cli.support.agent.options import agent_options, load
+from nri.cli.support.agent.options import AGENT_OPTIONS
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def agent() -> None:
         "sudo nri agent run --mode proxy --set proxy.runtime_endpoint=/run/containerd/containerd.sock",
     ],
 )
-@agent_options()
+@AGENT_OPTIONS
 @click.pass_obj
 def run(settings: Settings, /, **options: Any) -> int:
     """Run the agent in the foreground until SIGTERM or Ctrl-C. What it has set stays in force when it ends.
@@ -60,7 +60,7 @@ def run(settings: Settings, /, **options: Any) -> int:
     """
     from nri.cli.support.agent.process import run as run_agent
 
-    return run_agent(settings, load(settings, options))
+    return run_agent(settings, AGENT_OPTIONS.load(settings, options))
 
 
 @agent.command(
@@ -74,31 +74,32 @@ def run(settings: Settings, /, **options: Any) -> int:
     ],
 )
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
-@click.option("--rules", metavar="PATH", help="Check this file, or folder of files, of rules.")
 @click.option("--pods", metavar="PATH", help="Check this file, or folder of files, of pods: their annotations.")
-@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Set any key, such as gates.Resctrl=true.")
+@AGENT_OPTIONS.only("--rules", config=False)
 @click.pass_obj
-def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods: str | None, **options: Any) -> int:
+def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **options: Any) -> int:
     """Check settings, rules and pods, and say everything that is wrong with them at once; nothing is changed or asked.
 
-    FILE is the agent's configuration, in TOML, YAML or JSON; later ones win. Of pods, the annotations are read as the
-    hooks read them that the settings switch on; what has no effect, or is misspelt, is a note and no mistake.
+    FILE is the agent's configuration, in TOML, YAML or JSON; later files override earlier ones. Of pods, the
+    annotations are read as the hooks read them that the settings switch on; what has no effect, or is misspelt, is a
+    note and no mistake.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
-    from nri.agent.settings import load_settings
+    from nri.agent.settings import AGENT_SETTINGS
     from nri.cli.support.agent.checking import check as run_check
-    from nri.cli.support.agent.options import flags_of
     from nri.errors import ConfigError
 
-    flags = flags_of(settings, {**options, "rules_path": rules})
+    flags = AGENT_OPTIONS.given(settings, options)
     only_rules = {key: value for key, value in flags.items() if key.startswith("rules.")}
     try:
-        loaded: Any = load_settings(*files, flags=flags)
+        loaded: Any = AGENT_SETTINGS.load(*files, flags=flags)
     except ConfigError as error:
         loaded = error
-    default = load_settings(flags=only_rules, environment={"NRI_AGENT_CONFIG": "/dev/null"}).settings
-    with_rules = bool(rules) or (not isinstance(loaded, ConfigError) and loaded.settings.rules.source == "files")
+    default = AGENT_SETTINGS.load(flags=only_rules, environment={"NRI_AGENT_CONFIG": "/dev/null"}).settings
+    with_rules = bool(options["set_rules"]) or (
+        not isinstance(loaded, ConfigError) and loaded.settings.rules.source == "files"
+    )
     done = run_check(loaded, default, with_rules, pods or "")
     out = Output(settings)
     for note in done.notes:
@@ -113,7 +114,8 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
         ]
         out.table(columns, rows)
     if not rows:
-        out.note(f"nothing is wrong: {done.looked_at}")
+        but = ", but see the notes" if done.notes else ""
+        out.note(f"nothing is wrong{but}: {done.looked_at}")
     return done.code
 
 
@@ -129,7 +131,7 @@ def check(settings: Settings, /, files: tuple[str, ...], rules: str | None, pods
 )
 @click.argument("pod", required=False)
 @click.option("--pod", "manifest", type=FILE, metavar="FILE", help="Explain this manifest, without an agent.")
-@agent_options("--rules", "--root", "--agent-socket")
+@AGENT_OPTIONS.only("--rules", "--root", "--agent-socket")
 @click.pass_obj
 def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
     """Explain which rule, annotation and hook gave a pod which value; what came of it; what is unsupported, and why.
@@ -142,18 +144,20 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     """
     if pod and manifest:
         raise click.UsageError("give one of POD and --pod FILE")
-    loaded = load(settings, options)
+    loaded = AGENT_OPTIONS.load(settings, options)
+    from nri.agent.profile import profile_of
     from nri.cli.support.agent.explained import enriched, show
 
-    out = Output(settings)
+    out, profile = Output(settings), profile_of(loaded.settings.profile)
     if manifest:
-        from nri.cli.support.agent.offline import explain_manifests, missing_rules, passed_over
+        from nri.cli.support.agent.offline import explain_manifests, missing_rules
 
         if lacking := missing_rules(loaded):
             raise lacking
-        for note in passed_over(loaded.settings):
+        accounts, notes = explain_manifests(loaded.settings, str(manifest))
+        for note in notes:
             out.note(f"note: {note}")
-        found = [enriched(each) for each in explain_manifests(loaded.settings, str(manifest))]
+        found = [enriched(each, profile) for each in accounts]
         if not out.human:
             out.document(found)
             return
@@ -165,7 +169,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     if not pod:
         _list_pods(out, _asked(settings, loaded.settings.socket, "/explain"))
         return
-    answer = enriched(_asked(settings, loaded.settings.socket, "/explain", pod=pod))
+    answer = enriched(_asked(settings, loaded.settings.socket, "/explain", pod=pod), profile)
     if out.human:
         show(out, answer)
     else:
@@ -182,7 +186,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     ],
 )
 @click.option("--all", "every", is_flag=True, help="Also knobs that no rule of the profile sets.")
-@agent_options("--root")
+@AGENT_OPTIONS.only("--root")
 @click.pass_obj
 def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
     """Show every knob and feature that the rules need, whether it works here, and if not, why and what does the same.
@@ -192,10 +196,12 @@ def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
     """
     from nri import host
     from nri.agent.capabilities import capabilities as found
+    from nri.agent.profile import profile_of
 
+    chosen = AGENT_OPTIONS.load(settings, options).settings
     rows = [
         {**row._asdict(), "needed_by": list(row.needed_by)}
-        for row in found(host.Root(load(settings, options).settings.root))
+        for row in found(host.Root(chosen.root), profile_of(chosen.profile))
         if every or row.needed_by or row.what not in host.KNOBS
     ]
     out = Output(settings)
@@ -225,23 +231,11 @@ def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
 def keys(settings: Settings, prefix: str) -> None:
     """List every key of agent.toml, with its default and meaning; with PREFIX those that begin with it.
 
-    A key is written as in TOML: nri.index is index in the table [nri]. The later over the earlier: defaults; the files,
-    /etc/nri/agent.toml unless others are named; the environment (NRI_AGENT_CONFIG, NRI_AGENT_SOCKET, NRI_AGENT_ROOT,
-    NRI_AGENT_LOG_LEVEL, NRI_SOCKET, NODE_NAME, KUBECONFIG); flags.
+    A key is written as in TOML: nri.index is index in the table [nri]. Later sources override earlier ones:
+    defaults; the files, /etc/nri/agent.toml unless others are named; the environment (NRI_AGENT_CONFIG,
+    NRI_AGENT_SOCKET, NRI_AGENT_ROOT, NRI_AGENT_LOG_LEVEL, NRI_SOCKET, NODE_NAME, KUBECONFIG); flags.
     """
-    from nri.agent.settings import settings_keys
-    from nri.cli.errors import USAGE, Failure
-
-    found = [key._asdict() for key in settings_keys() if key.key.startswith(prefix)]
-    if not found:
-        raise Failure(f'no key begins with "{prefix}". try: nri agent keys', USAGE)
-    columns = [
-        Column("KEY", "key"),
-        Column("TYPE", "kind", 40),
-        Column("DEFAULT", "default"),
-        Column("MEANING", "meaning"),
-    ]
-    Output(settings).table(columns, found)
+    AGENT_OPTIONS.list_keys(settings, prefix, "nri agent keys")
 
 
 def _asked(settings: Settings, path: str, target: str, **query: str) -> Any:

@@ -7,17 +7,16 @@ process is tried again; one that is still in use stays. Next: :mod:`nri.engine.l
 
 from __future__ import annotations
 
-import errno
-import os
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+
+from nri.files import remove_tree
 
 __all__ = ["Cgroups"]
 
 _ROOT = Path("/sys/fs/cgroup")
 _COUNTED = ("memory", "cpu", "cpuacct", "pids")
-_ATTEMPTS, _PAUSE_S = 50, 0.01
 
 
 class Cgroups:
@@ -46,8 +45,8 @@ class Cgroups:
         if not path.strip("/"):
             return
         for top in self._tops(()):
-            for folder, _, _ in os.walk(top / path.lstrip("/"), topdown=False):
-                _remove(Path(folder))
+            with suppress(OSError):  # it is in use below
+                remove_tree(top / path.lstrip("/"), files=False)
 
     def _tops(self, wanted: tuple[str, ...]) -> Iterator[Path]:
         if self._v2:
@@ -56,15 +55,3 @@ class Cgroups:
         for top in sorted(self._root.iterdir()):
             if top.is_dir() and not top.is_symlink() and (not wanted or set(top.name.split(",")) & set(wanted)):
                 yield top
-
-
-def _remove(folder: Path) -> None:
-    for _ in range(_ATTEMPTS):
-        try:
-            folder.rmdir()
-        except OSError as error:
-            if error.errno != errno.EBUSY:
-                return  # gone, or in use below
-            time.sleep(_PAUSE_S)
-        else:
-            return

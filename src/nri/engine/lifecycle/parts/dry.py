@@ -24,7 +24,7 @@ from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime
 from nri.engine.process.dry import DryConmon, DryExits, DryRuntime, dry_exec_sync
 from nri.engine.spec import Machine
 from nri.engine.support.errors import NotThere
-from nri.engine.support.files import private_folder, remove_tree
+from nri.files import private_folder, remove_tree
 
 __all__ = ["DryMachinery"]
 
@@ -77,6 +77,10 @@ class _Images(ImageStore):
     def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
         """The same: nothing is brought here."""
         return self.get(reference)
+
+    def accounts(self, image: Image) -> tuple[str, str]:
+        """None: there are no files."""
+        return "", ""
 
     def mount(self, image: Image, container_id: str, mapping: Ids | None = None) -> Path:
         """An empty folder."""

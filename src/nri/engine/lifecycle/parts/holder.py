@@ -3,7 +3,7 @@
 One job: a program of some 190 bytes that waits, so that a pod needs neither an image nor a program of the node; it is
 written here, word by word, for the machines that there are, and run as a container of the OCI runtime, in the pod's
 other namespaces. Rules: it ignores SIGCHLD, so that the kernel itself takes away what is orphaned in the pod; it ends
-by SIGKILL alone. Next: :mod:`nri.engine.lifecycle.lives`.
+by SIGKILL alone. Next: :mod:`nri.engine.lifecycle.inventory`.
 """
 
 from __future__ import annotations

@@ -7,13 +7,13 @@ Next: :mod:`nri.engine.lifecycle.parts.cgroups`.
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
@@ -25,8 +25,9 @@ from nri.engine.network import Cni, NetworkNamespaces
 from nri.engine.process import Conmon, ExecResult, Exit, Exits, Runtime, exec_sync
 from nri.engine.spec import Machine, localhost_profile
 from nri.engine.support.command import run
-from nri.engine.support.errors import EngineError
+from nri.engine.support.errors import EngineError, ToolMissing
 from nri.errors import RequestError
+from nri.files import open_regular
 from nri.oci import BlockIoClasses, CdiDevices, Generator, RdtClasses
 
 __all__ = ["Machinery", "fit"]
@@ -80,11 +81,17 @@ class Machinery:
         return exec_sync(runtime, container_id, process, timeout_s=timeout_s)
 
     def handler(self, asked: str) -> str:
-        """The runtime handler of a request; "" is the default. Raises RequestError for one that there is not."""
+        """The runtime handler of a request; "" is the default. Before anything is made with it.
+
+        Raises RequestError for one that there is not, ToolMissing for one whose program is not on this machine.
+        """
         handler = asked or self.config.default_runtime
         if handler not in self.config.runtimes:
             known = ", ".join(self.config.runtimes)
             raise RequestError("runtime_handler", asked, f"is none of this engine's: {known}")
+        path = self.config.runtimes[handler].path
+        if not self.dry and shutil.which(path) is None:
+            raise ToolMissing(path)
         return handler
 
     def runtime(self, handler: str) -> Runtime:
@@ -112,10 +119,10 @@ class Machinery:
         """The abilities that an OCI runtime claims."""
         try:
             output = run([runtime.binary, "features"], timeout_s=runtime.timeout_s, check=False)
-            features = json.loads(output.stdout) if output.code == 0 else {}
+            features = parse_json(output.stdout) if output.code == 0 else {}
         except (EngineError, ValueError):
             return {}  # it is missing, and said so when it is needed; or it has no such command
-        return features if isinstance(features, Mapping) else {}
+        return features if isinstance(features, dict) else {}
 
     @property
     def systemd_cgroup(self) -> bool:
@@ -170,8 +177,8 @@ class Machinery:
         if os.path.commonpath([root, real]) != root:
             raise RequestError(field, path, f"is not below {root}")
         try:
-            with open(real, "rb") as file:
-                found = json.loads(file.read(_PROFILE_BYTES))
+            with open(real, "rb", opener=open_regular) as file:
+                found = parse_json(file.read(_PROFILE_BYTES))
         except (OSError, ValueError) as error:
             raise RequestError(field, path, f"cannot be read: {error}") from error
         if not isinstance(found, dict):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nri.engine.support.errors import EngineError
-from nri.engine.support.files import private_folder
+from nri.files import private_folder
 
 __all__ = ["Places"]
 

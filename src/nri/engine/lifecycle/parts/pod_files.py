@@ -12,8 +12,8 @@ from pathlib import Path
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.spec.namespaces import id_mappings
-from nri.engine.support.files import remove_tree
 from nri.engine.support.kernel import is_mount_point, mount, unmount
+from nri.files import remove_tree
 
 __all__ = ["PodFiles", "hosts_text", "resolv_text"]
 

@@ -1,28 +1,72 @@
-"""The namespaces of a pod that live without a process: network, IPC, host name and users, pinned as files.
+"""Pods whose ids are mapped: the process that their namespaces come from, and how their files come to have owners.
 
-Rules: they are made on a thread that ends with them; sysctls and host name are set there, where they are the pod's own.
-A thread cannot make a namespace of users, so one comes with the others from a process that lives only for that.
-A pod's process namespace needs a process and is the business of `holder`; its file is pinned here all the same, so that
-a path never means another process. Next: :mod:`nri.engine.lifecycle.parts.pod_files`.
+Rules: in a process with threads none can make a namespace of users, so a program of util-linux does, and ends as soon
+as all is pinned; its namespaces belong to its namespace of users. Next:
+:mod:`nri.engine.lifecycle.parts.pod_namespaces`.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import socket
+import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nri.engine.lifecycle.parts.mapped import IdMappings, mapped_process
 from nri.engine.network import NetworkNamespaces
-from nri.engine.support.errors import EngineError
+from nri.engine.spec import Sysctl
+from nri.engine.support.errors import EngineError, ToolMissing
 from nri.engine.support.kernel import CLONE_NEWNET, MS_BIND, enter, mount, setns, unmount, unshare
+from nri.errors import RequestError
 
-__all__ = ["PodNamespaces"]
+__all__ = ["IdMappings", "PodNamespaces", "mapped_process"]
+
+#: ``uidMappings`` and ``gidMappings`` of a spec.
+IdMappings = Mapping[str, Sequence[Mapping[str, int]]]
+
+_UNSHARE_FLAGS = {"network": "--net", "ipc": "--ipc", "uts": "--uts"}
+_FILES = {"uidMappings": "uid_map", "gidMappings": "gid_map"}
+
+
+@contextmanager
+def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
+    """A process in new namespaces of these kinds and of users, with these ids mapped, for as long as the context.
+
+    Raises EngineError.
+    """
+    program, cat = shutil.which("unshare"), shutil.which("cat")
+    if program is None or cat is None:
+        raise ToolMissing("unshare (util-linux), for pods with a user namespace")
+    argv = [program, "--user", *(flag for kind, flag in _UNSHARE_FLAGS.items() if kind in kinds), cat]
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            # What comes back has been through the program that is started when all namespaces are there.
+            with suppress(BrokenPipeError):  # it has ended already, and says why
+                os.write(process.stdin.fileno(), b"\n")  # past the buffer, which would try again at its end
+            if process.stdout.read(1) != b"\n":
+                raise EngineError(f"no user namespace: {process.stderr.read(1000).decode(errors='replace').strip()}")
+            for key, name in _FILES.items():
+                text = "".join(f"{row['containerID']} {row['hostID']} {row['size']}\n" for row in mappings[key])
+                Path(f"/proc/{process.pid}/{name}").write_text(text)
+            yield process.pid
+        except OSError as error:
+            raise EngineError(f"no user namespace: {error}") from error
+        finally:
+            process.kill()
+
 
 _CLONE_NEWUTS, _CLONE_NEWIPC = 0x04000000, 0x08000000
 _FLAGS = {"ipc": _CLONE_NEWIPC, "uts": _CLONE_NEWUTS}
+_SYSCTLS, _FOLDER = "/proc/sys", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PodNamespaces:
@@ -37,10 +81,10 @@ class PodNamespaces:
         folder: Path,
         kinds: set[str],
         hostname: str,
-        sysctls: Mapping[str, str],
+        sysctls: Sequence[Sysctl],
         id_mappings: IdMappings | None = None,
     ) -> dict[str, str]:
-        """Make the namespaces of these kinds (network, ipc, uts); returns their paths. Raises EngineError.
+        """Make the namespaces of these kinds (network, ipc, uts); returns their paths. EngineError, RequestError.
 
         With `id_mappings`, as a spec has them, there is one of users as well, to which the others belong.
         """
@@ -51,7 +95,7 @@ class PodNamespaces:
             return {**self._make(pod_id, folder, kinds, hostname, sysctls, pid), "user": path}
 
     def _make(
-        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Mapping[str, str], of: int
+        self, pod_id: str, folder: Path, kinds: set[str], hostname: str, sysctls: Sequence[Sysctl], of: int
     ) -> dict[str, str]:
         """Make new ones, or take those of the process `of`."""
         paths: dict[str, str] = {}
@@ -76,8 +120,8 @@ class PodNamespaces:
                 unshare(sum(_FLAGS[kind] for kind in own))
             if "uts" in own and hostname:
                 socket.sethostname(hostname)
-            for name, value in sysctls.items():
-                _write_sysctl(name, value)
+            for sysctl in sysctls:
+                _write_sysctl(sysctl)
             for kind in own:
                 mount(f"/proc/thread-self/ns/{kind}", Path(paths[kind]), flags=MS_BIND)
 
@@ -103,27 +147,42 @@ class PodNamespaces:
 
 
 def _on_thread(work: Callable[[], None], what: str) -> None:
-    """Do something on a thread of its own, which leaves the host's namespaces for good. Raises EngineError."""
-    failed: list[OSError] = []
+    """Do something on a thread of its own, which leaves the host's namespaces for good.
+
+    Raises EngineError, RequestError.
+    """
+    failed: list[OSError | RequestError] = []
 
     def go() -> None:
         try:
             work()
-        except OSError as error:
+        except (OSError, RequestError) as error:
             failed.append(error)
 
     thread = threading.Thread(target=go, name="nri-engine-namespaces")
     thread.start()
     thread.join()
+    if failed and isinstance(failed[0], RequestError):
+        raise failed[0]
     if failed:
         raise EngineError(f"{what}: {failed[0]}") from failed[0]
 
 
-def _write_sysctl(name: str, value: str) -> None:
-    """Set a sysctl, written with dots, in which a slash is a dot of an interface's name."""
-    path = "/proc/sys/" + name.translate(str.maketrans("./", "/."))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+def _write_sysctl(sysctl: Sysctl) -> None:
+    """Set a sysctl of the thread's namespaces. Raises RequestError with what the kernel has against it.
+
+    Each folder is opened below the one before it, so whatever the name, nothing above /proc/sys is come to.
+    """
+    *folders, file = sysctl.path
+    opened = [os.open(_SYSCTLS, _FOLDER)]
     try:
-        os.write(descriptor, value.encode())
+        for name in folders:
+            opened.append(os.open(name, _FOLDER, dir_fd=opened[-1]))
+        opened.append(os.open(file, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened[-1]))
+        os.write(opened[-1], sysctl.value.encode())
+    except OSError as error:
+        reason = "the pod's namespaces have no such setting" if error.errno == errno.ENOENT else error.strerror
+        raise RequestError(sysctl.field, sysctl.value, str(reason)) from error
     finally:
-        os.close(descriptor)
+        for descriptor in opened:
+            os.close(descriptor)

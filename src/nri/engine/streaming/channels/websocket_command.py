@@ -105,7 +105,7 @@ class WebSocketCommand:
         self._channels = ChannelSocket(protocol)
         self._sizes = SizeReader()
         self.ready = True
-        # An empty message says that the connection stands; some clients wait for it.
+        # An empty message says that the connection is made; some clients wait for it.
         self._channels.send(next((each for each in (STDOUT, STDERR) if each in wanted), ERROR), b"")
 
     def receive(self, data: bytes) -> Iterator[CommandEvent]:

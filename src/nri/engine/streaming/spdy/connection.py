@@ -1,6 +1,7 @@
-"""The server's side of a SPDY/3.1 connection without its socket: bytes in, events out, bytes to send kept.
+"""One side of a SPDY/3.1 connection without its socket: bytes in, events out, bytes to send kept.
 
-Rules: streams are opened by the client alone, and only so many at a time; pings are answered here; a stream is gone
+Rules: streams are opened by the client alone, and only so many at a time (below, "the client" is the peer; a client's
+own side has `open` besides); pings are answered here; a stream is gone
 when both sides have ended it or either has reset it. Go's peers (moby/spdystream) know no windows: they neither keep
 to ours nor ever open theirs. So sending is not held to a window until the peer shows, by SETTINGS or WINDOW_UPDATE,
 that it has them; what came in is told as consumed in any case, which the others pass over.
@@ -69,12 +70,16 @@ class _Stream:
 class Connection:
     """The state of one connection.
 
+    Args:
+        client: it is the side that opens streams.
+
     Attributes:
         gone_away: the client opens no more streams.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, client: bool = False) -> None:
         self.gone_away = False
+        self._peers = 0 if client else 1
         self._reader, self._headers, self._packer = FrameReader(), HeaderReader(), HeaderPacker()
         self._out = bytearray()
         self._streams: dict[int, _Stream] = {}
@@ -107,6 +112,13 @@ class Connection:
         return data
 
     # --- what the server does --------------------------------------------------------------------------------------
+
+    def open(self, headers: Mapping[str, str]) -> int:
+        """Open a stream, as a client; its number. The server's answer to it is passed over."""
+        self._last = stream = self._last + 2 if self._last else 1
+        self._streams[stream] = _Stream(self._initial, sends=True)
+        self._out += control(frames.SYN_STREAM, stream, 0, rest=bytes(2) + self._packer.pack(headers))
+        return stream
 
     def reply(self, stream: int) -> None:
         """Accept a stream."""
@@ -187,7 +199,7 @@ class Connection:
 
     def _opened(self, frame: Control) -> Iterator[Event]:
         stream, headers = frame.stream(), self._headers.read(frame.payload[10:])
-        if not stream & 1 or stream <= self._last:
+        if not self._peers or not stream & 1 or stream <= self._last:
             raise RemoteProtocolError(f"SPDY stream {stream} is opened after {self._last}")
         self._last = stream
         if self.gone_away or len(self._streams) >= STREAM_LIMIT:
@@ -209,7 +221,7 @@ class Connection:
             yield Reset(frame.stream())
 
     def _ping(self, frame: Control) -> Iterator[Event]:
-        if frame.number(0) & 1:  # an even one would answer one of ours
+        if frame.number(0) & 1 == self._peers:  # another one would answer one of ours
             self._out += control(frames.PING, frame.number(0))
         yield from ()
 

@@ -3,7 +3,7 @@
 Rules: what unpacks to more than a few kilobytes, or names more headers than Kubernetes has, ends the connection: the
 stream of the compression cannot be taken up again behind it. Names are in small letters.
 Source: the SPDY/3.1 draft, section 2.6.10.
-Next: :mod:`nri.engine.streaming.spdy.dictionary`.
+The dictionary is what compression starts from: words that peers would send. Source: SPDY/3 draft, 2.6.10.1.
 """
 
 from __future__ import annotations
@@ -12,10 +12,35 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
-from nri.engine.streaming.spdy.dictionary import DICTIONARY
 from nri.errors import RemoteProtocolError
 
-__all__ = ["HeaderPacker", "HeaderReader"]
+__all__ = ["DICTIONARY", "HeaderPacker", "HeaderReader"]
+
+_WORDS: Final = """
+options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow
+authorization cache-control connection content-base content-encoding content-language content-length content-location
+content-md5 content-range content-type date etag expect expires from host if-match if-modified-since if-none-match
+if-range if-unmodified-since last-modified location max-forwards pragma proxy-authenticate proxy-authorization range
+referer retry-after server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate method get
+status 200_OK version HTTP/1.1 url public set-cookie keep-alive origin
+"""
+_STATUS: Final = (
+    "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden"
+    "404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
+    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
+    "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
+    "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
+)
+
+
+def _counted(word: str) -> bytes:
+    return len(word).to_bytes(4, "big") + word.replace("_", " ").encode()
+
+
+#: 1423 bytes.
+DICTIONARY: Final = b"".join(_counted(word) for word in _WORDS.split()) + _STATUS.encode()
+
 
 #: How long a block may be, unpacked, in bytes; and how many headers it may have.
 BLOCK_LIMIT: Final = 16384
@@ -54,9 +79,7 @@ def _parse(data: bytes) -> dict[str, str]:
             at = end
         name, value = pair[0].lower(), pair[1]
         if not name or name in found:
-            raise RemoteProtocolError(
-                f"SPDY header {name!r} stands there twice" if name else "SPDY header without name"
-            )
+            raise RemoteProtocolError(f"SPDY header {name!r} is there twice" if name else "SPDY header without name")
         found[name] = value
     return found
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
-from nri.policies.koordinator.convert.manifest import annotated
-from nri.policies.koordinator.convert.messages import container_id
+from nri.policies import paths
+from nri.policies.changes import Changes
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.koordinator.pod_annotations import annotated
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import Changes
+from nri.policies.messages import container_id
 
 __all__ = ["container_context", "container_response", "cri_extras", "pod_context", "pod_response"]
 

@@ -11,12 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nri.policies.koordinator import formulas, pod_annotations
-from nri.policies.koordinator.contexts import ContainerContext, ExtendedResources, PodContext
-from nri.policies.koordinator.formulas import UNLIMITED
+from nri.policies import formulas
+from nri.policies.changes import Changes, Decision, HookError
+from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
+from nri.policies.formulas import UNLIMITED
+from nri.policies.koordinator import pod_annotations
 from nri.policies.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, qos_class
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import Changes, Decision, HookError
+from nri.policies.koordinator.rules.node import scaled
 
 __all__ = ["NAME", "BatchRule", "container", "pod"]
 
@@ -35,7 +37,7 @@ class BatchRule:
         """Return the quota for a limit."""
         if self.has_quota is False:
             return UNLIMITED
-        return formulas.scaled(formulas.quota_us(milli_cpu), -1 if self.ratio is None else self.ratio, quirks)
+        return scaled(formulas.quota_us(milli_cpu), -1 if self.ratio is None else self.ratio, quirks)
 
 
 def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -> Decision:
@@ -45,9 +47,9 @@ def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -
     """
     if qos_class(context.labels) != BE:
         return _NOTHING
-    spec = context.extended
+    spec = _spec(context, quirks)
     if spec is None:
-        return _untold(context.annotations, quirks)
+        return _NOTHING
     if quirks.empty_batch_spec_ignored and not spec:
         return _NOTHING
     requested = sum(max(formulas.amount(each.requests, BATCH_CPU), 0) for each in spec.values())
@@ -64,8 +66,10 @@ def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirk
     if qos_class(context.pod.labels) != BE:
         return _NOTHING
     spec = context.extended
+    if spec is None or not _is_batch(spec):
+        spec = (_annotated(context.pod.annotations, quirks) or {}).get(context.name)
     if spec is None:
-        return _untold(context.pod.annotations, quirks)
+        return _NOTHING
     memory = formulas.amount(spec.limits, BATCH_MEMORY)
     changes = Changes(
         cpu_shares=formulas.shares(max(formulas.amount(spec.requests, BATCH_CPU), 0)),
@@ -75,14 +79,29 @@ def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirk
     return Decision(changes, "batch resources of the container")
 
 
-def _untold(annotations: Mapping[str, str], quirks: Quirks) -> Decision:
-    """Decide nothing, because nothing is asked for, or nothing that could be read."""
-    if quirks.bad_batch_spec_told:
-        try:
-            pod_annotations.extended_resources(annotations)
-        except ValueError as error:
+def _spec(context: PodContext, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
+    """What a pod's containers ask of batch resources: by its spec, else by its annotation; None for nothing."""
+    if context.extended is not None:
+        batch = {name: each for name, each in context.extended.items() if _is_batch(each)}
+        if batch or not context.extended:
+            return batch
+    return _annotated(context.annotations, quirks)
+
+
+def _is_batch(asked: ExtendedResources) -> bool:
+    """Whether it is about batch resources, and not about others that Kubernetes does not know."""
+    return not (asked.requests or asked.limits) or any(
+        name in part for name in (BATCH_CPU, BATCH_MEMORY) for part in (asked.requests, asked.limits)
+    )
+
+
+def _annotated(annotations: Mapping[str, str], quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
+    try:
+        return pod_annotations.extended_resources(annotations)
+    except ValueError as error:
+        if quirks.bad_batch_spec_told:
             raise HookError(NAME, str(error)) from None
-    return _NOTHING
+        return None
 
 
 def _limit(containers: Collection[ExtendedResources], name: str) -> int:

@@ -3,32 +3,26 @@
 A pod belongs to the group of its label, or alone to itself (policy `exclusive`); classes that expel others have the
 group's name with `-expeller` behind it. No label can name the group of an exclusive pod or of an expelling class, for
 `/` is in both. A group's cookie is made on the first process and then shared with its
-siblings, which `nri.policies.koordinator.hooks.cookie_groups` remembers. Core scheduling excludes group identities.
-Next: `nri.policies.koordinator.hooks.cookie_groups`.
+siblings, which `nri.policies.cookie_groups` remembers. Core scheduling excludes group identities.
+Next: `nri.policies.cookie_groups`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from nri.policies.koordinator.contexts import KubeQosContext
+from nri.policies.changes import Changes, Decision
+from nri.policies.contexts import KubeQosContext
+from nri.policies.cookie_groups import Membership
 from nri.policies.koordinator.names import LABEL_CORE_GROUP, LABEL_CORE_POLICY, qos_class
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node_slo import CoreSchedRule
-from nri.policies.koordinator.values import Changes, Decision
 
-__all__ = ["EXPELLER", "NAME", "Membership", "kube_class", "membership"]
+__all__ = ["EXPELLER", "NAME", "kube_class", "membership"]
 
 NAME: Final = "CoreSched"
 EXPELLER: Final = "-expeller"
-
-
-class Membership(NamedTuple):
-    """Whether a pod takes part, and in which group."""
-
-    enabled: bool
-    group: str
 
 
 def membership(

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nri.policies.koordinator import formulas, pod_annotations
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
+from nri.policies.changes import Changes, Decision
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.koordinator import pod_annotations
 from nri.policies.koordinator.names import LS, NONE, qos_class
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.rules.node import NO_RATIO
-from nri.policies.koordinator.values import Changes, Decision
+from nri.policies.koordinator.rules.node import NO_RATIO, scaled
 
 __all__ = ["NAME", "container", "pod", "shares_cpus"]
 
@@ -49,4 +49,4 @@ def _decision(
     quota = None if resources is None else resources.cfs_quota
     if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
         return Decision()
-    return Decision(Changes(cfs_quota=formulas.scaled(quota, ratio, quirks)), f"the node's CPUs count {ratio:g} times")
+    return Decision(Changes(cfs_quota=scaled(quota, ratio, quirks)), f"the node's CPUs count {ratio:g} times")

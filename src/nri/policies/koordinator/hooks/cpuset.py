@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
+from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
+from nri.policies.formulas import UNLIMITED, amount, milli
 from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, PodContext
-from nri.policies.koordinator.formulas import UNLIMITED, amount, milli
-from nri.policies.koordinator.names import BATCH_CPU, BE, BEST_EFFORT, LS, SYSTEM, qos_class
-from nri.policies.koordinator.paths import kube_class_of
+from nri.policies.koordinator.names import BATCH_CPU, BE, LS, SYSTEM, qos_class
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
-from nri.policies.koordinator.values import NO_CHANGES, Changes, Decision, HookError
+from nri.policies.paths import BEST_EFFORT, kube_class_of
 
 __all__ = ["NAME", "container", "container_cpus", "container_quota", "host_application", "pod_quota"]
 

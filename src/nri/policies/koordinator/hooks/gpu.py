@@ -12,10 +12,10 @@ from fractions import Fraction
 from typing import Final
 
 from nri.kube.quantity import ceil
+from nri.policies.changes import Changes, Decision, HookError, Mount
+from nri.policies.contexts import ContainerContext
 from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.contexts import ContainerContext
 from nri.policies.koordinator.names import LABEL_GPU_ISOLATION
-from nri.policies.koordinator.values import Changes, Decision, HookError, Mount
 
 __all__ = ["LOCKS", "NAME", "container", "monitor_folder"]
 

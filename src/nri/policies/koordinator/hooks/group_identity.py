@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from nri.policies.changes import Changes, Decision, HookError
+from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.contexts import HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator.names import LS, qos_class
-from nri.policies.koordinator.paths import kube_class_of
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
-from nri.policies.koordinator.values import Changes, Decision, HookError
+from nri.policies.paths import kube_class_of
 
 __all__ = ["NAME", "host_application", "in_effect", "kube_class", "pod"]
 

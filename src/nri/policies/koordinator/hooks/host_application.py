@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nri.policies.koordinator.contexts import HostApplicationContext
-from nri.policies.koordinator.paths import SYSTEMD, host_application_path
-from nri.policies.koordinator.values import Decision, HookError
-from nri.policies.koordinator.writes import Write, folder_writes
+from nri.policies.changes import Decision, HookError
+from nri.policies.contexts import HostApplicationContext
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
+from nri.policies.writes import Write, folder_writes
 
-__all__ = ["context_of", "decide"]
+__all__ = ["context_of", "decide", "host_application_path"]
+
+#: Folders of host applications that do not say where they are, by class.
+_HOST_FOLDERS = {"LSE": "host-latency-sensitive", "LSR": "host-latency-sensitive", "LS": "host-latency-sensitive"}
+_HOST_FOLDERS["BE"] = "host-best-effort"
+_HOST_BASES = {"Kubepods": GUARANTEED, "KubepodsBurstable": BURSTABLE, "KubepodsBesteffort": BEST_EFFORT}
 
 _Hook = Callable[[HostApplicationContext], Decision]
 
@@ -42,3 +47,16 @@ def decide(
                 continue
             writes.extend(folder_writes(context.cgroup_parent, decision.changes, decision.reason))
     return writes, errors
+
+
+def host_application_path(application: dict[str, Any] | None, driver: str = SYSTEMD) -> str:
+    """The folder of a host application of NodeSLO."""
+    if application is None:
+        return ""
+    place = application.get("cgroupPath")
+    if place is None:
+        return joined(_HOST_FOLDERS.get(application.get("qos", ""), ""), application.get("name", ""))
+    base = _HOST_BASES.get(place.get("base", ""))
+    return joined(
+        kube_class_path(base, driver) if base else "", place.get("parentDir", ""), place.get("relativePath", "")
+    )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nri.policies.koordinator.contexts import ContainerContext
+from nri.policies.changes import Changes, Decision, HookError
+from nri.policies.contexts import ContainerContext
 from nri.policies.koordinator.names import ANNOTATION_OOM_SCORE, ANNOTATION_OOM_SCORES
 from nri.policies.koordinator.pod_annotations import read
-from nri.policies.koordinator.shapes import Table
-from nri.policies.koordinator.values import Changes, Decision, HookError
+from nri.policies.shapes import Table
 
 __all__ = ["NAME", "Needed", "container", "needed", "wanted"]
 

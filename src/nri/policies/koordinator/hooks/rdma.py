@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from nri.policies.changes import Changes, Decision, Device, HookError
+from nri.policies.contexts import ContainerContext
 from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.contexts import ContainerContext
-from nri.policies.koordinator.values import Changes, Decision, Device, HookError
 
 __all__ = ["NAME", "Devices", "container"]
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from nri.policies.changes import Changes, Decision, HookError, Resctrl
+from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.kernel.schemata import Schemata, cache_mask
 from nri.policies.koordinator.names import ANNOTATION_RESCTRL
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import Changes, Decision, HookError, Resctrl
 
 __all__ = ["AMD", "INTEL", "NAME", "PREFIX", "Cache", "bandwidth", "container", "new_tasks", "pod", "removal", "stale"]
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from nri.kube import quantity
-from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, BE, BEST_EFFORT, LS, LSE, LSR, SYSTEM
+from nri.policies.changes import HookError
+from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, BE, LS, LSE, LSR, SYSTEM
 from nri.policies.koordinator.pod_annotations import read
 from nri.policies.koordinator.rules.network import TcRule
-from nri.policies.koordinator.shapes import QUANTITY, Record
-from nri.policies.koordinator.values import HookError
+from nri.policies.paths import BEST_EFFORT
+from nri.policies.shapes import QUANTITY, Record
 
 __all__ = ["NAME", "TrafficClass", "class_id", "class_name", "classes", "hex_address", "minor_of", "own_limits"]
 

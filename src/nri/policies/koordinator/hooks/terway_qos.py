@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from nri.kube import quantity
-from nri.policies.koordinator.contexts import PodContext
+from nri.policies.changes import HookError
+from nri.policies.contexts import PodContext
 from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
 from nri.policies.koordinator.pod_annotations import read
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.network import Bandwidths
-from nri.policies.koordinator.shapes import Record
-from nri.policies.koordinator.values import HookError
+from nri.policies.shapes import Record
 
 __all__ = ["FOLDER", "NAME", "NODE_FILE", "POD_FILE", "PodLimits", "node_text", "pod_limits", "pods_text", "priority"]
 

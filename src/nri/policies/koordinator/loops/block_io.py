@@ -9,13 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from nri.policies.koordinator.formulas import UNLIMITED
-from nri.policies.koordinator.shapes import Items, Record, fit
+from nri.policies.formulas import UNLIMITED
+from nri.policies.shapes import Items, Record, fit
 
-__all__ = ["DiskLimits", "parse", "values"]
+__all__ = [
+    "ANNOTATION_BLOCK_IO",
+    "ROOT_OFF",
+    "ROOT_SHAPE",
+    "SHAPE",
+    "DiskLimits",
+    "RootDisk",
+    "parse",
+    "parse_root",
+    "wanted",
+]
 
+ANNOTATION_BLOCK_IO: Final = "koordinator.sh/blkioQOS"
 _IO = Record({"readIOPS": int, "writeIOPS": int, "readBPS": int, "writeBPS": int, "ioWeightPercent": int})
-_SHAPE = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": str, "ioCfg": _IO}))})
+SHAPE = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": str, "ioCfg": _IO}))})
 _KNOBS: Final = {
     "read_iops": "io.read_iops",
     "write_iops": "io.write_iops",
@@ -23,6 +34,32 @@ _KNOBS: Final = {
     "write_bps": "io.write_bps",
     "weight": "io.cost_weight",
 }
+
+
+#: What `io.cost.qos` says of a disk that is no longer asked for.
+ROOT_OFF: Final = "enable=0"
+_LATENCIES: Final = {
+    "rpct": ("readLatencyPercent", 95),
+    "rlat": ("readLatency", 3000),
+    "wpct": ("writeLatencyPercent", 95),
+    "wlat": ("writeLatency", 3000),
+}
+_MODEL: Final = {
+    "rbps": "modelReadBPS",
+    "rseqiops": "modelReadSeqIOPS",
+    "rrandiops": "modelReadRandIOPS",
+    "wbps": "modelWriteBPS",
+    "wseqiops": "modelWriteSeqIOPS",
+    "wrandiops": "modelWriteRandIOPS",
+}
+_ROOT_IO: Final = Record(
+    {
+        "enableUserModel": bool,
+        **{name: int for name, _ in _LATENCIES.values()},
+        **dict.fromkeys(_MODEL.values(), int),
+    }
+)
+ROOT_SHAPE: Final = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": str, "ioCfg": _ROOT_IO}))})
 
 
 class DiskLimits(NamedTuple):
@@ -39,7 +76,7 @@ class DiskLimits(NamedTuple):
 
 def parse(given: Any) -> list[DiskLimits]:
     """Read a class's `blkioQOS`; nothing of it while it is off. Raises ValueError for what cannot be."""
-    found = fit({} if given is None else given, _SHAPE, "blkioQOS")
+    found = fit({} if given is None else given, SHAPE, "blkioQOS")
     if not found.get("enable", False):
         return []
     disks = []
@@ -60,9 +97,47 @@ def parse(given: Any) -> list[DiskLimits]:
     return disks
 
 
-def values(disks: Iterable[tuple[str, DiskLimits]]) -> dict[str, dict[str, int]]:
-    """Return what each knob is set to, by device (`8:0`); -1 is no limit."""
-    listed = list(disks)
+def wanted(disks: Iterable[tuple[str, DiskLimits]], present: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Return what each knob is set to, by device (`8:0`); -1 is no limit.
+
+    Args:
+        disks: those that have limits, by device; of one that is named twice the last word counts.
+        present: devices that have any limit or weight in force, which goes where none is asked for.
+    """
+    limits = {**{device: DiskLimits("", "device") for device in present}, **dict(disks)}
     return {
-        knob: {number: getattr(limits, name) or UNLIMITED for number, limits in listed} for name, knob in _KNOBS.items()
+        knob: {device: getattr(each, name) or UNLIMITED for device, each in limits.items()}
+        for name, knob in _KNOBS.items()
     }
+
+
+class RootDisk(NamedTuple):
+    """Latencies of one disk for the whole machine, and its model: `words` are those of io.cost.qos and .model.
+
+    A model of the user's own counts only if it is whole; without one the kernel has its own.
+    """
+
+    name: str
+    kind: str
+    qos: str
+    model: str
+
+
+def parse_root(given: Any) -> list[RootDisk]:
+    """Read `blkioQOS` of `cgroupRoot`; nothing of it while it is off. Raises ValueError for what cannot be."""
+    found = fit({} if given is None else given, ROOT_SHAPE, "cgroupRoot.blkioQOS")
+    if not found.get("enable", False):
+        return []
+    disks = []
+    for block in found.get("blocks", ()):
+        io = block.get("ioCfg", {})
+        latency = {key: io.get(name, default) for key, (name, default) in _LATENCIES.items()}
+        qos = "enable=1 ctrl=user " + " ".join(f"{key}={value}" for key, value in latency.items())
+        numbers = {key: io.get(name, 0) for key, name in _MODEL.items()}
+        model = "ctrl=auto"
+        if io.get("enableUserModel", False):
+            whole = all(value > 0 for value in numbers.values())
+            model = "ctrl=user model=linear " + " ".join(f"{key}={value}" for key, value in numbers.items())
+            model = model if whole else ""
+        disks.append(RootDisk(block.get("name", ""), block.get("type", "device"), qos, model))
+    return disks

@@ -7,16 +7,26 @@ container is throttled, down while its token bucket is empty or the share pool i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from nri.kube.quantity import CPU_PERIOD_US
+from nri.policies.shapes import Record, decode, fit
 
 __all__ = [
+    "ANNOTATION_BURST",
+    "SHAPE",
     "Bucket",
     "BurstConfig",
+    "Bursts",
+    "Container",
+    "Pod",
     "Pool",
     "Step",
+    "Write",
+    "burst_from",
+    "burst_of",
     "burst_us",
     "final_step",
     "next_quota_us",
@@ -24,6 +34,16 @@ __all__ = [
     "wanted_step",
 ]
 
+ANNOTATION_BURST: Final = "koordinator.sh/cpuBurst"
+#: NodeSLO's keys, which are also those of the annotation, by field of `BurstConfig`.
+_FIELDS: Final = {
+    "policy": "policy",
+    "cpuBurstPercent": "burst_percent",
+    "cfsQuotaBurstPercent": "quota_percent",
+    "cfsQuotaBurstPeriodSeconds": "quota_seconds",
+    "sharePoolThresholdPercent": "pool_percent",
+}
+SHAPE: Final = Record({name: str if name == "policy" else int for name in _FIELDS})
 _UP, _DOWN, _COOLING = 1.2, 0.8, 0.9
 #: Usage in percent of the limit: from here on tokens are spent, and below there they are saved.
 _SPEND_FROM, _SAVE_BELOW = 100, 60
@@ -47,6 +67,19 @@ class BurstConfig(NamedTuple):
     def scales(self) -> bool:
         """Whether quotas are scaled."""
         return self.policy in ("auto", "cfsQuotaBurstOnly")
+
+
+def burst_of(annotation: str | None, node: BurstConfig) -> BurstConfig:
+    """Return what holds for a pod: its annotation over the node's word, field by field. Raises ValueError."""
+    if not annotation:
+        return node
+    return burst_from(decode(annotation, SHAPE), node, "")
+
+
+def burst_from(given: Any, base: BurstConfig, where: str) -> BurstConfig:
+    """Return what is written of bursts over what holds without it. Raises ValueError naming the place, `where`."""
+    found = fit(given, SHAPE, where)
+    return base._replace(**{_FIELDS[name]: value for name, value in found.items() if value != ""})
 
 
 class Pool(Enum):
@@ -104,7 +137,7 @@ def pool_state(used_milli: int | None, total_milli: int, percent: int = 50) -> P
     ratio = used_milli / total_milli if total_milli > 0 else 1.0
     if ratio >= percent / 100:
         return Pool.OVERLOADED
-    return Pool.COOLING if ratio >= percent / 100 * _COOLING else Pool.IDLE
+    return Pool.COOLING if ratio >= percent * _COOLING / 100 else Pool.IDLE
 
 
 def wanted_step(config: BurstConfig, allowed: bool, throttled: bool | None) -> Step:
@@ -130,3 +163,123 @@ def next_quota_us(current: int, base: int, step: Step, percent: int = 300) -> in
     most: Final = max(base, base * percent // 100)
     target = {Step.UP: int(current * _UP), Step.DOWN: int(current * _DOWN), Step.RESET: base}.get(step, current)
     return max(base, min(target, most))
+
+
+class Container(NamedTuple):
+    """A container of a pod that shares CPUs.
+
+    Attributes:
+        name: its id.
+        folder: of its cgroup.
+        limit: thousandths of a CPU; 0 is none.
+        quota: in force, in microseconds; -1 is none, None cannot be set.
+        burst: in force; None cannot be set.
+        used: thousandths of a CPU; None is not known.
+        throttled: whether its quota was used up; None is not known.
+        running: whether it runs; quotas of others are left as they are.
+    """
+
+    name: str
+    folder: str
+    limit: int
+    quota: int | None
+    burst: int | None
+    used: int | None
+    throttled: bool | None
+    running: bool = True
+
+
+class Pod(NamedTuple):
+    """A pod that shares CPUs: its folder, what holds for it, and quota and burst in force as of a container."""
+
+    folder: str
+    config: BurstConfig
+    containers: Sequence[Container]
+    quota: int | None
+    burst: int | None
+
+
+class Write(NamedTuple):
+    """A value that is to be written, and why; `name` is the container's id, "" for the pod itself."""
+
+    name: str
+    folder: str
+    knob: str
+    value: int
+    reason: str
+
+
+class Bursts:
+    """Bursts and scaled quotas over time. `buckets` are the tokens of containers, by id.
+
+    Args:
+        above_quota: whether the kernel takes a burst above the quota; mainline kernels do not.
+    """
+
+    def __init__(self, *, above_quota: bool = False) -> None:
+        self.above_quota = above_quota
+        self.buckets: dict[str, Bucket] = {}
+
+    def decide(self, pods: Iterable[Pod], pool: Pool, now: float, *, scale: bool = True) -> list[Write]:
+        """Return what is to be written, in order.
+
+        Args:
+            pods: those that share CPUs.
+            pool: the load of these CPUs.
+            now: monotonic seconds.
+            scale: whether quotas are this strategy's at all.
+        """
+        listed = list(pods)
+        seen = {each.name for pod in listed for each in pod.containers}
+        self.buckets = {name: bucket for name, bucket in self.buckets.items() if name in seen}
+        return [
+            write for pod in listed for write in (*self._bursts(pod), *(self._quotas(pod, pool, now) if scale else ()))
+        ]
+
+    def _bursts(self, pod: Pod) -> list[Write]:
+        reason = "cpuBurstStrategy" if pod.config.bursts else "cpuBurstStrategy has it off"
+        writes, total = [], 0
+        for each in pod.containers:
+            wanted = self._cut(burst_us(each.limit, pod.config), each.quota)
+            total += wanted
+            if each.burst is not None and each.burst != wanted:
+                writes.append(Write(each.name, each.folder, "cpu.cfs_burst", wanted, reason))
+        total = self._cut(total, pod.quota)
+        if pod.burst is not None and pod.burst != total:
+            writes.append(Write("", pod.folder, "cpu.cfs_burst", total, reason))
+        return writes
+
+    def _cut(self, burst: int, quota: int | None) -> int:
+        return burst if self.above_quota else min(burst, max(quota or 0, 0))
+
+    def _quotas(self, pod: Pod, pool: Pool, now: float) -> list[Write]:
+        """Quotas of the containers; the pod's grows before them, and shrinks after them."""
+        writes, of_pod = [], pod.quota
+        for each in pod.containers:
+            base = each.limit * CPU_PERIOD_US // 1000
+            if not each.running or base <= 0 or each.quota is None or each.quota <= 0:
+                continue
+            step = final_step(wanted_step(pod.config, self._allows(pod.config, each, now), each.throttled), pool)
+            target = next_quota_us(each.quota, base, step, pod.config.quota_percent)
+            if target == each.quota:
+                continue
+            found = [
+                Write(
+                    each.name, each.folder, "cpu.cfs_quota", target, f"{step.value}: the shared CPUs are {pool.value}"
+                )
+            ]
+            if of_pod is not None and of_pod > 0:
+                of_pod += target - each.quota
+                why = "its containers' quotas have changed by as much"
+                found.insert(0 if target > each.quota else 1, Write("", pod.folder, "cpu.cfs_quota", of_pod, why))
+            writes += found
+        return writes
+
+    def _allows(self, config: BurstConfig, container: Container, now: float) -> bool:
+        if not config.scales or config.quota_seconds < 0:
+            return True
+        bucket = self.buckets.get(container.name)
+        if bucket is None or bucket.capacity != config.quota_seconds * (config.quota_percent - 100):
+            bucket = self.buckets[container.name] = Bucket(config, now)
+        used = container.limit if container.used is None else container.used
+        return bucket.allows(used * 100 // container.limit, now)

@@ -7,13 +7,25 @@ microseconds per period. Next: `nri.policies.koordinator.loops.cpu_burst`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
+from nri.api import cpuset
 from nri.kube.quantity import CPU_PERIOD_US
-from nri.policies.koordinator.formulas import UNLIMITED
+from nri.policies.formulas import UNLIMITED
+from nri.policies.koordinator.names import BE, LSE, LSR
 
-__all__ = ["DEFAULT_PERCENT", "Cpu", "Used", "budget_milli", "chosen_cpus", "cpu_count", "quota_us"]
+__all__ = [
+    "DEFAULT_PERCENT",
+    "Cpu",
+    "Used",
+    "budget_milli",
+    "chosen_cpus",
+    "cpu_count",
+    "offline_program",
+    "pools",
+    "quota_us",
+]
 
 DEFAULT_PERCENT: Final = 65
 _LEAST_CPUS, _LEAST_QUOTA_US = 2, 2000
@@ -44,6 +56,28 @@ def budget_milli(capacity: int, used: Used, percent: int = DEFAULT_PERCENT, leas
     system = max(used.node - used.pods - used.programs, used.reserved, 0)
     budget = capacity * percent // 100 - used.others - used.other_programs - system
     return budget if least_percent is None else max(budget, capacity * least_percent // 100)
+
+
+def offline_program(application: Mapping[str, Any]) -> bool:
+    """Whether a host application of NodeSLO yields: it is BE, and among the best-effort pods."""
+    place = application.get("cgroupPath") or {}
+    return application.get("qos") == BE and place.get("base") == "KubepodsBesteffort"
+
+
+def pools(cpus: Iterable[Cpu], taken: Mapping[int, str], withheld: Collection[int]) -> tuple[list[Cpu], list[Cpu]]:
+    """Return the CPUs that are free or shared by pods, and those of LSR pods, which lend them; without all others.
+
+    Args:
+        cpus: of the machine.
+        taken: the QoS class of the pod that has a CPU for itself, by the CPU's number.
+        withheld: CPUs that no batch pod gets.
+    """
+    shared: list[Cpu] = []
+    lent: list[Cpu] = []
+    for cpu in sorted(cpus):
+        if cpu.number not in withheld and taken.get(cpu.number) != LSE:
+            (lent if taken.get(cpu.number) == LSR else shared).append(cpu)
+    return shared, lent
 
 
 def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
@@ -82,6 +116,99 @@ def chosen_cpus(count: int, shared: Sequence[Cpu], reserved: Sequence[Cpu] = ())
     return _spread(lent, reserved) + _spread(count - lent, shared)
 
 
+class Folder(NamedTuple):
+    """A folder of best-effort pods: the top one (depth 0), that of a pod (1) or of a container (2)."""
+
+    path: str
+    depth: int
+    own_cpus: bool = False
+
+
+class Situation(NamedTuple):
+    """All that suppression may look at.
+
+    Attributes:
+        enabled: what NodeSLO says; None is nothing.
+        by_quota: whether it is by a quota, and not by CPUs.
+        budget: thousandths of a CPU that are left; None while that is not known.
+        cpus: how many CPUs the node has.
+        quota: of the top folder, in microseconds; None if it has none to set.
+        present: the CPUs of the top folder; None if it has none to set.
+        shared: CPUs of no pod alone.
+        lent: CPUs of LSR pods.
+        folders: the top folder and those below it.
+        static: whether the kubelet gives CPUs to containers by itself.
+    """
+
+    enabled: bool | None
+    by_quota: bool
+    budget: int | None
+    cpus: int
+    quota: int | None
+    present: frozenset[int] | None
+    shared: Sequence[Cpu]
+    lent: Sequence[Cpu]
+    folders: Sequence[Folder]
+    static: bool = False
+
+
+class Suppression:
+    """Suppression over time: what was set is taken back when it is switched off, or done the other way."""
+
+    def __init__(self) -> None:
+        self._quota_free = False
+
+    def decide(self, now: Situation) -> list[tuple[str, str, str]]:
+        """Return what is to be written: folder, knob and value; nothing where that is how it is."""
+        if now.enabled is None or (now.enabled and now.budget is None):
+            return []
+        if not now.enabled:
+            return [*self._free_quota(now), *self._recovered(now)]
+        assert now.budget is not None
+        if now.by_quota:
+            return [*self._by_quota(now, now.budget), *self._recovered(now)]
+        return [*self._free_quota(now), *self._by_cpus(now, now.budget)]
+
+    def _by_quota(self, now: Situation, budget: int) -> list[tuple[str, str, str]]:
+        self._quota_free = False
+        if now.quota is None:
+            return []
+        wanted = quota_us(budget, now.quota, now.cpus)
+        return [] if wanted is None else [(now.folders[0].path, "cpu.cfs_quota", str(wanted))]
+
+    def _free_quota(self, now: Situation) -> list[tuple[str, str, str]]:
+        if self._quota_free or now.quota is None:
+            return []
+        self._quota_free = True
+        return [] if now.quota == UNLIMITED else [(now.folders[0].path, "cpu.cfs_quota", str(UNLIMITED))]
+
+    def _by_cpus(self, now: Situation, budget: int) -> list[tuple[str, str, str]]:
+        if now.present is None:
+            return []
+        count = cpu_count(budget, len(now.present) or now.cpus, now.cpus)
+        chosen = chosen_cpus(min(count, len(now.shared) + len(now.lent)), now.shared, now.lent)
+        if not chosen:
+            return []
+        if not now.static:
+            return _to(now.folders, chosen)
+        # The kubelet gives all that a folder has to containers that it makes, so only these are narrowed.
+        every = [each.number for each in (*now.shared, *now.lent)]
+        return [
+            *_to([each for each in now.folders if each.depth < 2], every),
+            *_to([each for each in now.folders if each.depth == 2], chosen),
+        ]
+
+    def _recovered(self, now: Situation) -> list[tuple[str, str, str]]:
+        """All CPUs that they may have, also where others were set: a pool may have changed."""
+        every = [each.number for each in (*now.shared, *now.lent)]
+        return _to(now.folders, every) if every and now.present is not None else []
+
+
+def _to(folders: Iterable[Folder], cpus: Iterable[int]) -> list[tuple[str, str, str]]:
+    text = cpuset.to_text(frozenset(cpus))
+    return [(each.path, "cpuset.cpus", text) for each in folders if not each.own_cpus]
+
+
 def _spread(count: int, cpus: Sequence[Cpu]) -> list[int]:
     if not 0 < count <= len(cpus):
         return []
@@ -92,7 +219,8 @@ def _spread(count: int, cpus: Sequence[Cpu]) -> list[int]:
     pairs = _in_turn([_pairs(node) for node in nodes])[: count // 2]
     taken = [cpu for pair in pairs for cpu in pair]
     used = set(taken)
-    turn = len(pairs) % len(nodes)
+    # Single ones go on where pairs ended, in the group after that of the last pair.
+    turn = next((place + 1 for place, node in enumerate(nodes) if taken and taken[-1] in node), 0) % len(nodes)
     rest = [[(cpu,) for cpu in node if cpu not in used] for node in (*nodes[turn:], *nodes[:turn])]
     singles = [cpu for (cpu,) in _in_turn(rest)]
     return [cpu.number for cpu in (*taken, *singles[: count - len(taken)])]

@@ -1,87 +1,320 @@
-"""Eviction of best-effort pods for CPU or memory: when, how much it has to free, and in which order they go.
+"""Evictions for CPU or memory: when, how much they have to free, and in which order pods go.
 
-CPU by satisfaction: what they get of what they ask for, on the average of a window and now. CPU and memory by usage of
-the node. Next: `nri.policies.koordinator.loops.memory_qos`.
+| feature | fires when | who may go | counts |
+|---|---|---|---|
+| BECPUEvict | batch pods get too little of the CPU that they ask for | labelled BE | batch CPU asked for |
+| BEMemoryEvict | the node uses too much memory | labelled BE | memory used |
+| CPUAllocatableEvict, MemoryAllocatableEvict | batch or mid pods ask for more than there is | see below | asked for |
+| CPUEvict, MemoryEvict | the node uses too much | see below | used |
+
+The last two rows take pods whose label allows it, up to a priority that NodeSLO names. Rules: pure; pods are the API's
+JSON. What may never be evicted is `pod_class.never_evicted`, which the caller asks first. Units: thousandths of CPUs
+and bytes. Next: `nri.policies.koordinator.loops.memory_qos`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
-__all__ = ["BatchCpu", "Candidate", "by_satisfaction", "by_usage", "victims"]
+from nri.policies.koordinator import pod_class
+from nri.policies.koordinator.names import BATCH_CPU
+from nri.policies.manifest import active
+from nri.policies.shapes import Record
+
+__all__ = [
+    "FEATURES",
+    "NUMBERS",
+    "THRESHOLDS",
+    "BatchCpu",
+    "Evicts",
+    "Feature",
+    "Task",
+    "Victim",
+    "allocatable_release",
+    "asked_for",
+    "evict_round",
+    "frees",
+    "of_name",
+    "ranked",
+    "satisfaction_release",
+    "usage_release",
+    "valid",
+]
 
 #: Percent below the threshold down to which is freed, unless NodeSLO says.
 _BUFFER: Final = 2
 _USAGE_PERCENT: Final = 90
+#: Numbers of NodeSLO that are percentages, or seconds.
+NUMBERS: Final = (
+    "cpuSuppressThresholdPercent", "cpuSuppressMinPercent", "memoryEvictThresholdPercent", "memoryEvictLowerPercent",
+    "cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent", "cpuEvictBEUsageThresholdPercent",
+    "cpuEvictTimeWindowSeconds", "cpuEvictThresholdPercent", "cpuEvictLowerPercent",
+)  # fmt: skip
+#: Percentages of what is allocatable may be above 100, and priorities are any numbers.
+_FREE_NUMBERS: Final = (
+    "cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent",
+    "memoryAllocatableEvictLowerPercent", "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold",
+)  # fmt: skip
+_TEXTS: Final = ("cpuSuppressPolicy", "cpuEvictPolicy")
+#: `resourceUsedThresholdWithBE` of NodeSLO.
+THRESHOLDS: Final = Record(
+    {"enable": bool, **dict.fromkeys(_TEXTS, str), **dict.fromkeys((*NUMBERS, *_FREE_NUMBERS), int)}
+)
+Thresholds = Mapping[str, Any]
+
+
+class Feature(NamedTuple):
+    """One feature: its name, the resource, how it decides, and NodeSLO's keys for its threshold and lower end."""
+
+    name: str
+    kind: str
+    how: str
+    threshold: str
+    lower: str
+    most_priority: str = ""
+
+
+_USED, _ALLOCATABLE = "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold"
+#: In the order in which they decide in a round.
+FEATURES: Final = (
+    Feature(
+        "BECPUEvict", "cpu", "satisfaction", "cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent"
+    ),
+    Feature(
+        "CPUAllocatableEvict", "cpu", "allocatable", "cpuAllocatableEvictThresholdPercent",
+        "cpuAllocatableEvictLowerPercent", _ALLOCATABLE,
+    ),
+    Feature("CPUEvict", "cpu", "used", "cpuEvictThresholdPercent", "cpuEvictLowerPercent", _USED),
+    Feature("BEMemoryEvict", "memory", "used", "memoryEvictThresholdPercent", "memoryEvictLowerPercent"),
+    Feature(
+        "MemoryAllocatableEvict", "memory", "allocatable", "memoryAllocatableEvictThresholdPercent",
+        "memoryAllocatableEvictLowerPercent", _ALLOCATABLE,
+    ),
+    Feature("MemoryEvict", "memory", "used", "memoryEvictThresholdPercent", "memoryEvictLowerPercent", _USED),
+)  # fmt: skip
 
 
 class BatchCpu(NamedTuple):
-    """CPU of all best-effort pods together, in thousandths: used, asked for, and what their folder allows."""
+    """CPU of all batch pods together, in thousandths: used, asked for, and what their folder allows."""
 
     used: float
     request: float
     limit: float
 
 
-class Candidate(NamedTuple):
-    """A pod that may be evicted. `frees` is what that would free, in the unit of the need."""
+class Victim(NamedTuple):
+    """A pod that may be evicted, and what it asks for and uses of the feature's resource; use None is not known."""
 
-    name: str
-    frees: int
-    priority: int = 0
-    used: int = 0
+    pod: Mapping[str, Any]
+    request: int
+    used: int | None
 
 
-def by_satisfaction(
-    average: BatchCpu, now: BatchCpu, lower_percent: int, upper_percent: int, usage_percent: int = _USAGE_PERCENT
-) -> int:
+def of_name(name: str) -> Feature:
+    """Return a feature. KeyError for a name that is none."""
+    return {each.name: each for each in FEATURES}[name]
+
+
+def valid(feature: Feature, thresholds: Thresholds) -> bool:
+    """Whether NodeSLO says of a feature all that it needs, and that makes sense; else it does nothing."""
+    threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
+    if feature.how == "satisfaction":
+        return threshold is not None and lower is not None and 0 < lower <= 60 and lower <= threshold < 100
+    if threshold is None or threshold < 0 or (threshold - _BUFFER if lower is None else lower) >= threshold:
+        return False
+    return not feature.most_priority or thresholds.get(feature.most_priority) is not None
+
+
+def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:
     """Return how many thousandths of a CPU of requests are to be freed; 0 for none.
 
     Args:
         average: over the window; too few samples are the caller's business.
         now: the last sample.
-        lower_percent: limit in percent of requests at which eviction begins.
-        upper_percent: up to which it goes on.
-        usage_percent: only while the pods use as much of what they are allowed.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
     """
+    lower = thresholds["cpuEvictBESatisfactionLowerPercent"]
+    upper = thresholds["cpuEvictBESatisfactionUpperPercent"]
+    usage = thresholds.get("cpuEvictBEUsageThresholdPercent", _USAGE_PERCENT)
     needs = []
     for sample in (average, now):
-        if not _busy(sample, usage_percent) or sample.request <= 0:
+        if not _busy(sample, usage) or sample.request <= 0:
             return 0
         rate = sample.limit / sample.request
-        gap = upper_percent / 100 - rate
-        if rate > lower_percent / 100 or gap <= 0:
+        gap = upper / 100 - rate
+        if rate > lower / 100 or gap <= 0:
             return 0
         needs.append(int(sample.request * gap))
     return min(needs)
 
 
-def by_usage(used: int, capacity: int, percent: int, lower_percent: int | None = None) -> int:
-    """Return how much of CPU or memory is to be freed on a node; 0 below the threshold.
-
-    Raises:
-        ValueError: the threshold is negative, or not above what is freed down to.
-    """
-    lower = percent - _BUFFER if lower_percent is None else lower_percent
-    if percent < 0 or lower >= percent:
-        raise ValueError(f"evicting at {percent} % down to {lower} % makes no sense")
-    if capacity <= 0:
+def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thresholds) -> int:
+    """Return how much of CPU or memory is to be freed on a node; 0 below the threshold."""
+    threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
+    if threshold is None or capacity <= 0:
         return 0
-    usage = used * 100 // capacity
-    return 0 if usage < percent else capacity * (usage - lower) // 100
+    percent = int(used * 100 / capacity)
+    down_to: int = threshold - _BUFFER if lower is None else lower
+    return 0 if percent < threshold else max(capacity * (percent - down_to) // 100, 0)
 
 
-def victims(candidates: Iterable[Candidate], need: int) -> list[Candidate]:
-    """Return whom to evict until the need is met: lower priority first, then who uses more, then by name."""
-    chosen: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda each: (each.priority, -each.used, each.name)):
-        if need <= 0:
-            break
-        if candidate.frees > 0:
-            chosen.append(candidate)
-            need -= candidate.frees
-    return chosen
+def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) -> tuple[str, int]:
+    """Return which resource of a feature a pod asks for, and how much; "" if it is above the priority that counts."""
+    most = thresholds.get(feature.most_priority)
+    if most is None or pod_class.priority(pod) > most:
+        return "", 0
+    name = pod_class.resource_name(pod, feature.kind)
+    return name, pod_class.request(pod, name)
+
+
+def allocatable_release(
+    feature: Feature, asked: Mapping[str, int], allocatable: Mapping[str, int], thresholds: Thresholds
+) -> dict[str, int]:
+    """Return how much is to be freed of each resource of batch and mid pods.
+
+    Args:
+        feature: which one.
+        asked: the sums of what pods ask for, by resource; see `asked_for`.
+        allocatable: what the node has, by resource; what is not there is none.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+    """
+    threshold, lower = thresholds[feature.threshold], thresholds.get(feature.lower)
+    down_to = threshold - _BUFFER if lower is None else lower
+    found = {}
+    for name, amount in asked.items():
+        has = allocatable.get(name, 0)
+        need = 0 if amount <= 0 else amount if has <= 0 else 0
+        if has > 0 and amount * 100 > threshold * has:
+            need = amount - has * down_to // 100
+        if need > 0:
+            found[name] = need
+    return found
+
+
+def frees(feature: Feature, victim: Victim) -> tuple[str, int]:
+    """Return what the eviction of a pod frees, as `..._release` counts it; "" if nothing that counts."""
+    if feature.how == "satisfaction":
+        return BATCH_CPU, victim.request
+    if feature.how == "used":
+        return feature.kind, victim.used or 0
+    name = pod_class.resource_name(victim.pod, feature.kind)
+    return ("", 0) if name == feature.kind else (name, victim.request)
+
+
+def ranked(
+    feature: Feature, pods: Iterable[Mapping[str, Any]], used: Mapping[str, int], thresholds: Thresholds
+) -> Sequence[Victim]:
+    """Return the pods that a feature may evict, in the order in which they go.
+
+    Args:
+        feature: which one.
+        pods: those of the node.
+        used: CPU or memory that pods use, by uid; a pod that is absent was not measured.
+        thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+    """
+    allowed = [pod for pod in pods if pod_class.policy_allows(pod, feature.name)]
+    if not feature.most_priority:
+        found = [_victim(feature, pod, used) for pod in allowed if pod_class.labelled_be(_labels(pod))]
+        # Of two that are alike the one whose name is later goes first; the sorts after the first keep that.
+        found.sort(key=lambda each: str(_meta(each.pod).get("name", "")), reverse=True)
+        return sorted(found, key=lambda each: (_batch_priority(each.pod), -_weight(feature, each)))
+    most = thresholds.get(feature.most_priority)
+    found = [
+        _victim(feature, pod, used)
+        for pod in allowed
+        if most is not None
+        and pod_class.evictable_label(pod)
+        and pod_class.priority(pod) <= most
+        and active(pod)
+        and _uid(pod) in used
+    ]
+    return sorted(found, key=lambda each: _order(feature, each))
+
+
+class Evicts(Protocol):
+    """Makes pods go, one at a time."""
+
+    def evict(self, feature: Feature, victim: Victim) -> bool:
+        """Return whether a pod is under way; if it is not, the next one is tried."""
+        ...
+
+
+class Task(NamedTuple):
+    """The work of one feature in a round: what is to be freed, by resource, and the pods in their order."""
+
+    feature: Feature
+    release: Mapping[str, int]
+    victims: Sequence[Victim]
+
+
+def evict_round(tasks: Iterable[Task], gone: Collection[str], evictor: Evicts) -> int:
+    """Evict until each task has what it needs; return how many pods were.
+
+    Args:
+        tasks: in the order in which they decide.
+        gone: uids of pods that were evicted before, and still are listed; they count as freed.
+        evictor: makes pods go.
+    """
+    now: set[str] = set()
+    freed: Counter[tuple[bool, str]] = Counter()  # of what is used, and of what is asked for, by all tasks
+    for feature, release, victims in tasks:
+        used = feature.how == "used"
+        left = {name: amount - freed[used, name] for name, amount in release.items()}
+        for victim in victims:
+            uid = _uid(victim.pod)
+            if all(amount <= 0 for amount in left.values()):
+                break
+            if uid in now or (uid not in gone and not evictor.evict(feature, victim)):
+                continue
+            name, amount = frees(feature, victim)
+            if name in left:
+                left[name] -= amount
+            if uid not in gone:
+                now.add(uid)
+                freed[used, name] += amount
+    return len(now)
+
+
+def _batch_priority(pod: Mapping[str, Any]) -> int:
+    """The priority by which batch pods are sorted: of their spec, 0 too."""
+    found = pod_class.spec_priority(pod)
+    return pod_class.priority(pod) if found is None else found
+
+
+def _weight(feature: Feature, victim: Victim) -> float:
+    """The use by which batch pods of one priority are sorted: of CPU in proportion to what they ask for."""
+    if victim.used is None:
+        return -1.0
+    if feature.how != "satisfaction":
+        return float(victim.used)
+    return victim.used / victim.request if victim.request else float("inf") if victim.used else 0.0
+
+
+def _order(feature: Feature, victim: Victim) -> tuple[int, int, int, int]:
+    pod = victim.pod
+    size = victim.request if feature.how == "allocatable" else victim.used or 0
+    return pod_class.eviction_priority(pod), pod_class.priority(pod), pod_class.label_priority(pod), -size
+
+
+def _victim(feature: Feature, pod: Mapping[str, Any], used: Mapping[str, int]) -> Victim:
+    name = BATCH_CPU if feature.how == "satisfaction" else pod_class.resource_name(pod, feature.kind)
+    return Victim(pod, pod_class.request(pod, name), used.get(_uid(pod)))
+
+
+def _meta(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = pod.get("metadata") or {}
+    return found
+
+
+def _labels(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = _meta(pod).get("labels") or {}
+    return found
+
+
+def _uid(pod: Mapping[str, Any]) -> str:
+    return str(_meta(pod).get("uid", ""))
 
 
 def _busy(sample: BatchCpu, percent: int) -> bool:

@@ -1,87 +1,182 @@
 """Memory QoS: what of a pod's and a container's memory is protected, and from where on it is slowed down.
 
-Knobs are `memory.min`, `memory.low`, `memory.high`, which cgroup v2 has (v1 on Anolis alone), and Anolis' own
-`memory.wmark_*`. Percentages are NodeSLO's `memoryQOS`. Next: `nri.policies.koordinator.loops.block_io`.
+| level | knobs |
+|---|---|
+| folder of a Kubernetes class | sums of `memory.min` and `memory.low`; the out-of-memory killer's priority and group |
+| pod | these, of what it asks for; Anolis' `memory.wmark_*` |
+| container | these, and `memory.high` |
+
+A class that is off has the values of `defaults.OFF`, and those are written: so what was set goes back. Configurations
+are NodeSLO's `memoryQOS` as dicts; a key that is absent sets nothing. cgroup v2 has the first three knobs and the
+group (v1 on Anolis alone). Next: `nri.policies.koordinator.loops.block_io`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from nri.policies.koordinator.formulas import UNLIMITED
-from nri.policies.koordinator.shapes import Record, fit
+from nri.policies.formulas import UNLIMITED
+from nri.policies.koordinator.names import BE, LS, LSE, LSR, SYSTEM
+from nri.policies.koordinator.rules.defaults import AUTO, OFF
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.policies.shapes import Record, decode, fit
 
-__all__ = ["MemoryQos", "container_values", "parse", "pod_values"]
+__all__ = [
+    "ANNOTATION_MEMORY",
+    "CLASS_KEYS",
+    "POD_SHAPE",
+    "SHAPE",
+    "Container",
+    "Pod",
+    "Target",
+    "of_pod",
+    "parse",
+    "targets",
+]
 
+ANNOTATION_MEMORY: Final = "koordinator.sh/memoryQOS"
+#: NodeSLO's key of each QoS class.
+CLASS_KEYS: Final = {LSE: "lsrClass", LSR: "lsrClass", LS: "lsClass", BE: "beClass", SYSTEM: "systemClass"}
 _PAGE: Final = 4096
-_FIELDS: Final = {
-    "enable": "enabled",
-    "minLimitPercent": "min_percent",
-    "lowLimitPercent": "low_percent",
-    "throttlingPercent": "throttling_percent",
-    "wmarkRatio": "wmark_ratio",
-    "wmarkScalePermill": "wmark_scale",
-    "wmarkMinAdj": "wmark_min_adj",
+SHAPE: Final = Record({name: bool if name == "enable" else int for name in OFF["memoryQOS"]})
+POD_SHAPE: Final = Record({**SHAPE.keys, "policy": str})
+#: Anolis' knobs and the killer's, by NodeSLO's key.
+_WATERMARKS: Final = {
+    "wmarkRatio": "memory.wmark_ratio",
+    "wmarkScalePermill": "memory.wmark_scale_factor",
+    "wmarkMinAdj": "memory.wmark_min_adj",
 }
-_SHAPE = Record({name: bool if name == "enable" else int for name in _FIELDS})
+_KILLER: Final = {
+    "priority": "memory.priority",
+    "priorityEnable": "memory.use_priority_oom",
+    "oomKillGroup": "memory.oom_group",
+}
+#: Whose configuration a Kubernetes class's folder has.
+_FOLDERS: Final = {GUARANTEED: "lsrClass", BURSTABLE: "lsClass", BEST_EFFORT: "beClass"}
+Config = Mapping[str, Any]
 
 
-class MemoryQos(NamedTuple):
-    """One class's memory QoS; None is not set. Ratios are percent, the scale is per mille."""
+class Container(NamedTuple):
+    """A container: its folder, and its request and limit in bytes; 0 is none."""
 
-    enabled: bool = False
-    min_percent: int | None = None
-    low_percent: int | None = None
-    throttling_percent: int | None = None
-    wmark_ratio: int | None = None
-    wmark_scale: int | None = None
-    wmark_min_adj: int | None = None
+    folder: str
+    request: int
+    limit: int
 
 
-def parse(given: Any) -> MemoryQos:
+class Pod(NamedTuple):
+    """A pod: its folder, its Kubernetes class, its request in bytes, and what holds for it."""
+
+    folder: str
+    kube_class: str
+    config: Config
+    request: int
+    containers: Sequence[Container]
+
+
+class Target(NamedTuple):
+    """A value that a knob is to have. `level` is qos, pod or container."""
+
+    level: str
+    folder: str
+    knob: str
+    value: int
+
+
+def parse(given: Any) -> Config:
     """Read a class's `memoryQOS`. Raises ValueError."""
-    found = fit({} if given is None else given, _SHAPE, "memoryQOS")
-    return MemoryQos(**{_FIELDS[name]: value for name, value in found.items()})
+    found: Config = fit({} if given is None else given, SHAPE, "memoryQOS")
+    return found
 
 
-def pod_values(qos: MemoryQos, request: int) -> dict[str, int]:
-    """Return the knobs of a pod whose containers ask for so many bytes together."""
-    return _values(qos, max(request, 0))
+def of_pod(annotation: str | None, node: Config | None, class_key: str) -> Config:
+    """Return what holds for a pod: its annotation's policy and fields over the node's word on its class.
 
+    Args:
+        annotation: the pod's, if it has one.
+        node: `memoryQOS` of its class; None is none.
+        class_key: NodeSLO's key of its class, "" for none.
 
-def container_values(qos: MemoryQos, request: int, limit: int, allocatable: int | None) -> dict[str, int]:
-    """Return the knobs of a container, in bytes. Without a limit it is slowed down by what the node can give.
-
-    Where that is not known (None), there is no `memory.high` for it.
-
-    `memory.high` is between request and limit, in whole pages, one at least, and never below
-    `memory.min`.
+    Raises:
+        ValueError: the annotation cannot be read.
     """
-    request = max(request, 0)
-    values = _values(qos, request)
-    if qos.enabled and qos.throttling_percent is not None:
-        if qos.throttling_percent == 0:
-            values["memory.high"] = UNLIMITED
-            return values
-        end = limit if limit > 0 else allocatable
-        if end is None:
-            return values
-        high = (request + (end - request) * qos.throttling_percent // 100) // _PAGE * _PAGE
-        values["memory.high"] = max(high, values.get("memory.min", 0), _PAGE)
+    found = dict(node or {})
+    if not annotation:
+        return found
+    given = decode(annotation, POD_SHAPE)
+    policy = given.pop("policy", "")
+    if policy == "none":
+        return dict(OFF["memoryQOS"])
+    if policy == "auto":
+        recommended = {key: value for key, value in AUTO.get(class_key, OFF["memoryQOS"]).items() if key != "enable"}
+        found = {**found, **recommended}
+    return {**found, **{key: value for key, value in given.items() if key != "enable"}}
+
+
+def targets(
+    pods: Iterable[Pod], classes: Mapping[str, Config | None], allocatable: int | None, folders: Mapping[str, str]
+) -> list[Target]:
+    """Return all values.
+
+    Args:
+        pods: those that run.
+        classes: `memoryQOS` by NodeSLO's key of the class.
+        allocatable: bytes that the node has for pods, where a container without a limit is slowed down; None is not
+            known, and then it is not.
+        folders: of the Kubernetes classes; that of guaranteed pods is the one of all.
+    """
+    found: list[Target] = []
+    sums: dict[str, dict[str, int]] = {}
+    for pod in pods:
+        asked = _asked(pod.config, pod.request)
+        values = _protected(pod.config, pod.request)
+        for name in {GUARANTEED, pod.kube_class}:
+            own = sums.setdefault(name, dict.fromkeys(asked, 0))
+            for knob, value in asked.items():
+                own[knob] = own.get(knob, 0) + value
+        found += _all("pod", pod.folder, {**values, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
+        for each in pod.containers:
+            own = {**_protected(pod.config, each.request), **_slowed(pod.config, each, allocatable)}
+            found += _all("container", each.folder, {**own, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
+    for name, key in _FOLDERS.items():
+        config = classes.get(key) or {}
+        found += _all("qos", folders[name], {**sums.get(name, {}), **_named(config, _KILLER)})
+    return found
+
+
+def _all(level: str, folder: str, values: Mapping[str, int]) -> list[Target]:
+    return [Target(level, folder, knob, value) for knob, value in values.items()]
+
+
+def _named(config: Config, knobs: Mapping[str, str]) -> dict[str, int]:
+    return {knob: config[key] for key, knob in knobs.items() if config.get(key) is not None}
+
+
+def _asked(config: Config, request: int) -> dict[str, int]:
+    """`memory.min` and `memory.low`, as the percentages say."""
+    keys = {"minLimitPercent": "memory.min", "lowLimitPercent": "memory.low"}
+    return {knob: request * config[key] // 100 for key, knob in keys.items() if config.get(key) is not None}
+
+
+def _protected(config: Config, request: int) -> dict[str, int]:
+    """`memory.min` and `memory.low`; the second never below the first, if it is set."""
+    values = _asked(config, request)
+    if values.get("memory.low"):
+        values["memory.low"] = max(values["memory.low"], values.get("memory.min", 0))
     return values
 
 
-def _values(qos: MemoryQos, request: int) -> dict[str, int]:
-    if not qos.enabled:
+def _slowed(config: Config, container: Container, allocatable: int | None) -> dict[str, int]:
+    """`memory.high`, between request and limit, in whole pages, and never below `memory.min`."""
+    percent = config.get("throttlingPercent")
+    if percent is None:
         return {}
-    values: dict[str, int | None] = {
-        "memory.wmark_ratio": qos.wmark_ratio,
-        "memory.wmark_scale_factor": qos.wmark_scale,
-        "memory.wmark_min_adj": qos.wmark_min_adj,
-    }
-    for knob, percent in (("memory.min", qos.min_percent), ("memory.low", qos.low_percent)):
-        values[knob] = None if percent is None else request * percent // 100
-    low, least = values["memory.low"], values["memory.min"]
-    if low and least and low < least:
-        values["memory.low"] = least
-    return {knob: value for knob, value in values.items() if value is not None}
+    end = container.limit or allocatable
+    if percent == 0:
+        return {"memory.high": UNLIMITED}
+    if end is None:
+        return {}
+    request = container.request
+    high = (request + (end - request) * percent // 100) // _PAGE * _PAGE
+    return {"memory.high": max(high, _protected(config, request).get("memory.min", 0))}

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nri.policies.koordinator.convert import manifest
+from nri.policies import manifest
 from nri.policies.koordinator.hooks import cpuset
-from nri.policies.koordinator.refresh.running import Refresh, RunningPod
+from nri.policies.koordinator.refresh.running import Refresh
 from nri.policies.koordinator.rules.node_topology import CpusetRule
+from nri.policies.running import RunningPod
 
 __all__ = ["cpus"]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.convert import manifest
-from nri.policies.koordinator.names import KUBE_CLASSES, qos_class
-from nri.policies.koordinator.refresh.running import RunningPod
+from nri.policies import manifest, paths
+from nri.policies.koordinator.names import qos_class
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
-from nri.policies.koordinator.writes import KNOBS, Write
+from nri.policies.paths import KUBE_CLASSES
+from nri.policies.running import RunningPod
+from nri.policies.writes import KNOBS, Write
 
 __all__ = ["folders", "identities"]
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nri.policies.koordinator.convert import manifest
+from nri.policies import manifest
+from nri.policies.changes import Changes, Decision
 from nri.policies.koordinator.hooks import batch_resource, cpu_normalization
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
 from nri.policies.koordinator.names import BE, LS, NONE
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.refresh.running import Refresh, RunningPod, reconciled_class
-from nri.policies.koordinator.values import Changes, Decision
+from nri.policies.koordinator.refresh.running import Refresh, reconciled_class
+from nri.policies.running import RunningPod
 
 __all__ = ["batch", "normalized"]
 

@@ -1,4 +1,4 @@
-"""A pod as standalone mode sees it, and the walk over all pods that most refreshes are.
+"""The walk over all pods that most refreshes are.
 
 One pod or container that cannot be decided is passed over with its error, and the others go on. Next:
 `nri.policies.koordinator.refresh.quotas`.
@@ -6,50 +6,16 @@ One pod or container that cannot be decided is passed over with its error, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from nri.policies.koordinator import paths
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
-from nri.policies.koordinator.convert import manifest
+from nri.policies.changes import Decision, HookError
+from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.names import LSR, NONE, qos_class
 from nri.policies.koordinator.pod_annotations import own_cpuset
-from nri.policies.koordinator.values import Decision, HookError
-from nri.policies.koordinator.writes import Write, container_writes, pod_writes
+from nri.policies.writes import Write, container_writes, pod_writes
 
-__all__ = ["Refresh", "RunningPod", "reconciled_class"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunningPod:
-    """A pod of the API, with its folder, and the id of its pause container if that is known."""
-
-    pod: Mapping[str, Any]
-    folder: str
-    sandbox_id: str = ""
-    driver: str = paths.SYSTEMD
-    #: The context, once it was asked for: each container's has it, and it takes a look at all of them.
-    _context: list[PodContext] = field(default_factory=list, init=False, repr=False, compare=False)
-
-    def context(self) -> PodContext:
-        """Return the pod's context."""
-        if not self._context:
-            self._context.append(manifest.pod_context(self.pod, self.folder))
-        return self._context[0]
-
-    def container(self, name: str) -> ContainerContext:
-        """Return a container's context."""
-        return manifest.container_context(self.pod, self.folder, name, self.driver, self.context())
-
-    def sandbox(self) -> ContainerContext:
-        """Return the pause container's context."""
-        return manifest.sandbox_context(self.pod, self.folder, self.sandbox_id, self.driver, self.context())
-
-    def main_containers(self) -> Iterator[ContainerContext]:
-        """Yield the containers that have a status, without those that initialize the pod."""
-        for status in (self.pod.get("status") or {}).get("containerStatuses") or ():
-            yield self.container(status.get("name", ""))
+__all__ = ["Refresh", "reconciled_class"]
 
 
 @dataclass(slots=True)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from nri.policies.formulas import MIN_QUOTA_US
 from nri.policies.koordinator.names import ANNOTATION_RATIO
+from nri.policies.koordinator.quirks import Quirks
 
-__all__ = ["NO_RATIO", "ratio", "same_ratio"]
+__all__ = ["NO_RATIO", "ratio", "same_ratio", "scaled"]
 
 #: Normalization is off.
 NO_RATIO: Final = -1.0
@@ -39,3 +41,11 @@ def same_ratio(old: float | None, new: float | None) -> bool:
     if old is None or new is None:
         return old is new
     return (old == NO_RATIO) == (new == NO_RATIO) and abs(old - new) < _EPSILON
+
+
+def scaled(quota: int, ratio: float, quirks: Quirks = Quirks.DEFAULT) -> int:
+    """Return a quota for a CPU that is so many times as fast as the one it was made for; slower ones change nothing."""
+    if quota <= 0 or ratio <= 1:
+        return quota
+    least = MIN_QUOTA_US if quirks.scaled_quota_is_possible else 1
+    return max(math.ceil(quota / ratio), min(quota, least))

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nri.policies.koordinator.names import BE, BEST_EFFORT, BURSTABLE, GUARANTEED, LS, LSE, LSR
+from nri.policies.koordinator.names import BE, LS, LSE, LSR
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.shapes import INT_OR_TEXT, QUANTITY, Record, fit
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+from nri.policies.shapes import INT_OR_TEXT, QUANTITY, Record, fit
 
 __all__ = [
     "NETWORK",

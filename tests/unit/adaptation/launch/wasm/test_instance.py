@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 
 import pytest
+import wasmtime
 
+from nri.adaptation.launch.wasm.instance import frames, words_for
 from nri.api import messages as m
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from tests.support import wat
@@ -16,7 +18,6 @@ from tests.support.needs import need_module
 
 need_module("wasmtime")
 
-import wasmtime  # noqa: E402 - an extra
 
 from nri.adaptation.launch.wasm import instance  # noqa: E402 - needs wasmtime
 from nri.adaptation.launch.wasm.instance import Instance  # noqa: E402
@@ -193,9 +194,9 @@ def test_a_run_that_is_ended_before_it_has_begun_does_not_begin(start: Start, mo
 
 
 def test_none_begins_while_the_process_ends(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, over = start(), threading.Event()
-    monkeypatch.setattr(instance, "_over", over)
-    instance._end_all()
+    run, ended_all = start(), threading.Event()
+    monkeypatch.setattr(instance, "ended", ended_all)
+    instance.end_all()
     with pytest.raises(ConnectionClosed, match="this process ends"):
         call(run)
     assert "this process ends" in ended(run)
@@ -207,13 +208,13 @@ def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:
 
     def call_first() -> None:
         try:
-            call(run, within_s=3.0)
+            call(run, within_s=1.0)
         except DeadlineExceeded as error:
             failures.append(error)
 
     first = threading.Thread(target=call_first)
     first.start()
-    eventually(run._calling.locked, "the first call is under way")
+    eventually(run.calling.locked, "the first call is under way")
     with pytest.raises(DeadlineExceeded):
         call(run, within_s=0.1)
     first.join()
@@ -235,3 +236,36 @@ def test_what_ended_leaves_no_callback_behind(start: Start) -> None:
     while held() > before and monotonic() < until:
         threading.Event().wait(0.01)
     assert held() == before
+
+
+def trap(body: str) -> BaseException:
+    """What running this code raises."""
+    engine = wasmtime.Engine()
+    store = wasmtime.Store(engine)
+    module = wasmtime.Module(engine, f'(module (func $named (export "run") {body}))')
+    run = wasmtime.Instance(store, module, []).exports(store)["run"]
+    with pytest.raises(wasmtime.Trap) as raised:
+        run(store)
+    return raised.value
+
+
+def test_a_trap_is_told_by_its_kind_and_the_functions_that_it_was_in() -> None:
+    error = trap("unreachable")
+    assert words_for(error) == "trapped (unreachable)"
+    assert frames(error) == ["named"]
+
+
+def test_a_deep_stack_is_cut() -> None:
+    error = trap("call $named")
+    assert words_for(error) == "trapped (stack overflow)"
+    assert len(frames(error)) == 8
+
+
+def test_what_is_no_trap_is_its_last_line_without_control_characters() -> None:
+    error = RuntimeError("first\nthe cause\x1b[31m\n\n")
+    assert words_for(error) == "the cause\\x1b[31m"
+    assert frames(error) == []
+
+
+def test_an_error_without_words_says_so() -> None:
+    assert words_for(RuntimeError("")) == "an error without words"

@@ -11,7 +11,7 @@ from tests.support.needs import need_module
 
 need_module("wasmtime")
 
-from nri.adaptation.launch.wasm.program import Program, _has_plain_types  # noqa: E402 - needs wasmtime
+from nri.adaptation.launch.wasm.program import Program, has_plain_types  # noqa: E402 - needs wasmtime
 
 
 def refusal(code: bytes, **options: bool) -> str:
@@ -83,8 +83,8 @@ def test_vectors_inside_of_functions_are_no_matter() -> None:
 
 
 def test_a_reference_that_is_written_at_length_is_not_taken_for_plain() -> None:
-    assert _has_plain_types(wat.plugin())
+    assert has_plain_types(wat.plugin())
     begin = b"\0asm\1\0\0\0"
-    assert _has_plain_types(begin + b"\0\2\1a" + b"\1\x88\x80\0\1\x60\2\x7f\x6f\1\x7e")
+    assert has_plain_types(begin + b"\0\2\1a" + b"\1\x88\x80\0\1\x60\2\x7f\x6f\1\x7e")
     for types in (b"\x60\1\x63\x70\1\x7b", b"\x60\0\1\x7b", b"\x5f\0"):
-        assert not _has_plain_types(begin + bytes([1, len(types) + 1, 1]) + types)
+        assert not has_plain_types(begin + bytes([1, len(types) + 1, 1]) + types)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.transports.standalone import folders
+from nri.agent.transports.standalone.tally import Tally
+from nri.policies.contexts import HostApplicationContext
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import Node
 from tests.support.host_trees import write_files
+from tests.support.scrape import scrape
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import POOLS, pod
 
@@ -40,6 +47,26 @@ def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Pat
     assert world.text("host-latency-sensitive/nginx", "cpuset.cpus") == "0-3"
     assert world.standalone.last.errors == 1
     assert "host application batch: CPUs are given to LS only" in world.standalone.last.first_error
+
+
+def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_path: Path) -> None:
+    def unreadable(*_: object) -> list[HostApplicationContext]:
+        raise ValueError("hostApplications is no list")
+
+    world, tally = World(tmp_path, Node()), Tally(1)
+    folders.programs(replace(world.parts, profile=replace(PROFILE, programs=unreadable)), tally, force=True)
+    assert (tally.errors, tally.first_error) == (1, "host applications: hostApplications is no list")
+
+
+def test_a_program_on_which_a_hook_fails_is_named_and_the_next_one_is_decided(tmp_path: Path) -> None:
+    world, tally = World(tmp_path, Node()), Tally(1)
+    world.cgroup("host-best-effort/batch")
+    (good,) = PROFILE.programs(lambda _: slo({"name": "batch", "qos": "BE"}), world.parts.driver)
+    broken: Any = SimpleNamespace(name="broken")
+    profile = replace(PROFILE, programs=lambda *_: [broken, good])
+    folders.programs(replace(world.parts, profile=profile), tally, force=True)
+    assert tally.first_error.startswith("host application broken: ")
+    assert tally.errors == 1
 
 
 def test_a_program_may_not_name_a_folder_outside_of_the_hierarchy(tmp_path: Path) -> None:
@@ -98,4 +125,4 @@ def test_a_thousand_programs_are_enough(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     world.book.put("NodeSLO", slo(*({"name": f"p{number}", "qos": "LS"} for number in range(1030))), "test")
     world.round("rules", "NodeSLO")
-    assert 'nri_agent_left_out_total{reason="host applications"} 6\n' in world.observer.text()
+    assert 'nri_agent_left_out_total{reason="host applications"} 6.0\n' in scrape(world.observer)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nri.agent.settings.values import AgentSettings, StandaloneSettings
 from nri.policies.koordinator.profile import Node
+from tests.support.scrape import scrape
 from tests.support.standalone_world import World
 from tests.unit.agent.transports.standalone.test_pods import POOLS, batch, pod
 
@@ -102,4 +103,4 @@ def test_more_pods_than_any_node_has_are_left_out_and_counted(tmp_path: Path) ->
     world = World(tmp_path, Node())
     world.source.replace([{"metadata": {"uid": str(number)}} for number in range(4100)])
     world.standalone.round(frozenset({"timer"}))
-    assert 'nri_agent_left_out_total{reason="pods"} 4\n' in world.observer.text()
+    assert 'nri_agent_left_out_total{reason="pods"} 4.0\n' in scrape(world.observer)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.serve import Server, json_answer, text_answer
 from nri.cli.errors import UNREACHABLE, Failure
 from nri.cli.support.agent import ask as ask_module
 from nri.cli.support.agent.ask import ask
+from nri.service.http import Server, json_answer, text_answer
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_no_socket_is_told_with_the_next_step(path: Path) -> None:
 
 
 def test_an_answer_that_is_too_long_is_not_read_to_its_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask_module, "_MOST", 1 << 20)
+    monkeypatch.setattr(ask_module, "MOST_BYTES", 1 << 20)
     server = Server({"/a": lambda _: text_answer("x" * (1 << 21))}, path=str(path))
     try:
         with pytest.raises(Failure, match="is longer than 1 MiB"):
@@ -92,7 +92,7 @@ def test_a_socket_of_another_user_is_told_with_what_helps(path: Path, monkeypatc
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(ask_module._UnixConnection, "connect", refuse)
+    monkeypatch.setattr(ask_module.UnixConnection, "connect", refuse)
     with pytest.raises(Failure, match=r"permission denied\. Run it as root") as caught:
         ask(str(path), "/a", 5)
     assert caught.value.code == UNREACHABLE

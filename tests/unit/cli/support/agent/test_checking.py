@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings import AgentSettings, LoadedSettings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.cli.support.agent.checking import Finding, check
 from nri.config.complaint import together
+from nri.config.settings import Loaded
 from nri.errors import ConfigError
 
 BAD_POD = """\
@@ -28,9 +29,9 @@ def settings(tmp_path: Path) -> AgentSettings:
     return AgentSettings(root=tmp_path, rules=RuleSettings(path=tmp_path / "rules"))
 
 
-def loaded(settings: AgentSettings) -> LoadedSettings:
+def loaded(settings: AgentSettings) -> Loaded[AgentSettings]:
     """The settings, of which the path of rules was named by a flag."""
-    return LoadedSettings(settings, {"rules.path": "--rules"}, ())
+    return Loaded(settings, {"rules.path": "--rules"}, ())
 
 
 def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: AgentSettings) -> None:
@@ -66,8 +67,8 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     done = check(loaded(settings), settings, rules=True, pods="")
     assert done.code == 1
     assert [(each.where, each.what, each.problem) for each in done.findings] == [
-        (str(path), "NodeSLO", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (str(path), "NodeSLO", "cpuBurstStrategy.policy: there is no policy 'atuo'"),
+        (f"{path}:3", "NodeSLO", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
+        (f"{path}:4", "NodeSLO", "cpuBurstStrategy.policy: there is no policy 'atuo'"),
     ]
 
 
@@ -83,9 +84,7 @@ def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None
     done = check(loaded(settings), settings, rules=True, pods="")
     assert done.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
     assert done.code == 1
-    assert (
-        check(LoadedSettings(settings, {}, ()), settings, rules=True, pods="").findings == []
-    )  # a default may be absent
+    assert check(Loaded(settings, {}, ()), settings, rules=True, pods="").findings == []  # a default may be absent
 
 
 def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
@@ -105,5 +104,21 @@ def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_pat
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: web, labels: {koordinator.sh/qosclass: LS}}\n")
     done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "pod.yaml"))
     (note,) = done.notes
-    assert note.startswith(f"{tmp_path}/pod.yaml: web: koordinator.sh/qosclass: without effect")
+    assert note.startswith(f"{tmp_path}/pod.yaml: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
     assert done.code == 0
+
+
+def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
+    path = settings.rules.path / "slo.yaml"
+    path.write_text(
+        "kind: NodeSLO\nspec:\n  resourceQOSStrategy:\n    lsClass:\n      cpuQOS: {enabel: true}\n    beClass:\n"
+        "      memoryQOS: {enable: true}\n---\nkind: NodeResourceTopologie\n---\nkind: Node\nmetadata: {name: far}\n"
+    )
+    done = check(loaded(settings), settings, rules=True, pods="")
+    assert (done.code, done.findings) == (0, [])
+    assert [note.split(": ", 1)[0] for note in done.notes] == [f"{path}:{n}" if n else f"{path}" for n in (9, 0, 5, 7)]
+    odd, foreign, unread, gate = done.notes
+    assert odd.endswith("NodeResourceTopologie: nothing reads it; did you mean NodeResourceTopology?")
+    assert "Node is of node far, and this is " in foreign
+    assert unread.endswith("cpuQOS.enabel: nothing reads it; did you mean enable?")
+    assert gate.endswith("for CgroupReconcile is off (gates.CgroupReconcile = true switches it on)")

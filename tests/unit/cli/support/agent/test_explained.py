@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from nri.agent.profiles.koordinator import PROFILE
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support.agent.explained import enriched, show
@@ -15,13 +16,13 @@ FOUND = {"key": "u1", "namespace": "shop", "name": "web", "ended": True, "values
 def printed(capsys: pytest.CaptureFixture[str], *, quiet: bool = False, **more: object) -> str:
     settings = Settings()
     settings.quiet = quiet
-    show(Output(settings), enriched({**FOUND, **more}))
+    show(Output(settings), enriched({**FOUND, **more}, PROFILE))
     return capsys.readouterr().out
 
 
 def test_each_value_and_error_names_the_rules_and_keys_of_its_hook() -> None:
     error = {"hook": "BatchResource", "reason": "no JSON"}
-    found = enriched({**FOUND, "errors": [error, {"hook": "somebody's"}]})
+    found = enriched({**FOUND, "errors": [error, {"hook": "somebody's"}]}, PROFILE)
     assert found["values"][0]["rules"] == ["NodeResourceTopology"]
     assert found["errors"][0]["rules"] == ["NodeSLO", "Node"]
     assert "node.koordinator.sh/extended-resource-spec" in found["errors"][0]["reads"]
@@ -30,14 +31,14 @@ def test_each_value_and_error_names_the_rules_and_keys_of_its_hook() -> None:
 
 def test_of_the_keys_of_a_hook_those_are_named_that_the_pod_has() -> None:
     found = enriched(
-        {**FOUND, "keys": ["koordinator.sh/qosClass"], "values": [{**VALUE, "hook": "GroupIdentity"}, VALUE]}
+        {**FOUND, "keys": ["koordinator.sh/qosClass"], "values": [{**VALUE, "hook": "GroupIdentity"}, VALUE]}, PROFILE
     )
     assert [row["reads"] for row in found["values"]] == [["koordinator.sh/qosClass"], ["koordinator.sh/qosClass"]]
-    assert enriched({**FOUND, "keys": []})["values"][0]["reads"] == []
+    assert enriched({**FOUND, "keys": []}, PROFILE)["values"][0]["reads"] == []
 
 
 def test_keys_that_are_known_to_be_there_stay() -> None:
-    found = enriched({**FOUND, "values": [{**VALUE, "reads": ["koordinator.sh/qosClass"]}]})
+    found = enriched({**FOUND, "values": [{**VALUE, "reads": ["koordinator.sh/qosClass"]}]}, PROFILE)
     assert found["values"][0]["reads"] == ["koordinator.sh/qosClass"]
 
 
@@ -46,6 +47,15 @@ def test_a_clear_is_shown_as_one_and_columns_without_a_value_are_left_out(capsys
     assert text.startswith("pod shop/web (it has ended)\n")
     assert '""' in text
     assert "VIA" not in text
+
+
+def test_each_rule_is_shown_with_file_line_and_key(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"kind": "NodeSLO", "key": "resourceQOSStrategy.beClass.cpuQOS", "place": "a.yaml:7", "hooks": ["CoreSched"]}
+    text = printed(capsys, rules={"NodeSLO": "a.yaml"}, rule_keys=[row, {**row, "place": ""}])
+    assert [line.split() for line in text.splitlines()[-2:]] == [
+        ["a.yaml:7", "NodeSLO", "resourceQOSStrategy.beClass.cpuQOS", "CoreSched"],
+        ["(default)", "NodeSLO", "resourceQOSStrategy.beClass.cpuQOS", "CoreSched"],
+    ]
 
 
 def test_rules_notes_and_a_pod_without_values_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from nri.agent.capabilities import Capability
-from nri.agent.settings import AgentSettings, LoadedSettings
+from nri.agent.settings import AgentSettings
 from nri.agent.settings.tables import RuleSettings
 from nri.cli.support.agent import offline
+from nri.config.settings import Loaded
 from nri.errors import ConfigError
 from nri.policies.koordinator.profile import Node
 from nri.policies.koordinator.rules import node_slo, node_topology
@@ -41,7 +42,7 @@ def settings(tmp_path: Path) -> AgentSettings:
 
 
 def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() -> None:
-    found = offline.explained(POD, NODE, {})
+    found = offline.explained(POD, AgentSettings(), NODE, {})
     values = [(row["container"], row["field"], row["value"], row["reads"]) for row in found["values"]]
     assert values == [(name, "cpuset", "2", ["koordinator.sh/qosClass"]) for name in ("first", "app")]
     assert (found["namespace"], found["name"], found["writes"], found["errors"]) == ("shop", "web", [], [])
@@ -49,14 +50,14 @@ def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() ->
 
 def test_what_no_hook_reads_is_told_and_what_one_that_is_on_reads_is_not() -> None:
     told = ["node.koordinator.sh/resctrl: without effect, for Resctrl is off (gates.Resctrl = true switches it on)"]
-    assert offline.explained(POD, NODE, {})["notes"] == told
+    assert offline.explained(POD, AgentSettings(), NODE, {})["notes"] == told
     both = replace(NODE, gates=frozenset({"CPUSetAllocator", "Resctrl"}))
-    assert offline.explained(POD, both, {})["notes"] == []
+    assert offline.explained(POD, AgentSettings(), both, {})["notes"] == []
 
 
 def test_a_knob_that_the_machine_lacks_is_told_once_with_what_does_the_same() -> None:
     table = {"cpuset.cpus": Capability("cpuset.cpus", False, "", "no such file", "taskset", ())}
-    found = offline.explained(POD, NODE, table)
+    found = offline.explained(POD, AgentSettings(), NODE, table)
     assert found["notes"][1:] == ["cpuset.cpus: not supported on this machine: no such file; instead: taskset"]
     assert [row["supported_here"] for row in found["values"]] == [False, False]
 
@@ -75,9 +76,9 @@ def test_all_files_that_cannot_be_read_are_told_together(tmp_path: Path) -> None
 
 
 def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSettings) -> None:
-    named = LoadedSettings(settings, {"rules.path": "--rules"}, ())
+    named = Loaded(settings, {"rules.path": "--rules"}, ())
     assert str(offline.missing_rules(named)) == f"--rules: rules.path: there is no {settings.rules.path}"
-    assert offline.missing_rules(LoadedSettings(settings, {}, ())) is None
+    assert offline.missing_rules(Loaded(settings, {}, ())) is None
     settings.rules.path.mkdir()
     assert offline.missing_rules(named) is None
 
@@ -86,14 +87,6 @@ def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("kind: Service\n---\nkind: Pod\nmetadata: {name: a}\n---\nkind: List\nitems: [{kind: Pod}]\n")
     assert [pod.get("metadata", {}).get("name") for pod in offline.pods_of(str(path))] == ["a", None]
-
-
-def test_rules_of_other_nodes_are_passed_over_and_told(settings: AgentSettings) -> None:
-    settings.rules.path.mkdir()
-    file = settings.rules.path / "all.yaml"
-    file.write_text("kind: Node\nmetadata: {name: far}\n---\nkind: NodeSLO\nmetadata: {name: near}\nspec: {}\n")
-    assert offline.passed_over(settings) == [f"{file}: Node is of node far, and this is near (rules.node_name)"]
-    assert offline.book_of(settings).sources() == {"NodeSLO": str(file), "NodeResourceTopology": "", "Node": ""}
 
 
 def test_a_bad_rule_is_a_problem_of_the_book_and_not_also_a_line_of_a_log(

@@ -1,34 +1,11 @@
-"""Options that give an agent its settings."""
-
-from pathlib import Path
-
-import pytest
+"""The options that give an agent its settings; tests/unit/cli/support/test_settings_options.py has more of them."""
 
 from nri.cli.settings import Settings
-from nri.cli.support.agent.options import flags_of, load
-from nri.errors import ConfigError
+from nri.cli.support.agent.options import AGENT_OPTIONS
 
 
-def test_each_flag_sets_its_key_and_is_its_place(tmp_path: Path) -> None:
-    settings = Settings()
-    settings.socket_path, settings.socket_from = "/n", "--socket-path"
-    options = {
-        "files": ("/dev/null",),
-        "given": ("nri.index=07", "gates.Resctrl=true"),
-        "modes": "nri, standalone,",
-        "rules_path": "/rules",
-        "pods_path": None,
-        "root": str(tmp_path),
-    }
-    loaded = load(settings, options)
-    assert loaded.settings.modes == ("nri", "standalone")
-    assert (loaded.settings.rules.source, str(loaded.settings.rules.path)) == ("files", "/rules")
-    assert (loaded.settings.nri.index, loaded.settings.gates) == ("07", {"Resctrl": True})
-    assert loaded.origins["rules.path"] == "--rules"
-    assert loaded.origins["nri.socket"] == "--socket-path"
-    assert loaded.origins["nri.index"] == "--set"
-
-
-def test_a_set_that_is_none_is_refused_with_an_example() -> None:
-    with pytest.raises(ConfigError, match=r"such as --set nri.index=10"):
-        flags_of(Settings(), {"given": ("nri.index",)})
+def test_modes_are_words_between_commas_and_a_path_makes_files_the_source() -> None:
+    options = {"files": ("/dev/null",), "given": (), "set_mode": "nri, standalone,", "set_rules": "/r"}
+    made = AGENT_OPTIONS.load(Settings(), options).settings
+    assert made.modes == ("nri", "standalone")
+    assert (made.rules.source, str(made.rules.path)) == ("files", "/r")

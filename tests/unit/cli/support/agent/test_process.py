@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from nri.agent.agent import Agent
-from nri.agent.settings import LoadedSettings, load_settings
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
 from nri.cli.support.agent import process
+from nri.cli.support.daemon import needs_extra
+from nri.config.settings import Loaded
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +29,11 @@ def quiet_root() -> Iterator[None]:
     root.setLevel(level)
 
 
-def loaded(folder: Path, **more: object) -> LoadedSettings:
+def loaded(folder: Path, **more: object) -> Loaded[AgentSettings]:
     given = {"root": str(folder), "socket": str(folder / "agent.sock"), "pods.source": "files", **more}
-    return load_settings("/dev/null", flags={key: ("--set", value) for key, value in given.items()}, environment={})
+    return AGENT_SETTINGS.load(
+        "/dev/null", flags={key: ("--set", value) for key, value in given.items()}, environment={}
+    )
 
 
 def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -51,7 +55,7 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
 
 def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
     with pytest.raises(ModuleNotFoundError):
-        process.missing("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"))
+        needs_extra("the agent", ModuleNotFoundError("No module named 'nri.x'", name="nri.x"), "agent")
 
 
 @pytest.mark.parametrize("absent", ["rules", "pods"])

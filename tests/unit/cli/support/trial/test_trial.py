@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from nri.adaptation.audit.shadow import ShadowReport
 from nri.cli.errors import FAILED, Failure
-from nri.cli.support.trial.contestants import Contestant
 from nri.cli.support.trial.outcome import Outcome
-from nri.cli.support.trial.trial import run
+from nri.cli.support.trial.plugins import TrialPlugin
+from nri.cli.support.trial.trial import Watching, program, run
 from nri.config import Source
-from nri.errors import ConfigError
+from nri.errors import ConfigError, DeadlineExceeded, RpcError
 from nri.kube.manifest import read_manifests
+from nri.testing import FakeRuntime
 
 POD = "kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app}]}\n"
 
@@ -36,7 +39,7 @@ def attempt(tmp_path: Path) -> Try:
         if policy is not None:
             path = str(tmp_path / "policy.toml")
             Path(path).write_text(policy)
-        return run([Contestant("10", str(file), config)], read_manifests(Source("pod", pods)), path, timeout_s)
+        return run([TrialPlugin("10", str(file), config)], read_manifests(Source("pod", pods)), path, timeout_s)
 
     return try_
 
@@ -154,7 +157,7 @@ def test_a_plugin_that_cannot_take_part_is_told_in_a_line(attempt: Try, body: st
 
 def test_a_plugin_that_connects_several_times_is_there_as_often() -> None:
     found = run(
-        [Contestant("10", "differ"), Contestant("20", "template")], read_manifests(Source("pod", POD)), None, 5.0
+        [TrialPlugin("10", "differ"), TrialPlugin("20", "template")], read_manifests(Source("pod", POD)), None, 5.0
     )
     assert sorted(found.plugins) == ["00-differ", "20-template", "99-differ"]
 
@@ -164,3 +167,72 @@ def test_a_trial_leaves_the_level_of_the_plugins_log_as_it_was(attempt: Try) -> 
     before = of_plugins.level
     attempt("    def create_container(self, pod, container):\n        return None")
     assert of_plugins.level == before
+
+
+PLUGIN = """
+import nri
+class P(nri.Plugin):
+    def create_container(self, pod, container):
+        return nri.Adjustment().add_env("A", self.config)
+P.main()
+"""
+
+
+def write(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_it_takes_part_under_the_name_of_its_file_with_its_configuration(tmp_path: Path) -> None:
+    target = write(tmp_path / "40-prog", f"#!{sys.executable}\n{PLUGIN}")
+    with FakeRuntime() as runtime:
+        with program(runtime, TrialPlugin("40", target, Source("c", "1"))):
+            assert runtime.create_container().env == {"A": "1"}
+            assert runtime.health("40-prog").pid
+        assert runtime.create_container().env == {}, "it ends with the context"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("#!/bin/sh\necho no such luck >&2\nexit 3\n", "does not take part: exit code 3: no such luck"),
+        ("#!/nowhere/sh\n", "cannot be run: No such file or directory"),
+        ("\0asm\1\0\0\0", "40-prog: it is WebAssembly, which only a runtime loads"),
+    ],
+)
+def test_a_program_that_is_no_plugin_is_told_in_a_line(tmp_path: Path, text: str, reason: str) -> None:
+    target = write(tmp_path / "40-prog", text)
+    with FakeRuntime() as runtime, pytest.raises(Failure, match=reason), program(runtime, TrialPlugin("40", target)):
+        pass
+
+
+def test_a_program_that_lives_and_never_registers_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.cli.support.trial.trial._STEPS", 2)
+    target = write(tmp_path / "40-prog", "#!/bin/sh\nsleep 30\n")
+    with FakeRuntime() as runtime, pytest.raises(Failure, match="does not take part: it does not register"):
+        with program(runtime, TrialPlugin("40", target)):
+            pass
+
+
+def test_silence_is_kept_and_an_error_status_is_not() -> None:
+    watching, late = Watching(), DeadlineExceeded()
+    watching.record_plugin_invocation("10-a", "CreateContainer", None)
+    watching.record_plugin_invocation("10-a", "CreateContainer", RpcError(2, "no"))
+    watching.record_plugin_invocation("10-a", "StartContainer", late)
+    assert watching.take().silent == [("10-a", "StartContainer", late)]
+    assert watching.take() == ([], [], [])
+
+
+def test_a_shadow_that_would_do_nothing_is_not_kept() -> None:
+    watching = Watching()
+    nothing = ShadowReport("10-a", "CreateContainer", "p", "c", [], [], [])
+    for report in (nothing, nothing._replace(failed="broken")):
+        watching.record_shadow(report)
+    assert [report.failed for report in watching.take().shadows] == ["broken"]
+
+
+def test_requests_for_absent_containers_are_kept() -> None:
+    watching = Watching()
+    watching.record_left_out("10-a", "StopContainer")
+    assert watching.take().left_out == [("10-a", "StopContainer")]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nri.agent.serve import Handler, Server, json_answer
+from nri.service.http import Handler, Server, json_answer
 
 SLO = """\
 apiVersion: slo.koordinator.sh/v1alpha1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.serve import json_answer, text_answer
+from nri.service.http import json_answer, text_answer
 from tests.unit.cli.conftest import complete
 from tests.unit.cli.verbs.agent.conftest import document
 
@@ -157,7 +157,7 @@ def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path,
     assert (done.returncode, done.stdout) == (0, "")
     note, told = done.stderr.splitlines()
     assert note.startswith(f"note: {pod}: shop/web: node.koordinator.sh/resctrl: without effect, for Resctrl is off")
-    assert told == "nothing is wrong: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
+    assert told == "nothing is wrong, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
 
 
 def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
@@ -193,7 +193,7 @@ def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rule
     assert done.stderr == told
     assert "bvt" not in done.stdout
     checked = nri("agent", "check", *words)
-    assert checked.stderr == f"{told}nothing is wrong: settings, rules (NodeResourceTopology)\n"
+    assert checked.stderr == f"{told}nothing is wrong, but see the notes: settings, rules (NodeResourceTopology)\n"
     assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("nothing is")
 
 

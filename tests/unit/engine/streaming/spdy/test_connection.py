@@ -179,3 +179,16 @@ def test_what_was_consumed_is_told_by_half_windows(both: Both) -> None:
     both.server.consumed(stream, 65536)
     both.pump()
     assert [frame.stream() for frame in both.client.others] == [0, stream, 0]
+
+
+def test_a_client_opens_streams_and_takes_none_and_both_answer_pings() -> None:
+    client, server = Connection(client=True), Connection()
+    streams = [client.open({"streamtype": kind}) for kind in ("error", "stdout")]
+    opened = [*server.receive(client.take())]
+    assert opened == [Opened(1, {"streamtype": "error"}), Opened(3, {"streamtype": "stdout"})] and streams == [1, 3]
+    server.reply(3)
+    server.send(3, b"said", end=True)
+    assert [*client.receive(server.take())] == [Data(3, b"said"), Ended(3)]
+    assert [*client.receive(control(frames.PING, 2))] == [] and client.take() == control(frames.PING, 2)
+    with pytest.raises(RemoteProtocolError, match="SPDY stream 4 is opened"):
+        [*Connection(client=True).receive(SpdyClient().open({}, stream=4)[1])]

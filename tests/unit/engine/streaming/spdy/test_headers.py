@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.engine.streaming.spdy.dictionary import DICTIONARY
-from nri.engine.streaming.spdy.headers import BLOCK_LIMIT, COUNT_LIMIT, HeaderPacker, HeaderReader
+from nri.engine.streaming.spdy.headers import BLOCK_LIMIT, COUNT_LIMIT, DICTIONARY, HeaderPacker, HeaderReader
 from nri.errors import RemoteProtocolError
 
 WORDS = st.text(st.characters(max_codepoint=255), max_size=20)
@@ -64,3 +63,8 @@ def test_names_are_in_small_letters() -> None:
 def test_what_is_wrong_with_a_block_is_told(block: bytes, why: str) -> None:
     with pytest.raises(RemoteProtocolError, match=why):
         HeaderReader().read(block)
+
+
+def test_the_dictionary_is_that_of_the_draft() -> None:
+    assert len(DICTIONARY) == 1423
+    assert zlib.adler32(DICTIONARY) == 0xE3C6A7C2

@@ -2,11 +2,11 @@
 
 import json
 
+from nri.policies.changes import Changes, Device, Mount, Resctrl
+from nri.policies.contexts import Resources
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import Resources
 from nri.policies.koordinator.convert import proxy
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import Changes, Device, Mount, Resctrl
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.policies.changes import NO_CHANGES, Changes, HookError
+from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ContainerContext, ExtendedResources, PodContext
 from nri.policies.koordinator.hooks import batch_resource
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import NO_CHANGES, Changes, HookError
 
 AMOUNT = st.integers(min_value=1, max_value=10**6)
 
@@ -103,3 +103,22 @@ def test_an_annotation_that_names_no_containers_sets_no_memory_limit_of_0() -> N
     assert batch_resource.pod(pod(), BatchRule(), Quirks.REFERENCE).changes == Changes(
         cpu_shares=2, cfs_quota=-1, memory_limit=0
     )
+
+
+SPEC = '{"containers": {"c": {"requests": {"kubernetes.io/batch-cpu": "500"}}}}'
+
+
+def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> None:
+    own = ExtendedResources(requests={"kubernetes.io/batch-cpu": Fraction(1000)})
+    other = ExtendedResources(requests={"nvidia.com/gpu": Fraction(1)})
+    found = []
+    for extended in (own, other, None):
+        of_pod = PodContext(
+            labels={"koordinator.sh/qosClass": "BE"},
+            annotations={"node.koordinator.sh/extended-resource-spec": SPEC},
+            extended=None if extended is None else {"c": extended},
+        )
+        of_container = ContainerContext(of_pod, name="c", extended=extended)
+        pod_shares = batch_resource.pod(of_pod, BatchRule()).changes.cpu_shares
+        found.append((pod_shares, batch_resource.container(of_container, BatchRule()).changes.cpu_shares))
+    assert found == [(1024, 1024), (512, 512), (512, 512)]

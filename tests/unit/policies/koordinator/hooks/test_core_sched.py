@@ -2,8 +2,8 @@
 
 import pytest
 
+from nri.policies.contexts import KubeQosContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import KubeQosContext
 from nri.policies.koordinator.hooks import core_sched
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node_slo import CoreSchedClass, CoreSchedRule

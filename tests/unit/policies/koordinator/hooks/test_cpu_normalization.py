@@ -2,8 +2,8 @@
 
 import pytest
 
+from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.hooks import cpu_normalization
 
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from nri.policies.changes import HookError
+from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ContainerContext, HostApplicationContext, PodContext
 from nri.policies.koordinator.hooks import cpuset
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
-from nri.policies.koordinator.values import HookError
 
 RULE = CpusetRule(
     (SharePool(0, 0, "1-3"), SharePool(0, 1, "5-7")), (SharePool(0, 0, "0-3"), SharePool(0, 1, "4-7")), "none", "0"

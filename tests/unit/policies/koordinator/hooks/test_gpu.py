@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from nri.policies.changes import HookError, Mount
+from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.hooks import gpu
-from nri.policies.koordinator.values import HookError, Mount
 
 
 def container(allocated: object, hami: bool = False) -> ContainerContext:

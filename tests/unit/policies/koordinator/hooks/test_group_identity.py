@@ -2,11 +2,11 @@
 
 import pytest
 
+from nri.policies.changes import HookError
+from nri.policies.contexts import HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.koordinator.hooks import group_identity
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
-from nri.policies.koordinator.values import HookError
 
 RULE = GroupIdentityRule(
     True,

@@ -1,8 +1,10 @@
 """Programs of the host."""
 
-from nri.policies.koordinator.contexts import HostApplicationContext
+import pytest
+
+from nri.policies.changes import Changes, Decision, HookError
+from nri.policies.contexts import HostApplicationContext
 from nri.policies.koordinator.hooks import host_application
-from nri.policies.koordinator.values import Changes, Decision, HookError
 
 
 def test_a_program_that_cannot_be_decided_stops_no_other() -> None:
@@ -16,3 +18,18 @@ def test_a_program_that_cannot_be_decided_stops_no_other() -> None:
         ("host-latency-sensitive/good", "cpu.bvt", "2")
     ]
     assert len(errors) == 1
+
+
+@pytest.mark.parametrize(
+    ("application", "path"),
+    [
+        ({"name": "a", "qos": "LS"}, "host-latency-sensitive/a"),
+        ({"name": "a", "qos": "BE"}, "host-best-effort/a"),
+        ({"name": "a"}, "a"),
+        ({"cgroupPath": {"base": "Kubepods", "parentDir": "p", "relativePath": "r"}}, "kubepods.slice/p/r"),
+        ({"cgroupPath": {"base": "CgroupRoot", "relativePath": "r"}}, "r"),
+        (None, ""),
+    ],
+)
+def test_a_host_application_is_where_it_says_or_where_its_class_is(application: dict[str, object], path: str) -> None:
+    assert host_application.host_application_path(application) == path

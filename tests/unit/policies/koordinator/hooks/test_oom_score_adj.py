@@ -2,10 +2,10 @@
 
 import pytest
 
+from nri.policies.changes import HookError
+from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.hooks import oom_score_adj
-from nri.policies.koordinator.values import HookError
 
 
 def container(score: str = "", scores: str = "", **more: bool) -> ContainerContext:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from nri.policies.changes import HookError
+from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.hooks import rdma
-from nri.policies.koordinator.values import HookError
 
 
 def container(allocated: object, hami: bool = False) -> ContainerContext:
@@ -50,7 +50,7 @@ def test_virtual_functions_go_before_the_physical_one() -> None:
     ("address", "says"), [("absent", "absent"), ("empty", "empty has no verbs"), ("lost", "uverbs9")]
 )
 def test_a_missing_rdma_device_is_an_error_that_names_it(address: str, says: str) -> None:
-    """`empty_verbs_folder_told`: the original panics for a function without verbs."""
+    """The original panics for a function without verbs."""
     with pytest.raises(HookError, match=says) as caught:
         rdma.container(container({"rdma": [{"id": address}]}), MACHINE)
     assert [device.path for device in caught.value.partial.devices] == ["/dev/infiniband/rdma_cm"]

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.policies.changes import HookError, Resctrl
+from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.hooks import resctrl
 from nri.policies.koordinator.quirks import Quirks
-from nri.policies.koordinator.values import HookError, Resctrl
 
 CACHE = resctrl.Cache((0, 1), 0xFFF, resctrl.INTEL)
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from nri.policies.changes import HookError
 from nri.policies.koordinator import names
 from nri.policies.koordinator.hooks import tc
 from nri.policies.koordinator.rules.network import Bandwidths, TcRule
-from nri.policies.koordinator.values import HookError
 
 
 def test_traffic_is_shared_forty_thirty_thirty_unless_nodeslo_says_otherwise() -> None:

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from nri.policies.changes import HookError
+from nri.policies.contexts import PodContext
 from nri.policies.koordinator import names
-from nri.policies.koordinator.contexts import PodContext
 from nri.policies.koordinator.hooks import terway_qos
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.network import Bandwidths
-from nri.policies.koordinator.values import HookError
 
 
 def test_one_bad_pod_is_left_out_of_terways_file_and_the_others_stay() -> None:

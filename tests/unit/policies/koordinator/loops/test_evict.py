@@ -1,43 +1,109 @@
-"""When pods are evicted, and whose."""
+"""Evictions: when they make sense, what they free, and in which order pods go; recorded outcomes are run elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.policies.koordinator.loops import evict
-from nri.policies.koordinator.loops.evict import BatchCpu, Candidate
+from nri.policies.koordinator.loops.evict import BatchCpu, Task, Victim, of_name
+
+CPU, USED, MEMORY = of_name("BECPUEvict"), of_name("CPUEvict"), of_name("BEMemoryEvict")
+ALLOCATABLE = of_name("CPUAllocatableEvict")
+SATISFACTION = {"cpuEvictBESatisfactionUpperPercent": 80, "cpuEvictBESatisfactionLowerPercent": 60}
 
 
-def test_cpu_is_freed_while_pods_are_busy_and_get_too_little() -> None:
-    busy = BatchCpu(used=4800, request=10_000, limit=5000)
-    assert evict.by_satisfaction(busy, busy, 60, 80) == 3000
-    assert evict.by_satisfaction(busy, busy._replace(request=8000), 70, 80) == 1400
-    assert evict.by_satisfaction(busy, busy._replace(used=100), 60, 80) == 0
-    assert evict.by_satisfaction(busy, busy, 40, 80) == 0
-    assert evict.by_satisfaction(busy._replace(limit=0), busy, 60, 80) == 0
-    small = BatchCpu(used=0, request=2000, limit=900)
-    assert evict.by_satisfaction(small, small, 60, 80) == 700
+def pod(name: str, qos: str = "BE", milli: str = "1000", **spec: Any) -> dict[str, Any]:
+    labels = {"koordinator.sh/qosClass": qos, "koordinator.sh/eviction-enabled": "true"}
+    asks = {"resources": {"requests": {"kubernetes.io/batch-cpu": milli}}}
+    return {
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {"containers": [{"name": "c", **asks}], **spec},
+        "status": {"phase": "Running"},
+    }
 
 
-@given(st.integers(0, 10**12), st.integers(10**6, 10**12), st.integers(3, 100))
-def test_what_is_freed_brings_the_node_below_its_threshold(used: int, capacity: int, percent: int) -> None:
-    used = min(used, capacity)
-    need = evict.by_usage(used, capacity, percent)
+@pytest.mark.parametrize(
+    ("average", "now", "lower", "need"),
+    [
+        (BatchCpu(5000, 10000, 5000), BatchCpu(5000, 10000, 5000), 60, 3000),
+        (BatchCpu(5000, 10000, 5000), BatchCpu(5000, 8000, 5000), 70, 1400),
+        (BatchCpu(5000, 10000, 5000), BatchCpu(100, 10000, 5000), 60, 0),
+        (BatchCpu(5000, 10000, 5000), BatchCpu(5000, 10000, 5000), 40, 0),
+        (BatchCpu(5000, 10000, 0), BatchCpu(5000, 10000, 5000), 60, 0),
+        (BatchCpu(1, 1000, 100), BatchCpu(1, 1000, 100), 60, 700),
+    ],
+)
+def test_batch_pods_that_get_too_little_free_what_they_lack_by_average_and_now(
+    average: BatchCpu, now: BatchCpu, lower: int, need: int
+) -> None:
+    thresholds = {**SATISFACTION, "cpuEvictBESatisfactionLowerPercent": lower}
+    assert evict.satisfaction_release(average, now, thresholds) == need
+
+
+@given(st.integers(0, 10**12), st.integers(1, 10**12), st.integers(0, 100))
+def test_usage_frees_down_to_below_the_threshold_and_nothing_below_it(used: int, capacity: int, percent: int) -> None:
+    need = evict.usage_release(MEMORY, used, capacity, {MEMORY.threshold: percent})
     assert need >= 0
-    if used * 100 // capacity < percent:
+    if int(used * 100 / capacity) < percent:
         assert need == 0
     else:
-        assert (used - need) * 100 // capacity <= percent
+        assert need > 0 or capacity < 100
 
 
-@pytest.mark.parametrize(("percent", "lower"), [(-1, None), (70, 70), (70, 80)])
-def test_thresholds_that_make_no_sense_are_refused(percent: int, lower: int | None) -> None:
-    with pytest.raises(ValueError, match="makes no sense"):
-        evict.by_usage(1, 2, percent, lower)
+def test_only_what_batch_and_mid_pods_ask_for_above_the_threshold_is_freed() -> None:
+    thresholds = {ALLOCATABLE.threshold: 80, ALLOCATABLE.lower: 70}
+    assert evict.allocatable_release(ALLOCATABLE, {"a": 81, "b": 80, "c": 5}, {"a": 100, "b": 100}, thresholds) == {
+        "a": 11,
+        "c": 5,
+    }
 
 
-def test_lower_priority_goes_first_then_who_uses_more_until_there_is_enough() -> None:
-    pods = [Candidate("a", 10, 5, 100), Candidate("b", 10, 1, 1), Candidate("c", 10, 1, 50), Candidate("d", 0, 0, 0)]
-    assert [pod.name for pod in evict.victims(pods, 15)] == ["c", "b"]
-    assert [pod.name for pod in evict.victims(pods, 100)] == ["c", "b", "a"]
-    assert evict.victims(pods, 0) == []
+@pytest.mark.parametrize(
+    ("name", "thresholds", "valid"),
+    [
+        ("BECPUEvict", SATISFACTION, True),
+        ("BECPUEvict", {**SATISFACTION, "cpuEvictBESatisfactionUpperPercent": 100}, False),
+        ("BEMemoryEvict", {"memoryEvictThresholdPercent": 70}, True),
+        ("BEMemoryEvict", {"memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}, False),
+        ("MemoryEvict", {"memoryEvictThresholdPercent": 70}, False),
+        ("MemoryEvict", {"memoryEvictThresholdPercent": 70, "evictEnabledPriorityThreshold": 0}, True),
+    ],
+)
+def test_a_feature_without_all_it_needs_does_nothing(name: str, thresholds: dict[str, int], valid: bool) -> None:
+    assert evict.valid(of_name(name), thresholds) is valid
+
+
+def test_batch_pods_go_by_priority_then_by_use_over_request_then_by_name() -> None:
+    pods = [pod("a", priority=5), pod("b"), pod("c", milli="4000"), pod("d"), pod("ls", "LS")]
+    found = evict.ranked(
+        CPU, [{**each, "spec": {"priority": 0, **each["spec"]}} for each in pods], {"c": 2000, "b": 900}, {}
+    )
+    assert [each.pod["metadata"]["name"] for each in found] == ["b", "c", "d", "a"]
+
+
+def test_pods_that_allow_it_go_up_to_a_priority() -> None:
+    pods = [pod("a", "LS", priority=100), pod("b", "LS", priority=200), pod("c", "LS", priority=50)]
+    found = evict.ranked(USED, pods, {"a": 1, "b": 1, "c": 1}, {"evictEnabledPriorityThreshold": 100})
+    assert [each.pod["metadata"]["name"] for each in found] == ["c", "a"]
+
+
+class Asked:
+    def __init__(self, *fails: str) -> None:
+        self.fails, self.names = fails, [""][:0]
+
+    def evict(self, _feature: evict.Feature, victim: Victim) -> bool:
+        name = victim.pod["metadata"]["name"]
+        self.names.append(name)
+        return name not in self.fails
+
+
+def test_what_is_gone_counts_a_failure_goes_on_and_one_task_counts_for_the_next() -> None:
+    victims = [Victim(pod(name), 1000, 1) for name in "abcd"]
+    asked = Asked("b")
+    release = {"kubernetes.io/batch-cpu": 2000}
+    count = evict.evict_round([Task(CPU, release, victims), Task(ALLOCATABLE, release, victims)], {"a"}, asked)
+    assert (count, asked.names) == (1, ["b", "c"])

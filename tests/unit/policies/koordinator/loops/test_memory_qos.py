@@ -1,36 +1,44 @@
-"""What of memory is protected, by property."""
+"""Memory QoS by property; recorded outcomes are run elsewhere."""
+
+from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies.koordinator.loops import memory_qos
+from nri.policies.koordinator.loops.memory_qos import Container, Pod, of_pod, parse, targets
+from nri.policies.koordinator.rules.defaults import OFF
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
-QOS = memory_qos.parse(
-    {"enable": True, "minLimitPercent": 50, "lowLimitPercent": 20, "throttlingPercent": 80, "wmarkRatio": 95}
-)
-
-
-@given(st.integers(0, 2**40), st.integers(2**20, 2**40), st.integers(1, 100), st.integers(0, 100), st.integers(0, 100))
-def test_protection_is_ordered_and_high_is_inside(request: int, more: int, throttle: int, least: int, low: int) -> None:
-    qos = memory_qos.MemoryQos(True, least, low, throttle)
-    values = memory_qos.container_values(qos, request, request + more, 2**41)
-    if values["memory.low"] and values["memory.min"]:
-        assert values["memory.min"] <= values["memory.low"]
-    assert values["memory.high"] <= request + more
-    assert values["memory.high"] >= max(values["memory.min"], 4096)
+PERCENT = st.integers(0, 100)
+FOLDERS = {GUARANTEED: "top", BURSTABLE: "top/burstable", BEST_EFFORT: "top/besteffort"}
 
 
-def test_memory_without_a_limit_is_throttled_by_the_node_and_zero_is_no_throttling() -> None:
-    values = memory_qos.container_values(QOS, 1 << 30, -1, 3 << 30)
-    assert values["memory.high"] == ((1 << 30) + (2 << 30) * 80 // 100) // 4096 * 4096
-    assert values["memory.low"] == values["memory.min"] == 1 << 29
-    assert values["memory.wmark_ratio"] == 95
-    unknown = memory_qos.container_values(QOS, 1 << 30, -1, None)
-    assert unknown == {name: value for name, value in values.items() if name != "memory.high"}
-    free = QOS._replace(throttling_percent=0)
-    assert memory_qos.container_values(free, 1, 2, 3)["memory.high"] == -1
-    assert "memory.high" not in memory_qos.pod_values(QOS, 1 << 30)
-    assert memory_qos.pod_values(memory_qos.parse(None), 1) == {}
-    with pytest.raises(ValueError, match="minLimitPercent"):
-        memory_qos.parse({"minLimitPercent": "5"})
+@given(PERCENT, PERCENT, PERCENT, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+def test_protection_is_below_the_request_and_slowing_above_it_in_whole_pages(
+    least: int, low: int, slow: int, request: int, limit: int
+) -> None:
+    config = {"minLimitPercent": least, "lowLimitPercent": low, "throttlingPercent": slow}
+    pod = Pod("top/burstable/p", BURSTABLE, config, request, [Container("top/burstable/p/c", request, request + limit)])
+    found = {(each.folder, each.knob): each.value for each in targets([pod], {}, 1 << 50, FOLDERS)}
+    own = {knob: value for (folder, knob), value in found.items() if folder.endswith("/c")}
+    assert own["memory.min"] <= request >= own["memory.low"]
+    assert own["memory.low"] == 0 or own["memory.low"] >= own["memory.min"]
+    high = own["memory.high"]
+    assert high == -1 if slow == 0 else high >= own["memory.min"] and (high % 4096 == 0 or high == own["memory.min"])
+    assert found["top", "memory.min"] == found["top/burstable", "memory.min"] == own["memory.min"]
+
+
+def test_where_the_node_is_not_known_nothing_without_a_limit_is_slowed_down() -> None:
+    pod = Pod("p", BURSTABLE, {"throttlingPercent": 50}, 0, [Container("p/c", 0, 0)])
+    assert "memory.high" not in {each.knob for each in targets([pod], {}, None, FOLDERS)}
+
+
+def test_an_annotation_takes_a_policy_and_single_fields() -> None:
+    node = parse({"enable": True, "minLimitPercent": 10})
+    assert of_pod('{"policy": "none", "minLimitPercent": 5}', node, "lsClass") == OFF["memoryQOS"]
+    auto = of_pod('{"policy": "auto", "priority": 3}', node, "beClass")
+    assert (auto["enable"], auto["minLimitPercent"], auto["wmarkMinAdj"], auto["priority"]) == (True, 0, 50, 3)
+    assert of_pod('{"lowLimitPercent": 7}', node, "lsClass") == {**node, "lowLimitPercent": 7}
+    with pytest.raises(ValueError, match="whole number"):
+        of_pod('{"lowLimitPercent": "7"}', node, "lsClass")

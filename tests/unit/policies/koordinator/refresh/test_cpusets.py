@@ -4,8 +4,8 @@ from typing import Any
 
 from nri.policies.koordinator import names
 from nri.policies.koordinator.refresh import cpusets
-from nri.policies.koordinator.refresh.running import RunningPod
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
+from nri.policies.running import RunningPod
 
 
 def pod(

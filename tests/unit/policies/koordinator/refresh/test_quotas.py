@@ -5,7 +5,7 @@ from typing import Any
 from nri.policies.koordinator import names
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
 from nri.policies.koordinator.refresh import quotas
-from nri.policies.koordinator.refresh.running import RunningPod
+from nri.policies.running import RunningPod
 
 
 def pod(

@@ -7,7 +7,8 @@ import pytest
 
 from nri.policies.koordinator import names
 from nri.policies.koordinator.pod_annotations import own_cpuset
-from nri.policies.koordinator.refresh.running import RunningPod, reconciled_class
+from nri.policies.koordinator.refresh.running import reconciled_class
+from nri.policies.running import RunningPod
 
 
 def pod(

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.policies import formulas
 from nri.policies.koordinator import names
+from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules import node, node_topology
 
 
@@ -48,3 +50,28 @@ def test_a_ratio_that_appears_or_goes_away_is_a_change_and_none_after_none_is_no
     assert node.same_ratio(None, None)
     assert not node.same_ratio(None, 1.0)
     assert not node.same_ratio(1.0, None)
+
+
+RATIO = st.floats(min_value=0.01, max_value=100, allow_nan=False)
+
+
+@given(st.integers(min_value=1, max_value=10**9), RATIO)
+def test_a_scaled_quota_is_the_smallest_that_is_not_below_its_share(quota: int, ratio: float) -> None:
+    scaled = node.scaled(quota, ratio, Quirks.REFERENCE)
+    if ratio <= 1:
+        assert scaled == quota
+    else:
+        assert 1 <= scaled <= quota
+        assert scaled >= quota / ratio > scaled - 1
+
+
+@given(st.integers(min_value=1, max_value=10**9), RATIO)
+def test_a_quota_that_the_kernel_takes_is_scaled_to_one_that_it_takes(quota: int, ratio: float) -> None:
+    """`scaled_quota_is_possible`."""
+    scaled = node.scaled(quota, ratio)
+    assert scaled == max(node.scaled(quota, ratio, Quirks.REFERENCE), min(quota, formulas.MIN_QUOTA_US))
+
+
+@pytest.mark.parametrize("quota", [-1, 0])
+def test_no_limit_is_not_scaled(quota: int) -> None:
+    assert node.scaled(quota, 2.0) == quota

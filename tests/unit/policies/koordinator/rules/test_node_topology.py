@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from nri.policies.koordinator import names
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules import node_topology
@@ -29,3 +31,22 @@ def test_a_share_pool_without_readable_cpus_is_taken_by_the_original() -> None:
     """`bad_share_pool_refused`."""
     bad = topology(shared='[{"cpuset":"a"}]')
     assert node_topology.parse(bad, Quirks.REFERENCE).shared() == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [
+        ('{"reservedCPUs":"0-1,8","resources":{"cpu":"9"}}', 3000),
+        ('{"resources":{"cpu":"1500m","memory":"1Gi"}}', 1500),
+        ('{"resources":{"memory":"1Gi"}}', 0),
+        ("{}", 0),
+        ('{"reservedCPUs":"a"}', 0),
+        ("[", 0),
+        (None, 0),
+    ],
+    ids=["CPUs before resources", "resources", "no CPU", "nothing", "no CPUs", "no JSON", "no annotation"],
+)
+def test_a_node_keeps_the_cpus_of_its_annotation_and_none_by_one_that_cannot_be_read(
+    text: str | None, milli: int
+) -> None:
+    assert node_topology.reserved_milli({} if text is None else {names.ANNOTATION_RESERVATION: text}) == milli

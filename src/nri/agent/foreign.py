@@ -1,0 +1,75 @@
+"""Another agent that runs on this machine: two agents that write the same files undo each other's work.
+
+Rules: found by its name, in the processes of the machine's root, because it runs in a container of its own; only the
+beginning of what a process says of itself is read. Any process can take a name, so that of a process counts only if it
+is root's, and sees the processes of the machine as such an agent has to: no user and no pod can keep the agent from
+starting. Next: `nri.agent.agent`, which does not start beside one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from nri import host
+from nri.agent.profile import ForeignAgent
+from nri.errors import NriError
+from nri.host.process import numbers
+
+__all__ = ["ForeignAgentError", "find", "refuse"]
+
+_MOST: Final = 4096
+
+
+class ForeignAgentError(NriError):
+    """Another agent runs here. `pids` are its processes."""
+
+    def __init__(self, agent: ForeignAgent, pids: list[int]) -> None:
+        numbers = ", ".join(map(str, pids[:5]))
+        super().__init__(
+            f"{agent.program} runs on this node (pid {numbers}), and both would write the same files; {agent.advice}"
+        )
+        self.pids = pids
+
+
+def find(root: host.Root, program: str) -> list[int]:
+    """The processes that are such an agent by the name of their program, ascending."""
+    own = os.getpid() if root.is_own else -1
+    return [pid for pid in numbers(root) if pid != own and _runs(root, pid, program)]
+
+
+def refuse(root: host.Root, agents: Iterable[ForeignAgent]) -> None:
+    """Raise ForeignAgentError if one of them runs."""
+    for agent in agents:
+        if pids := find(root, agent.program):
+            raise ForeignAgentError(agent, pids)
+
+
+def _runs(root: host.Root, pid: int, name: str) -> bool:
+    named = _start(root, f"/proc/{pid}/comm").strip() == name
+    if not named:
+        program = _start(root, f"/proc/{pid}/cmdline").partition("\0")[0]
+        named = program.rpartition("/")[2] == name
+    return named and not _is_confined(root, pid)
+
+
+def _is_confined(root: host.Root, pid: int) -> bool:
+    """Whether a process is not root's, or has processes of its own as a container has; unknown is neither."""
+    rows = (line.partition(":") for line in _start(root, f"/proc/{pid}/status").splitlines())
+    status = {name: words.split() for name, _, words in rows}
+    return status.get("Uid", ["0"])[0] != "0" or len(status.get("NSpid", [])) > 1
+
+
+def _start(root: host.Root, path: str) -> str:
+    """The beginning of a file; empty if it cannot be read, as that of a process that has just ended."""
+    try:
+        descriptor = root.open(path)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, _MOST).decode(errors="replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)

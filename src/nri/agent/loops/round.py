@@ -1,0 +1,171 @@
+"""A round: all that a strategy may look at, and the way in which it says which knobs are to have which values.
+
+Rules: a strategy reads a round and adds values to it; it writes nothing itself. The values of one round go out as one
+batch, in level order. Next: :mod:`nri.agent.loops.timer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from nri.agent.explain import Subject
+from nri.agent.loops.samples import Sample
+from nri.agent.parts import Parts
+from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.running import key_of, plain_context, uid_of
+from nri.host import Topology, Unsupported, Writer
+from nri.host.cgroups.units import Value
+from nri.kube.quantity import capped, ceil
+from nri.policies import manifest, paths
+from nri.policies.changes import Resctrl
+from nri.policies.contexts import ContainerContext, HostApplicationContext
+from nri.policies.paths import BEST_EFFORT
+from nri.policies.running import RunningPod
+
+__all__ = ["Evictions", "KnobValue", "Round", "StrategyPod", "folder_subject"]
+
+_MOST_CONTAINERS: Final = 256
+_Rules = TypeVar("_Rules")
+
+
+class KnobValue(NamedTuple):
+    """One knob and the value that it is to have; `devices` has those of a knob whose values are by device."""
+
+    subject: Subject
+    folder: str
+    knob: str
+    value: str
+    loop: str
+    reason: str
+    devices: Mapping[str, int] | Mapping[str, str] | None = None
+
+
+class Evictions(Protocol):
+    """Makes pods go, and records it."""
+
+    def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
+        """Ask for a pod to go; return "" if that is under way, else why not."""
+        ...
+
+
+class StrategyPod:
+    """A running pod as strategies see it."""
+
+    def __init__(self, running: RunningPod) -> None:
+        self.running = running
+        self.manifest = running.pod
+        self.folder = running.folder
+        self.uid, self.key = uid_of(running.pod), key_of(running.pod)
+        context = plain_context(running)
+        self.labels, self.annotations = context.labels, context.annotations
+        self.kube_class = manifest.kube_class(running.pod)
+        spec = running.pod.get("spec") or {}
+        self.specs: list[Mapping[str, Any]] = list(spec.get("containers") or ())[:_MOST_CONTAINERS]
+
+    @cached_property
+    def containers(self) -> list[ContainerContext]:
+        """Its containers that have a folder, without the pause container; none in a virtual machine."""
+        if manifest.ignored(self.manifest):
+            return []
+        found = (self.running.container(each.get("name", "")) for each in self.specs)
+        return [each for each in found if each.cgroup_parent]
+
+    def amount(self, container: str, part: str, *names: str) -> int:
+        """Return the amount of the first resource that it asks for by one of these names, rounded up; -1 if of none.
+
+        Args:
+            container: its name.
+            part: `requests` or `limits`.
+            names: of resources.
+        """
+        for spec in self.specs:
+            if spec.get("name") == container:
+                asked = (spec.get("resources") or {}).get(part) or {}
+                return next((ceil(capped(asked[name])) for name in names if name in asked), -1)
+        return -1
+
+    def subject(self, container: str = "") -> Subject:
+        """By which it is found in `explain`."""
+        namespace, _, name = self.key.partition("/")
+        return Subject(self.uid, namespace, name, container)
+
+
+@dataclass(slots=True)
+class Round(Generic[_Rules]):
+    """One round.
+
+    Attributes:
+        parts: of the agent; strategies only read of it.
+        rules: all that the document asks of strategies.
+        pods: those that run.
+        sample: of the machine.
+        topology: its CPUs.
+        values: what strategies want written.
+        groups: of resctrl, as they are to be.
+        evictions: makes pods go; None where none may.
+        spared: by pod and strategy why it may not be evicted, of those that would have been.
+        errors: what could not be decided.
+        unreadable: by pod and strategy what is wrong with its annotation, "" if nothing is.
+        good: the annotations that could be read, of this round and the ones before it.
+        unsupported: what this machine does not tell, and so cannot be decided on it, a line each.
+    """
+
+    parts: Parts
+    rules: _Rules
+    pods: list[StrategyPod]
+    sample: Sample
+    topology: Topology
+    values: list[KnobValue] = field(default_factory=list)
+    groups: list[Resctrl] = field(default_factory=list)
+    evictions: Evictions | None = None
+    spared: dict[tuple[Subject, str], str] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    unreadable: dict[tuple[Subject, str], str] = field(default_factory=dict)
+    good: LastGood = field(default_factory=LastGood)
+    unsupported: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def best_effort_folder(self) -> str:
+        """The folder of best-effort pods."""
+        return paths.kube_class_path(BEST_EFFORT, self.parts.driver)
+
+    @property
+    def programs(self) -> list[HostApplicationContext]:
+        """The programs of the host that documents list, with folders of their own; none if they cannot be read."""
+        try:
+            listed = list(self.parts.profile.programs(self.parts.book.document, self.parts.driver))
+        except ValueError:
+            return []
+        return [replace(each, cgroup_parent=each.cgroup_parent.strip("/")) for each in listed if each.cgroup_parent]
+
+    def read(self, folder: str, knob: str) -> Value | None:
+        """The value of a knob now; None if it cannot be known."""
+        try:
+            found = Writer(self.parts.executor.hierarchies, refresh_s=0).read(folder, knob)
+        except (OSError, ValueError):
+            return None
+        return None if isinstance(found, Unsupported) else found
+
+    def evict(self, pod: StrategyPod, loop: str, reason: str) -> bool:
+        """Ask for a pod to go; return whether that is under way."""
+        refused = "nothing evicts here" if self.evictions is None else self.evictions.evict(pod, loop, reason)
+        if refused:
+            self.errors.append(f"{loop}: {refused}")
+        return not refused
+
+    def cannot(self, loop: str, what: str, why: str) -> None:
+        """Note what a strategy cannot do, because this machine does not tell what it takes; nothing if `why` is ""."""
+        if why:
+            self.unsupported[f"{loop}: {what}: unsupported here: {why}"] = None
+
+    def set(self, subject: Subject, folder: str, knob: str, value: object, loop: str, reason: str) -> None:
+        """Have a knob set."""
+        self.values.append(KnobValue(subject, folder, knob, str(value), loop, reason))
+
+
+def folder_subject(kube_class: str) -> Subject:
+    """The subject of a kube-QoS folder, as decisions on it have."""
+    return Subject(f"kube-qos/{kube_class}", name=kube_class)

@@ -1,0 +1,147 @@
+"""Koordinator's profile as one value: hooks, strategies, documents, and what standalone mode does for it.
+
+Order: hooks as in `nri.policies.koordinator.profile`; strategies as they have their rounds. A new strategy is a module
+and a row. Next: `nri.agent.profile`, which says what each field is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nri.agent.profile import ForeignAgent, Profile, StrategyRow
+from nri.agent.profiles.koordinator.annotations import unreadable
+from nri.agent.profiles.koordinator.documents import KINDS, programs
+from nri.agent.profiles.koordinator.gpu_folder import make_folder
+from nri.agent.profiles.koordinator.node import BATCH_POOLS, node_of
+from nri.agent.profiles.koordinator.strategies.rules import (
+    ANNOTATION_BLOCK_IO,
+    ANNOTATION_BURST,
+    ANNOTATION_MEMORY,
+    NodeSlo,
+)
+from nri.policies.koordinator.hooks import cpu_normalization, cpuset
+from nri.policies.koordinator.names import BE, LABEL_QOS, LS, NONE, SYSTEM, qos_class
+from nri.policies.koordinator.pod_unread import absent_containers, pod_unread
+from nri.policies.koordinator.profile import HOOKS
+from nri.policies.koordinator.rules.asked import asked
+from nri.policies.koordinator.rules.origins import origins
+from nri.policies.ownership import Level, Owns
+
+__all__ = ["PROFILE"]
+
+_HERE: Final = "nri.agent.profiles.koordinator"
+_CPU_EVICT, _MEMORY_EVICT = (f"{_HERE}.strategies.evict:{name}" for name in ("CpuEvict", "MemoryEvict"))
+#: Pods that share CPUs, and so may run ahead of their quota.
+_SHARING: Final = frozenset({LS, NONE, SYSTEM})
+_LEVELS: Final = (Level.KUBE_QOS, Level.POD, Level.CONTAINER)
+_MEMORY: Final = (
+    "memory.min", "memory.low", "memory.high", "memory.wmark_ratio", "memory.wmark_scale_factor",
+    "memory.wmark_min_adj", "memory.oom_group", "memory.priority", "memory.use_priority_oom",
+)  # fmt: skip
+_DISKS: Final = ("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.cost_weight")
+
+STRATEGIES: Final = (
+    StrategyRow(
+        "BECPUSuppress",
+        True,
+        "best-effort pods get the CPU that the others leave",
+        f"{_HERE}.strategies.cpu_suppress:CpuSuppress",
+        (
+            Owns(Level.KUBE_QOS, "cpu.cfs_quota"),
+            Owns(Level.KUBE_QOS, "cpuset.cpus"),
+            Owns(Level.POD, "cpuset.cpus", frozenset({BE, NONE})),
+            # The hook only clears CPUs of best-effort pods, and gives them some where batch pods have share pools;
+            # then, and for pods with CPUs of their own, this does nothing.
+            Owns(Level.CONTAINER, "cpuset.cpus", frozenset({BE, NONE}), unless=frozenset({cpuset.NAME})),
+        ),
+    ),
+    StrategyRow(
+        "CPUBurst",
+        True,
+        "containers that are throttled may borrow CPU",
+        f"{_HERE}.strategies.cpu_burst:CpuBurst",
+        tuple(
+            owns
+            for level in (Level.POD, Level.CONTAINER)
+            for owns in (
+                Owns(level, "cpu.cfs_burst", _SHARING),
+                # A quota that is scaled to the node's CPUs is repaired each round, and so not borrowed on.
+                Owns(level, "cpu.cfs_quota", _SHARING, False, frozenset({cpu_normalization.NAME})),
+            )
+        ),
+        ANNOTATION_BURST,
+    ),
+    StrategyRow("BECPUEvict", False, "batch pods that get too little CPU are evicted", _CPU_EVICT),
+    StrategyRow("CPUEvict", False, "pods that allow it are evicted when the node uses too much CPU", _CPU_EVICT),
+    StrategyRow(
+        "CPUAllocatableEvict",
+        False,
+        "batch and mid pods that ask for more CPU than there is for them are evicted",
+        _CPU_EVICT,
+    ),
+    StrategyRow("BEMemoryEvict", False, "batch pods are evicted when memory runs short", _MEMORY_EVICT),
+    StrategyRow(
+        "MemoryEvict", False, "pods that allow it are evicted when the node uses too much memory", _MEMORY_EVICT
+    ),
+    StrategyRow(
+        "MemoryAllocatableEvict",
+        False,
+        "batch and mid pods that ask for more memory than there is for them are evicted",
+        _MEMORY_EVICT,
+    ),
+    StrategyRow(
+        "CgroupReconcile",
+        False,
+        "memory QoS: minimum, low and high of pods and containers",
+        f"{_HERE}.strategies.memory_qos:MemoryQos",
+        tuple(Owns(level, knob) for level in _LEVELS for knob in _MEMORY),
+        ANNOTATION_MEMORY,
+    ),
+    StrategyRow(
+        "RdtResctrl",
+        True,
+        "cache and memory bandwidth of the QoS classes",
+        f"{_HERE}.strategies.class_resctrl:ClassResctrl",
+        (Owns(Level.NODE, "resctrl"),),
+    ),
+    StrategyRow(
+        "BlkIOReconcile",
+        False,
+        "block I/O: weights and limits for each disk",
+        f"{_HERE}.strategies.block_io:BlockIo",
+        (
+            *(Owns(Level.NODE, knob) for knob in ("io.cost_qos", "io.cost_model")),
+            *(Owns(level, knob) for level in (Level.KUBE_QOS, Level.POD) for knob in _DISKS),
+        ),
+        ANNOTATION_BLOCK_IO,
+    ),
+)
+
+PROFILE: Final = Profile(
+    name="koordinator",
+    hooks=HOOKS,
+    strategies=STRATEGIES,
+    switches={BATCH_POOLS: (False, "batch pods may have share pools of their own")},
+    kinds=KINDS,
+    node=node_of,
+    strategy_rules=NodeSlo,
+    class_label=LABEL_QOS,
+    programs=programs,
+    prepare=make_folder,
+    reconciler=f"{_HERE}.reconcile:Reconcile",
+    network=f"{_HERE}.network:Network",
+    transports={"hooks": f"{_HERE}.hook_server:HooksTransport"},
+    foreign=(
+        ForeignAgent(
+            "koordlet",
+            "remove it from this node (its DaemonSet, by node affinity), or set beside_koordlet = true if its hooks "
+            "and strategies are off",
+        ),
+    ),
+    unreadable=unreadable,
+    unread=pod_unread,
+    absent_containers=absent_containers,
+    class_of=qos_class,
+    asked=asked,
+    origins=origins,
+)

@@ -1,0 +1,62 @@
+"""RdtResctrl: cache and memory bandwidth of the QoS classes, by a resctrl group for each.
+
+Rules: a pod with an annotation of its own is in a group of its own, which the hook Resctrl makes. When no class asks
+for it any more, the groups have all of the cache once again, and threads stay where they are. Next:
+:mod:`nri.agent.profiles.koordinator.strategies.block_io`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nri.agent.loops.round import Round
+from nri.agent.loops.strategy import Sampled
+from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
+from nri.agent.settings.values import AgentSettings
+from nri.policies.changes import Resctrl
+from nri.policies.koordinator import pod_class
+from nri.policies.koordinator.loops.resctrl import GROUPS, group_of, schemata
+from nri.policies.koordinator.names import ANNOTATION_RESCTRL
+
+__all__ = ["NAME", "ClassResctrl"]
+
+NAME: Final = "RdtResctrl"
+
+
+class ClassResctrl:
+    """Shares out caches and bandwidth among classes."""
+
+    name = NAME
+    interval_s = 0.0
+    samples = Sampled.NODE
+    key = ""
+
+    def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
+        self._active = False
+
+    def wants(self, rules: NodeSlo) -> bool:
+        """Whether there is work: a class that asks for it, or groups that were made."""
+        return self._active or any(each.get("enable") for each in rules.caches.values())
+
+    def round(self, made: Round[NodeSlo]) -> None:
+        """Decide for each class."""
+        caches, cache = made.rules.caches, made.parts.decisions.node.cache
+        before, self._active = self._active, any(each.get("enable") for each in caches.values())
+        if not (before or self._active):
+            return
+        if cache is None:
+            made.cannot(NAME, "no class has a part of the cache of its own", "the machine cannot share out its caches")
+            return
+        for group, key in GROUPS.items():
+            lines = schemata(caches[key], cache.mask, cache.vendor, cache.ids)
+            tasks = self._threads(made, group) if caches[key].get("enable") else ()
+            made.groups.append(Resctrl(group, "".join(lines), tasks))
+
+    def _threads(self, made: Round[NodeSlo], group: str) -> tuple[int, ...]:
+        found: list[int] = []
+        for pod in made.pods:
+            if group_of(pod_class.default_qos(pod.manifest)) == group and ANNOTATION_RESCTRL not in pod.annotations:
+                for each in pod.containers:
+                    found += made.parts.executor.threads(each.cgroup_parent)
+        return tuple(found)

@@ -1,0 +1,90 @@
+"""CgroupReconcile: memory QoS of folders, pods and containers: what is protected, and from where on it is slowed down.
+
+Rules: while any class or pod asks for it, all have their values, those of classes that are off included; when none does
+any more they are written once again, and so go back. Next: :mod:`nri.agent.profiles.koordinator.strategies.block_io`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from nri.agent.explain import Subject
+from nri.agent.loops.round import Round, StrategyPod, folder_subject
+from nri.agent.loops.strategy import Sampled
+from nri.agent.profiles.koordinator.strategies.rules import NodeSlo, rules_of
+from nri.agent.settings.values import AgentSettings
+from nri.kube.quantity import capped, ceil
+from nri.policies import paths
+from nri.policies.koordinator import pod_class
+from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY, Container, Pod, targets
+from nri.policies.koordinator.names import BATCH_MEMORY, BE
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
+
+__all__ = ["NAME", "MemoryQos"]
+
+NAME: Final = "CgroupReconcile"
+
+
+class MemoryQos:
+    """Sets memory QoS."""
+
+    name = NAME
+    interval_s = 0.0
+    samples = Sampled.NODE
+    key = ANNOTATION_MEMORY
+
+    def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
+        self._active = False
+
+    def wants(self, rules: NodeSlo) -> bool:
+        """Whether there is work: memory QoS that is asked for, or that was set."""
+        return self._active or any(each.get("enable") for each in rules.memory.values())
+
+    def round(self, made: Round[NodeSlo]) -> None:
+        """Decide for all pods and the folders above them."""
+        before, self._active = self._active, any(each.get("enable") for each in made.rules.memory.values())
+        self._active = self._active or any(ANNOTATION_MEMORY in pod.annotations for pod in made.pods)
+        if not (before or self._active):
+            return
+        folders = {
+            name: paths.kube_class_path(name, made.parts.driver) for name in (GUARANTEED, BURSTABLE, BEST_EFFORT)
+        }
+        subjects: dict[str, Subject] = {folder: folder_subject(name) for name, folder in folders.items()}
+        pods = []
+        for pod in made.pods:
+            subjects[pod.folder] = pod.subject()
+            subjects |= {each.cgroup_parent: pod.subject(each.name) for each in pod.containers}
+            pods.append(_pod(made, pod))
+        found = targets(pods, made.rules.memory, _allocatable(made), folders)
+        for each in found:
+            made.set(
+                subjects[each.folder], each.folder, each.knob, each.value, NAME, "NodeSLO's memoryQOS, or the pod's"
+            )
+
+
+def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
+    batch = pod_class.default_qos(pod.manifest) == BE
+    names = (BATCH_MEMORY, "memory") if batch else ("memory", BATCH_MEMORY)
+    containers = [
+        Container(
+            each.cgroup_parent,
+            max(pod.amount(each.name, "requests", *names), 0),
+            max(pod.amount(each.name, "limits", *names), 0),
+        )
+        for each in pod.containers
+    ]
+    request = sum(max(pod.amount(each.get("name", ""), "requests", *names), 0) for each in pod.specs)
+    return Pod(pod.folder, pod.kube_class, rules_of(made, pod, NAME).memory, request, containers)
+
+
+def _allocatable(made: Round[NodeSlo]) -> int | None:
+    """Bytes that the node has for pods, as its status tells, else all that the machine has; None is not known."""
+    status: Mapping[str, Any] = (made.parts.book.document("Node") or {}).get("status") or {}
+    try:
+        return ceil(capped((status.get("allocatable") or {})["memory"]))
+    except (KeyError, TypeError, ValueError):
+        found = made.sample.memory_total
+    if found is None:
+        made.cannot(NAME, "no memory.high for containers without a limit", made.sample.no_memory)
+    return found

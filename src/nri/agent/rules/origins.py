@@ -1,0 +1,39 @@
+"""The places of the rules that gave a pod its values, for `explain`: file, line and key.
+
+Rules: a key that is not written has no line, for its default holds. Next: `nri.agent.rules.files`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nri.agent.profile import Profile
+from nri.agent.rules.book import RuleBook
+
+__all__ = ["with_places"]
+
+
+def with_places(found: Mapping[str, Any], book: RuleBook, profile: Profile) -> dict[str, Any]:
+    """Return an account of a pod with `rule_keys`: kind, key and place of each rule in force, and who decided by it."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for value in found["values"]:
+        for kind, key in profile.origins(value["hook"], found.get("of", "")):
+            document = book.document(kind)
+            if document is None:
+                continue
+            row = rows.get((kind, key))
+            if row is None:
+                place = book.place(kind, key) if _written(document, key) else ""
+                row = rows[kind, key] = {"kind": kind, "key": key, "place": place, "hooks": []}
+            if value["hook"] not in row["hooks"]:
+                row["hooks"].append(value["hook"])
+    return {**found, "rules": book.sources(), "rule_keys": list(rows.values())}
+
+
+def _written(document: Any, key: str) -> bool:
+    """Whether a document has a key: a place in its spec, or an annotation."""
+    name = key.removeprefix("annotation ")
+    for part in ("metadata", "annotations", name) if name != key else ("spec", *key.split(".")):
+        document = document.get(part) if isinstance(document, Mapping) else None
+    return document is not None

@@ -1,1 +1,0 @@
-"""The work behind `nri engine` and `nri config`: their common options, the engine's process, its systemd unit."""

@@ -1,0 +1,351 @@
+"""The request for one container of a manifest, as a kubelet would make it: process, resources, mounts, security.
+
+Rules: pure; see `nri.cli.support.pod.requests`. Next: `nri.cli.support.pod.volumes`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nri.api import messages as m
+from nri.cli.support.pod.volumes import EMPTY_DIR, HOST_PATH, HOST_TYPES, Volume
+from nri.cri.convert import to_cri
+from nri.cri.pb import api_pb2 as pb
+from nri.kube import kubelet
+from nri.kube.document import is_number
+
+if TYPE_CHECKING:
+    from nri.kube.document import Document
+    from nri.kube.kubelet import Quantities
+
+__all__ = ["GRACE", "PULLS", "ContainerRequest", "ContainerRequests", "security_profile", "selinux"]
+
+#: The annotation in which the kubelet keeps how long a container has to end, in seconds.
+GRACE = "io.kubernetes.pod.terminationGracePeriod"
+PULLS = ("Always", "IfNotPresent", "Never")
+_MOST_ID = 2**32 - 1
+_PROFILES = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
+_PROPAGATION = {"": 0, "None": 0, "HostToContainer": 1, "Bidirectional": 2}
+_PROTOCOLS = {"": 0, "TCP": 0, "UDP": 1, "SCTP": 2}
+#: What a container without privileges does not see of /proc, and may not write. Source: the kubelet.
+_MASKED = ("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+           "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+           "/sys/devices/virtual/powercap")  # fmt: skip
+_READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+
+
+@dataclass(slots=True)
+class ContainerRequest:
+    """A container that is to run.
+
+    Attributes:
+        config: as the CRI has it.
+        pull: one of `PULLS`.
+        first: it initializes the pod, and must end well before the next one starts.
+        non_root: it must not run as root.
+        addressed: the variables that get the pod's address once it has one.
+        place: file and line of the container, for errors.
+    """
+
+    config: pb.ContainerConfig
+    pull: str
+    first: bool = False
+    non_root: bool = False
+    addressed: set[str] = field(default_factory=set)
+    place: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the pod."""
+        return self.config.metadata.name
+
+
+class ContainerRequests:
+    """Makes the requests for the containers of one pod.
+
+    Args:
+        spec: the pod's own.
+        pod: its sandbox, which gets the ports that are the node's.
+        node: the node's name.
+        folder: holds the folders of pods.
+
+    Attributes:
+        volumes: those that a container mounts, by name.
+    """
+
+    def __init__(
+        self, document: Document, spec: dict[str, Any], pod: pb.PodSandboxConfig, node: str, folder: str, qos: str
+    ) -> None:
+        self._document, self._spec, self._pod, self._node, self._qos = document, spec, pod, node, qos
+        self._folder = f"{folder}/{pod.metadata.uid}"
+        self._context = document.table(spec, "securityContext", "spec.")
+        self._tables = {document.text(one, "name"): one for one in document.tables(spec, "volumes", "spec.")}
+        self._names: set[str] = set()
+        self.volumes: dict[str, Volume] = {}
+
+    def read(self, tree: dict[str, Any], wanted: Quantities, *, first: bool) -> ContainerRequest:
+        """Make the request for a container; `first`: it initializes the pod. Raises ConfigError."""
+        document, name = self._document, self._document.text(tree, "name")
+        if not name or "/" in name or name in (".", ".."):
+            raise document.error("a container needs a name, without slashes", "spec.containers.name", tree, "name")
+        if name in self._names:
+            raise document.error(f'a second container of the name "{name}"', "spec.containers", tree, "name")
+        self._names.add(name)
+        image = document.text(tree, "image")
+        if not image:
+            raise document.error("a container needs an image", "spec.containers.image", tree, "image")
+        made = ContainerRequest(pb.ContainerConfig(), self._pull(tree, image), place=document.place(tree))
+        config = made.config
+        config.metadata.name = name
+        config.image.image = config.image.user_specified_image = image
+        config.working_dir = document.text(tree, "workingDir")
+        config.log_path = f"{name}.log"
+        config.stdin, config.stdin_once, config.tty = (
+            document.flag(tree, key) for key in ("stdin", "stdinOnce", "tty")
+        )
+        grace = document.text(self._spec, "terminationGracePeriodSeconds", "spec.") or "30"
+        config.annotations[GRACE] = grace
+        identity = {"container.name": name, **{f"pod.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}}
+        config.labels.update({f"io.kubernetes.{key}": value for key, value in identity.items()})
+        self._process(tree, made)
+        self._resources(config, wanted)
+        self._ports(tree)
+        self._mounts(tree, config)
+        self._security(tree, made)
+        # One that restarts is a sidecar: it goes on beside those that come after it.
+        made.first = first and (tree.get("restartPolicy") if first else None) != "Always"
+        return made
+
+    def _pull(self, tree: dict[str, Any], image: str) -> str:
+        """When to pull; the newest one always, as Kubernetes does, unless the manifest says otherwise."""
+        policy = self._document.text(tree, "imagePullPolicy")
+        if policy and policy not in PULLS:
+            where = "spec.containers.imagePullPolicy"
+            raise self._document.error(f"expected one of {', '.join(PULLS)}", where, tree, "imagePullPolicy")
+        last = image.rpartition("/")[2]
+        newest = last.endswith(":latest") or (":" not in last and "@" not in image)
+        return policy or ("Always" if newest else "IfNotPresent")
+
+    # --- the process -----------------------------------------------------------------------------------------------
+
+    def _process(self, tree: dict[str, Any], made: ContainerRequest) -> None:
+        """Set environment and command line, in which $(NAME) is the value of a variable."""
+        document = self._document
+        if document.items(tree, "envFrom"):
+            reason = "ConfigMaps and Secrets are a cluster's: write the variables into env"
+            raise document.error(reason, "spec.containers.envFrom", tree, "envFrom")
+        values: dict[str, str] = {}
+        for one in document.tables(tree, "env"):
+            name = document.text(one, "name", "env.")
+            if not name or "=" in name:
+                raise document.error("a variable needs a name without =", "env.name", one, "name")
+            if one.get("valueFrom") is not None:
+                value = self._from(document.table(one, "valueFrom", "env."), name, made)
+                if value is None:
+                    continue
+                values[name] = value
+            else:
+                values[name] = _expanded(document.text(one, "value", "env."), values)
+        made.config.envs.extend(pb.KeyValue(key=name, value=value.encode()) for name, value in values.items())
+        for key, target in (("command", made.config.command), ("args", made.config.args)):
+            target.extend(_expanded(word, values) for word in document.texts(tree, key))
+
+    def _from(self, table: dict[str, Any], name: str, made: ContainerRequest) -> str | None:
+        """The value of a variable that is a field of the pod; None if it may be absent and is."""
+        document = self._document
+        for kind in ("configMapKeyRef", "secretKeyRef", "resourceFieldRef", "fileKeyRef"):
+            if table.get(kind) is not None:
+                if kind != "resourceFieldRef" and document.flag(document.table(table, kind), "optional"):
+                    table[kind].items()
+                    return None
+                reason = f"the value of {name} comes from a cluster: write it as value"
+                raise document.error(reason, f"env.valueFrom.{kind}", table, kind)
+        path = document.text(document.table(table, "fieldRef"), "fieldPath", "env.valueFrom.fieldRef.")
+        document.text(document.table(table, "fieldRef"), "apiVersion")
+        if path in ("status.podIP", "status.podIPs"):
+            made.addressed.add(name)
+            return ""
+        if match := _FIELD.fullmatch(path):
+            return str(getattr(self._pod, match[1]).get(match[2], ""))
+        plain = {f"metadata.{key}": getattr(self._pod.metadata, key) for key in _IDENTITY}
+        plain |= {"spec.nodeName": self._node, "spec.serviceAccountName": "default"}
+        if path not in plain:
+            raise document.error(f'no field "{path}" is known here', "env.valueFrom.fieldRef.fieldPath", table)
+        return str(plain[path])
+
+    def _resources(self, config: pb.ContainerConfig, wanted: Quantities) -> None:
+        """Set the resources that the kubelet makes of requests and limits."""
+        linux = m.LinuxContainer()
+        kubelet.set_resources(linux, wanted, self._qos)
+        config.linux.resources.CopyFrom(to_cri(linux.resources).value)
+        config.linux.resources.oom_score_adj = linux.oom_score_adj.value
+
+    def _ports(self, tree: dict[str, Any]) -> None:
+        """Give the pod the ports that are to be the node's, too; the others say only what listens."""
+        document = self._document
+        for one in document.tables(tree, "ports"):
+            inside, outside = (document.number(one, key, 65535, "ports.") for key in ("containerPort", "hostPort"))
+            document.text(one, "name", "ports.")
+            protocol, address = (document.text(one, key, "ports.") for key in ("protocol", "hostIP"))
+            if protocol not in _PROTOCOLS:
+                raise document.error(f'"{protocol}" is no protocol: TCP, UDP, SCTP', "ports.protocol", one, "protocol")
+            if outside and self._pod.linux.security_context.namespace_options.network != pb.NODE:
+                self._pod.port_mappings.add(
+                    protocol=_PROTOCOLS[protocol],
+                    container_port=inside,
+                    host_port=outside,
+                    host_ip=address,
+                )
+
+    # --- mounts ----------------------------------------------------------------------------------------------------
+
+    def _mounts(self, tree: dict[str, Any], config: pb.ContainerConfig) -> None:
+        """Mount volumes."""
+        document = self._document
+        for one in document.tables(tree, "volumeMounts"):
+            name, target = (document.text(one, key, "volumeMounts.") for key in ("name", "mountPath"))
+            if not target:
+                raise document.error("a mount needs a path", "volumeMounts.mountPath", one)
+            volume = self._volume(name, one)
+            source, below = volume.path, document.text(one, "subPath", "volumeMounts.")
+            if one.get("subPathExpr") is not None:
+                values = {each.key: each.value.decode() for each in config.envs}
+                below = _expanded(document.text(one, "subPathExpr", "volumeMounts."), values)
+            if below:
+                if below.startswith("/") or ".." in below.split("/"):
+                    raise document.error("it leads out of the volume", "volumeMounts.subPath", one, "subPath")
+                volume.below.add(below)
+                source = f"{volume.path.rstrip('/')}/{below}"
+            way = document.text(one, "mountPropagation", "volumeMounts.")
+            if way not in _PROPAGATION:
+                reason = f'expected one of {", ".join(filter(None, _PROPAGATION))}, not "{way}"'
+                raise document.error(reason, "volumeMounts.mountPropagation", one, "mountPropagation")
+            deep = document.text(one, "recursiveReadOnly", "volumeMounts.")
+            config.mounts.add(
+                container_path=target,
+                host_path=source,
+                readonly=document.flag(one, "readOnly", "volumeMounts."),
+                recursive_read_only=deep == "Enabled",
+                propagation=_PROPAGATION[way],
+            )
+
+    def _volume(self, name: str, mount: dict[str, Any]) -> Volume:
+        """The volume of a name, made at its first mount."""
+        if name in self.volumes:
+            return self.volumes[name]
+        document, table = self._document, self._tables.get(name)
+        if table is None:
+            near = ", ".join(self._tables) or "none"
+            raise document.error(f'no volume "{name}": there is {near}', "volumeMounts.name", mount, "name")
+        place = document.place(table)
+        if table.get(HOST_PATH) is not None:
+            said = document.table(table, HOST_PATH, "volumes.")
+            path, kind = (document.text(said, key, f"volumes.{HOST_PATH}.") for key in ("path", "type"))
+            if not path.startswith("/") or ".." in path.split("/"):
+                raise document.error("expected an absolute path without ..", f"volumes.{HOST_PATH}.path", said, "path")
+            if kind not in HOST_TYPES:
+                reason = f"expected one of {', '.join(filter(None, HOST_TYPES))}"
+                raise document.error(reason, f"volumes.{HOST_PATH}.type", said, "type")
+            made = Volume(path, kind, place)
+        elif EMPTY_DIR in table:
+            document.table(table, EMPTY_DIR, "volumes.")
+            if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name):
+                raise document.error("a volume's name has small letters, digits and -", "volumes.name", table, "name")
+            group = document.number(self._context, "fsGroup", _MOST_ID, "securityContext.") or -1
+            made = Volume(f"{self._folder}/volumes/{name}", EMPTY_DIR, place, group)
+        else:
+            kind = next((str(key) for key in table if key != "name"), "nothing")
+            reason = f"{kind} needs a cluster: here a volume is {HOST_PATH} or {EMPTY_DIR}"
+            raise document.error(reason, f"volumes.{name}", table, kind)
+        self.volumes[name] = made
+        return made
+
+    # --- security --------------------------------------------------------------------------------------------------
+
+    def _security(self, tree: dict[str, Any], made: ContainerRequest) -> None:
+        """Set user, groups, capabilities and profiles; the container's word comes before the pod's."""
+        document, where = self._document, "securityContext."
+        own, context = document.table(tree, "securityContext"), made.config.linux.security_context
+        for key in ("runAsUser", "runAsGroup", "runAsNonRoot", "seccompProfile", "appArmorProfile", "seLinuxOptions"):
+            own.get(key), self._context.get(key)
+
+        def said_by(key: str) -> dict[str, Any]:
+            """The one of both whose word counts."""
+            return own if own.get(key) is not None else self._context
+
+        context.namespace_options.CopyFrom(self._pod.linux.security_context.namespace_options)
+        for key, target in (("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)):
+            if said_by(key).get(key) is not None:
+                target.value = document.number(said_by(key), key, _MOST_ID, where)
+        made.non_root = document.flag(said_by("runAsNonRoot"), "runAsNonRoot", where)
+        if made.non_root and context.HasField("run_as_user") and not context.run_as_user.value:
+            raise document.error("runAsNonRoot forbids user 0", f"{where}runAsUser", said_by("runAsUser"), "runAsUser")
+        self._groups(context)
+        context.privileged = document.flag(own, "privileged", where)
+        context.readonly_rootfs = document.flag(own, "readOnlyRootFilesystem", where)
+        context.no_new_privs = own.get("allowPrivilegeEscalation") is not None and not document.flag(
+            own, "allowPrivilegeEscalation", where
+        )
+        capabilities = document.table(own, "capabilities", where)
+        context.capabilities.add_capabilities.extend(document.texts(capabilities, "add", f"{where}capabilities."))
+        context.capabilities.drop_capabilities.extend(document.texts(capabilities, "drop", f"{where}capabilities."))
+        if not context.privileged and document.text(own, "procMount", where) in ("", "Default"):
+            context.masked_paths.extend(_MASKED)
+            context.readonly_paths.extend(_READONLY)
+        selinux(document, said_by("seLinuxOptions"), where, context)
+        security_profile(document, said_by("seccompProfile"), where, context, only="seccompProfile")
+        security_profile(document, said_by("appArmorProfile"), where, context, only="appArmorProfile")
+
+    def _groups(self, context: pb.LinuxContainerSecurityContext) -> None:
+        """Set the pod's groups; that of volumes is one of them."""
+        document, where = self._document, "securityContext."
+        for one in document.items(self._context, "supplementalGroups", where):
+            if not is_number(one, _MOST_ID):
+                reason, key = f"expected group ids from 0 to {_MOST_ID}", "supplementalGroups"
+                raise document.error(reason, f"{where}{key}", self._context, key)
+            context.supplemental_groups.append(int(one))
+        if group := document.number(self._context, "fsGroup", _MOST_ID, where):
+            context.supplemental_groups.append(group)
+        policy = document.text(self._context, "supplementalGroupsPolicy", where)
+        if policy == "Strict":
+            context.supplemental_groups_policy = pb.Strict
+
+
+_IDENTITY = ("name", "namespace", "uid")
+_Context = pb.LinuxSandboxSecurityContext | pb.LinuxContainerSecurityContext
+
+
+def selinux(document: Document, table: dict[str, Any], where: str, context: _Context) -> None:
+    """Set the SELinux label that a security context asks for."""
+    for key, value in document.pairs(table, "seLinuxOptions", where).items():
+        if key not in ("user", "role", "type", "level"):
+            raise document.error("expected user, role, type or level", f"{where}seLinuxOptions.{key}", table)
+        setattr(context.selinux_options, key, value)
+
+
+def security_profile(document: Document, table: dict[str, Any], where: str, context: _Context, only: str = "") -> None:
+    """Set the seccomp and AppArmor profiles that a security context asks for."""
+    for key, target in (("seccompProfile", context.seccomp), ("appArmorProfile", context.apparmor)):
+        if only not in ("", key) or table.get(key) is None:
+            continue
+        profile = document.table(table, key, where)
+        kind = document.text(profile, "type", f"{where}{key}.")
+        if kind not in _PROFILES:
+            raise document.error(f'expected one of {", ".join(_PROFILES)}, not "{kind}"', f"{where}{key}.type", profile)
+        target.profile_type = _PROFILES[kind]  # type: ignore[assignment]
+        target.localhost_ref = document.text(profile, "localhostProfile", f"{where}{key}.")
+
+
+def _expanded(text: str, values: dict[str, str]) -> str:
+    """The text with $(NAME) as the variable's value; of an unknown one it stays, and $$ is a dollar."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "$"
+        return values.get(match[1], match[0])
+
+    return _REFERENCE.sub(value, text)

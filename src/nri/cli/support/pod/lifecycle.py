@@ -1,0 +1,224 @@
+"""Pods on a CRI socket, from their requests to their end: images, sandbox, containers; stopped, removed.
+
+Rules: a pod that cannot be run whole is removed again, with all that was made for it. A pod's folder has its logs and
+volumes, and the path of its cgroup, which is removed with it as a kubelet would. Next: `nri.cri.client`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nri.cli.errors import Failure
+from nri.cli.support.pod.containers import GRACE
+from nri.cli.support.pod.volumes import prepare
+from nri.cri.logs import read_log
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError, RpcError, describe
+from nri.files import read_regular, remove_tree, write_whole
+from nri.host.cgroups import Driver, detect
+from nri.host.root import MACHINE
+from nri.text import plain
+from nri.ttrpc.codes import Code
+
+if TYPE_CHECKING:
+    from nri.cli.support.pod.containers import ContainerRequest
+    from nri.cli.support.pod.requests import PodRequest
+    from nri.cri.client import CriClient
+
+__all__ = ["driver_of", "remove", "run", "state_folder", "stop"]
+
+Say = Callable[[str], None]
+#: How long a call may take that waits for others, in seconds: a registry, a network, a program that is to end.
+_PULL_S, _MAKE_S, _END_S = 1800.0, 240.0, 30.0
+#: How long a container that initializes a pod may take, in seconds, and how often it is asked after.
+INIT_S, _ASK_S = 600.0, 0.1
+#: How long a container has to end that does not say it, in seconds.
+GRACE_S = 30
+_WORKERS = 8
+_LOG_LINES = 5
+_CGROUP = "cgroup"
+_PATH_BYTES = 4096
+
+
+def state_folder() -> str:
+    """The folder of pods on this machine; of those who are not root their own."""
+    if not os.geteuid():
+        return "/var/lib/nri-pods"
+    return os.path.join(os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state"), "nri-pods")
+
+
+def driver_of(cri: CriClient) -> Driver:
+    """The cgroup driver of the runtime; of one that does not say it, the plain one."""
+    try:
+        said = cri.call("RuntimeConfig", pb.RuntimeConfigRequest()).linux.cgroup_driver
+    except RpcError as error:
+        if error.code != Code.UNIMPLEMENTED:
+            raise
+        return Driver.CGROUPFS
+    return Driver.SYSTEMD if said == pb.SYSTEMD else Driver.CGROUPFS
+
+
+def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> str:
+    """Run a pod with all its containers; its id. One that fails is removed again, and the Failure says why.
+
+    `init_s` is how long each container that initializes it may take, in seconds.
+    """
+    folder = Path(pod.config.log_directory).parent
+    made: str = ""
+    try:
+        for each in {one.name: one for one in pod.containers}.values():
+            _pull(cri, pod, each, say)
+        for name in ("", *(each.name for each in pod.containers)):
+            (folder / "logs" / name).parent.mkdir(0o755, parents=True, exist_ok=True)
+        for volume in pod.volumes:
+            prepare(volume)
+        write_whole(folder / _CGROUP, pod.config.linux.cgroup_parent.encode())
+        request = pb.RunPodSandboxRequest(config=pod.config, runtime_handler=pod.handler)
+        made = cri.call("RunPodSandbox", request, _MAKE_S).pod_sandbox_id
+        _address(cri, made, pod)
+        for each in pod.containers:
+            _start(cri, made, pod, each, say, init_s)
+    except BaseException as error:
+        with suppress(NriError, OSError):
+            if made:
+                _end(cri, made, pod.config.metadata.uid, str(folder.parent))
+            else:
+                _clear(pod.config.metadata.uid, str(folder.parent))
+        if not isinstance(error, (NriError, OSError, Failure)):
+            raise
+        text = error.message if isinstance(error, Failure) else describe(error)
+        raise Failure(f"{text}. Pod {pod.name} was removed again") from None
+    return made
+
+
+def _pull(cri: CriClient, pod: PodRequest, each: ContainerRequest, say: Say) -> None:
+    """Bring a container's image, if it is to be brought."""
+    image = each.config.image
+    found = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
+    if each.pull == "Never" and not found.id:
+        raise Failure(f"{each.place}: container {each.name}: no image {plain(image.image)} is here, and "
+                      "imagePullPolicy is Never")  # fmt: skip
+    if each.pull == "Always" or not found.id:
+        say(f"pulling {image.image}")
+        try:
+            cri.call("PullImage", pb.PullImageRequest(image=image, sandbox_config=pod.config), _PULL_S)
+        except RpcError as error:
+            raise Failure(f"{each.place}: container {each.name}: image {plain(image.image)}: {error}") from None
+        found = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image
+    as_image_says = each.non_root and not each.config.linux.security_context.HasField("run_as_user")
+    if as_image_says and not found.uid.value and found.username in ("", "root", "0"):
+        words = f"runAsNonRoot: {plain(image.image)} runs as root; write runAsUser"
+        raise Failure(f"{each.place}: container {each.name}: {words}")
+
+
+def _address(cri: CriClient, made: str, pod: PodRequest) -> None:
+    """Put the pod's address into the variables that are to have it."""
+    if not any(each.addressed for each in pod.containers):
+        return
+    status = cri.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=made)).status
+    for each in pod.containers:
+        for variable in each.config.envs:
+            if variable.key in each.addressed:
+                variable.value = status.network.ip.encode()
+
+
+def _start(cri: CriClient, made: str, pod: PodRequest, each: ContainerRequest, say: Say, init_s: float) -> None:
+    """Create and start a container; one that initializes the pod is waited for."""
+    request = pb.CreateContainerRequest(pod_sandbox_id=made, config=each.config, sandbox_config=pod.config)
+    try:
+        identity = cri.call("CreateContainer", request, _MAKE_S).container_id
+        cri.call("StartContainer", pb.StartContainerRequest(container_id=identity), _MAKE_S)
+    except RpcError as error:
+        raise Failure(f"{each.place}: container {each.name}: {error}") from None
+    if not each.first:
+        return
+    say(f"waiting for container {each.name}, which initializes the pod")
+    deadline = time.monotonic() + init_s
+    while True:
+        status = cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=identity)).status
+        if status.state == pb.CONTAINER_EXITED:
+            break
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"{each.place}: container {each.name}: not at its end after {init_s:g} s; --timeout says more"
+            )
+        time.sleep(_ASK_S)
+    if status.exit_code:
+        said = _last_words(status.log_path)
+        raise Failure(f"{each.place}: container {each.name}: exit code {status.exit_code}{said}")
+
+
+def _last_words(path: str) -> str:
+    """The last lines of a log, for an error."""
+    try:
+        lines = [entry.text.decode(errors="replace") for entry in read_log(path, tail=_LOG_LINES)] if path else []
+    except OSError:
+        return ""
+    return "; it said: " + plain(" / ".join(lines)) if lines else ""
+
+
+def stop(cri: CriClient, pod: Any, containers: list[Any], grace_s: int | None) -> None:
+    """Stop a pod of the runtime's list with its containers: each may end by itself for so long, in seconds.
+
+    None: as long as its manifest says, or else 30 s.
+    """
+
+    def end(one: Any) -> None:
+        seconds = grace_s
+        if seconds is None:
+            said = one.annotations.get(GRACE, "")
+            seconds = int(said) if said.isascii() and said.isdigit() and len(said) < 10 else GRACE_S
+        request = pb.StopContainerRequest(container_id=one.id, timeout=seconds)
+        cri.call("StopContainer", request, seconds + _END_S)
+
+    running = [one for one in containers if one.pod_sandbox_id == pod.id and one.state == pb.CONTAINER_RUNNING]
+    with ThreadPoolExecutor(_WORKERS) as threads:
+        for done in [threads.submit(end, one) for one in running]:
+            done.result()
+    _stop_sandbox(cri, pod.id)
+
+
+def _stop_sandbox(cri: CriClient, pod_id: str) -> None:
+    """Stop a sandbox; as a kubelet does, once more if a container of it was just ending by itself."""
+    until = time.monotonic() + _END_S
+    while True:
+        try:
+            cri.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod_id), _MAKE_S)
+            return
+        except RpcError as error:
+            if error.code != Code.UNKNOWN or time.monotonic() > until:
+                raise
+        time.sleep(_ASK_S)
+
+
+def remove(cri: CriClient, pod: Any, folder: str) -> None:
+    """Remove a pod of the runtime's list, whatever runs in it, and what `run` has made for it below `folder`."""
+    _end(cri, pod.id, pod.metadata.uid, folder)
+
+
+def _end(cri: CriClient, pod_id: str, uid: str, folder: str) -> None:
+    _stop_sandbox(cri, pod_id)
+    cri.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod_id), _MAKE_S)
+    _clear(uid, folder)
+
+
+def _clear(uid: str, folder: str) -> None:
+    """Remove a pod's folder and its cgroup, unless that is a slice of systemd's. A pod of others has neither."""
+    if not uid or "/" in uid or uid in (".", ".."):
+        return
+    own = Path(folder, uid)
+    try:
+        cgroup = read_regular(own / _CGROUP, _PATH_BYTES, follow=False).decode(errors="replace")
+    except OSError:
+        return
+    if cgroup.startswith("/") and cgroup.endswith(f"/pod{uid}") and ".." not in cgroup.split("/"):
+        for row in detect(MACHINE).rows:
+            with suppress(OSError):
+                remove_tree(f"{row.path}{cgroup}", files=False)
+    remove_tree(own)

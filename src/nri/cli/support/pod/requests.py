@@ -1,0 +1,260 @@
+"""The requests of the CRI that run the pods of Kubernetes manifests, as a kubelet would make them.
+
+Rules: pure; every key is either carried out, or refused because the container would be wrong without it (a volume that
+only a cluster has), or named in the pod's notes. The kubelet's share (labels, cgroups, resource arithmetic, masked
+paths) is that of Kubernetes 1.34. Next: `nri.cli.support.pod.containers`, the share of one container.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from nri.cli.support.pod.containers import ContainerRequest, ContainerRequests, security_profile, selinux
+from nri.cli.support.pod.unread import Unread, unread, watch
+from nri.cli.support.pod.volumes import Volume
+from nri.config import Source, parse_text
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import ConfigError
+from nri.host.cgroups import Driver, KubeQos, pod_path
+from nri.kube import kubelet
+from nri.kube.document import Document, parts
+from nri.kube.manifest import find_pod, quantities
+
+__all__ = ["Node", "PodRequest", "read_pods"]
+
+#: The most pods of one file, and containers of one pod.
+_MOST_PODS, _MOST_CONTAINERS = 500, 250
+_MOST_SECONDS = 2**31 - 1
+
+
+class Node(NamedTuple):
+    """The machine, as far as a pod's requests depend on it.
+
+    Attributes:
+        name: of the node, which environment variables may ask for.
+        folder: below it each pod has a folder by its uid, with logs and volumes.
+        cgroup_root: the cgroup above that of all pods; "" for the machine's own root.
+        driver: who makes cgroups, the runtime itself or systemd.
+    """
+
+    name: str
+    folder: str
+    cgroup_root: str = ""
+    driver: Driver = Driver.CGROUPFS
+
+
+@dataclass(slots=True)
+class PodRequest:
+    """A pod that is to run.
+
+    Attributes:
+        config: of its sandbox, as the CRI has it.
+        handler: the runtime handler, "" for the default one.
+        containers: in the order in which they are started, those that initialize it first.
+        volumes: the folders and files that must be there before.
+        notes: what is not done, a line for each key, with its place.
+    """
+
+    config: pb.PodSandboxConfig
+    handler: str
+    containers: list[ContainerRequest] = field(default_factory=list)
+    volumes: list[Volume] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Namespace and name."""
+        return f"{self.config.metadata.namespace}/{self.config.metadata.name}"
+
+
+_CLUSTER = "only a cluster's scheduler and controllers read it"
+_PROBE = "nothing probes here: that is the kubelet's"
+_ACCOUNT = "there is no API server here"
+#: Why a key is not carried out. Others are those that nothing reads.
+_REASONS = {
+    **dict.fromkeys(
+        ("affinity", "nodeSelector", "nodeName", "preemptionPolicy", "priority", "priorityClassName",
+         "schedulerName", "schedulingGates", "tolerations", "topologySpreadConstraints", "readinessGates",
+         "resourceClaims", "activeDeadlineSeconds", "overhead"),
+        _CLUSTER,
+    ),
+    **dict.fromkeys(("livenessProbe", "readinessProbe", "startupProbe"), _PROBE),
+    **dict.fromkeys(
+        ("automountServiceAccountToken", "serviceAccount", "serviceAccountName", "enableServiceLinks", "subdomain",
+         "setHostnameAsFQDN"),
+        _ACCOUNT,
+    ),
+    "lifecycle": "nothing runs hooks here: that is the kubelet's",
+    "restartPolicy": "nothing restarts here: a container that ends stays ended",
+    "terminationMessagePath": "nothing reads messages of containers here: that is the kubelet's",
+    "terminationMessagePolicy": "nothing reads messages of containers here: that is the kubelet's",
+    "hostAliases": "/etc/hosts is the runtime's own here",
+    "hostUsers": "the kubelet chooses ranges of ids, and there is none",
+    "imagePullSecrets": "images are pulled with the runtime's own credentials",
+    "ephemeralContainers": "nothing adds containers later here",
+    "volumeDevices": "block devices of claims need a cluster",
+    "resizePolicy": "nothing resizes here",
+    "medium": "the volume is a folder on disk",
+    "sizeLimit": "the volume has no bound of its own here",
+}  # fmt: skip
+_VOLUME = re.compile(r"(?:.*\.)?volumes\[\d+\]\.\w+")
+#: What a cluster writes into objects, which asks for nothing.
+_PASSED = frozenset(
+    ["apiVersion", "kind", "status"]
+    + [f"metadata.{key}" for key in ("creationTimestamp", "resourceVersion", "generation", "generateName", "selfLink",
+                                     "managedFields", "ownerReferences", "finalizers")]
+)  # fmt: skip
+
+
+def read_pods(source: Source, node: Node) -> list[PodRequest]:
+    """Make the requests of every pod in a manifest: of a Pod, or of the template of a Deployment and the like.
+
+    Raises ConfigError with file, line and key for what cannot be carried out; no pod at all is an error, too.
+    """
+    found = list[PodRequest]()
+    others = list[str]()
+    names = set[str]()
+    for document, tree in _objects(source):
+        pod = find_pod(document, tree)
+        if pod is None:
+            others.append(
+                f"{document.place(tree)}: kind {tree.get('kind', 'is missing')}: it holds no pod, and is left out"
+            )
+            continue
+        made = _pod(document, pod, node)
+        if made.name in names:
+            raise document.error(f"a second pod of the name {made.name}", "metadata.name", tree)
+        names.add(made.name)
+        missing = [*unread(tree, _PASSED)]  # before places are looked up, which reads all
+        made.notes = [_note(document, each) for each in missing]
+        found.append(made)
+        if len(found) > _MOST_PODS:
+            raise ConfigError(source.name, "", f"holds more than {_MOST_PODS} pods")
+    if not found:
+        raise ConfigError(source.name, "", "holds no Pod, nor anything with a pod template", "kind: Pod")
+    found[0].notes[:0] = others
+    return found
+
+
+def _objects(source: Source) -> Iterator[tuple[Document, Any]]:
+    """Yield every object of a file, those of a List one by one, as trees that remember what they were asked for."""
+    for part in parts(source):
+        root = watch(parse_text(part))
+        document = Document(part, root)
+        waiting = [] if root is None else [root]
+        while waiting:
+            tree = waiting.pop(0)
+            if not isinstance(tree, dict):
+                raise document.error("expected an object with a kind", "")
+            if tree.get("kind") == "List":
+                waiting[:0] = document.items(tree, "items")
+            else:
+                yield document, tree
+
+
+def _note(document: Document, each: Unread) -> str:
+    """Say of a key where it is and why nothing came of it."""
+    reason = "no container mounts it" if _VOLUME.fullmatch(each.path) else _REASONS.get(each.key, "")
+    if not reason and each.nearest:
+        reason = f"did you mean {each.nearest}?"
+    return f"{document.place(each.table, each.key)}: {each.path} is left out: {reason or 'nothing here reads it'}"
+
+
+def _pod(document: Document, tree: dict[str, Any], node: Node) -> PodRequest:
+    """Make the requests of one pod."""
+    metadata, spec = document.table(tree, "metadata"), document.table(tree, "spec")
+    first = document.tables(spec, "initContainers", "spec.")
+    containers = [*first, *document.tables(spec, "containers", "spec.")]
+    if len(containers) == len(first):
+        raise document.error("a pod needs at least one container", "spec.containers", spec or None)
+    if len(containers) > _MOST_CONTAINERS:
+        raise document.error(f"more than {_MOST_CONTAINERS} containers", "spec.containers", spec)
+    wanted = [quantities(document, one, place) for place, one in enumerate(containers)]
+    qos = kubelet.qos_class(wanted)
+    made = PodRequest(_sandbox(document, metadata, spec, node, qos), document.text(spec, "runtimeClassName", "spec."))
+    reader = ContainerRequests(document, spec, made.config, node.name, node.folder, qos)
+    for place, (one, quantity) in enumerate(zip(containers, wanted, strict=True)):
+        made.containers.append(reader.read(one, quantity, first=place < len(first)))
+    made.volumes = [*reader.volumes.values()]
+    return made
+
+
+def _sandbox(
+    document: Document, metadata: dict[str, Any], spec: dict[str, Any], node: Node, qos: str
+) -> pb.PodSandboxConfig:
+    """Make the configuration of a pod's sandbox."""
+    name = document.text(metadata, "name", "metadata.")
+    if not name:
+        raise document.error("a pod needs a name", "metadata.name", metadata or None)
+    identity = pb.PodSandboxMetadata(
+        name=name,
+        namespace=document.text(metadata, "namespace", "metadata.") or "default",
+        uid=document.text(metadata, "uid", "metadata.") or str(uuid.uuid4()),
+    )
+    try:
+        cgroup = pod_path(node.driver, KubeQos(qos), identity.uid)
+    except ValueError as error:
+        raise document.error(str(error), "metadata.uid", metadata, "uid") from None
+    if node.driver is Driver.SYSTEMD:
+        cgroup = cgroup.rpartition("/")[2]
+    elif root := node.cgroup_root.strip("/"):
+        cgroup = f"/{root}/{cgroup}"
+    else:
+        cgroup = f"/{cgroup}"
+    made = pb.PodSandboxConfig(
+        metadata=identity,
+        hostname=document.text(spec, "hostname", "spec."),
+        log_directory=f"{node.folder}/{identity.uid}/logs",
+        labels=document.pairs(metadata, "labels", "metadata."),
+        annotations=document.pairs(metadata, "annotations", "metadata."),
+        linux=pb.LinuxPodSandboxConfig(cgroup_parent=cgroup),
+    )
+    for key in ("name", "namespace", "uid"):
+        made.labels[f"io.kubernetes.pod.{key}"] = getattr(identity, key)
+    _network(document, spec, made)
+    _security(document, spec, made.linux)
+    return made
+
+
+def _network(document: Document, spec: dict[str, Any], made: pb.PodSandboxConfig) -> None:
+    """Set namespaces, host name and DNS."""
+    on_node = document.flag(spec, "hostNetwork", "spec.")
+    shared, host = (document.flag(spec, key, "spec.") for key in ("shareProcessNamespace", "hostPID"))
+    if shared and host:
+        raise document.error("hostPID and shareProcessNamespace exclude each other", "spec.hostPID", spec, "hostPID")
+    options = made.linux.security_context.namespace_options
+    options.network = pb.NODE if on_node else pb.POD
+    options.pid = pb.NODE if host else pb.POD if shared else pb.CONTAINER
+    options.ipc = pb.NODE if document.flag(spec, "hostIPC", "spec.") else pb.POD
+    if not on_node:
+        made.hostname = made.hostname or made.metadata.name[:63].rstrip("-.")
+    policy = document.text(spec, "dnsPolicy", "spec.")
+    if policy and policy not in ("Default", "None", "ClusterFirst", "ClusterFirstWithHostNet"):
+        raise document.error(f'"{policy}" is no policy: Default, None', "spec.dnsPolicy", spec, "dnsPolicy")
+    table = document.table(spec, "dnsConfig", "spec.")
+    if table or policy == "None":
+        dns = made.dns_config
+        dns.servers.extend(document.texts(table, "nameservers", "spec.dnsConfig."))
+        dns.searches.extend(document.texts(table, "searches", "spec.dnsConfig."))
+        for one in document.tables(table, "options", "spec.dnsConfig."):
+            name, value = (document.text(one, key, "spec.dnsConfig.options.") for key in ("name", "value"))
+            dns.options.append(f"{name}:{value}" if value else name)
+
+
+def _security(document: Document, spec: dict[str, Any], linux: pb.LinuxPodSandboxConfig) -> None:
+    """Set what the sandbox itself runs as; containers have their own, which they take from here."""
+    table, where = document.table(spec, "securityContext", "spec."), "spec.securityContext."
+    context = linux.security_context
+    for key, target in (("runAsUser", context.run_as_user), ("runAsGroup", context.run_as_group)):
+        if table.get(key) is not None:
+            target.value = document.number(table, key, 2**32 - 1, where)
+    for one in document.tables(table, "sysctls", where):
+        name, value = (document.text(one, key, f"{where}sysctls.") for key in ("name", "value"))
+        linux.sysctls[name] = value
+    selinux(document, table, where, context)
+    security_profile(document, table, where, context)
+    document.number(spec, "terminationGracePeriodSeconds", _MOST_SECONDS, "spec.")

@@ -1,0 +1,99 @@
+"""The keys of a manifest that nothing has read: none of them is left out in silence.
+
+One job: a tree whose tables remember which keys they were asked for. A key that was asked for and is not there is one
+that would have been read, so the nearest of them is what a misspelt key may mean. Next: `nri.cli.support.pod.requests`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from nri.config.place import Path, show
+
+__all__ = ["Unread", "Watched", "unread", "watch"]
+
+
+class Watched(dict[Any, Any]):
+    """A table that remembers which keys it was asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[Any] = set()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return a value, as a dict does."""
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __getitem__(self, key: Any) -> Any:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate, as a dict does; a class with a way of its own is copied by asking for each key."""
+        return super().__iter__()
+
+    def items(self) -> Any:
+        """Return all, which counts as a look at each key."""
+        self.asked.update(self)
+        return super().items()
+
+
+class Unread(NamedTuple):
+    """A key that nobody asked for.
+
+    Attributes:
+        table: the table that holds it.
+        path: its place, as people write it.
+        nearest: a key that was asked for there and is spelt nearly so; or "".
+    """
+
+    table: Watched
+    key: str
+    path: str
+    nearest: str
+
+
+def watch(root: Any) -> Any:
+    """Make a tree whose tables remember. What stands in it twice, as YAML's anchors can have it, stays one."""
+    made: dict[int, tuple[Any, Any]] = {}
+    waiting = [root]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)) and id(value) not in made:
+            made[id(value)] = value, Watched() if isinstance(value, dict) else []
+            waiting += value.values() if isinstance(value, dict) else value
+
+    def ours(value: Any) -> Any:
+        return made[id(value)][1] if id(value) in made else value
+
+    for old, new in made.values():
+        if isinstance(old, dict):
+            new.update({key: ours(value) for key, value in old.items()})
+        else:
+            new.extend(map(ours, old))
+    return ours(root)
+
+
+def unread(root: Any, passed: frozenset[str]) -> Iterator[Unread]:
+    """Yield the keys that nobody asked for, but not those at a path in `passed`, in the order of the file."""
+    waiting: list[tuple[Any, Path]] = [(root, ())]
+    seen: set[int] = set()
+    while waiting:
+        value, path = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, list):
+            waiting += reversed([(one, (*path, place)) for place, one in enumerate(value)])
+        if not isinstance(value, Watched):
+            continue
+        known = [str(key) for key in value.asked if key not in value]
+        for key in value:
+            where = (*path, str(key))
+            if key not in value.asked and show(where) not in passed:
+                near = difflib.get_close_matches(str(key), known, 1, 0.75)
+                yield Unread(value, str(key), show(where), near[0] if near else "")
+        waiting += reversed([(dict.get(value, key), (*path, str(key))) for key in value if key in value.asked])

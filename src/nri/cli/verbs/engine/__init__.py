@@ -1,1 +1,0 @@
-"""Verbs of the engine: `nri engine`, and `nri config` for its settings."""

@@ -1,0 +1,105 @@
+"""`nri pod run`: the pods of a manifest on a CRI socket. Next: `nri.cli.support.pod.requests`, and `lifecycle`."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.errors import FAILED, Failure
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support import cri as support
+from nri.cli.support.cri import cri_option, pods_option
+from nri.cli.support.verb import Verb
+from nri.cli.verbs.pod.ps import show
+
+if TYPE_CHECKING:
+    from nri.cli.support.pod.requests import PodRequest
+    from nri.cri.client import CriClient
+
+EXAMPLES = [
+    "nri pod run -f web.yaml",
+    "nri pod run -f web.yaml -f db.yaml --replace -q",
+    "kubectl get pod web -o yaml | nri pod run -f -",
+    "nri pod run -f web.yaml --cri-socket /run/containerd/containerd.sock --runtime-handler crun",
+]
+
+
+@click.command("run", cls=Verb, examples=EXAMPLES, short_help="run the pods of Kubernetes manifests")
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|-",
+    help="YAML or JSON of pods, or of anything with a pod template; as often as you like.",
+)
+@click.option("--replace", is_flag=True, help="Remove a pod of the same namespace and name first.")
+@click.option("--strict", is_flag=True, help="Run nothing if a key of the manifest is left out.")
+@click.option("--runtime-handler", metavar="NAME", help="The OCI runtime, for pods without runtimeClassName.")
+@click.option("--cgroup-root", metavar="PATH", default="", help="The cgroup above kubepods, as the kubelet's.")
+@pods_option
+@cri_option
+@click.pass_obj
+def command(
+    settings: Settings,
+    files: tuple[str, ...],
+    replace: bool,
+    strict: bool,
+    runtime_handler: str | None,
+    cgroup_root: str,
+    pods_dir: str | None,
+    cri_socket: str | None,
+) -> int:
+    """Run the pods of Kubernetes manifests: images are pulled, the sandbox is made, containers are started in order.
+
+    As a kubelet does it: classes of service, cgroups below kubepods, init containers and sidecars, hostPath and
+    emptyDir volumes, host ports, security contexts. A key that is not carried out is named in a note, with file and
+    line; one without which the container would be wrong, such as a volume of a cluster, is an error before anything
+    runs. A pod of which a part cannot be started is removed again.
+
+    An init container may take ten minutes, or --timeout. With -q only ids are printed.
+    """
+    from nri.cli.support.inputs import read_source
+    from nri.cli.support.pod import lifecycle
+    from nri.cli.support.pod.requests import Node, read_pods
+
+    out = Output(settings)
+    with support.connect(settings, cri_socket) as cri:
+        folder = os.path.abspath(pods_dir or lifecycle.state_folder())
+        node = Node(socket.gethostname(), folder, cgroup_root, lifecycle.driver_of(cri))
+        wanted = [pod for file in files for pod in read_pods(read_source(file), node)]
+        notes = [note for pod in wanted for note in pod.notes]
+        if notes and strict:
+            raise Failure("\n".join(notes), FAILED)
+        for note in notes:
+            out.note(f"note: {note}")
+        _make_room(cri, wanted, folder, replace=replace)
+        made = []
+        for pod in wanted:
+            pod.handler = pod.handler or runtime_handler or ""
+            made.append(lifecycle.run(cri, pod, out.note, settings.timeout_s or lifecycle.INIT_S))
+        found = {one.id: one for one in support.list_pods(cri)}
+        show(out, cri, [found[identity] for identity in made if identity in found], everything=False)
+    return 0
+
+
+def _make_room(cri: CriClient, wanted: list[PodRequest], folder: str, *, replace: bool) -> None:
+    """Remove pods of the same names, or refuse to run beside them."""
+    from nri.cli.support.pod.lifecycle import remove
+
+    names = {pod.name for pod in wanted}
+    if len(names) < len(wanted):
+        raise Failure("two of the files have a pod of the same namespace and name", FAILED)
+    there: list[Any] = [one for one in support.list_pods(cri) if support.full_name(one) in names]
+    for one in there:
+        if not replace:
+            name = support.full_name(one)
+            raise Failure(
+                f"pod {name} is there already ({one.id[:13]}). Use --replace, or: nri pod rm -f {name}", FAILED
+            )
+        remove(cri, one, folder)

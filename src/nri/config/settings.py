@@ -1,0 +1,153 @@
+"""Settings of a program that runs for long: out of files, environment and flags, each with the place it came from.
+
+    AGENT = SettingsLoader(AgentSettings, "/etc/nri/agent.toml", "NRI_AGENT_CONFIG", {"NRI_AGENT_ROOT": "root"})
+    loaded = AGENT.load(flags={"modes": ("--mode", ["nri"])})
+    loaded.settings.modes, loaded.origins["modes"]
+
+Later sources override earlier ones, key by key: defaults, the files in the order in which they are named, environment,
+flags. Unknown keys are errors, and the errors of all sources are reported together. Next: `nri.config.layers`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from nri.config.layers import Layer, layer_of, merge
+from nri.config.listing import Key, Many, keys
+from nri.config.source import Source, read_file
+from nri.errors import ConfigError
+
+__all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "given_layer", "parse_setting"]
+
+T = TypeVar("T")
+
+#: A value, and the flag or variable that gave it.
+Given = tuple[str, Any]
+
+
+class FileLayer(NamedTuple):
+    """The keys of one file, and remarks for its author, one line each."""
+
+    layer: Layer
+    notes: Sequence[str] = ()
+
+
+class Loaded(NamedTuple, Generic[T]):
+    """Settings, and where they came from.
+
+    Attributes:
+        settings: an instance of the loader's class.
+        origins: by dotted key: "file:line", a flag or a variable of the environment; a key that is not here has its
+            default.
+        files: those that were read.
+        notes: remarks for the authors of the files, one line each.
+    """
+
+    settings: T
+    origins: Mapping[str, str]
+    files: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def file_layer(name: str) -> FileLayer:
+    """Read one file: TOML, unless its name says another format. ConfigError if it cannot be read or parsed."""
+    source = read_file(name)
+    return FileLayer(layer_of(source if source.format != "auto" else Source(name, source.text, "toml")))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsLoader(Generic[T]):
+    """The sources of a program's settings.
+
+    Attributes:
+        cls: a frozen dataclass; its fields are the keys, and an instance without arguments has all defaults.
+        default_path: the file that is read if it is there and no other is named.
+        path_variable: the variable of the environment that names another file.
+        variables: other variables, and the dotted key that each one sets.
+        read_layer: reads one file, for programs that understand files of others as well.
+        many: tables of which there may be several, for the list of keys.
+    """
+
+    cls: type[T]
+    default_path: str
+    path_variable: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    read_layer: Callable[[str], FileLayer] = file_layer
+    many: Many = field(default_factory=dict)
+
+    def load(
+        self,
+        *paths: str | os.PathLike[str],
+        flags: Mapping[str, Given] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Loaded[T]:
+        """Read the settings. `flags` are values by dotted key. Raises ConfigError with all problems of all sources.
+
+        Without paths the file is the one that `path_variable` names, else `default_path` if it is there.
+        """
+        variables = os.environ if environment is None else environment
+        names = tuple(os.fspath(path) for path in paths) or self._usual_files(variables)
+        layers: list[Layer | ConfigError] = []
+        notes: list[str] = []
+        for name in names:
+            try:
+                found = self.read_layer(name)
+            except ConfigError as error:
+                layers.append(error)
+                continue
+            layers.append(found.layer)
+            notes += found.notes
+        given = {key: (name, variables[name]) for name, key in self.variables.items() if variables.get(name)}
+        layers += [given_layer(values) for values in (given, flags or {}) if values]
+        merged = merge(self.cls, layers)
+        return Loaded(merged.value, merged.origins, names, tuple(notes))
+
+    def known_keys(self) -> list[Key]:
+        """Every key that a file may have."""
+        return keys(self.cls(), self.many)
+
+    def _usual_files(self, variables: Mapping[str, str]) -> tuple[str, ...]:
+        named = variables.get(self.path_variable)
+        return (named,) if named else (self.default_path,) if os.path.exists(self.default_path) else ()
+
+
+def parse_setting(text: str, example: str) -> tuple[str, Any]:
+    """A key and its value out of ``KEY=VALUE``. VALUE is TOML; anything else is text. Raises ConfigError.
+
+    `example` is shown in the error.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError("--set", key, "not KEY=VALUE", f"such as --set {example}")
+    try:
+        return key.strip(), tomllib.loads(f"value = {value}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return key.strip(), value.strip()
+
+
+def given_layer(given: Mapping[str, Given]) -> Layer:
+    """Values by dotted key as a layer; the place of each is the flag or the variable that gave it."""
+    tree: dict[str, Any] = {}
+    for key, (name, value) in given.items():
+        *above, last = key.split(".")
+        table = tree
+        for part in above:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise ConfigError(name, key, f'"{part}" is a value, not a table')
+        if isinstance(table.get(last), dict):
+            raise ConfigError(name, key, f'"{last}" is a table, of which other keys are set', "set each key of it")
+        table[last] = value
+
+    def place(path: Sequence[str | int]) -> str:
+        for end in range(len(path), 0, -1):
+            wanted = ".".join(map(str, path[:end]))
+            if wanted in given:
+                return given[wanted][0]
+        return ", ".join(dict.fromkeys(name for name, _ in given.values()))
+
+    return Layer(tree, place)

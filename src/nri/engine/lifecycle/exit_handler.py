@@ -1,0 +1,160 @@
+"""The ends of containers, handled in one place: they end by themselves, by force, or by a failed start.
+
+One job: an end is recorded once, and told once: to plugins (StopContainer), and to those that wait. Rules: what is left
+of the container's processes is killed before it counts as ended; each end has a thread, because plugins take their
+time; ends that came while no engine ran are told when the plugins of before are back. Next:
+:mod:`nri.engine.lifecycle.pod_steps`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle.bus import EventBus
+from nri.engine.lifecycle.domain import Domain
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.lifecycle.processes import Processes
+from nri.engine.process import Exit
+from nri.engine.state import ContainerState, PodState
+from nri.engine.support.errors import EngineError, NotThere
+
+__all__ = ["CLEARED", "ExitHandler"]
+
+#: In a record's `done`: neither OCI runtime nor conmon has anything of the container any more.
+CLEARED = "cleared"
+
+_log = logging.getLogger(__name__)
+_OVER = (ContainerState.EXITED, ContainerState.REMOVING, ContainerState.CREATING)
+
+
+class ExitHandler:
+    """Takes up the ends of containers, once what OCI runtime and conmon still have of one is taken away."""
+
+    def __init__(
+        self, inventory: Inventory, machinery: Machinery, domain: Domain, processes: Processes, bus: EventBus
+    ) -> None:
+        self._inventory, self._machinery, self._domain = inventory, machinery, domain
+        self._processes, self._bus = processes, bus
+        self._exits = machinery.exits(self._on_exit)
+        self._open = threading.Event()
+        self._closing = threading.Event()
+        self._threads: set[threading.Thread] = set()
+        self._lock = threading.Lock()
+
+    def open(self) -> None:
+        """Tell plugins of ends from now on; those that came earlier wait here."""
+        self._open.set()
+
+    def close(self) -> None:
+        """Watch no more; what is under way is brought to its end."""
+        self._closing.set()
+        self._open.set()
+        self._exits.close()
+        for thread in [*self._threads]:
+            thread.join()
+
+    def watch(self, container: ContainerEntry | PodEntry) -> None:
+        """Have the end of a container, or of what holds a pod, told when it comes, also if it has come already."""
+        record = container.record
+        self._exits.watch(container.id, Path(record.bundle), self._machinery.runtime(record.runtime_handler))
+
+    def later(self, container: ContainerEntry) -> None:
+        """Tell of an end that an earlier engine recorded, if that did not come to tell it."""
+        container.exited.set()
+        self._on_thread(lambda: self._tell_when_open(container), container.id)
+
+    def forget(self, identity: str) -> None:
+        """Have an end told no more: the caller brings it about."""
+        self._exits.forget(identity)
+
+    def _on_exit(self, found: Exit) -> None:
+        if not self._closing.is_set():  # else the next engine finds it
+            self._on_thread(lambda: self._take(found), found.container_id)
+
+    def _on_thread(self, work: Callable[[], object], identity: str) -> None:
+        def go() -> None:
+            try:
+                work()
+            except Exception:  # noqa: BLE001  the end of a thread; what waits for it has a deadline
+                _log.exception("the end of %s could not be taken up", identity)
+            finally:
+                with self._lock:
+                    self._threads.discard(threading.current_thread())
+
+        thread = threading.Thread(target=go, name="nri-engine-end")
+        with self._lock:
+            self._threads.add(thread)
+        thread.start()
+
+    def _take(self, found: Exit) -> None:
+        try:
+            container = self._inventory.container(found.container_id)
+        except NotThere:
+            self._holder_ended(found)
+        else:
+            self.take(container, found)
+
+    def take(self, container: ContainerEntry, found: Exit, message: str = "") -> None:
+        """Take up an end: the first call for a container does it, and returns when plugins know."""
+        with container.starting:  # an OCI runtime does not expect a deletion in the middle of its start
+            if not self._record(container, found, message):
+                return
+        container.exited.set()
+        self._bus.publish(container, pb.CONTAINER_STOPPED_EVENT)
+        self._tell_when_open(container)
+
+    def _record(self, container: ContainerEntry, found: Exit, message: str) -> bool:
+        """Have what is left cleared away, and write the end down; False if that was done before."""
+        if container.record.state in _OVER:
+            return False
+        done = [CLEARED] if self._clear(container) else []
+        self._inventory.note(
+            container,
+            state=ContainerState.EXITED,
+            done=done,
+            exit_code=found.code,
+            finished_at_ns=found.finished_at_ns,
+            reason=found.reason,
+            message=message or container.record.message,
+            pid=0,
+            conmon_pid=0,
+        )
+        return True
+
+    def _tell_when_open(self, container: ContainerEntry) -> None:
+        self._open.wait()
+        if not self._closing.is_set():
+            self.tell(container)
+
+    def tell(self, container: ContainerEntry) -> None:
+        """Tell plugins of an end that is recorded, unless they were told."""
+        with self._domain.block(urgent=True):
+            self._domain.stop(container)
+        container.ended.set()
+
+    def _clear(self, container: ContainerEntry) -> bool:
+        """Have what is left killed and forgotten; False if that failed, and its removal is to try again."""
+        try:
+            self._exits.forget(container.id)
+            self._processes.remove(container)
+        except (EngineError, OSError) as error:
+            _log.warning("container %s has ended, and could not be cleared away: %s", container.id, error)
+            return False
+        return True
+
+    def _holder_ended(self, found: Exit) -> None:
+        """A pod whose process namespace ended is not ready any more; it is stopped when it is asked for."""
+        try:
+            container = self._inventory.pod(found.container_id)
+        except NotThere:
+            return
+        with container.record_lock:
+            if container.record.state is PodState.READY:
+                _log.warning("what holds pod %s has ended: code %d", container.id, found.code)
+                self._inventory.note(container, state=PodState.STOPPING, pid=0)
+                self._bus.publish(container, pb.CONTAINER_STOPPED_EVENT)

@@ -1,0 +1,243 @@
+"""The pods and containers of an engine, in memory as on disk.
+
+One job: :class:`Inventory`, through which every change of a record goes. Rules: a change is written before it counts,
+or nothing is changed; the records that pods and containers exist are synced to the disk. Locks are always taken in this
+order: the `request_lock` of a pod or container (one request at a time changes it), then its `record_lock` (for the
+moment of a change; nothing waits inside), then the tables' own. So an update that a plugin wants of another container
+needs the `record_lock` alone and waits for no request. Next: :mod:`nri.engine.lifecycle.status`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+
+from nri.adaptation import FieldOrder
+from nri.config.syntax import parse_json
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.state import ContainerRecord, ContainerState, Ids, Names, PodRecord, PodState, Store
+from nri.engine.state.tables import next_container_state, next_pod_state
+from nri.engine.support.errors import EngineError, NotThere
+from nri.files import write_whole
+
+__all__ = ["ContainerEntry", "Inventory", "PodEntry", "to_json"]
+
+_log = logging.getLogger(__name__)
+
+#: The steps that give room on the disk back, and must not fail for the want of it.
+_TAKES_AWAY = ("stop", "finish stop", "remove")
+#: So much of an id is shown to people, as `nri pod ps` does.
+_SHORT = 13
+
+
+def to_json(message: Any) -> dict[str, Any]:
+    """A message of the CRI as the record keeps it."""
+    return json_format.MessageToDict(message, preserving_proto_field_name=True)
+
+
+class PodEntry:
+    """A pod: its record, and the configuration in it as a message."""
+
+    def __init__(self, record: PodRecord) -> None:
+        self.record = record
+        self.config = json_format.ParseDict(record.config, pb.PodSandboxConfig(), ignore_unknown_fields=True)
+        self.request_lock = threading.RLock()
+        self.record_lock = threading.RLock()
+
+    @property
+    def id(self) -> str:
+        """The pod's id."""
+        return self.record.id
+
+    def __str__(self) -> str:
+        """As the log has it: `pod 1f2e3d4c5b6a7 default/web`."""
+        return f"pod {self.id[:_SHORT]} {self.record.namespace}/{self.config.metadata.name}"
+
+
+class ContainerEntry:
+    """A container: its record, its configuration as a message, and the OCI spec in force.
+
+    Attributes:
+        exited: its process is gone.
+        ended: its end is taken up: recorded, and told to plugins.
+        starting: held during a start, and to take up an end: that of a program that is over at once comes after it.
+        order: by which answers of plugins its resources were set last.
+    """
+
+    def __init__(self, record: ContainerRecord, spec: dict[str, Any]) -> None:
+        self.record = record
+        self.config = json_format.ParseDict(record.config, pb.ContainerConfig(), ignore_unknown_fields=True)
+        self.spec = spec
+        self.request_lock = threading.RLock()
+        self.record_lock = threading.RLock()
+        self.exited = threading.Event()
+        self.ended = threading.Event()
+        self.starting = threading.RLock()
+        self.order = FieldOrder()
+
+    @property
+    def id(self) -> str:
+        """The container's id."""
+        return self.record.id
+
+    def __str__(self) -> str:
+        """As the log has it: `container 1f2e3d4c5b6a7 default/web/app`."""
+        name = self.config.metadata.name
+        pod, namespace, *_ = [*self.record.name.removeprefix(f"{name}_").rsplit("_", 4), ""]  # `names.container_name`
+        return f"container {self.id[:_SHORT]} {namespace}/{pod}/{name}"
+
+
+Entry = PodEntry | ContainerEntry
+
+
+class Inventory:
+    """All pods and containers, by id."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.pod_names, self.container_names = Names("pod"), Names("container")
+        self._pod_ids, self._container_ids = Ids("pod"), Ids("container")
+        self._pods: dict[str, PodEntry] = {}
+        self._containers: dict[str, ContainerEntry] = {}
+        self._lock = threading.Lock()
+
+    # --- finding ---
+
+    def pod(self, prefix: str) -> PodEntry:
+        """The pod of an id or its beginning. Raises NotThere, also for one that is still being made."""
+        return self._pod(self._pod_ids.resolve(prefix), prefix)
+
+    def _pod(self, identity: str, asked: str) -> PodEntry:
+        with self._lock:
+            found = self._pods.get(identity)
+        if found is None or found.record.state is PodState.CREATING:
+            raise NotThere("pod", asked)
+        return found
+
+    def container(self, prefix: str) -> ContainerEntry:
+        """The container of an id or its beginning. Raises NotThere, also for one that is still being made."""
+        identity = self._container_ids.resolve(prefix)
+        with self._lock:
+            found = self._containers.get(identity)
+        if found is None or found.record.state is ContainerState.CREATING:
+            raise NotThere("container", prefix)
+        return found
+
+    def pods(self) -> list[PodEntry]:
+        """All pods that are made, the oldest first."""
+        with self._lock:
+            found = [*self._pods.values()]
+        return [each for each in found if each.record.state is not PodState.CREATING]
+
+    def containers(self, pod_id: str = "") -> list[ContainerEntry]:
+        """All containers that are made, or those of one pod, the oldest first."""
+        with self._lock:
+            found = [*self._containers.values()]
+        return [
+            each for each in found
+            if each.record.state is not ContainerState.CREATING and pod_id in ("", each.record.pod_id)
+        ]  # fmt: skip
+
+    # --- changing ---
+
+    def add(self, entry: Entry) -> None:
+        """Take in a pod or container that is about to be made, with its name; its record is on the disk then.
+
+        Raises AlreadyThere if another one has the name.
+        """
+        self._names(entry).reserve(entry.record.name, entry.id)
+        self.put(entry)
+        self._enter(entry)
+
+    def take_in(self, entry: Entry) -> None:
+        """Take in a pod or container that the disk has. Raises AlreadyThere if another one has its name."""
+        self._names(entry).reserve(entry.record.name, entry.id)
+        self._enter(entry)
+
+    def _names(self, entry: Entry) -> Names:
+        return self.pod_names if isinstance(entry, PodEntry) else self.container_names
+
+    def _enter(self, entry: Entry) -> None:
+        with self._lock:
+            if isinstance(entry, PodEntry):
+                self._pods[entry.id] = entry
+            else:
+                self._containers[entry.id] = entry
+        (self._pod_ids if isinstance(entry, PodEntry) else self._container_ids).add(entry.id)
+
+    def drop(self, entry: Entry) -> None:
+        """Forget a pod or container, on the disk as well; its name is free then."""
+        try:
+            self.store.remove(entry.id, sync=False)
+        except OSError as error:
+            raise EngineError(f"the record of {entry.id} cannot be removed: {error}") from error
+        pod = isinstance(entry, PodEntry)
+        (self._pod_ids if pod else self._container_ids).discard(entry.id)
+        with self._lock:
+            (self._pods if pod else self._containers).pop(entry.id, None)
+        self._names(entry).release(entry.id)
+
+    def put(self, entry: Entry, *, sync: bool = False, **changes: Any) -> None:
+        """Change fields of a record, written first. Raises EngineError, and changes nothing, if that fails.
+
+        With `sync` also the machine's sudden end does not lose it.
+        """
+        with entry.record_lock:
+            before = {name: getattr(entry.record, name) for name in changes}
+            _set(entry, changes)
+            try:
+                self.store.put(entry.record, sync=sync)
+            except OSError as error:
+                _set(entry, before)
+                raise EngineError(f"the record of {entry.id} cannot be written: {error}") from error
+
+    def note(self, entry: Entry, **changes: Any) -> None:
+        """Change fields for what has happened, or has to: a disk that does not take it is only told of."""
+        try:
+            self.put(entry, **changes)
+        except EngineError as error:
+            _log.warning("%s; the restarted engine will have to find out", error)
+            with entry.record_lock:
+                _set(entry, changes)
+
+    def move_pod(self, entry: PodEntry, step: str, *, sync: bool = False, **changes: Any) -> None:
+        """Go on to the state after a step. Raises WrongState where the step may not begin."""
+        with entry.record_lock:
+            self._move(entry, step, next_pod_state(entry.id, entry.record.state, step), sync, changes)
+
+    def move_container(self, entry: ContainerEntry, step: str, *, sync: bool = False, **changes: Any) -> None:
+        """Go on to the state after a step. Raises WrongState where the step may not begin."""
+        with entry.record_lock:
+            self._move(entry, step, next_container_state(entry.id, entry.record.state, step), sync, changes)
+
+    def _move(
+        self, entry: Entry, step: str, state: PodState | ContainerState, sync: bool, changes: dict[str, Any]
+    ) -> None:
+        if step in _TAKES_AWAY:
+            self.note(entry, state=state, **changes)
+        else:
+            self.put(entry, sync=sync, state=state, **changes)
+
+
+def write_spec(bundle: Path, spec: dict[str, Any]) -> None:
+    """Put a spec into force, for the OCI runtime and for the engine's restart. Raises OSError."""
+    write_whole(bundle / "config.json", json.dumps(spec).encode(), sync=False)
+
+
+def read_spec(bundle: str) -> dict[str, Any]:
+    """The spec of a bundle; {} if it is gone, with the machine's restart."""
+    try:
+        found = parse_json((Path(bundle) / "config.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _set(entry: Entry, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(entry.record, name, value)

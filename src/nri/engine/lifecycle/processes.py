@@ -1,0 +1,132 @@
+"""The processes of containers and of what holds a pod: made by conmon and OCI runtime, stopped, taken away.
+
+Rules: no plugin is asked or told here. Taking away is for what is there, also for what a killed engine has left. Next:
+:mod:`nri.engine.lifecycle.domain`.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, write_spec
+from nri.engine.lifecycle.parts.cgroups import Cgroups
+from nri.engine.lifecycle.parts.machinery import Machinery
+from nri.engine.process import send
+from nri.engine.state import ContainerRecord, ContainerState
+from nri.engine.support.errors import CommandTimeout, NotThere
+from nri.errors import NriError
+
+__all__ = ["Processes"]
+
+#: How long the kernel has for SIGKILL, and plugins to be told of an end, in seconds.
+_KILL_S, _TOLD_S = 30.0, 120.0
+#: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
+_FROZEN_S = 2.0
+#: How long a container has to end that plugins want gone, in seconds.
+_EVICTION_S = 10.0
+#: A client may ask for any number of seconds; a wait takes no more than some centuries.
+_LONGEST_STOP_S = 10 * 365 * 86400.0
+_log = logging.getLogger(__name__)
+
+
+class Processes:
+    """Makes and ends them. `cgroups` are those of the engine's own making."""
+
+    def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
+        self._inventory, self._machinery = inventory, machinery
+        self.cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
+
+    def create(self, pod: PodEntry, container: ContainerEntry) -> None:
+        """Write the bundle and have conmon and the OCI runtime create the container."""
+        record, config = container.record, container.config
+        bundle = Path(record.bundle)
+        write_spec(bundle, container.spec)
+        log = Path(record.log_path or "/dev/null")
+        if record.log_path:
+            log.parent.mkdir(parents=True, exist_ok=True)
+        record.pid, record.conmon_pid = self._machinery.conmon.create(
+            self._machinery.runtime(record.runtime_handler),
+            container.id,
+            bundle,
+            log_path=log,
+            stdin=config.stdin,
+            stdin_once=config.stdin_once,
+            tty=config.tty,
+            place=self.place(pod.record.cgroup_parent, container.id),
+        )
+
+    def remove(self, container: ContainerEntry) -> None:
+        """Take away what OCI runtime and conmon have of a container, as far as it is there. Raises EngineError."""
+        record = container.record
+        runtime = self._machinery.runtime(record.runtime_handler)
+        try:
+            self._machinery.conmon.remove(runtime, container.id, Path(record.bundle))
+        finally:  # also where the runtime's program is missing, so that nothing can have been made by it
+            if not self._machinery.systemd_cgroup:
+                self.unplace(self._pod_cgroup(record), container.id)
+                self.cgroups.remove(record.cgroup_path)  # a runtime that was killed has left it
+
+    def _pod_cgroup(self, record: ContainerRecord) -> str:
+        """The cgroup of a container's pod; plugins may have given the container itself another one."""
+        try:
+            return self._inventory.pod(record.pod_id).record.cgroup_parent
+        except NotThere:
+            return posixpath.dirname(record.cgroup_path)
+
+    # --- stopping ---
+
+    def stop(self, container: ContainerEntry, timeout_s: float = 0.0) -> None:
+        """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError."""
+        over = container.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
+        # What waits for its start would not understand a signal.
+        if not over and timeout_s > 0 and container.record.state is not ContainerState.CREATED:
+            sent = self._send(container, container.record.stop_signal or "TERM")
+            over = container.exited.wait(min(timeout_s, _LONGEST_STOP_S) if sent else _KILL_S)
+        if not over:
+            # A frozen process dies only when its runtime thaws it.
+            over = self._send(container, "KILL") and container.exited.wait(_FROZEN_S)
+        if not over:
+            self._machinery.runtime(container.record.runtime_handler).kill(container.id, "KILL")
+            if not container.exited.wait(_KILL_S):
+                raise CommandTimeout(f"stop of container {container.id}", _KILL_S)
+        container.ended.wait(_TOLD_S)
+
+    def _send(self, container: ContainerEntry, word: str) -> bool:
+        """Send a signal to the first process; False if it has ended already."""
+        record = container.record
+        runtime = self._machinery.runtime(record.runtime_handler)
+        return send(Path(record.bundle), container.id, record.pid, word) or runtime.kill(container.id, word)
+
+    def evict(self, identity: str, reason: str) -> None:
+        """Begin to stop a container that plugins want gone, and return; its message says why."""
+
+        def stop() -> None:
+            try:
+                container = self._inventory.container(identity)
+                self._inventory.note(container, message=f"evicted by a plugin: {reason}")
+                self.stop(container, _EVICTION_S)
+            except NriError as error:
+                _log.warning("container %s could not be evicted: %s", identity, error)
+
+        threading.Thread(target=stop, name="nri-engine-evict", daemon=True).start()
+
+    # --- conmon's cgroup ---
+
+    def place(self, parent: str, identity: str) -> Callable[[int], None] | None:
+        """Return a function that puts a conmon into its cgroup; None where systemd does that."""
+        path = self._conmon_cgroup(parent, identity)
+        return self.cgroups.place(path) if path else None
+
+    def unplace(self, parent: str, identity: str) -> None:
+        """Take a conmon's cgroup away, after its end."""
+        self.cgroups.remove(self._conmon_cgroup(parent, identity))
+
+    def _conmon_cgroup(self, parent: str, identity: str) -> str:
+        if self._machinery.systemd_cgroup:
+            return ""
+        where = self._machinery.config.cgroups.conmon
+        return f"{parent if where == 'pod' else where}/conmon-{identity}"

@@ -1,0 +1,81 @@
+"""What Kubernetes asked for, read back from what a runtime tells of a container: its class, requests, limits, cgroup.
+
+The kubelet's own arithmetic turned round, so that a request of CPU is right to a thousandth. Pure. Next:
+`nri.kube.document`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from nri.kube.quantity import CPU_PERIOD_US
+from nri.kube.requests import memory_of_oom_score, millicpu_of_shares
+
+if TYPE_CHECKING:
+    from nri.api import messages as m
+
+__all__ = ["Asked", "asked", "cgroup_folder", "memory_request", "slice_folder"]
+
+#: The kubelet's upper bound of a burstable OOM score, which tells only of little.
+_MOST_SCORE: Final = 999
+
+
+class Asked(NamedTuple):
+    """Requests and limits: thousandths of CPUs and bytes; 0 for none, None for not known."""
+
+    cpu_request: int
+    cpu_limit: int
+    memory_request: int | None
+    memory_limit: int
+
+
+def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> Asked:
+    """Return what a container asked for.
+
+    Args:
+        linux: as NRI tells of the container.
+        kube_class: its pod's Kubernetes QoS class.
+        capacity: the node's memory in bytes, without which no burstable container's request is known.
+    """
+    cpu = linux.resources.cpu
+    shares, quota, period = cpu.shares.value, cpu.quota.value, cpu.period.value or CPU_PERIOD_US
+    limit = max(quota, 0) * 1000 // period
+    memory = max(linux.resources.memory.limit.value, 0)
+    request = millicpu_of_shares(shares)
+    if kube_class == "Guaranteed":
+        return Asked(limit, limit, memory, memory)
+    if kube_class == "BestEffort":
+        return Asked(0, limit, 0, memory)
+    score = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
+    return Asked(request, limit, memory_request(score, capacity), memory)
+
+
+def memory_request(score: int | None, capacity: int) -> int | None:
+    """Return the bytes that a burstable container of an OOM score asks for, to a thousandth of the node; None unknown.
+
+    At either end of the scale the kubelet cuts: a score there tells only of much or little.
+    """
+    if score == _MOST_SCORE and capacity > 0:
+        return 0
+    return memory_of_oom_score(score, capacity) or None if score is not None and capacity > 0 else None
+
+
+def slice_folder(name: str) -> str:
+    """Return the folder of a systemd slice, below those that its name tells: `a-b.slice` is `a.slice/a-b.slice`."""
+    parts = name.removesuffix(".slice").split("-")
+    return "/".join(f"{'-'.join(parts[: place + 1])}.slice" for place in range(len(parts)))
+
+
+def cgroup_folder(path: str, *, systemd: bool) -> str:
+    """Return the folder of a container's `cgroups_path` in any form: a plain path, or `slice:prefix:id` of systemd.
+
+    Raises:
+        ValueError: it has neither form.
+    """
+    if not systemd or path.startswith("/"):
+        return path
+    slice_name, first, rest = path.partition(":")
+    prefix, second, number = rest.partition(":")
+    if not first or not second or "/" in path:
+        raise ValueError(f"{path!r} is neither a path nor slice:prefix:id")
+    return f"{slice_folder(slice_name)}/{prefix}-{number.split(':')[0]}.scope"

@@ -1,0 +1,101 @@
+"""The requests and limits of a container, from what the kubelet gave the runtime: the way back of `nri.kube.kubelet`.
+
+One job: :class:`Requests`, estimated from cgroup values, or exact as nri-plugins' resource-annotator wrote them. Pure.
+The kubelet rounds a request of CPU down to shares, so 200m comes back as 199m, and a request of memory to
+thousandths of the node's, so the least one that gives that score counts; these are the estimates of nri-plugins, and
+`nri.kube.decoded` has closer ones for those who need no equal placements. Next: `nri.kube.quantity`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from nri.kube import quantity
+
+__all__ = ["ANNOTATION", "Requests", "annotated", "estimated", "memory_of_oom_score", "millicpu_of_quota",
+           "millicpu_of_shares", "qos_of_cgroup_parent"]  # fmt: skip
+
+#: Requests and limits of a pod's containers as JSON.
+ANNOTATION = "noderesource.dev/resources"
+_SHARES_PER_CPU, _LEAST_SHARES = 1024, 2
+#: The oom scores of Burstable containers; others say nothing of a request.
+_LEAST_SCORE, _MOST_SCORE = 3, 999
+_HALF = Fraction(1, 2)
+
+
+class Requests(NamedTuple):
+    """Requests and limits in thousandths of a CPU and in bytes; 0 where nothing is asked for or limited."""
+
+    cpu_m: int = 0
+    cpu_limit_m: int = 0
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+
+
+def millicpu_of_shares(shares: int) -> int:
+    """The request of CPU that has these shares; 0 for the least, which a request of nothing has, too."""
+    return 0 if shares <= _LEAST_SHARES else int(Fraction(shares * 1000, _SHARES_PER_CPU) + _HALF)
+
+
+def millicpu_of_quota(quota_us: int, period_us: int) -> int:
+    """The limit of CPU that has this quota; 0 for none."""
+    return int(Fraction(quota_us * 1000, period_us) + _HALF) if quota_us > 0 and period_us > 0 else 0
+
+
+def memory_of_oom_score(score: int, node_bytes: int) -> int:
+    """The least request of memory with which a Burstable container has this score on such a node; 0 if unknown."""
+    if not _LEAST_SCORE <= score <= _MOST_SCORE:
+        return 0
+    return -(-(1000 - score) * node_bytes // 1000)
+
+
+def qos_of_cgroup_parent(path: str) -> str:
+    """The class of service of a pod by the folder of its cgroup."""
+    folder = path.lower()
+    return "BestEffort" if "besteffort" in folder else "Burstable" if "burstable" in folder else "Guaranteed"
+
+
+def estimated(
+    qos: str, shares: int, quota_us: int, period_us: int, memory_limit_bytes: int, oom_score: int, node_bytes: int
+) -> Requests:
+    """What a pod of this class must have asked for, to get these values."""
+    cpu, limit = millicpu_of_shares(shares), max(memory_limit_bytes, 0)
+    if qos == "Guaranteed":
+        return Requests(cpu, cpu, limit, limit)
+    memory = memory_of_oom_score(oom_score, node_bytes) if qos == "Burstable" else 0
+    if limit and memory >= limit:
+        memory = 0
+    return Requests(cpu, millicpu_of_quota(quota_us, period_us), memory, limit)
+
+
+def annotated(annotations: Mapping[str, str], container_name: str) -> Requests | None:
+    """The exact values of a container that the annotation has; None if it has none, or cannot be read."""
+    try:
+        whole = json.loads(annotations.get(ANNOTATION, "{}"))
+        found = _found(whole, container_name)
+        if found is None:
+            return None
+        asked, limits = (found.get(key) or {} for key in ("requests", "limits"))
+        return Requests(
+            _amount(asked, "cpu", 1000),
+            _amount(limits, "cpu", 1000),
+            _amount(asked, "memory", 1),
+            _amount(limits, "memory", 1),
+        )
+    except (AttributeError, RecursionError, TypeError, ValueError):
+        return None
+
+
+def _found(whole: Any, name: str) -> Any:
+    for key in ("containers", "initContainers"):
+        found = (whole.get(key) or {}).get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _amount(amounts: Mapping[str, object], key: str, scale: int) -> int:
+    return quantity.ceil(quantity.bounded(amounts.get(key, 0), quantity.MOST // scale) * scale)

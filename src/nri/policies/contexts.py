@@ -1,0 +1,84 @@
+"""Contexts: what a hook is told of the pod, the container, the kube-QoS folder or the host application it decides for.
+
+A value that no transport gave is None or empty; resources that are zero in a message are "not set". How messages become
+contexts is in `nri.policies.koordinator.convert`. Next: `nri.policies.changes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+__all__ = [
+    "ContainerContext",
+    "ExtendedResources",
+    "HostApplicationContext",
+    "KubeQosContext",
+    "PodContext",
+    "Resources",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The resources set already. Quota in microseconds, memory in bytes; -1 is unlimited, None not set or not known."""
+
+    cpu_shares: int | None = None
+    cfs_quota: int | None = None
+    cpuset: str | None = None
+    memory_limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendedResources:
+    """The amounts that one container asks of the resources that Kubernetes itself does not enforce."""
+
+    requests: Mapping[str, Fraction] = field(default_factory=dict)
+    limits: Mapping[str, Fraction] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """A pod. `cgroup_parent` is its folder below the root of the cgroups; `tasks` are its thread ids by container."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    cgroup_parent: str = ""
+    resources: Resources | None = None
+    extended: Mapping[str, ExtendedResources] | None = None
+    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerContext:
+    """A container of a pod. `id` has its runtime in front (`containerd://...`), `sandbox` is the pause container."""
+
+    pod: PodContext = field(default_factory=PodContext)
+    id: str = ""
+    name: str = ""
+    cgroup_parent: str = ""
+    sandbox: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    resources: Resources | None = None
+    extended: ExtendedResources | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KubeQosContext:
+    """The folder of a Kubernetes QoS class."""
+
+    kube_class: str
+    cgroup_parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HostApplicationContext:
+    """A program of the host that NodeSLO lists, with its QoS class and folder."""
+
+    name: str
+    qos: str = ""
+    cgroup_parent: str = ""

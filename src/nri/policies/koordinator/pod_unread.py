@@ -1,0 +1,122 @@
+"""Slips of a pod's author that would go unnoticed: labels, annotations, keys in them and resources that nothing reads.
+
+Rules: pure, and a line for each, with the nearest that is read. Only what looks like Koordinator's is told; it has more
+keys than the agent reads, and others have keys of their own. Next: `nri.policies.koordinator.rules.unread`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from nri.policies.contexts import ExtendedResources
+from nri.policies.koordinator import pod_annotations
+from nri.policies.koordinator.loops.block_io import ANNOTATION_BLOCK_IO
+from nri.policies.koordinator.loops.block_io import SHAPE as _DISKS
+from nri.policies.koordinator.loops.cpu_burst import ANNOTATION_BURST
+from nri.policies.koordinator.loops.cpu_burst import SHAPE as _BURST
+from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY
+from nri.policies.koordinator.loops.memory_qos import POD_SHAPE as _MEMORY
+from nri.policies.koordinator.memo import Memo
+from nri.policies.koordinator.names import ANNOTATION_EXTENDED, BATCH_CPU, BATCH_MEMORY, LABEL_QOS, qos_class
+from nri.policies.koordinator.profile import HOOKS
+from nri.policies.koordinator.rules.unread import Unread, below, meant, nearly
+from nri.text import plain
+
+__all__ = ["absent_containers", "pod_unread"]
+
+_CLASSES: Final = ("LSE", "LSR", "LS", "BE", "SYSTEM")
+_SHAPES: Final = {
+    **pod_annotations.SHAPES,
+    ANNOTATION_BURST: _BURST,
+    ANNOTATION_MEMORY: _MEMORY,
+    ANNOTATION_BLOCK_IO: _DISKS,
+}
+_KNOWN: Final = {key for row in HOOKS for key in row.keys} | _SHAPES.keys()
+#: Resources of batch pods, and those of mid ones, which scheduler and kubelet read.
+_RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY, "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
+#: How near a resource's name has to be to one of these: `kubernetes.io/` is half of it.
+_ALIKE: Final = 0.85
+_MOST, _MOST_TEXT = 16, 200
+_memo = Memo()
+
+
+def pod_unread(
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    extended: Mapping[str, ExtendedResources] | None = None,
+) -> list[str]:
+    """Return a line for each slip, a bounded number of them.
+
+    Args:
+        labels: the pod's.
+        annotations: the pod's.
+        extended: what its containers ask of resources that Kubernetes does not know, where its spec is known.
+    """
+    keys = _keys({**labels, **annotations})
+    found = itertools.chain(_classes(labels, annotations), keys, _inside(annotations), _asked(extended or {}))
+    return list(itertools.islice(found, _MOST))
+
+
+def absent_containers(annotations: Mapping[str, str], containers: Collection[str]) -> list[str]:
+    """Return a line if the annotation of batch resources names containers that the pod does not have."""
+    named = pod_annotations.annotated(annotations) or {}
+    absent = [name for name in named if name not in containers]
+    if not absent:
+        return []
+    told = plain(", ".join(absent), _MOST_TEXT)
+    return [f"annotation {ANNOTATION_EXTENDED}: the pod has no container {told}; it has {', '.join(containers)}"]
+
+
+def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+    given = labels.get(LABEL_QOS, "")
+    if given and not qos_class(labels):
+        shown = plain(given, _MOST_TEXT)
+        yield f'{LABEL_QOS}: "{shown}" is no class, so the pod has none; there are {", ".join(_CLASSES)}'
+    if LABEL_QOS in annotations and LABEL_QOS not in labels:
+        yield f"{LABEL_QOS}: without effect as an annotation; it is a label"
+
+
+def _keys(given: Mapping[str, str]) -> Iterator[str]:
+    for key in given:
+        near = nearly(key, _KNOWN)
+        if near and near not in given:
+            yield str(Unread.of(key, near))
+
+
+def _inside(annotations: Mapping[str, str]) -> Iterator[str]:
+    """Keys in the JSON of annotations; one that cannot be read is an error of its hook, and not told here."""
+    for key, shape in _SHAPES.items():
+        text = annotations.get(key)
+        if text:
+            yield from _memo.get(key, text, lambda text, key=key, shape=shape: _lines(key, text, shape))  # type: ignore[misc]
+
+
+def _lines(key: str, text: str, shape: Any) -> list[str]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    found = [*below(value, shape, "")]
+    if key == ANNOTATION_EXTENDED:
+        containers = value.get("containers") if isinstance(value, dict) else None
+        found += _resources(containers if isinstance(containers, dict) else {})
+    return [f"annotation {key}: {each}" for each in found[:_MOST]]
+
+
+def _asked(extended: Mapping[str, ExtendedResources]) -> Iterator[str]:
+    parts = {name: {"requests": each.requests, "limits": each.limits} for name, each in extended.items()}
+    yield from map(str, _resources(parts, everything=False))
+
+
+def _resources(containers: Mapping[str, Any], *, everything: bool = True) -> Iterable[Unread]:
+    """The names of resources that nothing reads: all that are not known, or only those that look like ours."""
+    for container, parts in containers.items():
+        for part in ("requests", "limits") if isinstance(parts, dict) else ():
+            asked = parts.get(part)
+            for name in asked if isinstance(asked, Mapping) else ():
+                near = "" if name in _RESOURCES else meant(str(name), _RESOURCES, _ALIKE)
+                if near or (everything and name not in _RESOURCES):
+                    yield Unread.of(f"containers.{container}.{part}.{name}", near)

@@ -1,0 +1,164 @@
+"""Keys of rules without effect: that nothing reads, with the nearest that is read, or that are null.
+
+Rules: pure; what is below a key that is not read is not looked at, nor a key whose value asks for nothing, as a part of
+which all is off: the manager writes these for each class. Next: `nri.agent.rules`, which tells of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from nri.policies.koordinator import names
+from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl
+from nri.policies.koordinator.rules import host_applications, node_slo, node_topology
+from nri.policies.shapes import Items, Record, Table
+from nri.text import plain
+
+__all__ = ["Unread", "below", "meant", "nearly", "unread", "unread_annotations"]
+
+_MOST, _MOST_TEXT = 100, 200
+#: How alike two names are that are told apart by a slip alone, where others have names of their own.
+_ALIKE: Final = 0.88
+_PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
+_NULL: Final = "it is null, which takes away what it had: its default holds"
+#: Keys that only other programs read, and why this agent does not.
+_ELSEWHERE: Final = {
+    **dict.fromkeys(
+        ("minFreeKbytesFactor", "watermarkScaleFactor"), "nothing reads it: the machine's sysctls are the operator's"
+    ),
+    **dict.fromkeys(
+        ("memcgReapBackGround", "schedGroupIdentityEnabled", "schedIdleSaverWmark", "schedFeatures"),
+        "nothing reads it: only kernels of Anolis OS have it, for the whole machine",
+    ),
+    **dict.fromkeys(
+        (
+            "pageCacheEnable",
+            "pageCacheLimitPercent",
+            "pageCacheLimitSize",
+            "pageCacheReclaimSync",
+            "pageCacheLimitEnabled",
+        ),
+        "nothing reads it: only kernels of Anolis OS limit page caches",
+    ),
+}
+
+
+def _class(name: str, *, caches: bool = True, disks: bool = False) -> Record:
+    own = {**node_slo.SPEC.keys["resourceQOSStrategy"].keys[name].keys, **_PARTS}
+    if not caches:
+        del own["resctrlQOS"]
+    return Record({**own, **({"blkioQOS": block_io.SHAPE} if disks else {})})
+
+
+_SPEC: Final = Record(
+    {
+        **node_slo.SPEC.keys,
+        "resourceUsedThresholdWithBE": evict.THRESHOLDS,
+        "cpuBurstStrategy": cpu_burst.SHAPE,
+        "hostApplications": host_applications.SPEC,
+        "resourceQOSStrategy": Record(
+            {
+                **node_slo.SPEC.keys["resourceQOSStrategy"].keys,
+                "lsrClass": _class("lsrClass"),
+                "lsClass": _class("lsClass"),
+                "beClass": _class("beClass", disks=True),
+                "systemClass": _class("systemClass", caches=False),
+                "cgroupRoot": Record({"blkioQOS": block_io.ROOT_SHAPE}),
+            }
+        ),
+    }
+)
+_OBJECT: Final = Record({**dict.fromkeys(("apiVersion", "kind", "metadata", "status"), dict), "spec": _SPEC})
+_ANNOTATIONS: Final = (names.ANNOTATION_RATIO, *node_topology.SHAPES)
+
+
+class Unread(NamedTuple):
+    """A key without effect: its place in the document, and why."""
+
+    key: str
+    why: str
+
+    @classmethod
+    def of(cls, key: str, near: str) -> Unread:
+        """A key that nothing reads, and the nearest that is read, "" for none; the key is a text of others."""
+        return cls(plain(key, _MOST_TEXT), "nothing reads it" + (f"; did you mean {near}?" if near else ""))
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.why}"
+
+
+def unread(document: Mapping[str, Any]) -> list[Unread]:
+    """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
+    found = below(document, _OBJECT, "")
+    return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(found, range(_MOST), strict=False)]
+
+
+def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:
+    """Return the keys without effect of the annotations of a Node or its topology: nearly ours, or in one of ours."""
+    meta = document.get("metadata")
+    given = meta.get("annotations") if isinstance(meta, dict) else None
+    return [each for each, _ in zip(_annotations(given), range(_MOST), strict=False)]
+
+
+def meant(key: str, known: Collection[str], alike: float = 0.6) -> str:
+    """Return the name that is nearest to a key, "" if none is near."""
+    folded = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(key.casefold()[:_MOST_TEXT], folded, 1, alike)
+    return folded[near[0]] if near else ""
+
+
+def nearly(key: str, known: Collection[str]) -> str:
+    """Return the label or annotation that a key of Koordinator's would be but for a slip; "" if it is one, or none."""
+    if key in known or "koordinator" not in key:
+        return ""
+    plain_names = {_plain(each): each for each in known}
+    return plain_names.get(meant(_plain(key), plain_names, _ALIKE), "")
+
+
+def _plain(key: str) -> str:
+    """A key's name without its domain, and however it is written."""
+    return key.rpartition("/")[2].casefold().replace("-", "").replace("_", "")
+
+
+def _annotations(given: Any) -> Iterator[Unread]:
+    for key, text in given.items() if isinstance(given, dict) else ():
+        if key in node_topology.SHAPES:
+            try:
+                value = json.loads(text)
+            except (TypeError, ValueError, RecursionError):
+                continue
+            yield from below(value, node_topology.SHAPES[key], f"annotation {key}: ")
+        elif (near := nearly(str(key), _ANNOTATIONS)) and near not in given:
+            yield Unread.of(f"annotation {key}", near)
+
+
+def below(value: Any, shape: Any, place: str) -> Iterator[Unread]:
+    """Yield the keys without effect of a value of a shape; `place` is put before each."""
+    if isinstance(shape, Items) and isinstance(value, list):
+        for number, each in enumerate(value[:_MOST]):
+            yield from below(each, shape.shape, f"{place.removesuffix('.')}[{number}].")
+    if isinstance(shape, Table) and isinstance(value, dict):
+        for key, each in value.items():
+            yield from below(each, shape.values, f"{place}{plain(str(key), _MOST_TEXT)}.")
+    if not (isinstance(shape, Record) and isinstance(value, dict)):
+        return
+    folded = {key.casefold(): key for key in shape.keys}
+    for key, each in value.items():
+        known = folded.get(str(key).casefold())
+        if known is None:
+            if str(key) in _ELSEWHERE:
+                yield Unread(f"{place}{key}", _ELSEWHERE[str(key)])
+            elif _asks(each):
+                yield Unread.of(f"{place}{key}", meant(str(key), shape.keys))
+        elif each is None:
+            yield Unread(f"{place}{known}", _NULL)
+        else:
+            yield from below(each, shape.keys[known], f"{place}{known}.")
+
+
+def _asks(value: Any) -> bool:
+    """Whether a value would ask for anything, if it were read."""
+    return not isinstance(value, dict) or (value.get("enable") is not False and any(value.values()))

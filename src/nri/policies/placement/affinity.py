@@ -1,0 +1,99 @@
+"""Affinity of containers, as pods say it in annotations: near to some others, or far from them.
+
+One job: :func:`affinities` of a container. Two forms, both YAML: `main: [helper]`, which is mutual and within the pod,
+and a list of `{scope, match, weight}` with expressions. Rules: pure; without a scope it is the own pod; weights are at
+most 1000. Next: `expressions`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from nri.config import Source, parse_text, read
+from nri.errors import ConfigError
+from nri.policies.placement.containers import Container
+from nri.policies.placement.expressions import Expression
+
+__all__ = ["Affinity", "affinities"]
+
+_KEYS = {"resource-policy.nri.io/affinity": 1, "resource-policy.nri.io/anti-affinity": -1}
+_MOST_WEIGHT = 1000
+_IMPLICIT_WEIGHT = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Affinity:
+    """Near to containers in a scope that match, or far from them if the weight is below 0."""
+
+    scope: Expression
+    match: Expression
+    weight: int
+
+    @classmethod
+    def to_pod(cls, name: str) -> Affinity:
+        """Near to the containers of pods of a name."""
+        return cls(_pod(name), Expression("AlwaysTrue"), _IMPLICIT_WEIGHT)
+
+    @classmethod
+    def to_namespace(cls, namespace: str) -> Affinity:
+        """Near to the containers of a namespace."""
+        return cls(Expression("AlwaysTrue"), Expression("Equals", "namespace", [namespace]), _IMPLICIT_WEIGHT)
+
+    def holds(self, other: Container) -> bool:
+        """Whether another container is meant."""
+        return self.scope.holds(other, other.pod) and self.match.holds(other, other.pod)
+
+
+def _pod(name: str) -> Expression:
+    return Expression("Equals", "pod/name", [name])
+
+
+@dataclass(frozen=True)
+class _Full:
+    """One affinity of the full form."""
+
+    match: Expression
+    scope: Expression | None = None
+    weight: int = 0
+
+
+def affinities(container: Container) -> list[Affinity]:
+    """The affinities of a container. A value that cannot be read is told in its doubts."""
+    found: list[Affinity] = []
+    for key, sign in _KEYS.items():
+        text = container.pod.annotations.get(key)
+        if text is None:
+            continue
+        try:
+            found += _read(container, key, text, sign)
+        except (ConfigError, ValueError) as error:
+            container.doubt(key, str(error))
+    return found
+
+
+def _read(container: Container, key: str, text: str, sign: int) -> list[Affinity]:
+    tree = parse_text(Source(f"annotation {key}", text))
+    if not isinstance(tree, dict) or not all(isinstance(each, list) for each in tree.values()):
+        raise ValueError("it is no table of lists, by names of containers")
+    if all(isinstance(each, str) for listed in tree.values() for each in listed):
+        return _mutual(container, tree, sign)
+    made = []
+    for each in tree.get(container.name, []):
+        full = read(_Full, [_source(key, each)])
+        weight = max(-_MOST_WEIGHT, min(full.weight or 1, _MOST_WEIGHT)) * sign
+        made.append(Affinity(full.scope or _pod(container.pod.name), full.match, weight))
+    return made
+
+
+def _source(key: str, tree: Any) -> Source:
+    return Source(f"annotation {key}", json.dumps(tree), "json")
+
+
+def _mutual(container: Container, tree: dict[str, list[str]], sign: int) -> list[Affinity]:
+    others = set(tree.get(container.name, []))
+    others.update(name for name, listed in tree.items() if container.name in listed)
+    if not others:
+        return []
+    return [Affinity(_pod(container.pod.name), Expression("In", "name", sorted(others)), sign)]

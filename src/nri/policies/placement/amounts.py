@@ -1,0 +1,41 @@
+"""CPUs that configuration gives to a policy or keeps from it: a list, all but a list, or a number of them.
+
+One job: the keys `availableResources` and `reservedResources`. Pure. Next: the options of the policies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nri.kube import quantity
+from nri.policies.placement import masks
+
+__all__ = ["Amounts"]
+
+_LIST, _ALL_BUT = "cpuset:", "exclude-cpuset:"
+_MOST_CPUS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """Amounts of resources; of memory nothing is read. Raises ValueError for CPUs that cannot be meant."""
+
+    cpu: str | int | float | None = None
+    memory: str | int | float | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpu is not None and self.set_of(0) is None:
+            self.count()
+
+    def set_of(self, every: int) -> int | None:
+        """The mask of a list, or of all but a list; None if it is a number of CPUs, or not given."""
+        words = str(self.cpu or "")
+        if words.startswith(_LIST):
+            return masks.parse(words.removeprefix(_LIST))
+        if words.startswith(_ALL_BUT):
+            return every & ~masks.parse(words.removeprefix(_ALL_BUT))
+        return None
+
+    def count(self) -> int:
+        """The number of CPUs, rounded up."""
+        return quantity.ceil(quantity.bounded(self.cpu, _MOST_CPUS))

@@ -1,0 +1,539 @@
+"""balloons' decisions: a balloon for each container, CPUs for each balloon, and the pins of all in it.
+
+One job: :class:`Balloons`. A balloon's size follows what its containers request; a container goes to one that fits, to
+one that can grow, or to a new one, in the order that its type prefers. Rules: pure; refused is
+:class:`~nri.policies.placement.containers.NoPlace`. Next: the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+
+from nri.kube.quantity import cpu_shares
+from nri.kube.requests import Requests
+from nri.policies.placement import masks
+from nri.policies.placement.allocator import CpuAllocator
+from nri.policies.placement.balloons.balloon import Balloon
+from nri.policies.placement.balloons.options import DEFAULT, RESERVED, BalloonType, LoadClass, Options
+from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, build
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Changes, Container, NoPlace, Pins
+from nri.policies.placement.expressions import expand, matches
+from nri.policies.placement.machine import Machine, Priority
+from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
+from nri.policies.placement.zones import Request as MemoryRequest
+
+__all__ = ["Balloons"]
+
+#: Names of the devices that are no devices: reserved and isolated CPUs, and the two kinds of cores.
+_RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
+    "reserved CPUs",
+    "isolated CPUs",
+    "efficient cores",
+    "performance cores",
+)
+
+
+class Balloons:
+    """The policy. Raises ValueError for options that do not go with the machine.
+
+    Args:
+        near: the CPUs near to a device by its path in /sys, several sets if it has several.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        options: Options,
+        choices: Choices = Choices.DEFAULT,
+        near: Callable[[str], list[int]] = lambda _path: [],
+    ) -> None:
+        self.machine, self.options, self.choices = machine, options, choices
+        self._near = near
+        self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
+        self._tree = build(machine)
+        self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
+        allowed = options.availableResources.set_of(machine.present)
+        if allowed is None and options.availableResources.cpu is not None:
+            raise ValueError("availableResources.cpu is a list, cpuset:0-3, and not a number")
+        self.allowed = (machine.present if allowed is None else allowed) & machine.online
+        self.free = self.allowed
+        self.reserved = 0
+        self.types = self._types()
+        self._by_name = {each.name: each for each in self.types}
+        self._loads = {each.name: each for each in options.loadClasses}
+        self._keep_apart()
+        self.balloons: list[Balloon] = []
+        self.containers: dict[str, Container] = {}
+        self._resized: dict[str, Requests] = {}
+        self._changes = Changes()
+        for priority in Priority:
+            for each in self.types:
+                for _ in range(each.minBalloons if each.priority is priority else 0):
+                    self.balloons.append(self._new(each))
+        self._repin(self._share_idle(self.free, 0))
+
+    # -- types --------------------------------------------------------------------------------------------------------
+
+    def _types(self) -> list[BalloonType]:
+        """The types, with those for the system first, and the one for all others last, unless they are given."""
+        types = [replace(each) for each in self.options.balloonTypes]
+        named = {each.name: each for each in types}
+        reserved = named.get(RESERVED)
+        if reserved is None:
+            reserved = BalloonType(RESERVED, allocatorPriority="low")
+            types.insert(0, reserved)
+        if DEFAULT not in named:
+            types.append(BalloonType(DEFAULT, minBalloons=1, maxBalloons=1, allocatorPriority="low"))
+        self._reserve(reserved)
+        reserved.minBalloons = reserved.maxBalloons = 1
+        reserved.namespaces = [*reserved.namespaces, "kube-system", *self.options.reservedPoolNamespaces]
+        return types
+
+    def _reserve(self, reserved: BalloonType) -> None:
+        amounts = self.options.reservedResources
+        if amounts.cpu is None:
+            return
+        cpus = amounts.set_of(self.allowed)
+        if cpus is not None:
+            if cpus & ~self.allowed:
+                raise ValueError(
+                    f"reservedResources.cpu: {masks.text(cpus & ~self.allowed)} are not among the available CPUs"
+                )
+            self.reserved = cpus
+            reserved.minCPUs = reserved.minCPUs or min(cpus.bit_count(), reserved.maxCPUs)
+            reserved.allocatorPriority = "normal"
+            reserved.preferCloseToDevices = [_RESERVED_CPUS, *reserved.preferCloseToDevices]
+            return
+        count = amounts.count()
+        if reserved.minCPUs not in (0, count) or 0 < reserved.maxCPUs < count:
+            raise ValueError(
+                f"reservedResources.cpu asks for {count} CPUs, and the type reserved for {reserved.minCPUs} to "
+                f"{reserved.maxCPUs}"
+            )
+        reserved.minCPUs = count
+
+    def _keep_apart(self) -> None:
+        """Let each type be far from what another one would be close to."""
+        wanted: dict[str, set[str]] = {_ISOLATED_CPUS: set()} if self.machine.isolated else {}
+        for each in self.types:
+            close = [*each.preferCloseToDevices]
+            close += [_ISOLATED_CPUS] if each.preferIsolCpus else []
+            close += {"performance": [_PERFORMANCE], "efficient": [_EFFICIENT]}.get(each.preferCoreType, [])
+            each.preferCloseToDevices = close
+            for device in close:
+                if not device.startswith("podresourceapi:"):
+                    wanted.setdefault(device, set()).add(each.name)
+        for each in self.types:
+            each.far = [device for device, names in wanted.items() if each.name not in names]
+            each.far += [_loaded(self._loads[load]) for load in each.loads]
+
+    def _type_of(self, container: Container) -> BalloonType:
+        name = container.asks("balloon.balloons")
+        if name is not None:
+            if name[1] not in self._by_name:
+                raise NoPlace(str(container), f"there is no type of balloons {name[1]!r}: {', '.join(self._by_name)}")
+            return self._by_name[name[1]]
+        for each in self.types:
+            if any(one.holds(container, container.pod) for one in each.matchExpressions):
+                return each
+            if matches(container.pod.namespace, each.namespaces):
+                return each
+        return self._by_name[DEFAULT]
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def create(self, container: Container) -> dict[str, Pins]:
+        """Place a container; the pins of all that change. Raises NoPlace."""
+        preserve = self.options.preserve
+        left_alone = container.preserves("cpu") or (
+            preserve is not None and any(one.holds(container, container.pod) for one in preserve.matchExpressions)
+        )
+        with self._undone_if_refused():
+            self.containers[container.id] = container
+            if not left_alone:
+                self._place(container)
+        return self._changes.take()
+
+    def release(self, container_id: str) -> dict[str, Pins]:
+        """Take back what a container has, if anything."""
+        container = self.containers.pop(container_id, None)
+        balloon = None if container is None else self._balloon_of(container)
+        if container is not None and balloon is not None:
+            self._dismiss(container, balloon)
+        self._changes.forget(container_id)
+        self._resized.pop(container_id, None)
+        return self._changes.take()
+
+    def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
+        """Let a container's balloon follow its new requests, or move it. Raises NoPlace."""
+        container = self.containers.get(container_id)
+        if container is None:
+            return self._changes.take()
+        before = self._resized.get(container_id, container.requests)
+        self._resized[container_id] = requests
+        balloon = self._balloon_of(container)
+        if not self.choices.balloons_follow_resizes:
+            if before == requests:
+                self._changes.again(container_id, container.shares)
+        elif balloon is not None and before == requests:
+            self._changes.again(container_id)
+        elif balloon is not None:
+            try:
+                with self._undone_if_refused():
+                    self._follow(container, balloon, requests)
+            except NoPlace:
+                container.requests = self._resized[container_id] = before
+                raise
+        return self._changes.take()
+
+    def _follow(self, container: Container, balloon: Balloon, requests: Requests) -> None:
+        container.requests = requests
+        wanted = self._requested(balloon)
+        if self._most_m(balloon) >= wanted:
+            self._resize(balloon, max(1, wanted))
+            self.zones.release(container.id)
+            self._repin([balloon])
+        else:
+            self._dismiss(container, balloon)
+            self._place(container)
+
+    @contextmanager
+    def _undone_if_refused(self) -> Iterator[None]:
+        """Be as before if what is done in here is refused."""
+        balloons = list(self.balloons)
+        saved = [(part, part.saved()) for balloon in balloons for part in balloon.parts()]
+        free, zones, changes = self.free, self.zones.saved(), self._changes.saved()
+        containers = dict(self.containers)
+        try:
+            yield
+        except NoPlace:
+            if self.choices.failure_changes_nothing:
+                self.balloons, self.free, self.containers = balloons, free, containers
+                self.zones.restore(zones)
+                self._changes.restore(changes)
+                for part, state in saved:
+                    part.restore(state)
+            raise
+
+    # -- placing ------------------------------------------------------------------------------------------------------
+
+    def _place(self, container: Container) -> None:
+        kind = self._type_of(container)
+        balloon = self._choose(kind, container)
+        if balloon is None:
+            raise NoPlace(str(container), self._why_none(kind, container))
+        wanted = max(1, container.requests.cpu_m + self._requested(balloon))
+        if balloon.size_m < wanted:
+            try:
+                self._resize(balloon, wanted)
+            except ValueError as error:
+                raise NoPlace(str(container), f"balloon {balloon} cannot grow to {wanted}m: {error}") from None
+        balloon.pods.setdefault(container.pod.id, []).append(container.id)
+        self._count_group(balloon, container, 1)
+        self._repin([balloon])
+
+    def _dismiss(self, container: Container, balloon: Balloon) -> None:
+        self.zones.release(container.id)
+        names = balloon.pods[container.pod.id]
+        names.remove(container.id)
+        if not names:
+            del balloon.pods[container.pod.id]
+        self._count_group(balloon, container, -1)
+        if balloon.pods:
+            self._resize(balloon, max(1, self._requested(balloon)))
+            return
+        self._resize(balloon, 0)
+        if len(self._of(balloon.type)) > balloon.type.minBalloons:
+            self.balloons.remove(balloon)
+            self.free |= balloon.cpus
+            if self.choices.freed_cpus_are_shared:
+                self._repin(self._share_idle(balloon.cpus, 0))
+
+    def _why_none(self, kind: BalloonType, container: Container) -> str:
+        looked = [
+            f"{balloon} has {self._free_m(balloon)}m free and can grow to {self._most_free_m(balloon)}m"
+            for balloon in self._of(kind)
+        ]
+        limit = f", of at most {kind.maxBalloons}" if kind.maxBalloons else ""
+        looked.append(f"a new one{limit} would have to be made of {self.free.bit_count()} free CPUs")
+        return f"{container.requests.cpu_m}m CPU are wanted of balloons {kind.name}; " + "; ".join(looked)
+
+    def _choose(self, kind: BalloonType, container: Container) -> Balloon | None:
+        wanted = container.requests.cpu_m
+
+        def can_grow(balloons: Iterable[Balloon]) -> list[Balloon]:
+            return [each for each in balloons if each.type is kind and self._most_free_m(each) >= wanted]
+
+        chain: list[tuple[str, Callable[[], list[Balloon]]]] = []
+        if kind.groupBy:
+            chain.append(("group", lambda: can_grow(self._of_group(kind, container))))
+        if not kind.preferSpreadingPods:
+            chain.append(("pod", lambda: can_grow(b for b in self.balloons if container.pod.id in b.pods)))
+        new: tuple[str, Callable[[], list[Balloon]]] = ("new", lambda: self._new_for(kind, container))
+        if kind.preferPerNamespaceBalloon:
+            chain += [("namespace", lambda: can_grow(self._of_namespace(container.pod.namespace))), new]
+        fill: list[tuple[str, Callable[[], list[Balloon]]]] = [
+            ("fit", lambda: [each for each in self._of(kind) if self._free_m(each) >= wanted]),
+            ("grow", lambda: can_grow(self._of(kind))),
+        ]
+        chain += [new, *fill] if kind.preferNewBalloons else [*fill, new]
+        for method, find in chain:
+            found = find()
+            if found:
+                room = self._most_free_m if method == "grow" else self._free_m
+                return max(found, key=lambda each: (room(each), -len(each.containers)))
+        return None
+
+    def _of(self, kind: BalloonType) -> list[Balloon]:
+        return [balloon for balloon in self.balloons if balloon.type is kind]
+
+    def _of_group(self, kind: BalloonType, container: Container) -> list[Balloon]:
+        group, whole = expand(kind.groupBy, container, container.pod)
+        return [each for each in self.balloons if whole and each.groups.get(group, 0) > 0]
+
+    def _of_namespace(self, namespace: str) -> list[Balloon]:
+        return [
+            each
+            for each in self.balloons
+            if any(self.containers[name].pod.namespace == namespace for name in each.containers)
+        ]
+
+    def _balloon_of(self, container: Container) -> Balloon | None:
+        return next((each for each in self.balloons if container.id in each.pods.get(container.pod.id, ())), None)
+
+    def _count_group(self, balloon: Balloon, container: Container, sign: int) -> None:
+        if balloon.type.groupBy:
+            group, _ = expand(balloon.type.groupBy, container, container.pod)
+            balloon.groups[group] = balloon.groups.get(group, 0) + sign
+
+    def _requested(self, balloon: Balloon) -> int:
+        return sum(self.containers[name].requests.cpu_m for name in balloon.containers)
+
+    def _free_m(self, balloon: Balloon) -> int:
+        return balloon.size_m - self._requested(balloon)
+
+    def _most_free_m(self, balloon: Balloon) -> int:
+        return self._most_m(balloon) - self._requested(balloon)
+
+    def _most_m(self, balloon: Balloon) -> int:
+        return balloon.most_m(self.free.bit_count(), self.choices.balloons_keep_their_limit)
+
+    # -- new balloons -------------------------------------------------------------------------------------------------
+
+    def _new_for(self, kind: BalloonType, container: Container) -> list[Balloon]:
+        """An empty balloon of a type, or a new one; none if there may be no more, or it could not grow enough."""
+        empty = next((each for each in self._of(kind) if not each.pods), None)
+        if empty is not None:
+            return [empty]
+        free = self.free.bit_count()
+        if free == 0 or free < kind.minCPUs:
+            return []
+        try:
+            balloon = self._new(kind)
+        except ValueError:
+            return []
+        if self._most_m(balloon) < container.requests.cpu_m:
+            self.free |= balloon.cpus
+            if self.choices.freed_cpus_are_shared:
+                self._repin(self._share_idle(balloon.cpus, 0))
+            return []
+        self.balloons.append(balloon)
+        if balloon.cpus:
+            self._repin(self._share_idle(self.free, balloon.cpus))
+        return [balloon]
+
+    def _new(self, kind: BalloonType) -> Balloon:
+        """Make a balloon of a type, with its least CPUs. Raises ValueError if there may be no more, or no CPUs."""
+        others = self._of(kind)
+        if 0 < kind.maxBalloons <= len(others):
+            raise ValueError(f"there are {len(others)} balloons {kind.name} already")
+        taken = {each.instance for each in others}
+        instance = next(number for number in range(len(others) + 1) if number not in taken)
+        if kind.components:
+            balloon = Balloon(kind, instance, components=self._new_components(kind))
+        else:
+            loaded = frozenset(_loaded(self._loads[load]) for load in kind.loads)
+            balloon = Balloon(kind, instance, TreeAllocator(self._tree, self._preferences(kind)), loaded=loaded)
+        try:
+            self._resize(balloon, 1000 * kind.minCPUs)
+        except ValueError:
+            for component in balloon.components:
+                self.free |= component.cpus
+            raise
+        return balloon
+
+    def _new_components(self, kind: BalloonType) -> list[Balloon]:
+        """One of each component; or, to keep them equal, one of that type of which there are fewest."""
+        names = [component.balloonType for component in kind.components]
+        if kind.componentCreation == "balance-balloons":
+            names = [min(names, key=self._count_with_components)]
+        made: list[Balloon] = []
+        for name in names:
+            try:
+                made.append(self._new(self._by_name[name]))
+            except ValueError:
+                for each in made:
+                    self.free |= each.cpus
+                raise
+        return made
+
+    def _count_with_components(self, name: str) -> int:
+        """How many balloons there are of a type, or of those that it is made of."""
+        names, waiting = set(), [name]
+        while waiting:
+            each = waiting.pop()
+            names.add(each)
+            waiting += [one.balloonType for one in self._by_name[each].components if one.balloonType not in names]
+        return sum(part.type.name in names for balloon in self.balloons for part in balloon.parts())
+
+    def _preferences(self, kind: BalloonType) -> Preferences:
+        options = self.options
+        own_balancing, own_spread = kind.allocatorTopologyBalancing, kind.preferSpreadOnPhysicalCores
+        preferences = Preferences(
+            options.allocatorTopologyBalancing if own_balancing is None else own_balancing,
+            options.preferSpreadOnPhysicalCores if own_spread is None else own_spread,
+            [name for name in kind.preferCloseToDevices if not name.startswith("podresourceapi:")],
+            list(kind.far),
+        )
+        preferences.devices = {
+            _RESERVED_CPUS: [self.reserved],
+            _ISOLATED_CPUS: [self.machine.isolated],
+            _EFFICIENT: [self.machine.priorities[Priority.LOW]],
+            _PERFORMANCE: [self.machine.priorities[Priority.HIGH]],
+        }
+        for name in (*preferences.close, *preferences.far):
+            if name not in preferences.devices and name.startswith("/"):
+                preferences.devices[name] = self._near(name)
+        for load in (self._loads[name] for name in kind.loads):
+            if load.overloadsLevelInBalloon:
+                preferences.loads[_loaded(load)] = self._spread_of(load)
+        return preferences
+
+    def _spread_of(self, load: LoadClass) -> Callable[[int], int]:
+        """Which CPUs a load on some others touches: those of their cores, or of their second caches."""
+        places = [node.cpus for node in self._tree.walk() if node.level == load.level]
+        return lambda cpus: _union(place for place in places if place & cpus)
+
+    # -- CPUs ---------------------------------------------------------------------------------------------------------
+
+    def _resize(self, balloon: Balloon, size_m: int) -> None:
+        """Let a balloon have so many thousandths of CPUs, within its bounds. Raises ValueError if it cannot."""
+        if balloon.components:
+            self._resize_components(balloon, size_m // len(balloon.components))
+            return
+        kind, tree = balloon.type, balloon.tree
+        assert tree is not None
+        count = -(-size_m // 1000)
+        count = max(min(count, kind.maxCPUs or count), kind.minCPUs)
+        delta = count - balloon.cpus.bit_count()
+        if delta == 0:
+            return
+        for load in (self._loads[name] for name in kind.loads):
+            others = _union(each.cpus for each in self.balloons if _loaded(load) in each.loaded)
+            tree.preferences.devices[_loaded(load)] = [self._spread_of(load)(others)]
+        add, remove = tree.resize(balloon.cpus, self.free, delta)
+        if delta > 0:
+            cpus = self._allocator.allocate(add, delta, kind.priority)
+            self.free &= ~cpus
+            balloon.cpus |= cpus
+            self._repin(self._share_idle(self.free, cpus))
+        else:
+            kept = self._allocator.allocate(remove, remove.bit_count() + delta, kind.priority)
+            remove &= ~kept
+            self.free |= remove
+            balloon.cpus &= ~remove
+            self._repin(self._share_idle(remove, 0))
+        self._repin([balloon])
+
+    def _resize_components(self, balloon: Balloon, size_m: int) -> None:
+        free, before = self.free, [component.cpus for component in balloon.components]
+        try:
+            for component in balloon.components:
+                self._resize(component, size_m)
+        except ValueError:
+            self.free = free
+            for component, cpus in zip(balloon.components, before, strict=True):
+                component.cpus = cpus
+            raise
+        balloon.cpus = _union(component.cpus for component in balloon.components)
+        self._repin([balloon])
+
+    def _share_idle(self, idle: int, taken: int) -> list[Balloon]:
+        """Let balloons use idle CPUs beside theirs, and no more those that were taken; the ones that it touches."""
+        touched = []
+        idle &= ~self.machine.isolated
+        for balloon in self.balloons:
+            before = balloon.idle
+            balloon.idle &= ~taken
+            level = balloon.type.shareIdleCPUsInSame
+            if level and idle:
+                places = (node.cpus for node in self._tree.walk() if node.level == level)
+                balloon.idle |= _union(place & idle for place in places if place & balloon.cpus)
+            if balloon.idle != before:
+                touched.append(balloon)
+        return touched
+
+    # -- pins ---------------------------------------------------------------------------------------------------------
+
+    def _repin(self, balloons: Iterable[Balloon]) -> None:
+        for balloon in balloons:
+            cpus = balloon.cpus | balloon.idle
+            single = self.machine.one_thread_per_core(cpus)
+            nodes = self.machine.nodes_of(cpus)
+            for name in balloon.containers:
+                container = self.containers[name]
+                hide = container.asks_flag("hide-hyperthreads")
+                hidden = hide[1] if hide is not None else bool(balloon.type.hideHyperthreads)
+                self._pin(container, balloon, single if hidden else cpus, nodes)
+
+    def _pin(self, container: Container, balloon: Balloon, cpus: int, nodes: int) -> None:
+        if self.options.pinCPU:
+            self._changes.set(container.id, cpus=masks.text(cpus))
+            if container.requests.cpu_m:
+                self._changes.set(container.id, shares=cpu_shares(Fraction(container.requests.cpu_m, 1000)))
+        own = balloon.type.pinMemory
+        if self.options.pinMemory if own is None else own:
+            preserved = container.preserves("memory")
+            kinds = 0 if preserved else container.asks_memory() or balloon.type.kinds
+            nodes = masks.parse(container.mems) if preserved else nodes
+            zone = self._zone(container, nodes, kinds, preserved)
+            if not (preserved and self.choices.preserved_memory_stays):
+                self._changes.set(container.id, mems=masks.text(zone))
+
+    def _zone(self, container: Container, nodes: int, kinds: int, preserved: bool) -> int:
+        """The memory nodes of a container whose CPUs are near to these; just these if there is not enough."""
+        moved: dict[str, int] = {}
+        zones, name = self.zones, container.id
+        priority = PRESERVED if preserved else PRIORITIES[container.qos]
+        request = MemoryRequest(name, container.requests.memory_limit_bytes, nodes, kinds, priority)
+        try:
+            if name in zones.zones and self.choices.memory_follows_cpus:
+                if zones.begins_at(name, nodes, kinds):
+                    return zones.zones[name]
+                zones.release(name)
+            if name in zones.zones:
+                zone, moved = zones.widen(name, nodes, kinds)
+            else:
+                offer = zones.allocate(request)
+                zone, moved = offer.zone, offer.moved
+        except NoMemory:
+            return nodes
+        for user, other in moved.items():
+            if not (self.containers[user].preserves("memory") and self.choices.preserved_memory_stays):
+                self._changes.set(user, mems=masks.text(other))
+        return zone
+
+
+def _loaded(load: LoadClass) -> str:
+    return f"loaded-{load.level}"
+
+
+def _union(sets: Iterable[int]) -> int:
+    found = 0
+    for each in sets:
+        found |= each
+    return found

@@ -1,0 +1,54 @@
+"""The differences from the originals, one named attribute each, in one frozen value.
+
+Rules of this file: as those of `nri.rules`. An attribute is False in `Choices.REFERENCE` and True by default, its name
+says what holds when it is True, and code asks for the attribute, never for the mode. Every one is a row of the table
+"Other systems" in ``docs/deviations.md``. Next: `topology_aware`, `balloons`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+__all__ = ["Choices"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What ours decides better: `Choices()` is what users expect, `Choices.REFERENCE` the originals' placements."""
+
+    REFERENCE: ClassVar[Choices]
+    DEFAULT: ClassVar[Choices]
+
+    caches_beside_idle_ones: bool = True
+    """Of partly used caches those beside the idle one are taken first; the original hits them by chance."""
+    trials_leave_no_zone: bool = True
+    """A memory zone that was only tried is forgotten at once; the original moves requests that touch it."""
+    pools_have_one_order: bool = True
+    """Of any two pools one is better, whichever is looked at first; in the original two comparisons depend on that."""
+    next_pool_is_tried: bool = True
+    """If the best pool cannot serve a container, the next one is tried; the original refuses it."""
+    idle_containers_fit: bool = True
+    """A container that asks for no CPU finds room where all CPU is promised; the original refuses the second one."""
+    resize_can_move: bool = True
+    """A container that is resized stays in its pool if it fits there, else moves; the original refuses it."""
+    failure_changes_nothing: bool = True
+    """What is refused leaves everything as it was; the original takes away what a resized container had."""
+    unscoped_isolation_counts: bool = True
+    """`prefer-isolated-cpus` for the whole pod, without `/pod`, is read; the original passes over it."""
+    preserved_memory_stays: bool = True
+    """A container with `memory.preserve` is pinned to no memory, not even if its own has not enough."""
+    balloons_keep_their_limit: bool = True
+    """No container goes to a balloon that cannot grow to it; the original forgets `maxCPUs` where few CPUs are free."""
+    balloons_follow_resizes: bool = True
+    """A balloon follows a container that is resized, or the container moves; the original does nothing."""
+    memory_follows_cpus: bool = True
+    """Memory nodes of a balloon's containers shrink when its CPUs move; in the original they only grow."""
+    freed_cpus_are_shared: bool = True
+    """CPUs of a balloon that is gone, or was only tried, are idle ones that others share; the original forgets."""
+    strict_hints_bind_memory: bool = True
+    """Strict hints hold for memory, too, which the original checks before there is any."""
+
+
+Choices.REFERENCE = Choices(**dict.fromkeys((each.name for each in fields(Choices)), False))
+Choices.DEFAULT = Choices()

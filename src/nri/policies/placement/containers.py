@@ -1,0 +1,197 @@
+"""Pods and containers as placement sees them, the pins that it gives, and what their annotations prefer.
+
+One job: values that both policies need. Rules: pure; an annotation that cannot be read counts as not given, as in the
+originals, and is told in `Container.doubts`. Next: `expressions`, `nri.kube.requests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from nri.api import annotations as convention
+from nri.errors import NriError
+from nri.kube.requests import Requests, annotated, estimated, qos_of_cgroup_parent
+from nri.policies.placement.zones import parse_kinds
+
+if TYPE_CHECKING:
+    from nri.api import messages as m
+
+__all__ = ["Changes", "Container", "Hint", "NoPlace", "Pins", "Pod", "container_of"]
+
+SUFFIX = ".resource-policy.nri.io"
+_NOTHING = Requests()
+
+
+class NoPlace(NriError):
+    """A container cannot be placed.
+
+    Attributes:
+        container: its name with that of its pod.
+        reason: what was looked at, and what each lacked.
+    """
+
+    def __init__(self, container: str, reason: str) -> None:
+        super().__init__(f"no place for {container}: {reason}")
+        self.container = container
+        self.reason = reason
+
+
+class Pins(NamedTuple):
+    """What a container is pinned to; None is not set, "" is an explicit nothing."""
+
+    cpus: str | None = None
+    mems: str | None = None
+    shares: int | None = None
+
+    def __or__(self, later: Pins) -> Pins:
+        """These pins, and the later ones over them."""
+        return Pins(*(old if new is None else new for old, new in zip(self, later, strict=True)))  # type: ignore[arg-type]
+
+
+class Hint(NamedTuple):
+    """Where something that a container uses is: lists of CPUs, of memory nodes or of packages."""
+
+    cpus: str = ""
+    nodes: str = ""
+    packages: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod. `qos` is Guaranteed, Burstable or BestEffort."""
+
+    id: str
+    name: str
+    namespace: str = "default"
+    uid: str = ""
+    qos: str = "BestEffort"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def values(self) -> Mapping[str, str]:
+        """Its simple keys in expressions."""
+        return {"id": self.id, "uid": self.uid, "name": self.name, "namespace": self.namespace, "qosclass": self.qos}
+
+
+@dataclass(slots=True)
+class Container:
+    """A container, with its requests as they are now.
+
+    Attributes:
+        hints: by what gave them.
+        mems: the memory nodes it came with, "" for none; `shares` the weight.
+        doubts: annotations that could not be read, in words.
+    """
+
+    id: str
+    name: str
+    pod: Pod
+    requests: Requests = _NOTHING
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hints: Mapping[str, Hint] = field(default_factory=dict)
+    mems: str = ""
+    shares: int | None = None
+    doubts: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.pod.namespace}/{self.pod.name}/{self.name}"
+
+    @property
+    def qos(self) -> str:
+        """The pod's class of service."""
+        return self.pod.qos
+
+    def values(self) -> Mapping[str, str]:
+        """Its simple keys in expressions."""
+        return {"id": self.id, "name": self.name, "namespace": self.pod.namespace, "qosclass": self.pod.qos}
+
+    def asks(self, key: str) -> tuple[int, str] | None:
+        """The scope and the value of an annotation of the policies, its key without the domain."""
+        return convention.scoped(self.pod.annotations, key + SUFFIX, self.name)
+
+    def asks_flag(self, key: str) -> tuple[int, bool] | None:
+        """The same, as true or false."""
+        found = self.asks(key)
+        if found is None:
+            return None
+        value = convention.BOOLEANS.get(found[1])
+        if value is None:
+            self.doubt(key, f"{found[1]!r} is neither true nor false")
+            return None
+        return found[0], value
+
+    def asks_memory(self) -> int:
+        """The kinds of memory of its annotation, 0 for none."""
+        found = self.asks("memory-type")
+        try:
+            return parse_kinds(found[1].split(",")) if found and found[1] else 0
+        except ValueError as error:
+            self.doubt("memory-type", str(error))
+            return 0
+
+    def preserves(self, what: str) -> bool:
+        """Whether its `cpu` or `memory` is left alone."""
+        found = self.asks(f"{what}.preserve")
+        return found is not None and found[1] == "true"
+
+    def doubt(self, key: str, words: str) -> None:
+        """Note an annotation that could not be read."""
+        said = f"annotation {key}{SUFFIX}: {words}"
+        if said not in self.doubts:
+            self.doubts.append(said)
+
+
+def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> Container:
+    """A container as NRI tells of it; its requests exact if the pod has them as an annotation, else estimated."""
+    linux, qos = container.linux, qos_of_cgroup_parent(pod.linux.cgroup_parent)
+    cpu, memory = linux.resources.cpu, linux.resources.memory
+    requests = annotated(pod.annotations, container.name) or estimated(
+        qos,
+        cpu.shares.value,
+        cpu.quota.value,
+        cpu.period.value,
+        memory.limit.value,
+        linux.oom_score_adj.value,
+        node_bytes,
+    )
+    of = Pod(pod.id, pod.name, pod.namespace, pod.uid, qos, dict(pod.labels), dict(pod.annotations))
+    shares = cpu.shares.value or None
+    return Container(container.id, container.name, of, requests, dict(container.labels), {}, cpu.mems, shares)
+
+
+class Changes:
+    """Pins as they are, by container."""
+
+    def __init__(self) -> None:
+        self.pins: dict[str, Pins] = {}
+        self._changed: dict[str, Pins] = {}
+
+    def set(self, name: str, cpus: str | None = None, mems: str | None = None, shares: int | None = None) -> None:
+        """Pin a container; what is None stays as it is."""
+        given = Pins(cpus, mems, shares)
+        self.pins[name] = self.pins.get(name, Pins()) | given
+        self._changed[name] = self._changed.get(name, Pins()) | given
+
+    def again(self, name: str, shares: int | None = None) -> None:
+        """Give out a container's pins once more, with these shares if it was pinned to none."""
+        self._changed[name] = Pins(shares=shares) | self.pins.get(name, Pins())
+
+    def forget(self, name: str) -> None:
+        """Forget a container that is gone."""
+        self.pins.pop(name, None)
+        self._changed.pop(name, None)
+
+    def take(self) -> dict[str, Pins]:
+        """What was pinned since the last time."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def saved(self) -> tuple[dict[str, Pins], dict[str, Pins]]:
+        """All pins, to be restored."""
+        return dict(self.pins), dict(self._changed)
+
+    def restore(self, saved: tuple[dict[str, Pins], dict[str, Pins]]) -> None:
+        """Pin all as they were."""
+        self.pins, self._changed = saved

@@ -1,0 +1,366 @@
+"""topology-aware's decisions: a grant for each container, and the pins of all that share with it.
+
+One job: :class:`TopologyAware`. Containers come one after the other; what changes is given out as pins, of the
+container itself and of others. Rules: pure; refused is :class:`~nri.policies.placement.containers.NoPlace`, which says
+which pools were looked at and what each lacked. Next: the plugin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from nri.kube.quantity import cpu_shares
+from nri.kube.requests import Requests
+from nri.policies.placement import masks
+from nri.policies.placement.affinity import Affinity, affinities
+from nri.policies.placement.allocator import CpuAllocator
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Changes, Container, Hint, NoPlace, Pins
+from nri.policies.placement.machine import Machine, Priority
+from nri.policies.placement.topology_aware.options import Options
+from nri.policies.placement.topology_aware.pools import Pool, Pools
+from nri.policies.placement.topology_aware.requests import CpuKind, Request, request_of
+from nri.policies.placement.topology_aware.scoring import Score, Scoring, affinity_score
+from nri.policies.placement.zones import ALL_KINDS, PRIORITIES, MemoryZones, NoMemory, Offer
+from nri.policies.placement.zones import Request as MemoryRequest
+
+__all__ = ["Grant", "TopologyAware"]
+
+
+@dataclass(slots=True)
+class Grant:
+    """What a container has.
+
+    Attributes:
+        exclusive: its own CPUs; `portion_m` thousandths of those of its kind that it shares.
+        zone: its memory nodes.
+        idle: whether it asks for no CPU.
+        preserved: whether its memory is left alone.
+    """
+
+    container: Container
+    pool: Pool
+    kind: CpuKind
+    exclusive: int
+    portion_m: int
+    zone: int = 0
+    idle: bool = False
+    preserved: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether its CPUs change with those of its pool."""
+        return self.kind is CpuKind.NORMAL and (self.portion_m > 0 or not self.exclusive)
+
+
+class TopologyAware:
+    """The policy. Raises ValueError for options that do not go with the machine."""
+
+    def __init__(self, machine: Machine, options: Options, choices: Choices = Choices.DEFAULT) -> None:
+        self.machine, self.options, self.choices = machine, options, choices
+        self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
+        self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
+        allowed = options.availableResources.set_of(machine.present)
+        if allowed is None and options.availableResources.cpu is not None:
+            raise ValueError("availableResources.cpu is a list, cpuset:0-3, and not a number")
+        self.allowed = (machine.present if allowed is None else allowed) & machine.online
+        self.reserved = self._reserve()
+        self.pools = Pools(machine, self.allowed, self.reserved)
+        self.level = self.pools.existing_level(options.unlimitedBurstable)
+        self.grants: dict[str, Grant] = {}
+        self.containers: dict[str, Container] = {}
+        self._changes = Changes()
+
+    def _reserve(self) -> int:
+        amounts, isolated = self.options.reservedResources, self.machine.isolated & self.allowed
+        if amounts.cpu is None:
+            raise ValueError("reservedResources.cpu is missing: topology-aware cannot start without reserved CPUs")
+        reserved = amounts.set_of(self.allowed)
+        if reserved is None:
+            reserved = self._allocator.allocate(self.allowed & ~isolated, amounts.count(), Priority.NORMAL)
+        elif reserved & ~self.allowed:
+            raise ValueError(
+                f"reservedResources.cpu: {masks.text(reserved & ~self.allowed)} are not among the available CPUs"
+            )
+        elif reserved & isolated and reserved.bit_count() > 1:
+            raise ValueError(
+                f"reservedResources.cpu: {masks.text(reserved & isolated)} are isolated, and only one such CPU, "
+                f"alone, can be reserved"
+            )
+        if not reserved:
+            raise ValueError("reservedResources.cpu names no CPU, and topology-aware cannot start without one")
+        return reserved
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def create(self, container: Container) -> dict[str, Pins]:
+        """Place a container; the pins of all that change. Raises NoPlace."""
+        self.containers[container.id] = container
+        try:
+            self._place(container, "")
+        except NoPlace:
+            del self.containers[container.id]
+            raise
+        return self._changes.take()
+
+    def release(self, container_id: str) -> dict[str, Pins]:
+        """Take back what a container has, if anything."""
+        grant = self._take_back(container_id)
+        if grant is not None:
+            self._repin(grant)
+        self._changes.forget(container_id)
+        self.containers.pop(container_id, None)
+        return self._changes.take()
+
+    def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
+        """Place a container anew with other requests, in its pool if that can be. Raises NoPlace."""
+        container = self.containers.get(container_id)
+        if container is None:
+            return self._changes.take()
+        before, container.requests = container.requests, requests
+        if before == requests:
+            self._changes.again(container_id)
+            return self._changes.take()
+        old = self._take_back(container_id)
+        if old is not None and not self.choices.failure_changes_nothing:
+            self._repin(old)
+        try:
+            self._place(container, old.pool.name if old else "")
+        except NoPlace:
+            if self.choices.failure_changes_nothing:
+                container.requests = before
+                if old is not None:
+                    self._restore(old)
+            raise
+        return self._changes.take()
+
+    # -- placing ------------------------------------------------------------------------------------------------------
+
+    def _place(self, container: Container, hinted: str) -> None:
+        request = request_of(container, self.options, self.choices, self.zones)
+        root = self.pools.root
+        if request.kind is CpuKind.RESERVED and not root.reserved:
+            request.kind = CpuKind.NORMAL
+        if request.kind is not CpuKind.NORMAL:
+            score = Score.of(root, request, self.machine)
+            self._offer(score, request)
+            candidates = [score]
+        else:
+            candidates = self._candidates(request, hinted)
+        grant = self._first_that_serves(candidates, request)
+        self._enter(grant)
+        self._pin(grant)
+        self._repin(grant)
+
+    def _candidates(self, request: Request, hinted: str) -> list[Score]:
+        weights = self._affinity(request.container)
+        scores = []
+        for pool in self.pools.by_id:
+            score = Score.of(pool, request, self.machine)
+            score.affinity = affinity_score(weights, pool) if weights else 0.0
+            self._offer(score, request)
+            scores.append(score)
+        found = Scoring(request, self.zones, self._burstable_level(request.container), self.choices).sort(scores)
+        first = [score for score in found if score.pool.name == hinted]
+        if not first:
+            return found
+        rest = [score for score in found if score not in first]
+        return [*first, *rest] if self.choices.resize_can_move else first
+
+    def _first_that_serves(self, candidates: list[Score], request: Request) -> Grant:
+        lacks = []
+        for score in candidates if self.choices.next_pool_is_tried else candidates[:1]:
+            try:
+                return self._serve(score, request)
+            except (NoMemory, NoPlace, ValueError) as error:
+                reason = score.lacks(request) or (error.reason if isinstance(error, NoPlace) else str(error))
+                lacks.append(f"{score.pool.name} lacks {reason}")
+        raise NoPlace(str(request.container), "; ".join(lacks) or "there is no pool")
+
+    def _offer(self, score: Score, request: Request) -> None:
+        """Ask for memory of a pool; of the root, for what is left alone."""
+        kinds = request.memory_kinds
+        if kinds is None:
+            nodes = self.pools.root.memory_of(ALL_KINDS)
+            kinds = self.zones.kinds_of(nodes)
+        else:
+            nodes = score.pool.memory_of(kinds)
+        wanted = MemoryRequest(
+            request.container.id, request.memory_bytes, nodes, kinds, PRIORITIES[request.container.qos]
+        )
+        try:
+            score.offer = self.zones.offer(wanted)
+        except NoMemory as error:
+            score.lack = f"memory ({error})"
+
+    def _serve(self, score: Score, request: Request) -> Grant:
+        """Give a container what it asks of a pool. Raises NoMemory, NoPlace or ValueError, and then nothing changed."""
+        pool, kind = score.pool, request.kind
+        exclusive, shared_m = request.exclusive, request.shared_m
+        if score.offer is None:
+            raise NoMemory(score.lack)
+        if kind is CpuKind.RESERVED and shared_m > 0 and pool.free_reserved_m() < shared_m:
+            kind = CpuKind.NORMAL
+        cpus = self._pick(pool, request, exclusive)
+        pool.take(cpus)
+        grant = Grant(request.container, pool, kind, cpus, 0, preserved=request.memory_kinds is None)
+        grant.idle = self._is_idle(grant)
+        try:
+            if kind is CpuKind.NORMAL and shared_m > 0 and pool.free_shared_m() < shared_m:
+                raise ValueError(f"{shared_m - pool.free_shared_m()}m shared CPU")
+            self._check_strict(grant, request, score.offer)
+            self._commit(grant, score.offer)
+        except (NoMemory, ValueError):
+            pool.give_back(cpus)
+            raise
+        grant.portion_m = shared_m
+        return grant
+
+    def _enter(self, grant: Grant) -> None:
+        """Note a grant, whose exclusive CPUs and memory are taken already."""
+        self.grants[grant.container.id] = grant
+        _account(grant, 1)
+
+    def _pick(self, pool: Pool, request: Request, count: int) -> int:
+        """Whole CPUs of a pool: isolated ones if they are wanted and enough, else of those that are shared."""
+        if request.isolated and pool.free_isolated.bit_count() >= count:
+            return self._allocator.allocate(pool.free_isolated, count, request.priority)
+        if not count and self.choices.idle_containers_fit:
+            return 0
+        free_m = pool.free_shared_m()
+        if free_m < 1000 * count:
+            raise ValueError(f"{1000 * count - free_m}m CPU for {count} exclusive CPUs")
+        return self._allocator.allocate(pool.sliceable(self._allocator), count, request.priority) if count else 0
+
+    def _check_strict(self, grant: Grant, request: Request, offer: Offer) -> None:
+        """Raise ValueError if strict hints, or a requirement of isolated CPUs, are not met."""
+        strict = request.container.asks_flag("strict.topologyhints")
+        for hint in request.container.hints.values() if strict is not None and strict[1] else ():
+            cpus = grant.exclusive
+            if grant.kind is CpuKind.RESERVED and request.shared_m:
+                cpus |= grant.pool.reserved
+            elif grant.kind is CpuKind.NORMAL and request.shared_m:
+                cpus |= grant.pool.free_sharable
+            zone = offer.zone if self.choices.strict_hints_bind_memory and not grant.preserved else 0
+            for wanted_cpus, wanted_nodes in self._wanted(hint):
+                if cpus & ~wanted_cpus or zone & ~wanted_nodes:
+                    raise ValueError(f"CPUs {masks.text(wanted_cpus)}, which it strictly wants")
+        if request.exclusive and request.isolated and request.only_isolated:
+            missing = request.exclusive - (grant.exclusive & grant.pool.isolated).bit_count()
+            if missing > 0:
+                raise ValueError(f"{missing} isolated CPUs, which it requires")
+
+    def _wanted(self, hint: Hint) -> list[tuple[int, int]]:
+        """CPUs and memory nodes that a hint allows."""
+        found = []
+        if hint.cpus:
+            cpus = masks.parse(hint.cpus)
+            found.append((cpus, self.machine.nodes_of(cpus)))
+        if hint.nodes:
+            nodes = masks.parse(hint.nodes)
+            found.append((sum(self.machine.nodes.get(number, 0) for number in masks.members(nodes)), nodes))
+        return [each for each in found if each[0]]
+
+    def _commit(self, grant: Grant, offer: Offer) -> None:
+        """Take memory, and move others; never one whose memory is left alone, for it has all nodes."""
+        offer = self.zones.commit(offer)
+        grant.zone = offer.zone
+        for user, zone in offer.moved.items():
+            other = self.grants[user]
+            other.zone = zone
+            if self.options.pinMemory:
+                self._changes.set(user, mems=masks.text(zone))
+
+    def _is_idle(self, grant: Grant) -> bool:
+        if grant.kind is CpuKind.RESERVED and grant.pool.reserved:
+            return False
+        qos = grant.container.qos
+        return qos == "BestEffort" or (qos == "Burstable" and grant.container.requests.cpu_m == 0)
+
+    # -- taking back --------------------------------------------------------------------------------------------------
+
+    def _take_back(self, container_id: str) -> Grant | None:
+        grant = self.grants.pop(container_id, None)
+        if grant is not None:
+            grant.pool.give_back(grant.exclusive)
+            _account(grant, -1)
+            self.zones.release(container_id)
+        return grant
+
+    def _restore(self, grant: Grant) -> None:
+        """Give a container back exactly what it had."""
+        grant.pool.take(grant.exclusive)
+        size = grant.container.requests.memory_bytes or grant.container.requests.memory_limit_bytes
+        kinds = self.zones.kinds_of(grant.zone)
+        self.zones.allocate(MemoryRequest(grant.container.id, size, grant.zone, kinds, PRIORITIES[grant.container.qos]))
+        self._enter(grant)
+
+    # -- pins ---------------------------------------------------------------------------------------------------------
+
+    def _pin(self, grant: Grant) -> None:
+        name, options = grant.container.id, self.options
+        if options.pinCPU:
+            if grant.kind is not CpuKind.PRESERVE:
+                self._changes.set(name, cpus=self._cpus(grant))
+            portion = grant.portion_m if grant.kind is not CpuKind.PRESERVE else 0
+            millicpu = portion or 1000 * grant.exclusive.bit_count()
+            self._changes.set(name, shares=cpu_shares(Fraction(millicpu, 1000)))
+        if not grant.preserved:
+            self._changes.set(name, mems=masks.text(grant.zone) if options.pinMemory else "")
+
+    def _cpus(self, grant: Grant) -> str:
+        cpus = grant.exclusive | (grant.pool.free_sharable if grant.shares else 0)
+        if grant.kind is CpuKind.RESERVED:
+            cpus = grant.pool.reserved
+        hide = grant.container.asks_flag("hide-hyperthreads")
+        return masks.text(self.machine.one_thread_per_core(cpus) if hide is not None and hide[1] else cpus)
+
+    def _repin(self, cause: Grant) -> None:
+        """Pin all others that share to the CPUs that their pools have now."""
+        if cause.kind is CpuKind.RESERVED or not self.options.pinCPU:
+            return
+        for grant in self.grants.values():
+            if grant is not cause and grant.shares:
+                self._changes.set(grant.container.id, cpus=self._cpus(grant))
+
+    # -- affinity and levels ------------------------------------------------------------------------------------------
+
+    def _affinity(self, container: Container) -> dict[int, int]:
+        """The weight of each pool, by the containers there that this one would be near to, or far from."""
+        wanted = affinities(container)
+        if not wanted:
+            wanted = self._implicit(container)
+        weights: dict[int, int] = {}
+        for affinity in wanted:
+            for name, grant in self.grants.items():
+                if name != container.id and affinity.holds(grant.container):
+                    weights[grant.pool.id] = weights.get(grant.pool.id, 0) + affinity.weight
+        return weights
+
+    def _implicit(self, container: Container) -> list[Affinity]:
+        found = []
+        if self.options.colocatePods:
+            found.append(Affinity.to_pod(container.pod.name))
+        if self.options.colocateNamespaces:
+            found.append(Affinity.to_namespace(container.pod.namespace))
+        return found
+
+    def _burstable_level(self, container: Container) -> str:
+        found = container.asks("unlimited-burstable")
+        try:
+            return self.pools.existing_level(found[1]) if found else self.level
+        except ValueError:
+            container.doubt("unlimited-burstable", "it is no level: system, package, die, numa or l3cache")
+            return self.level
+
+
+def _account(grant: Grant, sign: int) -> None:
+    """Add a grant to the sums of its pool, or take it out."""
+    pool = grant.pool
+    if grant.kind is CpuKind.NORMAL:
+        pool.shared_m += sign * grant.portion_m
+    elif grant.kind is CpuKind.RESERVED:
+        pool.reserved_m += sign * grant.portion_m
+    pool.tenants[grant.kind] = pool.tenants.get(grant.kind, 0) + sign
+    pool.idlers += sign * grant.idle

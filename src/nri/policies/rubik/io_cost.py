@@ -1,0 +1,71 @@
+"""I/O by cost: a model of each disk for the node, and the weight of online and offline pods.
+
+Next: `nri.policies.rubik.dyn_memory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, fields
+from typing import Final
+
+from nri.policies.rubik.pods import Pod, offline
+from nri.policies.rubik.settings import IoCostDevice, IoCostNode, IoCostParam
+from nri.policies.writes import Write
+
+__all__ = ["MODEL", "QOS", "clear", "devices_of", "pod_writes", "supported", "writes"]
+
+MODEL, QOS = "io.cost_model", "io.cost_qos"
+_WEIGHT, _INODE = "io.cost_weight", "memory.wb_blkio_ino"
+_ONLINE, _OFFLINE = 1000, 10
+_KEYS: Final = tuple(each.name for each in fields(IoCostParam))
+_REASON: Final = "ioCost"
+
+
+def supported(command_line: str) -> bool:
+    """Whether the kernel was started so that written pages count for the pod that wrote them, on cgroup v1."""
+    return "cgroup1_writeback" in command_line.split()
+
+
+def devices_of(nodes: Sequence[IoCostNode], name: str) -> Sequence[IoCostDevice]:
+    """Return the disks of a node: of the first entry with its name, else of the last for all nodes."""
+    own = [node for node in nodes if node.nodeName == name]
+    every = [node for node in nodes if node.nodeName == "global"]
+    return own[0].config if own else every[-1].config if every else ()
+
+
+def writes(devices: Iterable[IoCostDevice], number_of: Callable[[str], str]) -> Iterator[Write]:
+    """Yield the writes in the root cgroup, disk by disk; `number_of` gives the numbers of a block device, "" for none.
+
+    Raises:
+        ValueError: at a disk that is not there, or whose model is not whole.
+    """
+    for place, device in enumerate(devices):
+        number = number_of(device.dev)
+        if not number:
+            raise ValueError(f"ioCost: config[{place}].dev: {device.dev!r} is no block device")
+        if device.model != "linear":
+            raise ValueError(f"ioCost: config[{place}].model: {device.model!r} is not linear")
+        values = astuple(device.param)
+        for key, value in zip(_KEYS, values, strict=True):
+            if value <= 0:
+                raise ValueError(f"ioCost: config[{place}].param.{key}: {value} is not from 1 on")
+        words = " ".join(f"{key}={value}" for key, value in zip(_KEYS, values, strict=True))
+        yield Write("", MODEL, f"{number} {words}", _REASON)
+        yield _switch(number, on=True)
+
+
+def clear(numbers: Iterable[str]) -> list[Write]:
+    """Return the writes that switch disks off."""
+    return [_switch(number, on=False) for number in numbers]
+
+
+def pod_writes(pod: Pod, inode: str) -> list[Write]:
+    """Return the writes for a pod; `inode` is that of its block I/O cgroup on v1, to which its memory is bound."""
+    weight = _OFFLINE if offline(pod) else _ONLINE
+    bound = [Write(pod.folder, _INODE, inode, _REASON)] if inode else []
+    return [Write(pod.folder, _WEIGHT, str(weight), _REASON), *bound]
+
+
+def _switch(number: str, *, on: bool) -> Write:
+    return Write("", QOS, f"{number} enable={on:d} ctrl=user min=100.00 max=100.00", _REASON)

@@ -1,0 +1,294 @@
+"""Quotas above the limit while the node has CPU to spare: the seven steps of one tick.
+
+1. The node's use U over the tick, kept for a minute. 2. Period, quota, throttling and use of each container. 3. From
+the high mark on, quotas above the limit fall slowly, but for containers that are being throttled. 4. From the alarm
+mark on, they fall by all that is above it. 5. Below it, on a node whose use holds still, throttled containers rise.
+6. A container has no more than its limit over the last sixty ticks, and never less than its limit now. 7. The quota
+and those of the cgroups above it change together.
+
+Times are nanoseconds, quotas and periods microseconds, limits CPUs. Next: `nri.policies.rubik.evict`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from nri.config import Between
+from nri.config.complaint import WrongValue
+from nri.policies.formulas import UNLIMITED
+from nri.policies.rubik.node import Ticks, share
+from nri.policies.rubik.pods import Pod
+from nri.policies.writes import Write
+
+__all__ = [
+    "ANNOTATION",
+    "Knobs",
+    "Managed",
+    "Reading",
+    "Turbo",
+    "chain",
+    "deltas",
+    "elevate",
+    "fast_fallback",
+    "height",
+    "manageable",
+    "max_next",
+    "next_quota",
+    "restored",
+    "slow_fallback",
+]
+
+ANNOTATION: Final = "volcano.sh/quota-turbo"
+_MINUTE_NS: Final = 60 * 10**9
+_MOST_SAMPLES: Final = 59
+#: The most that a quota grows to, in limits; and from how much saved on it may, in heights.
+_HEIGHT, _PLENTY = 2, 3
+_TOPS: Final = ("kubepods", "kubepods.slice")
+_PERCENT: Final = Between(0, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """Marks and steps, in percent of the node but for `slowFallbackRatio`. Raises WrongValue for what cannot be."""
+
+    highWaterMark: int = 60
+    alarmWaterMark: int = 80
+    elevateLimit: float = 1.0
+    slowFallbackRatio: float = 0.1
+    cpuFloatingLimit: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.highWaterMark < self.alarmWaterMark <= 100:
+            reason = f"{self.highWaterMark} and alarmWaterMark {self.alarmWaterMark} do not ascend from 0 to 100"
+            raise WrongValue("highWaterMark", reason, "such as 60 and 80")
+        for key in ("elevateLimit", "cpuFloatingLimit"):
+            if not _PERCENT.admits(getattr(self, key)):
+                raise WrongValue(key, f"{getattr(self, key)} is not {_PERCENT}", "say a percentage")
+
+
+class Reading(NamedTuple):
+    """One reading of a container's cgroup."""
+
+    quota: int
+    period: int
+    throttled: int
+    throttled_ns: int
+    usage_ns: int
+
+
+@dataclass(slots=True)
+class Managed:
+    """A container with its last two readings of throttling, and its use at each tick: pairs of time and use."""
+
+    folder: str
+    limit: float
+    quota: int
+    period: int
+    throttled: int = 0
+    throttled_ns: int = 0
+    throttled_before: int = 0
+    throttled_ns_before: int = 0
+    usages: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_MOST_SAMPLES))
+
+    def base(self) -> float:
+        """The quota of the limit."""
+        return self.limit * self.period
+
+    def newly_throttled(self) -> int:
+        """In how many periods it was throttled since the last reading."""
+        return self.throttled - self.throttled_before
+
+    def take(self, reading: Reading, now: int) -> None:
+        """Take a new reading."""
+        self.throttled_before, self.throttled_ns_before = self.throttled, self.throttled_ns
+        self.quota, self.period = reading.quota, reading.period
+        self.throttled, self.throttled_ns = reading.throttled, reading.throttled_ns
+        self.usages.append((now, reading.usage_ns))
+
+
+Deltas = dict[str, float]
+
+
+def slow_fallback(found: Iterable[Managed], use: float, knobs: Knobs) -> Deltas:
+    """Return by how much quotas above the limit fall from the high mark on."""
+    if use < knobs.highWaterMark:
+        return {}
+    part = (use - knobs.highWaterMark) / (knobs.alarmWaterMark - knobs.highWaterMark) * knobs.slowFallbackRatio
+    return {
+        each.folder: part * (each.base() - each.quota)
+        for each in found
+        if each.quota > each.base() and not each.newly_throttled()
+    }
+
+
+def fast_fallback(found: Iterable[Managed], use: float, cpus: int, knobs: Knobs) -> Deltas:
+    """Return by how much quotas above the limit fall from the alarm mark on: together all that is above the mark."""
+    above = {each.folder: each for each in found if each.quota > each.base() and each.period > 0}
+    excess = {name: each.quota / each.period - each.limit for name, each in above.items()}
+    if use < knobs.alarmWaterMark or not excess:
+        return {}
+    less = (knobs.alarmWaterMark - use) / 100 * cpus / sum(excess.values())
+    return {name: less * excess[name] * each.period for name, each in above.items()}
+
+
+def elevate(found: Iterable[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
+    """Return by how much throttled containers rise: by what they lacked, at most by `elevateLimit` together."""
+    use = uses[-1] if uses else 0.0
+    if uses and max(uses) - min(uses) > knobs.cpuFloatingLimit:
+        return {}
+    if knobs.alarmWaterMark - use < knobs.elevateLimit:
+        return {}
+    needs = {
+        each.folder: (
+            each,
+            (each.throttled_ns - each.throttled_ns_before) / 1000 / each.newly_throttled() / each.period,
+        )
+        for each in found
+        if each.newly_throttled() > 0 and each.period > 0
+    }
+    total = sum(need for _, need in needs.values())
+    if total <= 0:
+        return {}
+    part = min(total, knobs.elevateLimit / 100 * cpus) / total
+    return {name: need * part * each.period for name, (each, need) in needs.items()}
+
+
+def deltas(found: Sequence[Managed], uses: Sequence[float], cpus: int, knobs: Knobs) -> Deltas:
+    """Return the sum of the three steps, by folder; `uses` are those of the last minute, the last one of now."""
+    limited = [each for each in found if each.quota != UNLIMITED]
+    use = uses[-1] if uses else 0.0
+    total = dict.fromkeys((each.folder for each in found), 0.0)
+    parts = (
+        slow_fallback(limited, use, knobs),
+        fast_fallback(limited, use, cpus, knobs),
+        elevate(limited, uses, cpus, knobs),
+    )
+    for part in parts:
+        for name, value in part.items():
+            total[name] += value
+    return total
+
+
+def height(limit: float, period: int) -> float:
+    """Return the highest quota of a container."""
+    return _HEIGHT * limit * period
+
+
+def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> float:
+    """Return the highest quota for the next tick, by what the container has left of its limit."""
+    base, most = limit * period, height(limit, period)
+    count, spent = len(usages), float(usages[-1][0] - usages[0][0]) if usages else 0.0
+    if count < 2 or spent <= 0:
+        return most
+    left = limit * (count / (count - 1)) * spent - (usages[-1][1] - usages[0][1])
+    quota = left / spent * (count - 1) * period
+    if quota > _PLENTY * most:
+        return most
+    return min(max(base + (most - base) * quota / (_PLENTY * most), base), most)
+
+
+def next_quota(each: Managed, delta: float) -> int:
+    """Return the next quota of a container: whole microseconds, never below its limit."""
+    return int(max(min(each.quota + delta, max_next(each.limit, each.period, each.usages)), each.base()))
+
+
+def manageable(limit: float | None, cpus: int) -> bool:
+    """Whether a container has a limit that leaves something to rise to."""
+    return limit is not None and 0 < limit < cpus
+
+
+def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | None]) -> list[Write]:
+    """Return the writes for a container and the cgroups above it, below that of all pods, in order.
+
+    Growing begins at the top, shrinking at the container; a cgroup without a limit stays without. All of them hold, or
+    none: whoever writes puts back what it wrote if one is refused.
+
+    Raises:
+        ValueError: there is no folder, or one whose quota cannot be read.
+    """
+    names = [name for name in folder.split("/") if name]
+    if not names:
+        raise ValueError("a container without a folder has no quota")
+    first = 2 if names[0] in _TOPS else 1
+    values = []
+    for depth in range(first, len(names)):
+        above = "/".join(names[:depth])
+        quota = quota_of(above)
+        if quota is None:
+            raise ValueError(f"the quota of {above} cannot be read")
+        if quota != UNLIMITED:
+            values.append((above, quota + after - before))
+    values.append(("/".join(names), after))
+    if after < before:
+        values.reverse()
+    return [Write(name, "cpu.cfs_quota", str(value), "quotaTurbo") for name, value in values]
+
+
+def restored(pod: Pod, period_of: Callable[[str], int | None]) -> list[Write]:
+    """Return the writes that give a pod and its containers the quotas of their limits, to the pod their sum.
+
+    A container without a limit, and its pod, are unlimited. If a limit is not known nothing is written.
+    """
+    found: list[tuple[str, int]] = []
+    for each in pod.containers:
+        period = period_of(each.folder)
+        if each.cpu_limit is None:
+            return []
+        if each.cpu_limit == 0 or period is not None:
+            found.append((each.folder, int(each.cpu_limit * (period or 0)) or UNLIMITED))
+    quotas = [quota for _, quota in found]
+    found.insert(0, (pod.folder, UNLIMITED if UNLIMITED in quotas else sum(quotas)))
+    return [Write(folder, "cpu.cfs_quota", str(value), "quotaTurbo") for folder, value in found]
+
+
+class Turbo:
+    """The containers and the node's use over time.
+
+    Attributes:
+        managed: the containers, by folder.
+    """
+
+    def __init__(self, cpus: int, knobs: Knobs | None = None) -> None:
+        self.managed: dict[str, Managed] = {}
+        self._cpus, self._knobs = cpus, knobs or Knobs()
+        self._last: Ticks | None = None
+        self._uses: deque[tuple[int, float]] = deque()
+
+    def add(self, folder: str, limit: float | None, reading: Reading, now: int) -> None:
+        """Manage a container. Raises ValueError if its limit leaves nothing to decide, or its folder is not known."""
+        if limit is None or not manageable(limit, self._cpus):
+            raise ValueError(f"a limit of {limit} CPUs leaves nothing to raise on {self._cpus}")
+        if not folder:
+            raise ValueError("a container without a folder has no quota")
+        new = Managed(folder, limit, reading.quota, reading.period)
+        new.take(reading, now)
+        new.take(reading, now)
+        new.usages.pop()
+        self.managed.setdefault(folder, new)
+
+    def remove(self, folder: str) -> int | None:
+        """Forget a container; return the quota of its limit, which it gets back."""
+        each = self.managed.pop(folder, None)
+        return None if each is None else int(each.base())
+
+    def observe(self, ticks: Ticks, now: int) -> float:
+        """Take a reading of the node; return the percent in use since the last one, 0 at the first."""
+        last, self._last = self._last, ticks
+        if last is None:
+            return 0.0
+        use = share(last, ticks)
+        self._uses.append((now, use))
+        while self._uses[0][0] < now - _MINUTE_NS:
+            self._uses.popleft()
+        return use
+
+    def decide(self, readings: Mapping[str, Reading], now: int) -> dict[str, int]:
+        """Take readings of the containers; return the next quota of each that has one, by folder."""
+        found = [each for name, each in self.managed.items() if name in readings]
+        for each in found:
+            each.take(readings[each.folder], now)
+        total = deltas(found, [use for _, use in self._uses], self._cpus, self._knobs)
+        return {each.folder: next_quota(each, total[each.folder]) for each in found if each.quota != UNLIMITED}

@@ -1,0 +1,343 @@
+"""rubik's configuration file: the agent's own keys, and one block for each service that is switched on.
+
+The file is JSON as Go reads it: a key in any case, null as good as absent, the last of two alike. A field is a key of
+the file. Blocks of services that are off are not looked at. Next: `nri.policies.rubik.pods`.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal
+
+from nri.config import Between, Source
+from nri.config.complaint import Problem, WrongValue, suggest, together
+from nri.config.layers import located
+from nri.config.place import Path, first_line
+from nri.config.syntax import parse_json
+from nri.config.typed import Partial, build, check, fields_of, is_plain
+from nri.errors import ConfigError
+
+__all__ = [
+    "FEATURES",
+    "Agent",
+    "CpuEvict",
+    "DynCache",
+    "DynMemory",
+    "File",
+    "IoCostDevice",
+    "IoCostNode",
+    "IoCostParam",
+    "MemoryEvict",
+    "Net",
+    "Percents",
+    "Preemption",
+    "Psi",
+    "QuotaTurbo",
+    "block_of",
+    "load",
+    "services",
+]
+
+_MOST_MB: Final = 9999 * 1024
+_MilliS = Annotated[int, Between(10, 10_000)]
+_Percent = Annotated[int, Between(10, 100)]
+_Seconds = Annotated[int, Between(1, 3600)]
+_Threshold = Annotated[int, Between(1, 99)]
+_Cooldown = Annotated[int, Between(1, 2**63 - 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The keys of the agent itself; what they may be is asked by `complain`, not while the file is read."""
+
+    logDriver: str = "stdio"
+    logDir: str = "/var/log/rubik"
+    logSize: int = 1024
+    logLevel: str = "info"
+    cgroupRoot: str = "/sys/fs/cgroup"
+    cgroupDriver: str = "cgroupfs"
+    informerType: str = "apiserver"
+    enabledFeatures: list[str] | None = None
+
+    def complain(self) -> None:
+        """Raise WrongValue for the first value that cannot be."""
+        for key, known in _WORDS.items():
+            if getattr(self, key) not in known:
+                raise WrongValue(key, f'"{getattr(self, key)}" is none of {", ".join(filter(None, known))}', "say one")
+        if not 10 <= self.logSize <= 1 << 20:
+            raise WrongValue("logSize", f"{self.logSize} MB is not from 10 to {1 << 20}", "1024 is the default")
+        if self.logDriver == "file" and not self.logDir.startswith("/"):
+            raise WrongValue("logDir", f'"{self.logDir}" is no absolute path', "begin it with /")
+
+
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "logDriver": ("", "stdio", "file"),
+    "logLevel": ("", "debug", "info", "warn", "error", "stack"),
+    "cgroupDriver": ("cgroupfs", "systemd"),
+    "informerType": ("apiserver", "nri"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """Bandwidth of offline pods' network in MB a second: between `bandwidthLow` and `bandwidthHigh`, by `waterline`."""
+
+    waterline: Annotated[int, Between(20, _MOST_MB)] | None = None
+    bandwidthLow: Annotated[int, Between(1, _MOST_MB)] | None = None
+    bandwidthHigh: Annotated[int, Between(1, _MOST_MB)] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = self.bandwidthLow, self.bandwidthHigh
+        if (low is None) != (high is None):
+            raise WrongValue("bandwidthLow", "and bandwidthHigh belong together", "say both or none")
+        if low is not None and high is not None and low >= high:
+            raise WrongValue("bandwidthLow", f"{low} is not less than bandwidthHigh {high}", "say a smaller one")
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Absolute priority of online pods: for which resources."""
+
+    resource: list[Literal["cpu", "memory", "net"]]
+    net: Net = field(default_factory=Net)
+
+    def __post_init__(self) -> None:
+        _some(self.resource, "cpu, memory, net")
+
+
+@dataclass(frozen=True, slots=True)
+class Percents:
+    """Shares in percent of three groups."""
+
+    low: _Percent = 20
+    mid: _Percent = 30
+    high: _Percent = 50
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.mid <= self.high:
+            raise WrongValue("low", f"{self.low}, mid {self.mid} and high {self.high} do not ascend", "sort them")
+
+
+@dataclass(frozen=True, slots=True)
+class _Bandwidths(Percents):
+    low: _Percent = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DynCache:
+    """Last-level cache and memory bandwidth of offline pods; times in milliseconds."""
+
+    defaultLimitMode: Literal["static", "dynamic"] = "static"
+    adjustInterval: _MilliS = 1000
+    perfDuration: _MilliS = 1000
+    l3Percent: Percents = field(default_factory=Percents)
+    memBandPercent: _Bandwidths = field(default_factory=_Bandwidths)
+
+
+@dataclass(frozen=True, slots=True)
+class IoCostParam:
+    """The most that a disk does in a second: bytes, and operations in sequence and at random, read and written."""
+
+    rbps: int = 0
+    rseqiops: int = 0
+    rrandiops: int = 0
+    wbps: int = 0
+    wseqiops: int = 0
+    wrandiops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IoCostDevice:
+    """The cost model of one disk."""
+
+    dev: str = ""
+    model: str = ""
+    param: IoCostParam = field(default_factory=IoCostParam)
+
+
+@dataclass(frozen=True, slots=True)
+class IoCostNode:
+    """The disks of a node by its name, or of every other one by `global`."""
+
+    nodeName: str = ""
+    config: list[IoCostDevice] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DynMemory:
+    """Memory of offline pods by the node's free memory."""
+
+    policy: Literal["fssr"]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTurbo:
+    """Quotas above the limit while the node is idle; marks in percent of the node, the interval in milliseconds."""
+
+    highWaterMark: Annotated[int, Between(0, 99)] = 60
+    alarmWaterMark: Annotated[int, Between(1, 100)] = 80
+    syncInterval: Annotated[int, Between(100, 10_000)] = 100
+
+    def __post_init__(self) -> None:
+        if self.highWaterMark >= self.alarmWaterMark:
+            reason = f"{self.highWaterMark} is not less than alarmWaterMark {self.alarmWaterMark}"
+            raise WrongValue("highWaterMark", reason, "say a smaller one")
+
+
+@dataclass(frozen=True, slots=True)
+class Psi:
+    """Eviction when online pods wait: for which resources, and from how many percent of the last 10 s on."""
+
+    resource: list[Literal["cpu", "memory", "io"]]
+    interval: Annotated[int, Between(10, 30)] = 10
+    avg10threshold: Annotated[float, Between(5.0, 100.0)] = 5.0
+
+    def __post_init__(self) -> None:
+        _some(self.resource, "cpu, memory, io")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuEvict:
+    """Eviction by the node's CPU, averaged over `windows` seconds: 0 is two intervals."""
+
+    interval: _Seconds = 1
+    windows: Annotated[int, Between(0, 3600)] = 0
+    threshold: _Threshold = 60
+    cooldown: _Cooldown = 20
+
+    def __post_init__(self) -> None:
+        windows = self.windows or 2 * self.interval
+        if windows % self.interval or windows > 3600:
+            reason = f"{windows} s is no multiple of interval {self.interval} s of at most 3600 s"
+            raise WrongValue("windows", reason, f"such as {self.interval}")
+        object.__setattr__(self, "windows", windows)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEvict:
+    """Eviction by the node's memory in use."""
+
+    threshold: _Threshold
+    interval: _Seconds = 1
+    cooldown: _Cooldown = 4
+
+
+class _Blocks:
+    """The services with a block, which they need."""
+
+    preemption: Preemption
+    dynCache: DynCache
+    ioCost: list[IoCostNode]
+    dynMemory: DynMemory
+    quotaTurbo: QuotaTurbo
+    psi: Psi
+    cpuevict: CpuEvict
+    memoryevict: MemoryEvict
+
+
+#: The services, and whether each needs a block.
+FEATURES: Final = {**dict.fromkeys(fields_of(_Blocks), True), **dict.fromkeys(("quotaBurst", "ioLimit", "cpi"), False)}
+
+
+class File(typing.NamedTuple):
+    """A file that was read: the agent's keys, the blocks as they are, and keys that nothing reads."""
+
+    source: Source
+    agent: Agent
+    blocks: Mapping[str, Any]
+    unread: list[Path]
+
+
+class _Top:
+    agent: Agent
+
+
+def load(source: Source) -> File:
+    """Read a file. Raises ConfigError naming file, line and key; blocks are looked at by `services`."""
+    try:
+        tree = parse_json(source.text)
+    except ValueError as error:
+        raise ConfigError(source.name, "", first_line(error)) from None
+    if tree is None:
+        tree = {}
+    if not isinstance(tree, dict):
+        raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
+    unread: list[Path] = []
+    agent = _built(_Top, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
+    return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
+
+
+def block_of(feature: str, value: object, source: Source, unread: list[Path] | None = None) -> Any:
+    """Read one block. Raises ConfigError."""
+    if value is None:
+        raise ConfigError(source.name, feature, "is switched on and has no block", f'add "{feature}": {{...}}')
+    return _built(_Blocks, value, feature, source, [] if unread is None else unread)
+
+
+def services(file: File) -> dict[str, Any]:
+    """Read the blocks of the services that are switched on, by name; None for one without a block.
+
+    Raises ConfigError for the first problem, with all others in `others`.
+    """
+    found: dict[str, Any] = {}
+    errors: list[ConfigError] = []
+    for place, name in enumerate(file.agent.enabledFeatures or ()):
+        path: Path = ("agent", "enabledFeatures", place)
+        if name not in FEATURES:
+            errors += located(file.source, [Problem(path, f'"{name}" is no service', suggest(name, FEATURES))])
+        elif name in found:
+            errors += located(file.source, [Problem(path, f'"{name}" is there twice', "say it once")])
+        else:
+            found[name] = None
+            try:
+                if FEATURES[name]:
+                    found[name] = block_of(name, file.blocks.get(name), file.source, file.unread)
+            except ConfigError as error:
+                errors.append(error)
+    if errors:
+        raise together(errors)
+    return found
+
+
+def _built(cls: type, value: Any, key: str, source: Source, unread: list[Path]) -> Any:
+    problems: list[Problem] = []
+    made = check(cls, _folded(cls, {key: value}, (), unread), (), problems).values[key]
+    if not problems and isinstance(made, Partial):
+        made = build(made, (key,), problems)
+    if problems:
+        raise together(located(source, problems))
+    return made
+
+
+def _folded(cls: type, tree: Any, path: Path, unread: list[Path]) -> Any:
+    """The tree with the keys of a class as they are written there, without nulls and unknown keys."""
+    if not isinstance(tree, dict):
+        return tree
+    known = fields_of(cls)
+    folded = {name.casefold(): name for name in known}
+    found = {}
+    for key, value in tree.items():
+        name = key if key in known else folded.get(key.casefold())
+        if name is None:
+            unread.append((*path, key))
+        elif value is not None:
+            found[name] = _inside(known[name], value, (*path, key), unread)
+    return found
+
+
+def _inside(annotation: Any, value: Any, path: Path, unread: list[Path]) -> Any:
+    """The value of a field, folded where it holds classes."""
+    if is_plain(annotation):
+        return _folded(annotation, value, path, unread)
+    items = typing.get_args(annotation)
+    if typing.get_origin(annotation) is list and is_plain(items[0]) and isinstance(value, list):
+        each = (item if item is not None else {} for item in value)
+        return [_folded(items[0], item, (*path, place), unread) for place, item in enumerate(each)]
+    return value
+
+
+def _some(resource: list[Any], known: str) -> None:
+    if not resource:
+        raise WrongValue("resource", "is empty", f"name some of {known}")

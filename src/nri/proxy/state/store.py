@@ -1,0 +1,135 @@
+"""All pods and containers that the proxy knows, found by either name, and kept on disk.
+
+Rules: thread-safe; a record changes through `note` alone, so that what is on disk is what is here. The step that
+plugins know moves forward only, once for each step. Next: `nri.proxy.state.checkpoint`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, overload
+
+from nri.proxy.state.checkpoint import Checkpoint, Record
+from nri.proxy.state.records import ContainerRecord, PodRecord
+
+__all__ = ["Store"]
+
+
+class Store:
+    """The records of one proxy. `making` is what is asked for right now, by names."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._pods: dict[str, PodRecord] = {}
+        self._containers: dict[str, ContainerRecord] = {}
+        self._by_runtime: dict[str, ContainerRecord] = {}
+        self._lock = threading.RLock()
+        self.making: dict[tuple[str, ...], int] = {}
+
+    def load(self) -> None:
+        """Take in what an earlier proxy has left."""
+        for record in self._checkpoint.load():
+            self._take(record)
+
+    # --- finding ---
+
+    def pod(self, pod_id: str) -> PodRecord | None:
+        """A pod by its id, or the beginning of it that no other has."""
+        with self._lock:
+            return self._pods.get(pod_id) or _only(self._pods, pod_id)
+
+    def container(self, runtime_id: str) -> ContainerRecord | None:
+        """A container by the runtime's id, or the beginning of it that no other has."""
+        with self._lock:
+            return self._by_runtime.get(runtime_id) or _only(self._by_runtime, runtime_id)
+
+    def named(self, container_id: str) -> ContainerRecord | None:
+        """A container by the name that plugins know it by."""
+        with self._lock:
+            return self._containers.get(container_id)
+
+    def pods(self) -> list[PodRecord]:
+        """All pods."""
+        with self._lock:
+            return list(self._pods.values())
+
+    def containers(self, pod_id: str = "") -> list[ContainerRecord]:
+        """All containers, or those of one pod."""
+        with self._lock:
+            return [each for each in self._containers.values() if not pod_id or each.pod_id == pod_id]
+
+    # --- changing ---
+
+    @overload
+    def put(self, record: PodRecord) -> PodRecord: ...
+    @overload
+    def put(self, record: ContainerRecord) -> ContainerRecord: ...
+    def put(self, record: Record) -> Record:
+        """Take in a record, in memory and on disk."""
+        with self._lock:
+            self._take(record)
+            self._checkpoint.put(record)
+        return record
+
+    def note(self, record: Record, **values: Any) -> None:
+        """Change values of a record, in memory and on disk."""
+        with self._lock:
+            for name, value in values.items():
+                setattr(record, name, value)
+            if self._has(record):
+                self._take(record)
+                self._checkpoint.put(record)
+
+    def advance(self, record: Record, step: str, before: Iterable[str]) -> bool:
+        """Note that plugins get to know the next step; False if they knew it already, or know nothing at all."""
+        with self._lock:
+            if record.reported not in before:
+                return False
+            self.note(record, reported=step)
+            return True
+
+    def drop(self, record: Record) -> None:
+        """Forget a record, in memory and on disk."""
+        with self._lock:
+            if isinstance(record, PodRecord):
+                self._pods.pop(record.id, None)
+            else:
+                self._containers.pop(record.id, None)
+                self._by_runtime.pop(record.runtime_id, None)
+            self._checkpoint.delete(record)
+
+    @contextmanager
+    def being_made(self, *name: str) -> Iterator[None]:
+        """While the block lasts a pod, container or start of this name is asked for: a list may have it before us."""
+        with self._lock:
+            self.making[name] = self.making.get(name, 0) + 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.making[name] -= 1
+                if not self.making[name]:
+                    del self.making[name]
+
+    # --- inside ---
+
+    def _has(self, record: Record) -> bool:
+        where: Any = self._pods if isinstance(record, PodRecord) else self._containers
+        return record.id in where
+
+    def _take(self, record: Record) -> None:
+        if isinstance(record, PodRecord):
+            self._pods[record.id] = record
+            return
+        self._containers[record.id] = record
+        if record.runtime_id:
+            self._by_runtime[record.runtime_id] = record
+
+
+def _only(records: dict[str, Any], prefix: str) -> Any:
+    if not prefix:
+        return None
+    found = [record for key, record in records.items() if key.startswith(prefix)]
+    return found[0] if len(found) == 1 else None

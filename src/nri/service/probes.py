@@ -1,0 +1,38 @@
+"""The paths that every program serves alike: /healthz and /readyz for probes, /metrics for Prometheus.
+
+Next: `nri.service.http`, which serves them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nri.service.http import Answer, Handler, text_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from prometheus_client import CollectorRegistry
+
+__all__ = ["metrics", "probes"]
+
+
+def probes(state: Callable[[], tuple[bool, str]]) -> dict[str, Handler]:
+    """Handlers of the probes. `state` says whether the program is ready, and how it is in lines of text.
+
+    /healthz is 200 while the process lives, /readyz 200 while it is ready, else 503.
+    """
+
+    def ready(_: Mapping[str, str]) -> Answer:
+        is_ready, text = state()
+        return text_answer(text, 200 if is_ready else 503)
+
+    return {"/healthz": lambda _: text_answer("ok\n"), "/readyz": ready}
+
+
+def metrics(registry: CollectorRegistry) -> dict[str, Handler]:
+    """The handler of /metrics, which collects from a registry of prometheus-client at each scrape."""
+    from prometheus_client import generate_latest  # noqa: PLC0415 - an optional dependency
+
+    kind = "text/plain; version=0.0.4; charset=utf-8"
+    return {"/metrics": lambda _: (200, kind, generate_latest(registry))}

@@ -1,0 +1,23 @@
+"""The table ``[http]`` of every program's settings. Next: `nri.service.http`, which listens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["HttpSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Health and metrics over TCP, for probes and Prometheus.
+
+    Attributes:
+        address: HOST:PORT of /healthz, /readyz and /metrics; empty: they are not served over TCP.
+    """
+
+    address: str = ""
+
+    def __post_init__(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        if self.address and not (host and port.isascii() and port.isdecimal() and int(port[:6]) < 1 << 16):
+            raise ValueError(f'address "{self.address}" is not HOST:PORT, such as "127.0.0.1:9316"')

@@ -1,0 +1,221 @@
+"""One sequence of pods through a policy: created, resized and deleted as a kubelet does, and compared step by step.
+
+One job: :func:`play`. A container is given to the policy by the values that a kubelet gives to the runtime; its CPUs,
+memory nodes and shares are those of its own adjustment with all updates since. Next: `nri.testing.placement.cases`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Protocol
+
+from nri.api import cpuset
+from nri.config import Source, parse_text
+from nri.host.topology import Topology
+from nri.kube.quantity import CPU_PERIOD_US, cpu_quota_us, cpu_shares
+from nri.kube.requests import Requests, estimated
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Container, Hint, NoPlace, Pins, Pod
+from nri.policies.placement.machine import Machine
+from nri.testing.placement.machines import make_policy, overridden
+
+#: How a line begins that says which assertion does not hold.
+UNMET = "assertion not met"
+
+__all__ = ["UNMET", "Play", "differences", "play"]
+
+_SCORES = {"Guaranteed": -997, "BestEffort": 1000}
+
+
+class Policy(Protocol):
+    """What both policies do."""
+
+    def create(self, container: Container) -> dict[str, Pins]:
+        """Place a container."""
+        ...
+
+    def release(self, container_id: str) -> dict[str, Pins]:
+        """Take back what it has."""
+        ...
+
+    def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
+        """Place it anew."""
+        ...
+
+
+@dataclass(slots=True)
+class _Known:
+    """A container as the kubelet made it."""
+
+    pod: str
+    qos: str
+    quota_us: int
+    memory_limit: int
+    score: int
+    container: Container
+
+
+@dataclass(slots=True)
+class Play:
+    """A sequence on its way: the runtime's view of each container, and what each step did."""
+
+    case: Mapping[str, Any]
+    policy: Policy
+    topology: Topology
+    runtime: dict[str, Pins] = field(default_factory=dict)
+    known: dict[str, _Known] = field(default_factory=dict)
+    history: list[tuple[dict[str, Pins], list[str]]] = field(default_factory=list)
+
+    def run(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Each step's number with its outcome, in the words of the file."""
+        for number, step in enumerate(self.case.get("steps", ())):
+            before = dict(self.runtime)
+            outcome: dict[str, Any] = {}
+            errors = {"create": self._create, "delete": self._delete, "resize": self._resize}[step["op"]](step)
+            outcome["changed"] = {
+                name: {"cpus": pins.cpus or "", "mems": pins.mems or "", "cpu_shares": pins.shares or 0}
+                for name, pins in self.runtime.items()
+                if before.get(name) != pins
+            }
+            if errors:
+                outcome["errors_for"] = errors
+            self.history.append((dict(self.runtime), errors))
+            yield number, outcome
+
+    def _apply(self, changes: Mapping[str, Pins]) -> None:
+        for name, pins in changes.items():
+            if name in self.runtime:
+                self.runtime[name] |= pins
+
+    def _create(self, step: Mapping[str, Any]) -> list[str]:
+        pod = Pod(
+            step["pod"],
+            step["pod"],
+            step["namespace"],
+            qos=step["qos"],
+            labels=step.get("labels", {}),
+            annotations=step.get("annotations", {}),
+        )
+        refused = []
+        for each in step["containers"]:
+            name, capacity = each["name"], self.case["node_memory_capacity_bytes"]
+            shares = cpu_shares(Fraction(each.get("cpu_request_m", 0), 1000))
+            limit = each.get("cpu_limit_m", 0)
+            quota = cpu_quota_us(Fraction(limit, 1000)) if limit else 0
+            score = 1000 - 1000 * each.get("mem_request", 0) // capacity
+            score = _SCORES.get(pod.qos, max(2, min(score, 999)))
+            memory = each.get("mem_limit", 0)
+            requests = estimated(pod.qos, shares, quota, CPU_PERIOD_US, memory, score, capacity)
+            container = Container(name, name, pod, requests, shares=shares)
+            container.hints = self._hints(container)
+            self.runtime[name] = Pins("", "", shares)
+            self.known[name] = _Known(pod.name, pod.qos, quota, memory, score, container)
+            try:
+                self._apply(self.policy.create(container))
+            except NoPlace:
+                refused.append(name)
+                del self.runtime[name], self.known[name]
+        return refused
+
+    def _hints(self, container: Container) -> Mapping[str, Hint]:
+        found = container.asks("test.topologyhints")
+        if found is None or not self.case.get("topology_overrides", {}).get("test_topology_hint_annotation"):
+            return {}
+        hints = {}
+        for name, each in parse_text(Source("hints", found[1], "yaml")).items():
+            cpus, nodes = each.get("CPUs", ""), each.get("NUMAs", "")
+            if nodes and not cpus:
+                local = (self.topology.nodes[number].cpus for number in cpuset.parse(nodes))
+                cpus = cpuset.to_text(number for numbers in local for number in numbers)
+            hints[name] = Hint(cpus, nodes, each.get("Sockets", ""))
+        return hints
+
+    def _delete(self, step: Mapping[str, Any]) -> list[str]:
+        for pod in step["pods"]:
+            names = [name for name, known in self.known.items() if known.pod == pod]
+            for name in names:
+                self._apply(self.policy.release(name))
+            for name in names:
+                del self.known[name], self.runtime[name]
+        return []
+
+    def _resize(self, step: Mapping[str, Any]) -> list[str]:
+        name = step["container"]
+        known = self.known.get(name)
+        if known is None:
+            return [name]
+        shares = cpu_shares(Fraction(step["cpu_request_m"], 1000))
+        limit = step.get("cpu_limit_m", 0)
+        requests = estimated(
+            known.qos,
+            shares,
+            cpu_quota_us(Fraction(limit, 1000)) if limit else known.quota_us,
+            CPU_PERIOD_US,
+            step.get("mem_limit", 0) or known.memory_limit,
+            known.score,
+            self.case["node_memory_capacity_bytes"],
+        )
+        try:
+            changes = self.policy.resize(name, requests)
+        except NoPlace:
+            return [name]
+        self.runtime[name] = self.runtime[name]._replace(shares=shares)
+        self._apply(changes)
+        return []
+
+
+def play(case: Mapping[str, Any], topology: Topology, choices: Choices) -> Play:
+    """Start a sequence. Raises ValueError or ConfigError if the policy refuses its configuration."""
+    topology = overridden(topology, case.get("topology_overrides", {}))
+    policy = make_policy(case["policy"], Machine.of(topology), case["config"], choices)
+    return Play(case, policy, topology)
+
+
+def differences(case: Mapping[str, Any], topology: Topology, choices: Choices) -> list[str]:
+    """What came out otherwise, a line each; none if all is as recorded."""
+    wanted = case.get("expected", {}).get("setup")
+    try:
+        run = play(case, topology, choices)
+    except ValueError as error:
+        return [] if wanted == "error" else [f"the configuration is refused: {error}"]
+    if wanted == "error":
+        return ["the configuration is taken, and should be refused"]
+    found = []
+    for number, outcome in run.run():
+        expect = case["steps"][number]["expect"]
+        for key, nothing in (("changed", {}), ("errors_for", [])):
+            mine, theirs = outcome.get(key, nothing), expect.get(key, nothing)
+            if mine != theirs:
+                found.append(f"step {number} ({case['steps'][number]['op']}) {key}: expected {theirs}, got {mine}")
+    found += [f"{UNMET}: {each}" for each in case.get("repo_assertions", ()) if not _met(each, run)]
+    return found
+
+
+def _met(assertion: Mapping[str, Any], run: Play) -> bool:
+    """Whether an assertion holds after its step."""
+    if "after_step" not in assertion:
+        return True
+    runtime, refused = run.history[assertion["after_step"]]
+    cpus = {name: cpuset.parse(pins.cpus or "") for name, pins in runtime.items()}
+    nodes = {name: frozenset(run.topology.cpus[n].node for n in numbers) for name, numbers in cpus.items()}
+    each: dict[str, Callable[[Any], bool]] = {
+        "cpu_count": lambda want: all(len(cpus[name]) == count for name, count in want.items()),
+        "cpu_count_at_least": lambda want: all(len(cpus[name]) >= count for name, count in want.items()),
+        "cpus": lambda want: all(cpus[name] == cpuset.parse(text) for name, text in want.items()),
+        "cpus_subset_of": lambda want: all(cpus[name] <= cpuset.parse(text) for name, text in want.items()),
+        "mems": lambda want: all(runtime[name].mems == text for name, text in want.items()),
+        "disjoint_cpus": lambda want: _disjoint([cpus[name] for name in want]),
+        "same_cpus": lambda want: len({cpus[name] for name in want}) == 1,
+        "not_pinned": lambda want: not any(cpus[name] for name in want),
+        "create_fails": lambda want: set(want) <= set(refused),
+        "numa_nodes_of_cpus": lambda want: all(nodes[name] == cpuset.parse(text) for name, text in want.items()),
+        "numa_node_count_of_cpus": lambda want: all(len(nodes[name]) == count for name, count in want.items()),
+        "disjoint_numa_nodes_of_cpus": lambda want: _disjoint([nodes[name] for name in want]),
+    }
+    return all(each[key](wanted) for key, wanted in assertion.items() if key != "after_step")
+
+
+def _disjoint(sets: list[frozenset[int]]) -> bool:
+    return sum(map(len, sets)) == len(frozenset().union(*sets))

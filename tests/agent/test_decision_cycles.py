@@ -1,0 +1,100 @@
+"""Ten thousand pods come and go through the agent's core: good, malformed, vanishing ones. Nothing is left of them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import shutil
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from nri.agent.explain import History
+from nri.agent.parts import Parts
+from nri.host import Outcome, Root
+from nri.policies.contexts import ContainerContext, PodContext
+from nri.policies.koordinator.pod_annotations import annotated
+from nri.policies.koordinator.profile import Node
+from tests.support.agents import TOPOLOGY, Clock, parts
+from tests.support.host_trees import TOP, write_files
+
+CYCLES, SETTLED, MOST_PODS = 10_000, 3_000, 256
+SPEC = "node.koordinator.sh/extended-resource-spec"
+ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
+GOOD = json.dumps({"containers": {"app": {"requests": ASKED, "limits": ASKED}}})
+BAD = ("{", '{"containers": 7}', '{"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "x"}}}}', "[" * 3000)
+FILES = {
+    "cpu.weight": "100\n", "cpu.max": "max 100000\n", "memory.max": "max\n", "cpuset.cpus": "\n",
+    "cpuset.cpus.effective": "0-3\n", "cgroup.procs": "", "cgroup.threads": "",
+}  # fmt: skip
+
+
+def machine(folder: Path) -> Root:
+    files = {f"{TOP}/cgroup.controllers": "cpuset cpu io memory pids\n", f"{TOP}/cgroup.procs": ""}
+    return write_files(folder, files | {f"{TOP}/kubepods/besteffort/{name}": text for name, text in FILES.items()})
+
+
+def cycle(made: Parts, clock: Clock, number: int) -> list[Outcome]:
+    """One pod from its creation to its removal; every fifth is malformed, every seventh has vanished already."""
+    annotations = {SPEC: BAD[number % len(BAD)] if number % 5 == 0 else GOOD}
+    folder = f"kubepods/besteffort/pod{number}"
+    pod = PodContext(
+        "shop", f"web-{number}", f"uid-{number}", {"koordinator.sh/qosClass": "BE"}, annotations, folder,
+        extended=annotated(annotations),
+    )  # fmt: skip
+    app = ContainerContext(
+        pod, f"containerd://{number}", "app", f"{folder}/app", extended=(pod.extended or {}).get("app")
+    )
+    there = number % 7 != 0
+    place = Path(made.root.path, TOP, folder)
+    if there:
+        write_files(place, FILES)
+        write_files(place / "app", FILES)
+    decisions, found = made.decisions, []
+    found += decisions.carry_out(pod, decisions.decide("PreRunPodSandbox", pod, "nri"), "nri")
+    found += decisions.carry_out(app, decisions.decide("PreCreateContainer", app, "nri"), "nri")
+    clock.now += 0.5
+    found += decisions.carry_out(app, decisions.decide("PreUpdateContainerResources", app, "nri"), "nri")
+    found += decisions.carry_out(pod, decisions.decide("PreRemoveRunPodSandbox", pod, "nri"), "nri")
+    if there:
+        shutil.rmtree(place)
+    if number % 3:  # of every third the removal is never told
+        decisions.removed(pod)
+    return [result.outcome for result in found]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.slow
+def test_ten_thousand_pods_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tests' own handler keeps the line of each malformed pod, which a program's has written and forgotten.
+    monkeypatch.setattr(logging.getLogger("nri.agent.decisions"), "propagate", False)
+    monkeypatch.setattr(logging, "lastResort", None)
+    clock = Clock()
+    history = History(MOST_PODS, now=clock)
+    made = parts(machine(tmp_path), clock=clock, node=Node(), rules={"NodeResourceTopology": TOPOLOGY}, history=history)
+    for number in range(SETTLED):
+        cycle(made, clock, number)
+    gc.collect()
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    objects = len(gc.get_objects())
+    outcomes: Counter[Outcome] = Counter()
+    for number in range(SETTLED, CYCLES):
+        outcomes.update(cycle(made, clock, number))
+    gc.collect()
+    grown = len(gc.get_objects()) - objects
+    assert grown < 2000, f"{grown} objects more after {CYCLES - SETTLED} pods"
+    assert threading.active_count() <= threads
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    assert len(history) <= MOST_PODS
+    held = made.executor.held()
+    assert held["waiting writes"] < 2500, "those of vanished pods wait for some minutes"
+    assert held["written values"] < 2500
+    assert outcomes[Outcome.APPLIED] > 20_000
+    assert outcomes[Outcome.GONE] > 1000
+    clock.now += 1000
+    cycle(made, clock, CYCLES + 1)
+    assert made.executor.held()["written values"] == 0

@@ -1,0 +1,38 @@
+"""Recorded outcomes of Koordinator's strategies pass, or differ under the name of a row of the deviations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+from nri.testing.conformance import read_cases
+from tests.strategy_cases import DEVIATIONS, run_case
+
+ROOT = Path(__file__).parents[2]
+CASES = Path(__file__).parent / "data" / "koordinator-strategies.jsonl.xz"
+
+
+def test_every_recorded_outcome_passes_or_differs_on_purpose() -> None:
+    results = {case["id"]: run_case(case) for case in read_cases(CASES, lambda _: "")}
+    failures = [f"{name}: {result.wrong}"[:500] for name, result in results.items() if result.wrong]
+    assert not failures, f"{len(failures)} of {len(results)}; the first: {failures[0]}"
+    apart = Counter(result.deviation for result in results.values() if result.deviation)
+    assert len(results) == 505 and sum(apart.values()) < 40, apart
+
+
+def test_each_deviation_is_a_row_of_the_page() -> None:
+    page = (ROOT / "docs" / "deviations.md").read_text()
+    assert not [name for name in DEVIATIONS if f"| Koordinator, {name} |" not in page]
+
+
+def test_the_last_line_counts_and_a_case_that_fails_fails_the_program(tmp_path: Path) -> None:
+    case = next(each for each in read_cases(CASES, lambda _: "") if each["strategy"] == "evict")
+    bad = {**case, "id": "bad", "expect": {"writes": "never"}}
+    (tmp_path / "cases.jsonl").write_text(f"{json.dumps(case)}\n{json.dumps(bad)}\n")
+    command = [sys.executable, "-m", "tests.strategy_cases", str(tmp_path / "cases.jsonl")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False, cwd=ROOT)
+    assert (run.returncode, run.stdout.splitlines()[-1]) == (1, "1 passed, 1 failed, 0 differ on purpose")
+    assert "FAILED bad: " in run.stdout

@@ -1,0 +1,67 @@
+"""Requests that would reach the node: refused by their field, and nothing of them is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import RequestError
+from tests.engine.node import Node
+
+SWAPPINESS = Path("/proc/sys/vm/swappiness")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "net/../vm/swappiness", "net/ipv4/../../vm/swappiness", "net.//.vm.swappiness", "net.ipv4.//.//.vm.swappiness",
+        "fs.mqueue.//.//.vm.swappiness", "kernel.shm/../../vm/swappiness",
+    ],
+)  # fmt: skip
+def test_a_sysctl_does_not_lead_out_of_the_pods_namespaces(node: Node, name: str) -> None:
+    before = SWAPPINESS.read_text()
+    config = node.pod_config(network=pb.POD)
+    config.linux.sysctls[name] = "1" if before.strip() != "1" else "2"
+    with pytest.raises(RequestError, match="is a setting of the whole node") as caught:
+        node.engine.pods.run(config)
+    assert (caught.value.field, SWAPPINESS.read_text()) == (f"linux.sysctls[{name}]", before)
+    assert node.left() == []
+
+
+def test_sysctls_of_a_pod_are_its_own_in_either_form(node: Node) -> None:
+    config = node.pod_config(network=pb.POD)
+    config.linux.sysctls.update({
+        "net/ipv4/conf/lo/log_martians": "1", "net.ipv4.ip_default_ttl": "33", "kernel.msgmax": "4096",
+        "fs.mqueue.msg_max": "7", "net.ipv4.ip_local_port_range": "2000\t3000",
+    })  # fmt: skip
+    files = ("net/ipv4/conf/lo/log_martians", "net/ipv4/ip_default_ttl", "kernel/msgmax", "fs/mqueue/msg_max",
+             "net/ipv4/ip_local_port_range")  # fmt: skip
+    paths = [f"/proc/sys/{each}" for each in files]
+    before = [Path(each).read_text() for each in paths if Path(each).exists()]
+    pod = node.engine.pods.run(config)
+    made = node.run(pod)
+    found = node.engine.containers.exec_sync(made, ("cat", *paths), 20).stdout.decode()
+    assert found.replace("\t", " ").splitlines() == ["1", "33", "4096", "7", "2000 3000"]
+    assert [Path(each).read_text() for each in paths if Path(each).exists()] == before
+    node.remove(pod)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("net.ipv4.conf.nosuch0.forwarding", "1", "the pod's namespaces have no such setting"),
+        ("net.ipv4.ip_default_ttl", "many", "Invalid argument"),
+        ("net.ipv4", "1", "Is a directory"),
+    ],
+)
+def test_a_sysctl_that_the_kernel_refuses_is_named_and_the_pod_is_undone(
+    node: Node, name: str, value: str, problem: str
+) -> None:
+    config = node.pod_config(network=pb.POD)
+    config.linux.sysctls[name] = value
+    with pytest.raises(RequestError, match=problem) as caught:
+        node.engine.pods.run(config)
+    assert caught.value.field == f"linux.sysctls[{name}]"
+    assert (node.left(), node.engine.pods.list()) == ([], [])

@@ -1,0 +1,209 @@
+"""Trees that nobody would make but to do harm: in a container, in an image; and a disk on which no byte is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.config import ImageConfig
+from nri.engine.images import ImageStore
+from nri.engine.support.errors import CommandFailed
+from nri.files import remove_tree
+from tests.engine.live import Live
+from tests.engine.machine import Machine
+from tests.engine.node import IMAGE, Node
+from tests.support.needs import need, need_tool
+from tests.support.oci_layouts import base_layer, layer, layout
+
+#: Deeper than Python recurses, and than any path can say.
+DEPTHS = [1_500, 100_000]
+#: So many files are counted at least, in the time that there is for it.
+COUNTED = 1_500
+
+
+def deepen(pid: int, depth: int) -> None:
+    """Make folders in each other in the root of a container that runs, as a program in it would."""
+    here = os.open(f"/proc/{pid}/root/tmp", os.O_RDONLY | os.O_DIRECTORY)
+    for _ in range(depth):
+        os.mkdir("a", dir_fd=here)
+        below = os.open("a", os.O_RDONLY | os.O_DIRECTORY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+@pytest.fixture
+def memory(machine: Machine) -> Iterator[Path]:
+    """A folder in memory: on a busy disk as many folders take minutes."""
+    place = machine.folder / "memory"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "memory", place], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("driver", ["overlay", "copy"])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_container_with_a_deep_tree_is_counted_and_removed_and_others_are_told_of(
+    machine: Machine, memory: Path, depth: int, driver: str
+) -> None:
+    with Live(machine, root=memory / "root", images=ImageConfig(snapshots=driver)) as live:
+        pod = live.pod("web")
+        polite, bad = live.run(pod, "polite"), live.run(pod, "bad")
+        deepen(live.engine.containers.get(bad).pid, depth)
+        stats = live.cri.call("ListContainerStats").stats
+        used = {row.attributes.id: row.writable_layer.inodes_used.value for row in stats}
+        assert used.keys() == {polite, bad} and used[bad] - used[polite] >= COUNTED > used[polite]
+        assert live.cri.call("ImageFsInfo").container_filesystems[0].inodes_used.value >= COUNTED
+        live.cri.call("StopContainer", container_id=bad, timeout=0)
+        live.cri.call("RemoveContainer", container_id=bad)
+        assert [row.id for row in live.cri.call("ListContainers").containers] == [polite]
+        assert not (live.engine.images.snapshots.root / bad).exists()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_an_engine_starts_over_a_deep_tree_and_takes_away_one_that_no_record_knows(
+    node: Node, memory: Path, depth: int
+) -> None:
+    shutil.copytree(node.config.root / "images", memory / "root/images", symlinks=True)
+    node.config = replace(node.config, root=memory / "root")
+    pod = node.pod()
+    kept, lost = node.run(pod, "kept"), node.run(pod, "lost")
+    for container in (kept, lost):
+        deepen(node.engine.containers.get(container).pid, depth)
+    runtime = node.engine.machinery.runtime("runc")
+    node.engine.containers.stop(lost)
+    node.stop()
+    (node.config.root / f"records/containers/{lost}.json").unlink()
+    engine = node.start()
+    assert ([each.id for each in engine.containers.list()], engine.complaints) == ([kept], [])
+    assert runtime.state(kept).status == "running"
+    assert not (engine.images.snapshots.root / lost).exists()
+    node.remove(pod)
+    node.stop()
+
+
+def test_a_record_that_no_engine_can_take_up_is_set_aside_and_named(node: Node) -> None:
+    pod = node.pod()
+    kept, bad = node.run(pod, "kept"), node.run(pod, "bad")
+    node.engine.containers.stop(bad)
+    node.stop()
+    path = node.config.root / f"records/containers/{bad}.json"
+    before = path.read_text()
+    path.write_text(before.replace('"metadata": {', '"metadata": 7, "labels": {', 1))
+    engine = node.start()
+    assert [each.id for each in engine.containers.list()] == [kept]
+    (complaint,) = engine.complaints
+    assert "set aside" in complaint and "bad" in complaint
+    node.stop()
+    (node.config.root / f"records/broken/{bad}.json").unlink()
+    path.write_text(before)
+    assert {each.id for each in node.start().containers.list()} == {kept, bad}
+
+
+@pytest.mark.parametrize("depth", [1_200, 3_000])
+def test_an_image_with_a_deep_tree_is_there_whole_or_not_at_all(machine: Machine, depth: int) -> None:
+    need_tool("umoci")
+    need_tool("skopeo")
+    tree = machine.folder / "layout"
+    source = layout(tree, [base_layer(), layer({"a/" * depth + "b": b"x"})])
+    store = ImageStore(machine.folder / "images")
+    try:
+        store.load(source, "deep:1")
+    except CommandFailed:
+        assert store.list() == []
+        assert depth * 2 > os.pathconf("/", "PC_PATH_MAX"), "a path can say this depth"
+    else:
+        (image,) = store.list()
+        assert image.inodes > depth
+    assert [*(store.root / "pulls").iterdir()] == []
+    again = ImageStore(store.root)
+    assert (again.list(), again.complaints) == (store.list(), [])
+    for image in again.list():
+        rootfs = again.mount(image, "c1")
+        assert (rootfs / "bin/busybox").exists()
+        again.unmount("c1")
+        again.remove(image.id)
+    assert [*(store.root / "images").iterdir()] == [] == [*again.snapshots.root.iterdir()]
+
+
+# --- a full disk ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def disk(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Path]:
+    """A small file system of its own."""
+    place = machine.folder / "disk"
+    place.mkdir()
+    if request.param == "tmpfs":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m,nr_inodes=3000", "disk", place], check=True)
+    else:
+        file = machine.folder / "disk.img"
+        with file.open("wb") as made:
+            made.truncate(32 << 20)
+        subprocess.run([need_tool("mkfs.ext4"), "-q", "-m", "0", file], check=True, timeout=60)
+        done = subprocess.run(["mount", "-o", "loop", file, place], check=False, capture_output=True, text=True)
+        need(done.returncode == 0, f"loop devices ({done.stderr.strip()})")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Leave no byte and no name on a disk."""
+    for size in (1 << 20, 4096, 1):
+        try:
+            with (folder / f"full{size}").open("wb", buffering=0) as file:
+                while file.write(b"x" * size) == size:
+                    pass
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+    try:
+        for number in range(100_000):
+            (folder / f"{number}{'x' * 240}").touch()
+    except OSError as error:
+        assert error.errno == errno.ENOSPC
+    with pytest.raises(OSError, match="No space left"):
+        (folder / "more").write_bytes(b"x" * 4096)
+
+
+@pytest.mark.parametrize("driver", ["overlay", "copy"])
+def test_a_full_disk_is_freed_by_the_calls_that_remove(node: Node, disk: Path, driver: str) -> None:
+    shutil.copytree(node.config.root / "images", disk / "root/images", symlinks=True)
+    node.config = replace(node.config, root=disk / "root", state=disk / "state", images=ImageConfig(snapshots=driver))
+    engine = node.engine
+    pods = [node.pod(name, network=pb.POD) for name in ("a", "b")]
+    stopped, running, other = node.run(pods[0], "stopped"), node.run(pods[0], "running"), node.run(pods[1], "other")
+    engine.containers.stop(stopped)
+    fill(disk)
+    engine.containers.remove(stopped)
+    fill(disk)
+    engine.containers.stop(running)
+    engine.pods.stop(pods[0])
+    engine.pods.remove(pods[0])
+    assert {each.id for each in engine.containers.list()} == {other}
+    fill(disk)
+    engine.pods.remove(pods[1])
+    fill(disk)
+    engine.images.remove(IMAGE)
+    assert (engine.images.list(), engine.pods.list(), engine.containers.list()) == ([], [], [])
+    assert [*(disk / "root/images/images").iterdir()] == []
+    assert shutil.disk_usage(disk).free > 500_000, "the image's files"
+    fill(disk)
+    node.restart()
+    assert (node.engine.images.list(), node.engine.complaints) == ([], [])
+    node.stop()
+    remove_tree(disk / "state/bundles")

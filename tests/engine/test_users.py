@@ -1,0 +1,95 @@
+"""Users of images that lie: whoever runs, runs as the number that was asked for, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from nri.engine.services.images import image_message
+from nri.errors import RequestError
+from tests.engine.node import Node
+from tests.support.oci_layouts import base_layer, layout
+
+PASSWD = b"1000:x:0:0::/:\nroot:x:0:0::/:\nlong:x:4294967295:0::/:\ndigits:x:\xc2\xb2:0::/:\nme:x:33:33::/:\n"
+GROUP = b"2000:x:0:me\nwheel:x:10:me\n"
+IMAGE = "localhost/evil:1"
+
+Loaded = Callable[..., str]
+
+
+@pytest.fixture
+def loaded(node: Node) -> Loaded:
+    """Load the image with a user of its own; returns its name."""
+
+    def load(user: str = "") -> str:
+        made = layout(node.folder / "evil", [base_layer(passwd=PASSWD, group=GROUP)], config={"User": user})
+        return node.engine.images.load(made, IMAGE).repo_tags[0]
+
+    return load
+
+
+def asked(node: Node, image: str, **security: object) -> pb.ContainerConfig:
+    config = node.container_config("c", ("sleep", "1000000"))
+    config.image.image = image
+    config.linux.security_context.CopyFrom(pb.LinuxContainerSecurityContext(**security))  # type: ignore[arg-type]
+    return config
+
+
+def number(value: int) -> pb.Int64Value:
+    return pb.Int64Value(value=value)
+
+
+@pytest.mark.parametrize("handler", ["runc", "crun"])
+@pytest.mark.parametrize(
+    ("user", "security", "ids"),
+    [
+        ("", {"run_as_user": number(1000)}, "1000 0"),
+        ("", {"run_as_user": number(1000), "run_as_group": number(2000)}, "1000 2000"),
+        ("1000", {}, "1000 0"),
+        ("1000:2000", {}, "1000 2000"),
+        ("", {"run_as_username": "1000"}, "1000 0"),
+        ("me:wheel", {}, "33 10"),
+    ],
+)
+def test_a_number_stays_that_number_on_the_node(
+    node: Node, loaded: Loaded, handler: str, user: str, security: dict[str, object], ids: str
+) -> None:
+    image = loaded(user)
+    pod = node.pod(handler=handler)
+    made = node.engine.containers.create(pod, asked(node, image, **security))
+    node.engine.containers.start(made)
+    done = node.engine.containers.exec_sync(made, ("sh", "-c", "echo $(id -u) $(id -g)"), 20)
+    pid = node.engine.containers.get(made).pid
+    with open(f"/proc/{pid}/status") as file:
+        status = dict(line.rstrip("\n").split(":\t", 1) for line in file if line.startswith(("Uid", "Gid")))
+    node.remove(pod)
+    assert done.stdout.decode().strip() == ids
+    assert [set(status[key].split("\t")) for key in ("Uid", "Gid")] == [{each} for each in ids.split()]
+
+
+@pytest.mark.parametrize(
+    ("user", "problem"),
+    [
+        ("²", r'the user of image localhost/evil:1: "²": is no id between 0 and 4294967294'),
+        ("4294967295", r'the user of image localhost/evil:1: "4294967295": is no id'),
+        ("9" * 5000, r"the user of image localhost/evil:1: .* is no id"),
+        ("me:" + "9" * 5000, r"the user of image localhost/evil:1: .* is no id"),
+        ("long", r"the image's /etc/passwd has '4294967295' for 'long', which is no id"),
+        ("digits", r"the image's /etc/passwd has '²' for 'digits', which is no id"),
+        ("nobody", r'"nobody": the image has no such user'),
+        ("me:2001x", r'"2001x": the image has no such group'),
+    ],
+)
+def test_a_user_that_cannot_be_is_refused_before_anything_is_made(
+    node: Node, loaded: Loaded, user: str, problem: str
+) -> None:
+    image = loaded(user)
+    pod = node.pod()
+    before = node.left()
+    with pytest.raises(RequestError, match=problem):
+        node.engine.containers.create(pod, asked(node, image))
+    assert (node.left(), node.engine.containers.list()) == (before, [])
+    assert not image_message(node.engine.images.get(image)).HasField("uid"), "a kubelet would take it for a number"
+    node.remove(pod)

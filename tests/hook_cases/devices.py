@@ -1,0 +1,120 @@
+"""Stages of the GPU, RDMA and Resctrl hooks. Next: `tests.hook_cases.core_sched`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nri.policies import messages
+from nri.policies.changes import Changes, Resctrl
+from nri.policies.koordinator.hooks import gpu, rdma, resctrl
+from nri.policies.koordinator.quirks import Quirks
+from tests.hook_cases import inputs
+from tests.hook_cases.conversions import shown_message
+from tests.hook_cases.cpu import decided
+from tests.hook_cases.inputs import Given
+
+__all__ = ["STAGES"]
+
+Input = dict[str, Any]
+Outcome = dict[str, Any]
+
+
+class _Host:
+    """The machine's RDMA functions and device nodes, as a case has them."""
+
+    def __init__(self, given: Any) -> None:
+        found = inputs.mapping(given)
+        self._verbs = inputs.mapping(found.get("pci_infiniband_verbs"))
+        self.empty_asked = False
+        self._nodes = inputs.mapping(found.get("device_nodes_major_minor"))
+
+    def verbs(self, pci_address: str) -> Sequence[str]:
+        if pci_address not in self._verbs:
+            raise FileNotFoundError(f"no verbs of {pci_address}")
+        found: list[str] = self._verbs[pci_address] or []
+        self.empty_asked |= not found
+        return found
+
+    def numbers(self, path: str) -> tuple[int, int]:
+        if path not in self._nodes:
+            raise FileNotFoundError(f"no node {path}")
+        major, minor = self._nodes[path]
+        return major, minor
+
+
+def _gpu(given: Given) -> Outcome:
+    context, config = inputs.container(given), inputs.mapping(given.get("config"))
+    library = config.get("hami_library_path") or "/usr/local/vgpu/libvgpu.so"
+    monitor = bool(config.get("hami_monitor"))
+    changes, error = decided(lambda: gpu.container(context, library=library, monitor=monitor))
+    return {**inputs.shown(changes), "error": error}
+
+
+def _rdma(given: Given) -> Outcome:
+    context, host = inputs.container(given), _Host(given.get("host"))
+    changes, error = decided(lambda: rdma.container(context, host))
+    panic = host.empty_asked and given.quirks == Quirks.REFERENCE
+    return {**inputs.shown(changes), "error": error, "panic": panic}
+
+
+def _cache(given: Input) -> resctrl.Cache:
+    host = inputs.mapping(given.get("host"))
+    ids = tuple(host.get("cache_ids") or ())
+    return resctrl.Cache(ids, int(host.get("l3_cbm_mask") or "0", 16), host.get("cpu_vendor") or "")
+
+
+def _resctrl_pod(given: Given) -> Outcome:
+    context = inputs.pod(given.get("pod"))
+    changes, error = decided(lambda: resctrl.pod(context, _cache(given)))
+    return {**inputs.shown(changes), "error": error}
+
+
+def _resctrl_container(given: Given) -> Outcome:
+    context = inputs.container(given)
+    changes, error = decided(lambda: resctrl.container(context, given.quirks))
+    update = messages.update(changes, "", rdt_class=True)
+    return {
+        **inputs.shown(changes),
+        "error": error,
+        "nri_adjustment": shown_message(messages.adjustment(changes)),
+        "nri_update": {} if update is None else shown_message(update),
+    }
+
+
+def _resctrl_removal(given: Given) -> Outcome:
+    context = inputs.pod(given.get("pod"))
+    changes, error = decided(lambda: resctrl.removal(context))
+    return {**inputs.shown(changes), "error": error, "still_registered": False}
+
+
+def _resctrl_refused(given: Given) -> Outcome:
+    """The original's updaters work on pods alone, and fail for a group that is not there."""
+    if not given.get("context_is_pod"):
+        return {"error": True}
+    group = Changes(resctrl=Resctrl(given.get("group") or "", given.get("schemata") or ""))
+    return {**inputs.shown(group), "error": False, "group": given.get("group"), "schemata": given.get("schemata")}
+
+
+def _resctrl_remove(given: Given) -> Outcome:
+    if not given.get("context_is_pod"):
+        return {"error": True}
+    group = Resctrl(resctrl.PREFIX + inputs.pod(given.get("pod")).uid, remove=True)
+    return {**inputs.shown(Changes(resctrl=group)), "error": False, "group": group.group}
+
+
+def _resctrl_remove_folder(given: Given) -> Outcome:
+    there = any(f"/resctrl/{given.get('group')}/" in path for path in given.get("files") or ())
+    return {"error": not (there and given.get("context_is_pod"))}
+
+
+STAGES: dict[str, Callable[[Given], Outcome]] = {
+    "gpu/PreCreateContainer": _gpu,
+    "rdma/PreCreateContainer": _rdma,
+    "resctrl/PreRunPodSandbox": _resctrl_pod,
+    "resctrl/PreCreateContainer": _resctrl_container,
+    "resctrl/PreRemoveRunPodSandbox": _resctrl_removal,
+    "resctrl/helper.create_group": _resctrl_refused,
+    "resctrl/helper.remove_group": _resctrl_remove,
+    "resctrl/helper.remove_group_direct": _resctrl_remove_folder,
+}

@@ -1,0 +1,126 @@
+"""The mutants: a file, a text that stands in one line of it, what stands there instead, and the tests that must fail.
+
+Each is a mistake that somebody could make and that would hurt; they are spread over the rooms. Where a line is moved or
+written anew, its row here goes along: `test_rows.py` says which one does not fit any more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One mistake; `file` lies below src/nri, `tests` below tests."""
+
+    file: str
+    text: str
+    instead: str
+    tests: str
+
+
+MUTANTS = (
+    # What is on the wire
+    Mutant("text.py", "len(text) <= length and text.isprintable()", "len(text) <= length", "unit/test_text.py"),
+    Mutant("wire.py", "if shift > 63:", "if shift > 700:", "unit/test_wire.py"),
+    Mutant("stream.py", "if left_s <= 0:", "if False:", "unit/test_stream.py"),
+    Mutant("unix.py", "not replace_live and _is_live(path)", "_is_live(path) and False", "unit/test_unix.py"),
+    Mutant("backoff.py", "2.0 ** min(self.failures, 60)", "2.0", "unit/test_backoff.py"),
+    Mutant("mux/demux.py", "if length > MAX_PAYLOAD:", "if False:", "unit/mux"),
+    Mutant("ttrpc/frames.py", "if length > MAX_DATA:", "if length > 2 * MAX_DATA:", "unit/ttrpc/test_frames.py"),
+    Mutant("ttrpc/outbox.py", "or self._size_bytes >= ROOM_BYTES", "", "unit/ttrpc/test_outbox.py"),
+    Mutant("api/cpuset.py", "if last < first:", "if last + 1 < first:", "unit/api/test_cpuset.py"),
+    # The adaptation
+    Mutant("adaptation/merge/limits.py", "count(kind, data, most) > most", "count(kind, data, most) > most + 1",
+           "unit/adaptation/merge/test_limits.py"),
+    Mutant("adaptation/dispatch/invoker.py", "and not gone and not", "and not", "unit/adaptation/dispatch"),
+    Mutant("adaptation/audit/answer_order.py", "if self.last(field) > numbers.reach(field)", "if False",
+           "property/test_answer_order.py"),
+    Mutant("adaptation/dispatch/event.py", "numbers[label] = self.answer", 'numbers[label] = self.numbers[""]',
+           "property/test_answer_order.py"),
+    Mutant("adaptation/audit/inventory.py", "resources = order.newest(resources, numbers)", "pass",
+           "property/test_answer_order.py"),
+    Mutant("adaptation/dispatch/order.py", "if peer.turn_s:", "if False:", "unit/adaptation/dispatch/test_order.py"),
+    Mutant("adaptation/peers/builtin.py", "tuple(map(_copy, given))", "given", "unit/adaptation/peers/test_builtin.py"),
+    Mutant("adaptation/peers/breaker.py", "or now < self.retry_at", "", "unit/adaptation/peers/test_breaker.py"),
+    Mutant("adaptation/peers/fifo_lock.py", "if ticket not in self.queue:", "if True:",
+           "unit/adaptation/peers/test_fifo_lock.py"),
+    Mutant("adaptation/registration/identity.py", "return peer.state is not State.GONE", "return True",
+           "unit/adaptation/registration/test_identity.py"),
+    Mutant("adaptation/registration/update_queue.py", "if len(waiting) >= QUEUE:", "if False:",
+           "unit/adaptation/registration/test_update_queue.py"),
+    Mutant("adaptation/registration/sync_gate.py", "held_s += (way_until", "held_s = 0 * (way_until",
+           "unit/adaptation/registration/test_sync_gate.py"),
+    Mutant("adaptation/peers/fifo_lock.py", "or queue[at - 1].pod == pod", "",
+           "unit/adaptation/peers/test_fifo_lock.py"),
+    Mutant("adaptation/registration/kept_updates.py", "if container_id not in self.waiting:", "if False:",
+           "unit/adaptation/registration/test_kept_updates.py"),
+    Mutant("adaptation/launch/trusted.py", "mode & 0o022", "mode & 0o002",
+           "unit/adaptation/launch/test_trusted.py"),
+    Mutant("adaptation/audit/provenance.py", "or self._bytes > self._max_bytes", "",
+           "unit/adaptation/audit/test_provenance_bounds.py"),
+    # The plugin's side
+    Mutant("stub/session/synchronize.py", "if self._size > MAX_STATE_BYTES:", "if False:",
+           "unit/stub/session/test_synchronize.py"),
+    Mutant("stub/support/runtime_handle.py", "if len(self._outstanding) >= MAX_PENDING:", "if False:",
+           "unit/stub/support/test_runtime_handle.py"),
+    Mutant("stub/handler/call.py", "if chosen and not admits(handler, pod):", "if False:",
+           "unit/stub/support/test_when.py"),
+    # Configuration, the machine, specs, Kubernetes
+    Mutant("config/duration.py", "if not body or end != len(body):", "if not body:", "unit/config/test_duration.py"),
+    Mutant("host/cgroups/units.py", "number < 0 or number >= _NO_LIMIT_V1", "number < 0",
+           "unit/host/cgroups/test_units.py"),
+    Mutant("host/resctrl.py", "if not self.sparse and low & (low + 1):", "if False:", "unit/host/test_resctrl.py"),
+    Mutant("oci/mounts.py", "found not in accepted", "False", "unit/oci"),
+    Mutant("cri/logs.py", "and len(entry.text) < LONGEST", "", "unit/cri/test_logs.py"),
+    Mutant("kube/quantity.py", "min(max(shares, _MIN_SHARES), _MAX_SHARES)", "max(shares, _MIN_SHARES)",
+           "unit/kube/test_quantity.py"),
+    Mutant("kube/client/follow.py", 'elif event.type != "BOOKMARK":', "else:", "unit/kube/client/test_follow.py"),
+    Mutant("service/http.py", "credentials(sock).uid not in (0, os.geteuid())", "False", "unit/service"),
+    Mutant("trace/dissect.py", "if len(payload) < length:", "if False:", "unit/trace"),
+    # Policies and the agent
+    Mutant("policies/koordinator/loops/cpu_suppress.py", "current + -(-cpus // 10)", "current + cpus",
+           "unit/policies/koordinator/loops"),
+    Mutant("policies/koordinator/hooks/batch_resource.py", "if any(limit <= 0 for limit in limits)",
+           "if any(limit < 0 for limit in limits)", "unit/policies/koordinator/hooks/test_batch_resource.py"),
+    Mutant("agent/worker.py", "self._due = self._now() + self._interval_s", "self._due += self._interval_s",
+           "unit/agent/test_worker.py"),
+    Mutant("agent/executor.py", "self._listed(each)})[:_MOST_PROCESSES]", "self._listed(each)})",
+           "unit/agent/test_executor.py"),
+    Mutant("agent/profiles/koordinator/strategies/evict.py", "if not why and evict.frees", "if evict.frees",
+           "unit/agent/profiles/koordinator/strategies/test_evict.py"),
+    # The engine and the proxy
+    Mutant("engine/images/manifest.py", "if len(made) != len(pairs):", "if False:", "unit/engine/images"),
+    Mutant("engine/spec/user.py", "text.isascii() and text.isdecimal()", "text.isdecimal()",
+           "unit/engine/spec/test_user.py"),
+    Mutant("engine/spec/sysctls.py", "== pb.NODE:", "== pb.POD:", "unit/engine/spec/test_sysctls.py"),
+    Mutant("engine/state/store.py", "if record.id != name:", "if False:",
+           "unit/engine/state/test_store.py"),
+    Mutant("engine/network/cni.py", "first = first or error", "first = error", "unit/engine/network/test_cni.py"),
+    Mutant("engine/process/exits.py", "if find_conmon(bundle, container_id) != pid:", "if False:",
+           "unit/engine/process/test_exits.py"),
+    Mutant("engine/lifecycle/exit_handler.py", "ContainerState.REMOVING, ContainerState.CREATING)",
+           "ContainerState.REMOVING)", "unit/engine/lifecycle/test_exit_handler.py"),
+    Mutant("engine/streaming/tokens.py", "ask if expires > self._clock() else None", "ask",
+           "unit/engine/streaming/test_tokens.py"),
+    Mutant("proxy/state/store.py", "if len(found) == 1", "if found", "unit/proxy/state"),
+    Mutant("proxy/events/exits.py", "or record.reported != CREATED or", "or", "unit/proxy/events/test_exits.py"),
+)  # fmt: skip
+"""All of them."""
+
+
+def lines_with(text: str, source: str) -> list[int]:
+    """The numbers of the lines that hold a text, from 0."""
+    return [number for number, line in enumerate(source.splitlines()) if text in line]
+
+
+def mutated(mutant: Mutant, source: str) -> str:
+    """The file with the mistake. Raises ValueError if the text does not stand in exactly one line."""
+    found = lines_with(mutant.text, source)
+    if len(found) != 1:
+        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} stands in {len(found)} lines, not in one")
+    lines = source.splitlines(keepends=True)
+    line = lines[found[0]]
+    if line.count(mutant.text) != 1:
+        raise ValueError(f"src/nri/{mutant.file}: {mutant.text!r} stands in its line more than once")
+    lines[found[0]] = line.replace(mutant.text, mutant.instead)
+    return "".join(lines)

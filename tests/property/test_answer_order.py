@@ -1,0 +1,356 @@
+"""A plugin's later word wins, whichever thread is first: drawn histories, with threads stalled at every step.
+
+Three plugins answer creations, updates and stops, and ask for updates by themselves, all about a few containers.
+Creations commit or fail. One thread runs at a time, and which one is drawn at every step: before a plugin answers,
+between its answer and its merge, before the adaptation or the runtime takes a lock. In the end each container has what
+a model of ten lines says, and so does its history. `NRI_HISTORIES=100000` draws more of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from nri.adaptation import Adaptation, BuiltinPlugin, FieldOrder, OrderedUpdates, UpdateResult
+from nri.adaptation.dispatch.event import AnsweredEvent
+from nri.adaptation.peers.fifo_lock import Ticket
+from nri.api import messages as m
+from nri.errors import NriError
+from nri.ttrpc.waiters import ARRIVALS
+
+pytestmark = pytest.mark.pure
+
+HISTORIES = int(os.environ.get("NRI_HISTORIES", "1000"))
+FIELDS = ("shares", "quota", "memory_high")
+PLUGINS = ("10-a", "20-b", "30-c")
+
+
+class Word(NamedTuple):
+    """One field that a plugin, or the runtime's own request, gives a container; `by` is its event."""
+
+    number: float
+    by: object
+    container: str
+    field: str
+    value: int
+
+
+def model(words: list[Word], failed: set[object], before: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """The last word on each field, of events that have not failed."""
+    now = dict(before)
+    for word in sorted(words, key=lambda word: word.number):
+        if word.by not in failed and (word.container, word.field) in before:
+            now[word.container, word.field] = word.value
+    return now
+
+
+class Baton:
+    """Lets one thread run at a time; which one goes on at a pause is drawn."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self._go: dict[int, threading.Semaphore] = {}
+        self._back = threading.Semaphore(0)
+        self._over: set[int] = set()
+        self.errors: list[BaseException] = []
+
+    def run(self, works: list[Callable[[], None]]) -> None:
+        threads = [threading.Thread(target=self._one, args=(work,), daemon=True) for work in works]
+        for thread in threads:
+            thread.start()
+            assert self._back.acquire(timeout=60)
+        while waiting := [ident for ident in self._go if ident not in self._over]:
+            self._go[self._draw.choice(waiting)].release()
+            assert self._back.acquire(timeout=60), "a thread hangs"
+
+    def _one(self, work: Callable[[], None]) -> None:
+        self._go[threading.get_ident()] = threading.Semaphore(0)
+        try:
+            self.pause()
+            work()
+        except BaseException as error:
+            self.errors.append(error)
+        finally:
+            self._over.add(threading.get_ident())
+            self._back.release()
+
+    def pause(self) -> None:
+        mine = self._go.get(threading.get_ident())
+        if mine is not None:
+            self._back.release()
+            mine.acquire()
+
+
+class PausingLock:
+    """A lock that is never taken without a pause before."""
+
+    def __init__(self, pause: Callable[[], None]) -> None:
+        self._pause, self._lock = pause, threading.Lock()
+
+    def __enter__(self) -> None:
+        self._pause()
+        assert self._lock.acquire(timeout=60)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def resources(**fields: int) -> m.LinuxResources:
+    made = m.LinuxResources()
+    for field, value in fields.items():
+        if field == "memory_high":
+            made.unified["memory.high"] = str(value)
+        else:
+            getattr(made.cpu, field).value = value
+    return made
+
+
+def read(given: m.LinuxResources) -> dict[str, int]:
+    """The fields that are set."""
+    found = {}
+    for field in ("shares", "quota"):
+        if given.cpu.HasField(field):  # type: ignore[arg-type]
+            found[field] = getattr(given.cpu, field).value
+    if "memory.high" in given.unified:
+        found["memory_high"] = int(given.unified["memory.high"])
+    return found
+
+
+class Node:
+    """A runtime with three plugins, as docs/howto/runtime.md has it; one history at a time."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.baton: Baton | None = None
+        self.containers: dict[str, tuple[m.Container, FieldOrder]] = {}
+        self.lock = PausingLock(self.pause)
+
+        def take_turn(ticket: Ticket, timeout_s: float = -1.0) -> bool:
+            while not ticket.turn.acquire(False):
+                self.pause()
+            return True
+
+        patch.setattr(Ticket, "wait", take_turn)
+        add = AnsweredEvent.add
+        patch.setattr(AnsweredEvent, "add", lambda event, *more: (self.pause(), add(event, *more))[1])
+        plugins = [BuiltinPlugin(index, name, Handlers(self)) for index, name in (each.split("-") for each in PLUGINS)]
+        self.adaptation = Adaptation(
+            "node", "1", synchronize=lambda: ([], []), update=self.update, disable_connections=True, policy_path=None,
+            plugin_path="/nonexistent", builtin=plugins, commits=True, wasm_cache=None, request_timeout_s=600,
+        )  # fmt: skip
+        self.adaptation.start()
+        self.adaptation.trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
+
+    def pause(self) -> None:
+        if self.baton is not None:
+            self.baton.pause()
+
+    def history(self, seed: int) -> None:
+        """Draw one history, and compare its end with the model."""
+        self.draw = draw = random.Random(seed)
+        self.words: list[Word] = []
+        self.failed: set[object] = set()
+        self.events: dict[int, object] = {}
+        self.values = iter(range(10_000, 100_000))
+        self.begun = [f"{seed}-old{number}" for number in range(2)]
+        for each in self.begun:
+            self.make(self.container(each))
+        works: list[Callable[[], None]] = []
+        for number in range(draw.randint(3, 6)):
+            kind = draw.choice(("create", "create", "early", "late", "change", "stop", "plugin", "plugin", "plugin"))
+            works.append(self.work(kind, f"{seed}-new{number}"))
+        self.baton = Baton(draw)
+        self.baton.run(works)
+        errors, self.baton = self.baton.errors, None
+        assert not errors, (seed, errors)
+        before = {(each, field): 1 for each in self.containers for field in FIELDS}
+        expected = model(self.words, self.failed, before)
+        found = {
+            (each, field): value
+            for each, (container, _) in self.containers.items()
+            for field, value in read(container.linux.resources).items()
+        }
+        assert found == expected, (seed, self.words, self.failed)
+        for each in self.containers:
+            self.compare_why(seed, each)
+        self.containers.clear()
+
+    def work(self, kind: str, name: str) -> Callable[[], None]:
+        if kind == "plugin":
+            return partial(self.by_itself, self.draw.choice(PLUGINS))
+        if kind == "change":
+            wanted = resources(**{self.draw.choice(FIELDS): next(self.values)})
+            return partial(self.change, self.draw.choice(self.begun[:2]), wanted)
+        if kind == "stop":
+            return partial(self.stop, name)
+        return partial(self.make, self.container(name), fails=kind.removeprefix("create"))
+
+    def compare_why(self, seed: int, name: str) -> None:
+        """The history of a container ends with what it has."""
+        provenance = self.adaptation.provenance
+        assert provenance is not None
+        explanation = provenance.explain(name)
+        told: dict[str, Any] = {}
+        for step in explanation.steps if explanation is not None else ():
+            if not step.note:
+                told[step.change.field if not step.change.key else step.change.key] = step.change.after
+        now = read(self.containers[name][0].linux.resources)
+        names = {
+            "linux.resources.cpu.shares": "shares",
+            "linux.resources.cpu.quota": "quota",
+            "memory.high": "memory_high",
+        }
+        seen = {names[field]: int(value) for field, value in told.items() if field in names}
+        assert seen == {field: now[field] for field in seen}, (seed, name, explanation)
+
+    def container(self, name: str) -> m.Container:
+        container = m.Container(id=name, pod_sandbox_id="pod", name="c")
+        container.linux.resources.CopyFrom(resources(**dict.fromkeys(FIELDS, 1)))
+        return container
+
+    # -- the runtime --------------------------------------------------------------------------------------------------
+
+    def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
+        results = []
+        for update in updates:
+            result, numbers = UpdateResult(update), updates.numbers(update)
+            with self.lock:
+                if update.container_id not in self.containers:
+                    result.mark_stale("there is no such container")
+                else:
+                    container, order = self.containers[update.container_id]
+                    container.linux.resources.MergeFrom(order.newest(update.linux.resources, numbers, result))
+                    order.note(result, numbers)
+            results.append(result)
+        return results
+
+    def make(self, container: m.Container, *, fails: str = "") -> None:
+        """One creation, from the request to its end."""
+        event = self.events[threading.get_ident()] = object()
+        try:
+            reply = self.adaptation.create_container(POD, container)
+        except NriError:
+            self.failed.add(event)
+            return
+        if fails == "early":
+            self.failed.add(event)
+            reply.abort()
+            return
+        made = m.Container()
+        made.CopyFrom(container)
+        made.linux.resources.MergeFrom(reply.adjust.linux.resources)
+        with self.lock:
+            self.containers[container.id] = (made, FieldOrder(reply.adjust.linux.resources, reply.numbers))
+        results = self.update(reply.updates)
+        self.pause()
+        if fails:
+            self.failed.add(event)
+            with self.lock:
+                del self.containers[container.id]
+            reply.abort()
+        else:
+            reply.commit(results)
+
+    def change(self, name: str, wanted: m.LinuxResources) -> None:
+        """One request for other resources of a container."""
+        event = self.events[threading.get_ident()] = object()
+        container, order = self.containers[name]
+        try:
+            reply = self.adaptation.update_container(POD, container, wanted)
+        except NriError:
+            self.failed.add(event)
+            return
+        # It is older than all answers to it; the first of them has noted the number before its own.
+        self.note(event, name, wanted, reply.numbers.of("") - 1.5)
+        own = m.ContainerUpdate(container_id=name)
+        own.linux.resources.CopyFrom(reply.resources)
+        result = UpdateResult(own)
+        with self.lock:
+            container.linux.resources.MergeFrom(order.newest(reply.resources, reply.numbers, result))
+            order.note(result, reply.numbers)
+        reply.commit(self.update(reply.updates))
+
+    def stop(self, name: str) -> None:
+        """One end of a container that is of no other use here."""
+        event = self.events[threading.get_ident()] = object()
+        try:
+            reply = self.adaptation.stop_container(POD, m.Container(id=name, pod_sandbox_id="pod"))
+        except NriError:
+            self.failed.add(event)
+            return
+        reply.commit(self.update(reply.updates))
+
+    # -- the plugins --------------------------------------------------------------------------------------------------
+
+    def note(self, event: object, name: str, wanted: m.LinuxResources, number: float) -> None:
+        self.words += [Word(number, event, name, field, value) for field, value in read(wanted).items()]
+
+    def some(self) -> m.LinuxResources:
+        return resources(**{field: next(self.values) for field in self.draw.sample(FIELDS, self.draw.randint(1, 2))})
+
+    def say(self, event: object, others: list[str]) -> list[m.ContainerUpdate]:
+        """Updates of some containers, noted with a number just below the one that they are about to get."""
+        number = next(ARRIVALS)
+        updates = []
+        for name in self.draw.sample(others, self.draw.randint(0, min(2, len(others)))):
+            updates.append(m.ContainerUpdate(container_id=name))
+            updates[-1].linux.resources.CopyFrom(self.some())
+            self.note(event, name, updates[-1].linux.resources, number)
+        return updates
+
+    def by_itself(self, plugin: str) -> None:
+        """What a plugin asks for by itself: read, and some time later applied."""
+        peer = self.adaptation.registry.find(plugin)
+        assert peer is not None
+        request = m.UpdateContainersRequest(update=self.say(object(), self.begun))
+        number = next(ARRIVALS)
+        self.pause()
+        self.adaptation.handshake.updates.unsolicited(peer, request, number)
+
+
+POD = m.PodSandbox(id="pod", name="pod", namespace="default")
+
+
+class Handlers:
+    """What each of the plugins says in events: drawn, and after a pause."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Any:
+        node, adjust = self._node, m.ContainerAdjustment()
+        if node.baton is None:
+            return None
+        node.pause()
+        if container.id not in node.begun:
+            node.begun.append(container.id)
+        event = node.events[threading.get_ident()]
+        if node.draw.random() < 0.3:
+            adjust.linux.resources.CopyFrom(node.some())
+            node.note(event, container.id, adjust.linux.resources, next(ARRIVALS))
+        return adjust, node.say(event, [each for each in node.begun if each != container.id])
+
+    def update_container(self, pod: m.PodSandbox, container: m.Container, wanted: m.LinuxResources) -> Any:
+        self._node.pause()
+        return self._node.say(self._node.events[threading.get_ident()], self._node.begun)
+
+    def stop_container(self, pod: m.PodSandbox, container: m.Container) -> Any:
+        self._node.pause()
+        return self._node.say(self._node.events[threading.get_ident()], self._node.begun)
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> Node:
+    return Node(monkeypatch)
+
+
+@pytest.mark.timeout(60 + HISTORIES // 10)
+def test_the_last_word_on_each_field_is_in_force_and_in_its_history(node: Node) -> None:
+    for seed in range(HISTORIES):
+        node.history(seed)
+    node.adaptation.stop()

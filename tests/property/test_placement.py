@@ -1,0 +1,191 @@
+"""Any pods on any machine: no CPU twice, no exclusive CPU shared, nothing left in the end, nothing raised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.host.topology import Topology
+from nri.kube.requests import Requests
+from nri.policies.placement import masks
+from nri.policies.placement.balloons.policy import Balloons
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Container, NoPlace, Pins
+from nri.policies.placement.topology_aware.policy import TopologyAware
+from tests.support.placement import GIB, balloons, container, guest, topology_aware
+
+Policy = TopologyAware | Balloons
+
+SHAPES = [guest(), guest(1, 1, 4, 2), guest(2, 1, 6, 2), guest(1, 2, 8, 1), guest(4, 1, 2, 1)]
+ISOLATED = replace(SHAPES[0], isolated=frozenset({6, 7, 10, 11}))
+SPARSE = replace(
+    SHAPES[0],
+    cpus={n * 273: replace(cpu, number=n * 273, threads=frozenset(t * 273 for t in cpu.threads), caches=())
+          for n, cpu in SHAPES[0].cpus.items()},
+    nodes={n: replace(node, cpus=frozenset(c * 273 for c in node.cpus)) for n, node in SHAPES[0].nodes.items()},
+    present=frozenset(range(4096)),
+)  # fmt: skip
+OFF = replace(
+    SHAPES[0], cpus={n: cpu for n, cpu in SHAPES[0].cpus.items() if n not in (5, 9)}, offline=frozenset({5, 9})
+)
+machines = st.sampled_from([*SHAPES, ISOLATED, SPARSE, OFF])
+modes = st.sampled_from([Choices.DEFAULT, Choices.REFERENCE])
+
+ANNOTATIONS = [
+    {},
+    {"prefer_shared_cpus": "true"},
+    {"prefer_shared_cpus": "false"},
+    {"prefer_isolated_cpus/pod": "true"},
+    {"hide_hyperthreads": "true"},
+    {"cpu.preserve": "true"},
+    {"memory.preserve": "true"},
+    {"prefer_reserved_cpus": "true"},
+    {"unlimited_burstable": "numa"},
+    {"memory_type": "pmem"},
+    {"balloon.balloons": "small"},
+    {"balloon.balloons": "nosuch"},
+]
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[str, int, int]:
+    qos = draw(st.sampled_from(["Guaranteed", "Burstable", "BestEffort"]))
+    cpu = draw(st.sampled_from([0, 1, 100, 500, 1000, 1500, 2000, 2500, 4000, 9000])) if qos != "BestEffort" else 0
+    return qos, cpu, draw(st.sampled_from([0, GIB // 8, GIB, 3 * GIB]))
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[tuple[str, str, object]]:
+    found: list[tuple[str, str, object]] = []
+    for number in range(draw(st.integers(1, 12))):
+        kind = draw(st.sampled_from(["create", "create", "create", "release", "resize"]))
+        if kind == "create":
+            qos, cpu, memory = draw(requests())
+            one = container(f"c{number}", cpu, memory, qos, pod=f"p{draw(st.integers(0, 3))}",
+                            namespace=draw(st.sampled_from(["default", "kube-system", "web"])),
+                            **draw(st.sampled_from(ANNOTATIONS)))  # fmt: skip
+            found.append((kind, one.id, one))
+        else:
+            _, cpu, memory = draw(requests())
+            found.append((kind, f"c{draw(st.integers(0, 11))}", Requests(cpu, cpu, memory, memory)))
+    return found
+
+
+def make(name: str, topology: Topology, choices: Choices) -> Policy:
+    if name == "topology-aware":
+        return topology_aware(topology, choices, colocatePods=True, reservedResources={"cpu": "1"})
+    types = [
+        {"name": "small", "maxCPUs": 2, "minCPUs": 1, "preferNewBalloons": True, "shareIdleCPUsInSame": "package"},
+        {"name": "web", "namespaces": ["web"], "maxBalloons": 2, "preferSpreadingPods": True},
+    ]
+    return balloons(*types, topology=topology, choices=choices)
+
+
+def copied(one: Container) -> Container:
+    return Container(one.id, one.name, one.pod, one.requests)
+
+
+def play(policy: Policy, sequence: list[tuple[str, str, object]]) -> list[dict[str, Pins] | str]:
+    """Do all steps, and check what holds after each; a refusal is an outcome."""
+    found: list[dict[str, Pins] | str] = []
+    for kind, name, what in sequence:
+        try:
+            if isinstance(what, Container):
+                found.append(policy.create(copied(what)))
+            elif kind == "resize":
+                assert isinstance(what, Requests)
+                found.append(policy.resize(name, what))
+            else:
+                found.append(policy.release(name))
+        except NoPlace as error:
+            found.append(error.reason)
+        check(policy)
+    return found
+
+
+def check(policy: Policy) -> None:
+    if isinstance(policy, Balloons):
+        sets = [policy.free, *(balloon.cpus for balloon in policy.balloons)]
+        assert not any(one & other for one, other in combinations(sets, 2)), "a CPU is in two balloons"
+        assert sum(sets) == policy.allowed, "a CPU is lost"
+        assert all(balloon.idle & ~policy.free == 0 for balloon in policy.balloons), "idle CPUs are somebody's"
+        return
+    exclusive = [grant.exclusive for grant in policy.grants.values()]
+    assert not any(one & other for one, other in combinations(exclusive, 2)), "a CPU is granted twice"
+    taken = sum(exclusive)
+    for pool in policy.pools.by_id:
+        assert not taken & (pool.free_sharable | pool.free_isolated), "an exclusive CPU is shared"
+        assert pool.free_sharable == pool.sharable & ~taken, "a CPU is lost"
+        assert pool.shared_m >= 0
+        assert pool.reserved_m >= 0
+
+
+@given(machines, modes, st.sampled_from(["topology-aware", "balloons"]), steps())
+def test_nothing_is_granted_twice_or_lost_and_all_comes_back(
+    topology: Topology, choices: Choices, name: str, sequence: list[tuple[str, str, object]]
+) -> None:
+    policy = make(name, topology, choices)
+    empty = make(name, topology, choices)
+    play(policy, sequence)
+    for one in list(policy.containers):
+        policy.release(one)
+        check(policy)
+    assert policy.zones.zones == {}
+    if isinstance(policy, TopologyAware) and isinstance(empty, TopologyAware):
+        assert all(pool.shared_m == pool.reserved_m == pool.idlers == 0 for pool in policy.pools.by_id)
+        assert [pool.free_sharable for pool in policy.pools.by_id] == [pool.sharable for pool in empty.pools.by_id]
+    elif isinstance(policy, Balloons) and isinstance(empty, Balloons) and choices is Choices.DEFAULT:
+        assert not any(balloon.pods for balloon in policy.balloons)
+        assert len(policy.balloons) == len(empty.balloons)
+
+
+@given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
+def test_the_same_events_have_the_same_outcome(
+    topology: Topology, name: str, sequence: list[tuple[str, str, object]]
+) -> None:
+    first, second = (play(make(name, topology, Choices.DEFAULT), sequence) for _ in range(2))
+    assert first == second
+
+
+@given(machines, st.permutations(range(4)))
+def test_equal_containers_have_equal_places_in_any_order(topology: Topology, order: list[int]) -> None:
+    """Of equal containers it does not matter which comes first: the places are the same."""
+    outcomes = []
+    for numbers in (range(4), order):
+        policy = make("topology-aware", topology, Choices.DEFAULT)
+        given_out = [policy.create(container(f"c{n}", 500, pod=f"p{n}"))[f"c{n}"] for n in numbers]
+        outcomes.append(sorted((pins.cpus or "", pins.mems or "") for pins in given_out))
+    assert outcomes[0] == outcomes[1]
+
+
+@given(machines, steps())
+def test_a_refusal_changes_nothing(topology: Topology, sequence: list[tuple[str, str, object]]) -> None:
+    for name in ("topology-aware", "balloons"):
+        policy = make(name, topology, Choices.DEFAULT)
+        play(policy, sequence)
+        before = (dict(policy.zones.zones), sorted(policy.containers), pinned(policy))
+        for _ in range(2):
+            try:
+                policy.create(container("huge", 60_000_000))
+            except NoPlace:
+                pass
+            else:
+                raise AssertionError("there is no such machine")
+            assert (dict(policy.zones.zones), sorted(policy.containers), pinned(policy)) == before
+
+
+def pinned(policy: Policy) -> list[int]:
+    if isinstance(policy, Balloons):
+        return [policy.free, *(balloon.cpus for balloon in policy.balloons)]
+    return [cpus for pool in policy.pools.by_id for cpus in (pool.free_sharable, pool.shared_m, pool.idlers)]
+
+
+@given(st.sets(st.integers(0, 4095), max_size=40))
+def test_masks_are_sets(numbers: set[int]) -> None:
+    mask = masks.of(numbers)
+    assert list(masks.members(mask)) == sorted(numbers)
+    assert masks.parse(masks.text(mask)) == mask
+    assert masks.first(mask) == min(numbers, default=-1)

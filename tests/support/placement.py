@@ -1,0 +1,51 @@
+"""Machines, pods and policies for tests of placement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nri.host.topology import Topology
+from nri.kube.requests import Requests
+from nri.policies.placement.balloons.policy import Balloons
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Container, Pod
+from nri.policies.placement.machine import Machine
+from nri.policies.placement.topology_aware.policy import TopologyAware
+from nri.testing.placement.machines import Machines, make_policy
+
+DATA = Path(__file__).parents[1] / "conformance" / "data" / "placement"
+GIB = 1 << 30
+
+
+def guest(packages: int = 2, nodes: int = 2, cores: int = 2, threads: int = 2, **more: Any) -> Topology:
+    """A machine by its shape, 2 GiB in each memory node; CPUs are numbered depth first."""
+    shape = {"kind": "tree", "packages": packages, "numa_per_die": nodes, "cores_per_numa": cores, "threads": threads}
+    return Machines({"guest": {"mem_kib_per_node": 2 << 20, **shape, **more}}, DATA).get("guest")
+
+
+def topology_aware(topology: Topology | None = None, choices: Choices = Choices.DEFAULT, **spec: Any) -> TopologyAware:
+    """topology-aware, with one reserved CPU."""
+    spec = {"reservedResources": {"cpu": "cpuset:0"}, **spec}
+    policy = make_policy("topology-aware", Machine.of(topology or guest()), spec, choices)
+    assert isinstance(policy, TopologyAware)
+    return policy
+
+
+def balloons(*types: dict[str, Any], topology: Topology | None = None, choices: Choices = Choices.DEFAULT,
+             **spec: Any) -> Balloons:  # fmt: skip
+    """balloons, with one reserved CPU."""
+    spec = {"reservedResources": {"cpu": "1"}, "balloonTypes": list(types), **spec}
+    policy = make_policy("balloons", Machine.of(topology or guest()), spec, choices)
+    assert isinstance(policy, Balloons)
+    return policy
+
+
+def container(name: str, cpu_m: int = 0, memory: int = 0, qos: str = "", limit_m: int = 0, pod: str = "",
+              namespace: str = "default", memory_limit: int = 0, **annotations: str) -> Container:  # fmt: skip
+    """A container in a pod of its own; annotations by their keys without the domain, `_` for `-`."""
+    qos = qos or ("Guaranteed" if cpu_m else "BestEffort")
+    parts = ((*key.replace("_", "-").partition("/"), value) for key, value in annotations.items())
+    given = {f"{word}.resource-policy.nri.io{slash}{scope}": value for word, slash, scope, value in parts}
+    requests = Requests(cpu_m, limit_m or (cpu_m if qos == "Guaranteed" else 0), memory, memory_limit or memory)
+    return Container(name, name, Pod(pod or name, pod or name, namespace, qos=qos, annotations=given), requests)

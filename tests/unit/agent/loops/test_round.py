@@ -1,0 +1,34 @@
+"""Pods as strategies see them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nri.agent.loops.round import StrategyPod
+from nri.agent.pods.running import running
+from nri.policies import paths
+from nri.policies.koordinator import names as n
+from tests.support.loop_world import LoopWorld
+from tests.unit.agent.transports.standalone.test_pods import pod
+
+
+def made(world: LoopWorld, manifest: dict[str, object]) -> StrategyPod:
+    (found,) = running([manifest], world.parts.executor.hierarchies, paths.CGROUPFS)
+    return StrategyPod(found)
+
+
+def test_containers_without_a_folder_or_in_a_virtual_machine_are_none(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path)
+    assert [each.name for each in made(world, pod("a")).containers] == ["c"]
+    early = pod("b")
+    early["status"]["containerStatuses"][0]["containerID"] = ""
+    assert made(world, early).containers == []
+    assert made(world, pod("c", runtimeClassName="kata")).containers == []
+
+
+def test_amounts_are_those_of_the_first_resource_that_is_asked_for(tmp_path: Path) -> None:
+    asks = {"limits": {"memory": "1Gi", n.BATCH_MEMORY: "2Gi"}}
+    found = made(LoopWorld(tmp_path), pod("a", containers=[{"name": "c", "resources": asks}]))
+    assert found.amount("c", "limits", n.BATCH_MEMORY, "memory") == 2 << 30
+    assert found.amount("c", "limits", "memory") == 1 << 30
+    assert found.amount("c", "requests", "memory") == found.amount("d", "limits", "memory") == -1

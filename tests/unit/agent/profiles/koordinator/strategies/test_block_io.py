@@ -1,0 +1,172 @@
+"""Limits of block I/O."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.agent.loops.round import Round
+from nri.agent.loops.samples import Sample
+from nri.agent.profiles.koordinator.strategies.block_io import BlockIo, disk_of
+from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
+from nri.agent.settings import AgentSettings
+from nri.host import Root
+from nri.policies.koordinator import names as n
+from nri.policies.koordinator.loops.block_io import DiskLimits
+from tests.support.host_trees import write_files
+from tests.support.loop_world import LoopWorld
+from tests.unit.agent.transports.standalone.test_pods import pod
+
+BE = "kubepods/besteffort"
+
+
+def slo(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": list(blocks)}}}}
+
+
+def disks(folder: Path) -> None:
+    files = {"sys/class/block/sda/dev": "8:0\n", "sys/class/block/sda1/dev": "8:1\n"}
+    files |= {"sys/devices/sda/dev": "8:0\n", "sys/devices/sda/sda1/partition": "1\n"}
+    write_files(folder, files)
+    (folder / "sys/dev/block").mkdir(parents=True)
+    (folder / "sys/dev/block/8:1").symlink_to("../../devices/sda/sda1")
+
+
+def test_best_effort_pods_are_limited_together_and_let_go(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo({"name": "/dev/sda", "ioCfg": {"readBPS": 1000, "writeIOPS": 5}}))
+    disks(tmp_path)
+    world.loop()
+    assert world.text(BE, "blkio.throttle.read_bps_device") == "8:0 1000"
+    assert world.text(BE, "blkio.throttle.write_iops_device") == "8:0 5"
+    assert world.text(BE, "blkio.throttle.write_bps_device") == ""
+    world.slo({})
+    world.loop()
+    assert world.text(BE, "blkio.throttle.read_bps_device") == "8:0 0"
+
+
+def test_a_pod_may_ask_for_limits_and_a_bad_disk_limits_nothing(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    asks = (
+        '{"blocks": [{"name": "/dev/sda1", "ioCfg": {"writeBPS": 7}}, {"name": "/dev/none", "ioCfg": {"readBPS": 1}}]}'
+    )
+    one = pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": asks})
+    folder = world.pod(one)
+    world.source.replace([one])
+    world.loop()
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
+    assert "the machine has no disk '/dev/none'" in world.loops.health()[1]
+
+
+def test_an_annotation_that_cannot_be_read_any_more_leaves_its_limits_and_one_that_is_gone_takes_them(
+    tmp_path: Path,
+) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    asks = '{"blocks": [{"name": "/dev/sda", "ioCfg": {"writeBPS": 7}}]}'
+    folder = world.pod(pod("a", n.LS))
+    for text, limit in ((asks, "8:0 7"), ("{", "8:0 7"), ("", "8:0 0")):
+        world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": text})])
+        world.loop()
+        assert world.text(folder, "blkio.throttle.write_bps_device") == limit, text
+    world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{"})])
+    world.loop()
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 0"
+
+
+def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    bad = pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{"})
+    world.pod(bad)
+    world.source.replace([bad])
+    world.loop()
+    (error,) = (world.history.of("a") or {})["errors"]
+    assert (error["hook"], error["reason"][:36]) == ("BlkIOReconcile", "annotation koordinator.sh/blkioQOS: ")
+    world.source.replace([pod("a", n.LS, annotations={"koordinator.sh/blkioQOS": "{}"})])
+    world.loop()
+    assert (world.history.of("a") or {})["errors"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        ("device", "/", "is no device"),
+        ("volumegroup", "vg0", "only a volume manager knows"),
+        ("podvolume", "../../etc", "is no volume of a pod"),
+        ("podvolume", "data", "the machine has no disk 'data'"),
+    ],
+)
+def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path)
+    with pytest.raises(ValueError, match=error):
+        disk_of(world.root, DiskLimits(name, kind), "uid")
+
+
+def test_a_volume_of_a_pod_is_found_by_its_mount(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path)
+    disks(tmp_path)
+    path = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/data/mount"
+    write_files(tmp_path, {"proc/1/mountinfo": f"30 1 8:1 / {path} rw - ext4 /dev/sda1 rw\n"})
+    assert disk_of(world.root, DiskLimits("data", "podvolume"), "u") == "8:0"
+
+
+def test_the_mounts_of_the_machine_are_read_once_a_round_however_many_volumes_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    path = "/var/lib/kubelet/pods/a/volumes/kubernetes.io~csi/data/mount"
+    write_files(tmp_path, {"proc/1/mountinfo": f"30 1 8:1 / {path} rw - ext4 /dev/sda1 rw\n"})
+    blocks = [{"name": name, "type": "podvolume", "ioCfg": {"writeBPS": 7}} for name in ("data", *map(str, range(60)))]
+    pods = [pod(uid, n.LS, annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})}) for uid in "abc"]
+    folder, *_ = [world.pod(each) for each in pods]
+    world.source.replace(pods)
+    read, found = list[str](), Root.find
+
+    def find(root: Root, path: str) -> str | None:
+        read.append(path)
+        return found(root, path)
+
+    monkeypatch.setattr(Root, "find", find)
+    world.loop()
+    assert world.text(folder, "blkio.throttle.write_bps_device") == "8:0 7"
+    assert read.count("/proc/1/mountinfo") == 1
+    world.loop()
+    assert read.count("/proc/1/mountinfo") == 2
+
+
+def test_latencies_of_the_whole_machine_are_set_and_switched_off(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path)
+    write_files(tmp_path, {"sys/class/block/sda/dev": "8:0\n"})
+    block = {"name": "/dev/sda", "ioCfg": {"readLatency": 5000}}
+    spec = {"resourceQOSStrategy": {"cgroupRoot": {"blkioQOS": {"enable": True, "blocks": [block]}}}}
+    loop, found = BlockIo(AgentSettings(), ["BlkIOReconcile"]), []
+    for given in (spec, {}):
+        strategies = NodeSlo()
+        strategies.take({"spec": given})
+        assert loop.wants(strategies)
+        sample = Sample(0.0, 8, None, None, None, {})
+        moment = Round(world.parts, strategies, [], sample, world.loops._topology())
+        loop.round(moment)
+        found.append([(each.knob, each.devices) for each in moment.values])
+    on = "enable=1 ctrl=user rpct=95 rlat=5000 wpct=95 wlat=3000"
+    assert found == [
+        [("io.cost_model", {"8:0": "ctrl=auto"}), ("io.cost_qos", {"8:0": on})],
+        [("io.cost_qos", {"8:0": "enable=0"})],
+    ]
+
+
+def test_a_weight_by_disk_is_told_as_unsupported_and_its_limits_hold(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path)
+    write_files(tmp_path, {"sys/class/block/sda/dev": "8:0\n"})
+    block = {"name": "/dev/sda", "ioCfg": {"readBPS": 4096, "ioWeightPercent": 30}}
+    strategies = NodeSlo()
+    strategies.take({"spec": {"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}}}})
+    moment = Round(world.parts, strategies, [], Sample(0.0, 8, None, None, None, {}), world.loops._topology())
+    BlockIo(AgentSettings(), ["BlkIOReconcile"]).round(moment)
+    assert [(each.knob, each.devices) for each in moment.values] == [("io.read_bps", {"8:0": 4096})]
+    assert moment.errors == ["BlkIOReconcile: '/dev/sda': weights by disk are not supported"]

@@ -1,0 +1,39 @@
+"""A profile is found by its name, and says who owns what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.profile import PROFILES, profile_of
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
+from nri.errors import ConfigError
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_profile_is_found_by_the_name_that_it_has(name: str) -> None:
+    assert profile_of(name).name == name == AgentSettings(profile=name).profile
+
+
+def test_a_profile_that_is_none_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is koordinator"):
+        profile_of("kordinator")
+    file = tmp_path / "agent.toml"
+    file.write_text('profile = "kordinator"\n')
+    with pytest.raises(ConfigError, match=r'profile: expected one of koordinator, not "kordinator".*did you mean'):
+        AGENT_SETTINGS.load(file, environment={})
+
+
+def test_a_gate_of_no_hook_or_strategy_of_the_profile_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"gates\.Resctl is no hook or strategy of profile koordinator"):
+        AgentSettings(gates={"Resctl": True})
+
+
+def test_owners_of_a_knob_are_hooks_and_strategies_alike() -> None:
+    profile = profile_of("koordinator")
+    assert profile.owners_of("cpu.cfs_quota") == (
+        "BatchResource", "CPUNormalization", "CPUSetAllocator", "BECPUSuppress", "CPUBurst",
+    )  # fmt: skip
+    assert profile.owners_of("nothing") == ()
+    assert {owner.name for owner in profile.owners()} <= profile.gates.keys()

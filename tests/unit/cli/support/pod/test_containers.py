@@ -1,0 +1,180 @@
+"""Requests for containers: process, resources, mounts, ports, security."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.cli.support.pod.containers import GRACE, ContainerRequest
+from nri.cli.support.pod.requests import Node, PodRequest, read_pods
+from nri.config import Source
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import ConfigError
+
+NODE = Node("node-1", "/pods")
+
+
+def pod(container: str, spec: str = "") -> PodRequest:
+    text = f"kind: Pod\nmetadata: {{name: web, uid: u1, labels: {{tier: gold}}}}\nspec:\n{spec}"
+    text += f"  containers:\n  - {{name: app, image: busybox, {container}}}\n"
+    return read_pods(Source("f.yaml", text), NODE)[0]
+
+
+def read(container: str, spec: str = "") -> ContainerRequest:
+    return pod(container, spec).containers[-1]
+
+
+LABEL = "\"metadata.labels['tier']\""
+
+
+def field(path: str) -> str:
+    return f"valueFrom: {{fieldRef: {{fieldPath: {path}}}}}"
+
+
+def test_the_process_is_the_manifests_with_the_values_of_variables_in_it() -> None:
+    made = read(
+        f"command: [run, $(A), $(NONE), $$(A)], args: [$(B)], workingDir: /w, stdin: true, stdinOnce: true, tty: true,"
+        f"env: [{{name: A, value: 1}}, {{name: B, value: b$(A)}}, {{name: T, {field(LABEL)}}},"
+        f"{{name: N, {field('spec.nodeName')}}}, {{name: IP, {field('status.podIP')}}},"
+        "{name: S, valueFrom: {secretKeyRef: {name: s, key: k, optional: true}}}]"
+    )
+    config = made.config
+    assert ([*config.command], [*config.args]) == (["run", "1", "$(NONE)", "$(A)"], ["b1"])
+    assert {one.key: one.value for one in config.envs} == {
+        "A": b"1",
+        "B": b"b1",
+        "T": b"gold",
+        "N": b"node-1",
+        "IP": b"",
+    }
+    assert made.addressed == {"IP"}
+    assert (config.working_dir, config.stdin, config.stdin_once, config.tty) == ("/w", True, True, True)
+    assert config.log_path == "app.log" and config.labels["io.kubernetes.container.name"] == "app"
+    assert config.annotations[GRACE] == "30"
+
+
+def test_resources_are_the_kubelets() -> None:
+    made = read("resources: {requests: {cpu: 250m}, limits: {cpu: 500m, memory: 64Mi}}").config.linux.resources
+    assert (made.cpu_shares, made.cpu_quota, made.cpu_period) == (256, 50000, 100000)
+    assert (made.memory_limit_in_bytes, made.oom_score_adj) == (64 << 20, 999)
+
+
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [("b", "Always"), ("r:5000/b", "Always"), ("b:latest", "Always"), ("b:1", "IfNotPresent"),
+     ("b@sha256:0", "IfNotPresent"), ("b, imagePullPolicy: Never", "Never")],
+)  # fmt: skip
+def test_the_newest_image_is_always_pulled(image: str, policy: str) -> None:
+    text = f"kind: Pod\nmetadata: {{name: w}}\nspec: {{containers: [{{name: a, image: {image}}}]}}".replace(
+        "image: b@sha256:0", 'image: "b@sha256:0"'
+    ).replace("image: r:5000/b", 'image: "r:5000/b"')
+    assert read_pods(Source("f", text), NODE)[0].containers[0].pull == policy
+
+
+def test_containers_before_the_others_are_waited_for_but_for_sidecars() -> None:
+    first = "  initContainers: [{name: one, image: b}, {name: two, image: b, restartPolicy: Always}]\n"
+    assert [(one.name, one.first) for one in pod("", first).containers] == [
+        ("one", True),
+        ("two", False),
+        ("app", False),
+    ]
+
+
+def test_volumes_are_the_pods_own_or_the_machines() -> None:
+    made = pod(
+        "volumeMounts: [{name: own, mountPath: /a, subPathExpr: $(D), readOnly: true, recursiveReadOnly: Enabled},"
+        "{name: host, mountPath: /b, subPath: x, mountPropagation: HostToContainer}, {name: own, mountPath: /c}],"
+        "env: [{name: D, value: sub}]",
+        "  securityContext: {fsGroup: 77, supplementalGroups: [5], supplementalGroupsPolicy: Strict}\n"
+        "  volumes: [{name: own, emptyDir: {}}, {name: host, hostPath: {path: /srv, type: Directory}}]\n",
+    )
+    mounts = made.containers[0].config.mounts
+    assert [(one.container_path, one.host_path) for one in mounts] == [
+        ("/a", "/pods/u1/volumes/own/sub"), ("/b", "/srv/x"), ("/c", "/pods/u1/volumes/own"),
+    ]  # fmt: skip
+    assert mounts[0].readonly and mounts[0].recursive_read_only
+    assert mounts[1].propagation == pb.PROPAGATION_HOST_TO_CONTAINER
+    assert [(one.path, one.kind, one.group, one.below) for one in made.volumes] == [
+        ("/pods/u1/volumes/own", "emptyDir", 77, {"sub"}), ("/srv", "Directory", -1, {"x"}),
+    ]  # fmt: skip
+    context = made.containers[0].config.linux.security_context
+    assert [*context.supplemental_groups] == [5, 77] and context.supplemental_groups_policy == pb.Strict
+
+
+def test_ports_of_the_node_are_the_pods_unless_it_is_on_the_nodes_network() -> None:
+    ports = (
+        "ports: [{containerPort: 80, hostPort: 8080, protocol: UDP, hostIP: 127.0.0.1, name: w}, {containerPort: 1}]"
+    )
+    (mapping,) = pod(ports).config.port_mappings
+    assert (mapping.container_port, mapping.host_port, mapping.protocol, mapping.host_ip) == (
+        80,
+        8080,
+        pb.UDP,
+        "127.0.0.1",
+    )
+    assert not pod(ports, "  hostNetwork: true\n").config.port_mappings
+
+
+def test_the_containers_word_on_security_comes_before_the_pods() -> None:
+    spec = "  securityContext: {runAsUser: 5, runAsGroup: 6, runAsNonRoot: true, appArmorProfile: {type: Unconfined}}\n"
+    made = read(
+        "securityContext: {runAsUser: 7, allowPrivilegeEscalation: false, readOnlyRootFilesystem: true,"
+        "capabilities: {add: [NET_ADMIN], drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}",
+        spec,
+    )
+    context = made.config.linux.security_context
+    assert (context.run_as_user.value, context.run_as_group.value, made.non_root) == (7, 6, True)
+    assert context.no_new_privs and context.readonly_rootfs and "/proc/kcore" in context.masked_paths
+    assert [*context.capabilities.add_capabilities, *context.capabilities.drop_capabilities] == ["NET_ADMIN", "ALL"]
+    assert context.apparmor.profile_type == pb.SecurityProfile.Unconfined and context.HasField("seccomp")
+    strong = read("securityContext: {privileged: true}").config.linux.security_context
+    assert strong.privileged and not strong.masked_paths and not strong.no_new_privs
+    assert not read("securityContext: {procMount: Unmasked}").config.linux.security_context.readonly_paths
+
+
+@pytest.mark.parametrize(
+    ("container", "error"),
+    [
+        ("name: a/b", "needs a name, without slashes"),
+        ("image: ''", "needs an image"),
+        ("imagePullPolicy: X", "expected one of Always"),
+        ("envFrom: [{configMapRef: {name: a}}]", "ConfigMaps and Secrets are a cluster's"),
+        ("env: [{name: A=B}]", "a variable needs a name"),
+        ("env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}]", "the value of A comes from a cluster"),
+        ("env: [{name: A, valueFrom: {resourceFieldRef: {resource: r}}}]", "the value of A comes from a cluster"),
+        ("env: [{name: A, valueFrom: {fieldRef: {fieldPath: x}}}]", 'no field "x" is known here'),
+        ("ports: [{containerPort: 1, protocol: X}]", '"X" is no protocol'),
+        ("volumeMounts: [{name: v}]", "a mount needs a path"),
+        ("volumeMounts: [{name: v, mountPath: /a}]", 'no volume "v": there is h, bad name, rel, pvc, odd'),
+        ("volumeMounts: [{name: h, mountPath: /a, subPath: ../x}]", "it leads out of the volume"),
+        ("volumeMounts: [{name: h, mountPath: /a, mountPropagation: X}]", "expected one of None"),
+        ("volumeMounts: [{name: bad name, mountPath: /a}]", "a volume's name has small letters"),
+        ("volumeMounts: [{name: pvc, mountPath: /a}]", "persistentVolumeClaim needs a cluster"),
+        ("volumeMounts: [{name: rel, mountPath: /a}]", "expected an absolute path"),
+        ("volumeMounts: [{name: odd, mountPath: /a}]", "expected one of DirectoryOrCreate"),
+        ("securityContext: {runAsUser: 0, runAsNonRoot: true}", "runAsNonRoot forbids user 0"),
+        ("securityContext: {seccompProfile: {type: X}}", "expected one of RuntimeDefault"),
+        ("securityContext: {seLinuxOptions: {x: y}}", "expected user, role, type or level"),
+    ],
+)
+def test_a_container_that_would_be_wrong_is_refused_with_its_place(container: str, error: str) -> None:
+    volumes = (
+        "  volumes: [{name: h, hostPath: {path: /srv}}, {name: bad name, emptyDir: {}},"
+        "{name: rel, hostPath: {path: a}},"
+        "{name: pvc, persistentVolumeClaim: {}}, {name: odd, hostPath: {path: /a, type: X}}]\n"
+    )
+    if container.startswith("name"):
+        text = f"kind: Pod\nmetadata: {{name: w}}\nspec:\n  containers: [{{{container}, image: b}}]"
+    elif container.startswith("image: "):
+        text = f"kind: Pod\nmetadata: {{name: w}}\nspec:\n  containers: [{{name: a, {container}}}]"
+    else:
+        text = f"kind: Pod\nmetadata: {{name: w}}\nspec:\n{volumes}  containers: [{{name: a, image: b, {container}}}]"
+    with pytest.raises(ConfigError, match=error) as caught:
+        read_pods(Source("f", text), NODE)
+    assert caught.value.source.startswith("f:")
+
+
+def test_groups_are_numbers_and_names_are_there_once() -> None:
+    with pytest.raises(ConfigError, match="expected group ids"):
+        read("", "  securityContext: {supplementalGroups: [a]}\n")
+    with pytest.raises(ConfigError, match='a second container of the name "app"'):
+        read("", "  initContainers: [{name: app, image: b}]\n")

@@ -1,0 +1,188 @@
+"""Pods from requests to their end, against a runtime that a test makes up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.cli.errors import Failure
+from nri.cli.support.pod import lifecycle
+from nri.cli.support.pod.requests import Node, PodRequest, read_pods
+from nri.config import Source
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import RpcError
+from nri.host.cgroups import Driver
+from nri.ttrpc.codes import Code
+
+
+class Runtime:
+    """Answers calls out of `answers`, or with next to nothing; `calls` has the names of those that change something."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.requests: list[Any] = []
+        self.answers: dict[str, Callable[[Any], Any]] = {}
+
+    def call(self, method: str, request: Any, timeout_s: float | None = None) -> Any:
+        if not method.endswith("Status"):
+            self.calls.append(method)
+            self.requests.append(request)
+        if method in self.answers:
+            return self.answers[method](request)
+        if method == "ImageStatus":
+            return pb.ImageStatusResponse(image=pb.Image(id="i", username="root"))
+        if method == "RunPodSandbox":
+            return pb.RunPodSandboxResponse(pod_sandbox_id="p")
+        return getattr(pb, f"{method}Response")()
+
+
+def refuse(code: int, text: str) -> Callable[[Any], Any]:
+    def answer(_: Any) -> Any:
+        raise RpcError(code, text)
+
+    return answer
+
+
+def pod(folder: Path, container: str = "", spec: str = "") -> PodRequest:
+    text = f'kind: Pod\nmetadata: {{name: web}}\nspec:\n{spec}  containers: [{{name: app, image: "b:1", {container}}}]'
+    return read_pods(Source("f", text), Node("n", str(folder)))[0]
+
+
+def run(runtime: Runtime, made: PodRequest, init_s: float = 5.0) -> list[str]:
+    said: list[str] = []
+    lifecycle.run(runtime, made, said.append, init_s)  # type: ignore[arg-type]
+    return said
+
+
+def test_images_come_first_and_the_address_before_containers(tmp_path: Path) -> None:
+    runtime = Runtime()
+    runtime.answers["PodSandboxStatus"] = lambda _: pb.PodSandboxStatusResponse(
+        status=pb.PodSandboxStatus(network=pb.PodSandboxNetworkStatus(ip="10.0.0.7"))
+    )
+    env = "imagePullPolicy: Always, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]"
+    assert run(runtime, pod(tmp_path, env)) == ["pulling b:1"]
+    assert runtime.calls == ["PullImage", "RunPodSandbox", "CreateContainer", "StartContainer"]
+    assert runtime.requests[2].config.envs[0].value == b"10.0.0.7"
+
+
+@pytest.mark.parametrize(
+    ("container", "answers", "error"),
+    [
+        ("imagePullPolicy: Never", {"ImageStatus": lambda _: pb.ImageStatusResponse()}, "imagePullPolicy is Never"),
+        (
+            "imagePullPolicy: Always",
+            {"PullImage": refuse(5, "no such image")},
+            "f:4: container app: image b:1: .*no such",
+        ),
+        ("securityContext: {runAsNonRoot: true}", {}, "b:1 runs as root; write runAsUser"),
+        ("", {"RunPodSandbox": refuse(2, "no network")}, "no network"),
+        ("", {"CreateContainer": refuse(4, "a plugin refuses")}, "f:4: container app: .*a plugin refuses"),
+        ("", {"StartContainer": refuse(2, "no program")}, "f:4: container app: .*no program"),
+    ],
+)
+def test_a_pod_that_does_not_come_up_leaves_nothing(
+    tmp_path: Path, container: str, answers: dict[str, Callable[[Any], Any]], error: str
+) -> None:
+    runtime = Runtime()
+    runtime.answers = answers
+    with pytest.raises(Failure, match=f"{error}.*. Pod default/web was removed again"):
+        run(runtime, pod(tmp_path, container))
+    if "CreateContainer" in runtime.calls:
+        assert runtime.calls[-2:] == ["StopPodSandbox", "RemovePodSandbox"]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_initializes_is_waited_for_and_its_last_words_are_told(tmp_path: Path) -> None:
+    log, first = tmp_path / "log", "  initContainers: [{name: prepare, image: 'b:1'}]\n"
+    log.write_text("2026-01-02T03:04:05Z stdout F a disk is full\n")
+    runtime, states = Runtime(), [pb.CONTAINER_RUNNING, pb.CONTAINER_EXITED]
+    runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
+        status=pb.ContainerStatus(state=states.pop(0), exit_code=3, log_path=str(log))
+    )
+    with pytest.raises(Failure, match="container prepare: exit code 3; it said: a disk is full"):
+        run(runtime, pod(tmp_path / "pods", "", first))
+    runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(
+        status=pb.ContainerStatus(state=pb.CONTAINER_EXITED, exit_code=1, log_path=str(tmp_path / "none"))
+    )
+    with pytest.raises(Failure, match=r"container prepare: exit code 1\. Pod"):
+        run(runtime, pod(tmp_path / "pods", "", first))
+    runtime.answers["ContainerStatus"] = lambda _: pb.ContainerStatusResponse(status=pb.ContainerStatus(state=1))
+    with pytest.raises(Failure, match=r"not at its end after .* s; --timeout says more"):
+        run(runtime, pod(tmp_path / "pods", "", first), 0.1)
+
+
+def test_the_person_who_has_enough_leaves_nothing_either(tmp_path: Path) -> None:
+    runtime = Runtime()
+
+    def interrupted(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    runtime.answers["StartContainer"] = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run(runtime, pod(tmp_path))
+    assert runtime.calls[-1] == "RemovePodSandbox" and [*tmp_path.iterdir()] == []
+
+
+def test_containers_have_as_long_to_end_as_they_say_or_as_is_said() -> None:
+    sandbox = pb.PodSandbox(id="p")
+    running = [
+        pb.Container(id=name, pod_sandbox_id="p", state=1, annotations=notes)  # type: ignore[arg-type]
+        for name, notes in (("a", {lifecycle.GRACE: "7"}), ("b", {lifecycle.GRACE: "much"}), ("c", {}))
+    ]
+    ended = pb.Container(id="d", pod_sandbox_id="p", state=pb.CONTAINER_EXITED)
+    for asked, seconds in ((None, [7, 30, 30]), (2, [2, 2, 2])):
+        runtime = Runtime()
+        lifecycle.stop(runtime, sandbox, [*running, ended], asked)  # type: ignore[arg-type]
+        assert sorted((one.container_id, one.timeout) for one in runtime.requests[:3]) == [
+            *zip("abc", seconds, strict=True)
+        ]
+        assert runtime.calls[3:] == ["StopPodSandbox"]
+
+
+def test_a_sandbox_that_cannot_be_stopped_just_now_is_stopped_once_more() -> None:
+    runtime, refusals = Runtime(), [Code.UNKNOWN, 0]
+
+    def stop(_: Any) -> Any:
+        if code := refusals.pop(0):
+            raise RpcError(code, "just ending")
+        return pb.StopPodSandboxResponse()
+
+    runtime.answers["StopPodSandbox"] = stop
+    lifecycle.stop(runtime, pb.PodSandbox(id="p"), [], 0)  # type: ignore[arg-type]
+    assert runtime.calls == ["StopPodSandbox"] * 2
+    runtime.answers["StopPodSandbox"] = refuse(Code.NOT_FOUND, "gone")
+    with pytest.raises(RpcError):
+        lifecycle.stop(runtime, pb.PodSandbox(id="p"), [], 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("uid", ["", "..", "a/b", "other"])
+def test_nothing_is_removed_that_was_not_made_here(tmp_path: Path, uid: str) -> None:
+    (tmp_path / "other").mkdir()
+    sandbox = pb.PodSandbox(id="p", metadata=pb.PodSandboxMetadata(uid=uid))
+    lifecycle.remove(Runtime(), sandbox, str(tmp_path))  # type: ignore[arg-type]
+    assert (tmp_path / "other").is_dir()
+
+
+def test_the_driver_is_the_runtimes_word() -> None:
+    runtime = Runtime()
+    said = pb.LinuxRuntimeConfiguration(cgroup_driver=pb.CGROUPFS)
+    runtime.answers["RuntimeConfig"] = lambda _: pb.RuntimeConfigResponse(linux=said)
+    assert lifecycle.driver_of(runtime) is Driver.CGROUPFS  # type: ignore[arg-type]
+    runtime.answers["RuntimeConfig"] = lambda _: pb.RuntimeConfigResponse()  # whose zero is systemd
+    assert lifecycle.driver_of(runtime) is Driver.SYSTEMD  # type: ignore[arg-type]
+    runtime.answers["RuntimeConfig"] = refuse(Code.UNIMPLEMENTED, "unknown method")
+    assert lifecycle.driver_of(runtime) is Driver.CGROUPFS  # type: ignore[arg-type]
+    runtime.answers["RuntimeConfig"] = refuse(Code.INTERNAL, "broken")
+    with pytest.raises(RpcError):
+        lifecycle.driver_of(runtime)  # type: ignore[arg-type]
+
+
+def test_others_than_root_have_a_folder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_STATE_HOME", "/home/u/state")
+    assert lifecycle.state_folder() == "/home/u/state/nri-pods"
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert lifecycle.state_folder() == "/var/lib/nri-pods"

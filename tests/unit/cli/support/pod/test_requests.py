@@ -1,0 +1,121 @@
+"""Requests of the CRI out of manifests: the sandbox, and what is said of keys that are not carried out."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.cli.support.pod.requests import Node, PodRequest, read_pods
+from nri.config import Source
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import ConfigError
+from nri.host.cgroups import Driver
+
+NODE = Node("node-1", "/pods")
+CONTAINERS = "containers: [{name: app, image: b}]"
+
+
+def read(spec: str, metadata: str = "name: web, uid: u-1", node: Node = NODE) -> PodRequest:
+    text = f"kind: Pod\nmetadata: {{{metadata}}}\nspec:\n  {CONTAINERS}\n" + "".join(
+        f"  {line}\n" for line in spec.splitlines()
+    )
+    return read_pods(Source("f.yaml", text), node)[0]
+
+
+def test_a_sandbox_is_what_a_kubelet_would_ask_for() -> None:
+    pod = read(
+        "hostPID: true\nhostIPC: true\nruntimeClassName: crun\nhostname: box\n"
+        "dnsConfig: {nameservers: [1.1.1.1], searches: [x.y], options: [{name: ndots, value: '2'}, {name: edns0}]}\n"
+        "securityContext: {runAsUser: 5, runAsGroup: 6, sysctls: [{name: net.a, value: '1'}],\n"
+        "  seccompProfile: {type: Localhost, localhostProfile: p.json}, seLinuxOptions: {level: s0}}\n",
+        "name: web, namespace: shop, uid: u-1, labels: {a: b}, annotations: {c: d}",
+    )
+    config = pod.config
+    assert (pod.name, pod.handler, config.hostname, config.log_directory) == (
+        "shop/web",
+        "crun",
+        "box",
+        "/pods/u-1/logs",
+    )
+    assert dict(config.labels) == {"a": "b"} | {
+        f"io.kubernetes.pod.{key}": value for key, value in (("name", "web"), ("namespace", "shop"), ("uid", "u-1"))
+    }
+    assert dict(config.annotations) == {"c": "d"}
+    context = config.linux.security_context
+    options = context.namespace_options
+    assert (options.network, options.pid, options.ipc) == (pb.POD, pb.NODE, pb.NODE)
+    assert (context.run_as_user.value, context.run_as_group.value, context.seccomp.localhost_ref) == (5, 6, "p.json")
+    assert context.selinux_options.level == "s0" and dict(config.linux.sysctls) == {"net.a": "1"}
+    assert [*config.dns_config.options] == ["ndots:2", "edns0"] and [*config.dns_config.servers] == ["1.1.1.1"]
+    assert pod.notes == []
+
+
+@pytest.mark.parametrize(
+    ("node", "resources", "cgroup"),
+    [
+        (NODE, "", "/kubepods/besteffort/podu-1"),
+        (NODE._replace(cgroup_root="/own/"), "{limits: {cpu: 1, memory: 1Gi}}", "/own/kubepods/podu-1"),
+        (NODE._replace(driver=Driver.SYSTEMD), "{requests: {cpu: 1}}", "kubepods-burstable-podu_1.slice"),
+    ],
+)
+def test_cgroups_are_those_of_the_class_and_the_driver(node: Node, resources: str, cgroup: str) -> None:
+    more = f", resources: {resources}" if resources else ""
+    text = f"kind: Pod\nmetadata: {{name: web, uid: u-1}}\nspec: {{containers: [{{name: a, image: b{more}}}]}}"
+    assert read_pods(Source("f", text), node)[0].config.linux.cgroup_parent == cgroup
+
+
+def test_every_key_that_is_not_carried_out_is_named_with_its_line_and_reason() -> None:
+    notes = read(
+        "restartPolicy: Always\ntolerations: [{key: a}]\nhostNetwrk: true\n"
+        "securityContext: {fsGroupChangePolicy: Always}\n"
+        "volumes: [{name: v, secret: {secretName: s}}]",
+        "name: web, uid: u-1, creationTimestamp: null, generateName: web-",
+    ).notes
+    assert notes == [
+        "f.yaml:5: spec.restartPolicy is left out: nothing restarts here: a container that ends stays ended",
+        "f.yaml:6: spec.tolerations is left out: only a cluster's scheduler and controllers read it",
+        "f.yaml:7: spec.hostNetwrk is left out: did you mean hostNetwork?",
+        "f.yaml:8: spec.securityContext.fsGroupChangePolicy is left out: nothing here reads it",
+        "f.yaml:9: spec.volumes[0].secret is left out: no container mounts it",
+    ]
+
+
+def test_templates_and_lists_hold_pods_and_other_kinds_are_named() -> None:
+    template = f"{{template: {{metadata: {{labels: {{a: b}}}}, spec: {{{CONTAINERS}}}}}, replicas: 3}}"
+    text = f"kind: List\nitems:\n- {{kind: Service}}\n- {{kind: Deployment, metadata: {{name: d}}, spec: {template}}}\n"
+    (pod,) = read_pods(Source("f", text), NODE)
+    assert pod.name == "default/d" and pod.config.labels["a"] == "b"
+    assert pod.notes == [
+        "f:3: kind Service: it holds no pod, and is left out",
+        "f:4: spec.replicas is left out: nothing here reads it",
+    ]
+    assert len(pod.config.metadata.uid) == 36, "made up where the manifest has none"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("kind: Service", "holds no Pod"),
+        ("- 1", "expected an object with a kind"),
+        ("kind: Pod\nspec: {containers: [{name: a, image: b}]}", "metadata.name: a pod needs a name"),
+        ("kind: Pod\nmetadata: {name: a}\nspec: {initContainers: [{name: a, image: b}]}", "at least one container"),
+        (f"kind: Pod\nmetadata: {{name: a, uid: a/b}}\nspec: {{{CONTAINERS}}}", "f:2: metadata.uid: .*uid of a pod"),
+        (f"kind: Pod\nmetadata: {{name: a}}\nspec: {{{CONTAINERS}, dnsPolicy: X}}", "spec.dnsPolicy: .X. is no policy"),
+        (f"kind: Pod\nmetadata: {{name: a}}\nspec: {{{CONTAINERS}, hostNetwork: 1}}", "expected true or false"),
+        (
+            f"kind: Pod\nmetadata: {{name: a}}\nspec: {{{CONTAINERS}, hostPID: true, shareProcessNamespace: true}}",
+            "exclude each other",
+        ),
+        (2 * f"kind: Pod\nmetadata: {{name: a}}\nspec: {{{CONTAINERS}}}\n---\n", "a second pod of the name default/a"),
+        (
+            "kind: Pod\nmetadata: {name: a}\nspec: {containers: [" + "{name: a, image: b}," * 251 + "]}",
+            "more than 250 containers",
+        ),
+        (
+            "".join(f"kind: Pod\nmetadata: {{name: a{n}}}\nspec: {{{CONTAINERS}}}\n---\n" for n in range(501)),
+            "more than 500 pods",
+        ),
+    ],
+)
+def test_a_manifest_that_cannot_run_is_refused_with_its_place(text: str, error: str) -> None:
+    with pytest.raises(ConfigError, match=error):
+        read_pods(Source("f", text), NODE)

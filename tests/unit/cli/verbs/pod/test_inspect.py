@@ -1,0 +1,30 @@
+"""`nri pod inspect` on a dry engine."""
+
+from __future__ import annotations
+
+import json
+
+from tests.unit.cli.verbs.pod.conftest import Pod
+
+
+def test_a_pod_comes_with_its_containers_and_a_container_with_its_spec(pod: Pod) -> None:
+    pod("run", "-f", "pod.yaml")
+    found = json.loads(pod("inspect", "web").stdout)
+    assert found["status"]["metadata"]["namespace"] == "shop" and found["info"]["config"]["metadata"]["name"] == "web"
+    assert sorted(one["status"]["metadata"]["name"] for one in found["containers"]) == ["app", "side"]
+    one = json.loads(pod("inspect", "shop/web/app").stdout)
+    assert one["info"]["runtimeSpec"]["process"]["args"] == ["sleep", "9"]
+
+
+def test_a_word_that_means_nothing_or_too_much_is_refused(pod: Pod) -> None:
+    pod("run", "-f", "pod.yaml")
+    none = pod("inspect", "none")
+    assert none.returncode == 1 and 'no pod and no container "none"' in none.stderr
+    pod(
+        "run",
+        "-f",
+        "pod.yaml",
+        text="kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app, image: b, args: [x]}]}",
+    )
+    assert '"web" may be any of' in pod("inspect", "web").stderr
+    assert '"app" may be any of' in pod("inspect", "app").stderr

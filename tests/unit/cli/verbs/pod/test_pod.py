@@ -1,0 +1,14 @@
+"""`nri pod`: the group, whose help says that there is no kubelet in it."""
+
+from __future__ import annotations
+
+
+def test_help_has_each_verb_and_examples_before_options(nri) -> None:
+    text = nri("pod", "--help").stdout
+    verbs = text.partition("Verbs:")[2].partition("Options:")[0]
+    assert [line.split()[0] for line in verbs.strip().splitlines()] == [
+        "run", "ps", "exec", "attach", "logs", "inspect", "stats", "stop", "rm",
+    ]  # fmt: skip
+    assert "nothing probes" in text and text.index("nri pod run -f web.yaml") < text.index("Verbs:")
+    old = nri("ps")
+    assert old.returncode == 2 and 'no verb "ps"' in old.stderr

@@ -1,0 +1,58 @@
+"""`nri pod run` on a dry engine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+from nri.cri.client import INSTALL
+from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.verbs.pod.conftest import MANIFEST, Pod
+
+
+def test_pods_of_several_documents_run_and_are_listed(pod: Pod, tmp_path: Path) -> None:
+    two = MANIFEST + "---\nkind: ConfigMap\n---\n" + MANIFEST.replace("web", "db")
+    done = pod("run", "-f", "pod.yaml", text=two)
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0:4] for line in done.stdout.splitlines()[1:]] == [
+        [f"shop/{name}", "ready", container, "running"] for name in ("web", "db") for container in ("app", "side")
+    ]
+    assert "note: pod.yaml: kind ConfigMap: it holds no pod, and is left out" in done.stderr
+    assert len([*(tmp_path / "pods").glob("*/volumes/data")]) == 2
+
+
+def test_nothing_runs_if_anything_of_the_file_is_wrong(pod: Pod) -> None:
+    odd = MANIFEST + "  nodeSelector: {a: b}\n"
+    strict = pod("run", "-f", "-", "--strict", text=odd)
+    assert (strict.returncode, strict.stdout) == (1, "")
+    assert "standard input:9: spec.nodeSelector is left out: only a cluster's scheduler" in strict.stderr
+    bad = pod("run", "-f", "pod.yaml", text=MANIFEST.replace("emptyDir", "configMap"))
+    assert bad.returncode == 2
+    assert "pod.yaml:5: volumes.data: configMap needs a cluster: here a volume is hostPath or emptyDir" in bad.stderr
+    twice = pod("run", "-f", "pod.yaml", "-f", "-")
+    assert twice.returncode == 1 and "two of the files have a pod of the same namespace and name" in twice.stderr
+    assert pod("ps", "-aq").stdout == ""
+
+
+def test_a_pod_that_is_there_is_replaced_when_asked(pod: Pod) -> None:
+    first = pod("run", "-f", "pod.yaml", "-q").stdout
+    assert pod("run", "-f", "pod.yaml").returncode == 1
+    second = pod("run", "-f", "pod.yaml", "-q", "--replace", "--runtime-handler", "runc").stdout
+    assert len(first.split()) == 1 and first != second and pod("ps", "-aq").stdout == second
+    assert json.loads(pod("ps", "-o", "json").stdout)[0]["runtimeHandler"] == "runc"
+
+
+def test_no_runtime_is_3_and_names_the_option(nri, tmp_path: Path) -> None:
+    done = nri("pod", "ps", "--cri-socket", str(tmp_path / "none"))
+    assert done.returncode == 3
+    assert "no such file or directory. Name the runtime's CRI socket with --cri-socket" in done.stderr
+
+
+def test_without_the_extra_it_says_which_to_install(dry: Path, tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").write_text("raise ImportError('not here')\n")
+    argv = command("pod", "ps", "--cri-socket", str(dry / "cri.sock"))
+    variables = environment(PYTHONPATH=str(tmp_path))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
+    assert done.returncode == 1
+    assert done.stderr == (f"error: the CRI needs grpcio, which is not installed. Install the extra: {INSTALL}\n")

@@ -1,0 +1,67 @@
+"""`nri pod stats` over a CRI socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.cri.pb import api_pb2 as pb
+from tests.support.cri_server import CriServer
+
+
+class Using(CriServer):
+    """Has a container that has used a quarter of a core between any two looks, and one that nothing is known of."""
+
+    looks = 0
+
+    def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        if method != "ListContainerStats":
+            return super().answer(method, request, context)
+        self.looks += 1
+        busy = pb.ContainerStats(
+            attributes=pb.ContainerAttributes(id="a" * 64, metadata=pb.ContainerMetadata(name="app")),
+            cpu=pb.CpuUsage(
+                timestamp=self.looks * 10**9, usage_core_nano_seconds=pb.UInt64Value(value=self.looks * 250 * 10**6)
+            ),
+            memory=pb.MemoryUsage(working_set_bytes=pb.UInt64Value(value=3 << 19)),
+            writable_layer=pb.FilesystemUsage(used_bytes=pb.UInt64Value(value=200 << 10)),
+        )
+        fresh = pb.ContainerStats(
+            attributes=pb.ContainerAttributes(id="b" * 64, metadata=pb.ContainerMetadata(name="new")),
+            cpu=pb.CpuUsage(usage_nano_cores=pb.UInt64Value(value=10**9)),
+        )
+        idle = pb.ContainerStats(
+            attributes=pb.ContainerAttributes(id="c" * 64, metadata=pb.ContainerMetadata(name="quiet"))
+        )
+        return pb.ListContainerStatsResponse(stats=[busy, fresh, idle])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[str]:
+    server = Using()
+    server.add_pod("p" * 64, "web")
+    server.add_container("a" * 64, "p" * 64, "app")
+    server.add_container("b" * 64, "p" * 64, "new")
+    server.add_container("c" * 64, "p" * 64, "quiet")
+    with server.listening(tmp_path / "cri.sock") as path:
+        yield path
+
+
+def test_cpu_is_measured_between_two_looks_and_sizes_are_short(nri, path: str) -> None:
+    done = nri("pod", "stats", "web", "--interval", "0.01", "--cri-socket", path)
+    assert [line.split() for line in done.stdout.splitlines()[1:]] == [
+        ["default/web", "app", "0.250", "1.5MiB", "-", "200KiB", "a" * 13],
+        ["default/web", "new", "1.000", "-", "-", "-", "b" * 13],
+        ["default/web", "quiet", "-", "-", "-", "-", "c" * 13],
+    ]
+
+
+def test_ids_alone_and_all_that_is_reported(nri, path: str) -> None:
+    assert nri("pod", "stats", "-q", "--cri-socket", path).stdout.split() == ["a" * 64, "b" * 64, "c" * 64]
+    found = json.loads(nri("pod", "stats", "-o", "json", "--cri-socket", path).stdout)
+    assert found[0]["memory"]["workingSetBytes"]["value"] == str(3 << 19)

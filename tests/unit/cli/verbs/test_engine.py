@@ -1,0 +1,264 @@
+"""`nri engine`: the daemon with its signals and messages, dry, so that it needs no root; the examination; the unit."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from nri.cli.settings import Settings
+from nri.cli.verbs.engine import ENGINE_OPTIONS
+from nri.cri.client import INSTALL, CriClient
+from nri.errors import ConfigError
+from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
+
+NO_PROGRAM = "no program /none/conmon"
+
+
+def test_it_says_where_it_listens_when_it_is_ready_and_serves_pods(nri, tmp_path: Path) -> None:
+    with engine(tmp_path):
+        with CriClient(str(tmp_path / "cri.sock")) as cri:
+            made = pod_with_container(cri, tmp_path)
+        assert made[:13] in nri("pod", "ps", "--cri-socket", str(tmp_path / "cri.sock")).stdout
+        assert nri("why", "--plugins", "--admin-socket", str(tmp_path / "admin.sock")).returncode == 0
+        (ready,) = [line for line in (tmp_path / "log").read_text().splitlines() if " ready: " in line]
+    for what in (
+        "CRI at {}/cri.sock",
+        "NRI at {}/nri.sock",
+        "nri why at {}/admin.sock",
+        "exec and attach at http://127.",
+    ):
+        assert what.format(tmp_path) in ready, ready
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_in_order(tmp_path: Path, number: int, code: int) -> None:
+    with engine(tmp_path) as process:
+        process.send_signal(number)
+        assert process.wait(TIMEOUT_S) == code
+    said = (tmp_path / "log").read_text()
+    assert f"stopping after {signal.Signals(number).name}; containers run on" in said
+    assert said.rstrip().endswith("stopped")
+    assert not (tmp_path / "cri.sock").exists()
+    assert not (tmp_path / "nri.sock").exists()
+
+
+def test_systemd_is_told_of_start_and_end(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.bind(str(tmp_path / "notify"))
+        notified.settimeout(TIMEOUT_S)
+        with engine(tmp_path, NOTIFY_SOCKET=str(tmp_path / "notify")) as process:
+            assert notified.recv(100) == b"READY=1"
+            process.terminate()
+            assert notified.recv(100) == b"STOPPING=1"
+            assert process.wait(TIMEOUT_S) == 0
+
+
+def test_a_second_engine_on_the_same_folders_is_refused(nri, tmp_path: Path) -> None:
+    with engine(tmp_path):
+        done = nri("engine", "serve", "--config", str(tmp_path / "engine.toml"))
+    assert done.returncode == 1
+    assert "error: the engine cannot start: another engine has " in done.stderr
+    assert "try: nri engine check" in done.stderr
+
+
+def test_what_it_had_is_there_again_after_a_restart(nri, tmp_path: Path) -> None:
+    with engine(tmp_path) as process:
+        with CriClient(str(tmp_path / "cri.sock")) as cri:
+            made = pod_with_container(cri, tmp_path)
+        process.kill()
+        process.wait()
+    with engine(tmp_path):
+        deadline = time.monotonic() + TIMEOUT_S
+        state = ""
+        while "EXITED" not in state and time.monotonic() < deadline:  # a dry container ends with its engine
+            found = json.loads(nri("pod", "ps", "-a", "-o", "json", "--cri-socket", str(tmp_path / "cri.sock")).stdout)
+            found = found[0]["containers"]
+            state = found[0]["state"]
+        assert (found[0]["id"], state) == (made, "CONTAINER_EXITED")
+
+
+def test_mistakes_in_its_settings_end_with_2(nri, tmp_path: Path) -> None:
+    done = nri("engine", "serve", "--config", settings(tmp_path, 'sockt = "/x"\n'))
+    assert done.returncode == 2
+    assert f'error: {tmp_path}/engine.toml:5: sockt: unknown key (did you mean "socket"?)' in done.stderr
+
+
+def test_an_address_that_cannot_be_had_is_told_and_leaves_nothing(nri, tmp_path: Path) -> None:
+    done = nri("engine", "serve", "--config", settings(tmp_path), "--set", "streaming.address=192.0.2.1")
+    assert done.returncode == 1
+    assert "cannot listen on 192.0.2.1:0 for exec and attach" in done.stderr
+    assert not (tmp_path / "nri.sock").exists()
+
+
+def test_its_log_is_json_where_that_is_asked_for(tmp_path: Path) -> None:
+    argv = command("engine", "serve", "--config", settings(tmp_path), "--log-format", "json", "-v")
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stderr is not None
+        first = json.loads(process.stderr.readline())
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    assert first["logger"] == "nri.engine"
+
+
+def test_without_root_it_says_so_before_anything_is_made(tmp_path: Path) -> None:
+    script = "import os, sys; os.geteuid = lambda: 1000; from nri.cli.main import main; main(sys.argv[1:])"
+    arguments = ["engine", "serve", "--config", settings(tmp_path), "--set", "dry=false"]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False, env=environment()
+    )
+    assert done.returncode == 1
+    assert (
+        "the engine needs root: containers need it. Run it with sudo, or with --dry DIR, to run nothing" in done.stderr
+    )
+    assert not (tmp_path / "root").exists()
+
+
+def test_the_examination_lists_what_is_missing_with_the_next_step(nri, tmp_path: Path) -> None:
+    settings_of = ["--config", settings(tmp_path), "--set", "dry=false", "--set", "conmon=/none/conmon"]
+    arguments = ["engine", "check", *settings_of]
+    done = nri(*arguments)
+    assert done.returncode == 1
+    assert [line for line in done.stdout.splitlines() if line.split() == ["conmon", "missing", *NO_PROGRAM.split()]]
+    assert "  conmon (missing): apt-get install conmon, or name its path in engine.toml\n" in done.stdout
+    found = json.loads(nri(*arguments, "-o", "json").stdout)
+    conmon = next(row for row in found if row["what"] == "conmon")
+    assert conmon == {
+        "what": "conmon",
+        "state": "missing",
+        "found": NO_PROGRAM,
+        "next": "apt-get install conmon, or name its path in engine.toml",
+    }
+    quiet = nri(*arguments, "-q").stdout
+    assert "conmon: no program /none/conmon; apt-get install conmon" in quiet
+    assert "namespaces" not in quiet
+
+
+def test_a_dry_engine_needs_next_to_nothing(nri, tmp_path: Path) -> None:
+    done = nri("engine", "check", "--config", settings(tmp_path), "-o", "json")
+    assert done.returncode == 0
+    assert [row["what"] for row in json.loads(done.stdout)] == [
+        "dry",
+        "grpcio, for the CRI",
+        "CRI socket",
+        "NRI socket",
+    ]
+
+
+def test_the_unit_runs_this_interpreter(nri) -> None:
+    text = nri("engine", "unit").stdout
+    assert f"ExecStart={sys.executable} -m nri.cli.entry engine serve\n" in text
+    assert "Type=notify\n" in text
+    assert "KillMode=process\n" in text
+    assert json.loads(nri("engine", "unit", "-o", "json").stdout)["unit"] == text
+
+
+def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").write_text("raise ModuleNotFoundError(\"No module named 'grpc'\", name='grpc')\n")
+    argv = command("engine", "serve", "--dry", str(tmp_path / "dry"))
+    variables = environment(PYTHONPATH=str(tmp_path))
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=variables)
+    assert done.returncode == 1
+    assert f"error: the engine needs grpc, which is not installed. Install the extra: {INSTALL}\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("nri.plugin_request_timeout=-5s", "nri: plugin_request_timeout -5 s is no time to wait; say 1ms or more"),
+        ("runtimes.runc.timeout=0", "runtimes.runc: timeout 0 s is no time to wait; say 1ms or more"),
+        ("streaming.port=99999", "streaming: port 99999 is none: 0 for any free one, or 1 to 65535"),
+        ("cgroups.parent=../x", 'cgroups: parent "../x" leads out of its folder'),
+        ("containers.pids_limit=-5", "containers: pids_limit -5 is less than nothing; 0 is no limit"),
+        ("socket=nri.sock", 'socket "nri.sock" is no absolute path'),
+        (f"socket=/{'s' * 107}", "is longer than the 107 bytes that a socket may have"),
+    ],
+)
+def test_a_value_that_cannot_work_is_a_mistake_before_the_start(nri, setting: str, complaint: str) -> None:
+    for verb in (("engine", "serve"), ("engine", "check"), ("engine", "config", "show")):
+        done = nri(*verb, "--set", setting)
+        assert (done.returncode, complaint in done.stderr) == (2, True), done.stderr
+
+
+def test_where_nothing_is_missing_no_next_step_is_told_but_notes_on_the_settings_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nri.cli.settings import Settings
+    from nri.cli.verbs import engine as verb
+    from nri.config.settings import Loaded
+    from nri.engine.config import EngineConfig
+
+    config = EngineConfig(dry=True, root=tmp_path / "root", state=tmp_path / "state", socket=tmp_path / "s")
+    monkeypatch.setattr(verb.ENGINE_OPTIONS, "load", lambda *_: Loaded(config, {}, (), ("config.toml:3: is old",)))
+    check = verb.check.callback
+    assert check is not None
+    with click.Context(verb.check, obj=Settings()):
+        assert check() == 0
+    said = capsys.readouterr()
+    assert "note: config.toml:3: is old" in said.err
+    assert "nothing is missing" in said.out and "Next steps" not in said.out
+
+
+def test_the_settings_in_force_say_where_they_came_from(nri, tmp_path: Path) -> None:
+    file = tmp_path / "engine.toml"
+    file.write_text('\nroot = "/r"\n')
+    shown = ["engine", "config", "show", "--config", str(file), "--socket", "/s", "--set", "nri.disable=true"]
+    done = nri(*shown, env={"NRI_ENGINE_LOG_LEVEL": "debug"})
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["KEY", "VALUE", "FROM"],
+        ["socket", "/s", "--socket"],
+        ["root", "/r", f"{file}:2"],
+        ["log_level", "debug", "NRI_ENGINE_LOG_LEVEL"],
+        ["nri.disable", "true", "--set"],
+    ]
+    effective = json.loads(nri(*shown, "--effective", "-o", "json").stdout)
+    assert {"key": "nri.disable", "value": True, "from": "--set"} in effective
+    assert {"key": "conmon", "value": "conmon", "from": "default"} in effective
+
+
+def test_mistakes_end_with_2_and_a_line_each(nri, tmp_path: Path) -> None:
+    file = tmp_path / "engine.toml"
+    file.write_text("a = 1\nb = 2\n")
+    done = nri("engine", "config", "show", "--config", str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert [line.startswith(f"error: {file}:{number}: ") for number, line in enumerate(done.stderr.splitlines(), 1)]
+
+
+def test_without_any_source_it_says_so(nri, tmp_path: Path) -> None:
+    file = tmp_path / "engine.toml"
+    file.write_text("")
+    done = nri("engine", "config", "show", "--config", str(file))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "--effective shows them" in done.stderr
+
+
+def test_notes_on_another_runtimes_file_go_to_standard_error(nri, tmp_path: Path) -> None:
+    file = tmp_path / "daemon.json"
+    file.write_text('{"nri_support": true}')
+    done = nri("engine", "config", "show", "--config", str(file))
+    assert f"{file}:1" in done.stdout
+    assert 'an old spelling of the key (write "nri-support")' in done.stderr
+
+
+def test_keys_are_explained_and_a_wrong_beginning_is_an_error(nri) -> None:
+    done = nri("engine", "config", "keys", "nri.plugin_request")
+    assert done.stdout.split("\n")[1].startswith("nri.plugin_request_timeout  duration  2s")
+    assert nri("engine", "config", "keys", "sockets").returncode == 2
+
+
+def test_a_dry_engine_has_all_its_files_in_one_folder(tmp_path: Path) -> None:
+    options = {"files": (), "given": ("nri.policy_path=",), "set_dry": str(tmp_path)}
+    made = ENGINE_OPTIONS.load(Settings(), options).settings
+    assert made.dry
+    assert {path.parent for path in (made.root, made.state, made.socket)} == {tmp_path}
+    assert (made.nri.admin_socket, made.nri.policy_path) == (f"{tmp_path}/admin.sock", "")
+    with pytest.raises(ConfigError, match=r"--dry: /dev/null is not a folder"):
+        ENGINE_OPTIONS.load(Settings(), options | {"set_dry": "/dev/null"})

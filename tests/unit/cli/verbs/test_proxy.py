@@ -1,0 +1,95 @@
+"""`nri proxy`: its settings, messages and signals, before a dry engine. What it does to calls: tests of nri.proxy."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nri.cli.settings import Settings
+from nri.cli.support.agent.options import AGENT_OPTIONS
+from nri.cli.verbs.proxy import PROXY_OPTIONS
+from nri.cri.client import CriClient
+from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "plugins").mkdir()
+    return tmp_path
+
+
+@contextmanager
+def proxy(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A proxy before the dry engine in a folder, ready; killed at the end if it still runs."""
+    argv = command(
+        "proxy", "--config", "/dev/null", "--listen", f"{folder}/p.sock", "--runtime-endpoint", f"{folder}/cri.sock",
+        "--plugin-path", f"{folder}/plugins", "--policy", "", "--state", f"{folder}/known",
+        "--socket-path", f"{folder}/pnri.sock", "--set", "nri.admin_socket=", *arguments,
+    )  # fmt: skip
+    log = folder / "proxy.log"
+    with log.open("wb") as output, subprocess.Popen(argv, stderr=output, env=environment()) as process:
+        try:
+            deadline = time.monotonic() + TIMEOUT_S
+            while " ready: " not in log.read_text():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.02)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_pods_are_made_through_it_and_it_says_where_it_listens(nri, folder: Path) -> None:
+    with engine(folder), proxy(folder) as process:
+        with CriClient(f"{folder}/p.sock") as cri:
+            made = pod_with_container(cri, folder)
+        listed = nri("pod", "ps", "-o", "json", "--cri-socket", f"{folder}/p.sock")
+        assert [row["id"] for row in json.loads(listed.stdout)[0]["containers"]] == [made]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+        (ready,) = [line for line in (folder / "proxy.log").read_text().splitlines() if " ready: " in line]
+        assert f"CRI at {folder}/p.sock" in ready
+        assert f"NRI at {folder}/pnri.sock" in ready
+        # The container runs on without it.
+        assert made[:13] in nri("pod", "ps", "--cri-socket", f"{folder}/cri.sock").stdout
+
+
+def test_ctrl_c_ends_it_with_130(folder: Path) -> None:
+    with engine(folder), proxy(folder) as process:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 130
+
+
+def test_a_socket_that_cannot_be_had_ends_it_with_1(nri, folder: Path) -> None:
+    (folder / "file").touch()
+    done = nri(
+        "proxy", "--config", "/dev/null", "--listen", f"{folder}/file/p.sock", "--runtime-endpoint", f"{folder}/c.sock",
+        "--state", f"{folder}/known", "--socket-path", f"{folder}/n.sock", "--plugin-path", f"{folder}/plugins",
+        "--policy", "", "--set", "nri.admin_socket=",
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "error: the proxy cannot start: " in done.stderr
+    assert "Errno" not in done.stderr
+
+
+@pytest.mark.parametrize("option", ["listen", "runtime_endpoint", "state"])
+def test_a_flag_of_the_proxy_and_the_key_of_the_agents_proxy_are_one_word(option: str) -> None:
+    options = {"files": ("/dev/null",), "given": ()}
+    proxy = PROXY_OPTIONS.load(Settings(), options | {f"set_{option}": "/flag"}).settings
+    assert str(getattr(proxy, option)) == "/flag"
+    agent = AGENT_OPTIONS.load(Settings(), options | {"given": (f"proxy.{option}=/agent",)}).settings
+    assert str(getattr(agent.proxy, option)) == "/agent"
+
+
+def test_a_folder_of_hook_servers_switches_them_on() -> None:
+    options = {"files": ("/dev/null",), "given": (), "set_hook_servers": "/hooks"}
+    asked = PROXY_OPTIONS.load(Settings(), options).settings.hook_servers
+    assert (asked.enable, str(asked.folder)) == (True, "/hooks")

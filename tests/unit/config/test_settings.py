@@ -1,0 +1,128 @@
+"""Settings come from files, environment and flags, each with its place, and all mistakes are reported at once."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from nri.config.settings import FileLayer, Loaded, SettingsLoader, file_layer, given_layer, parse_setting
+from nri.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table.
+
+    Attributes:
+        size: how big.
+        name: how called.
+    """
+
+    size: int = 1
+    name: str = "it"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """All settings.
+
+    Attributes:
+        socket: where.
+    """
+
+    socket: str = "/default"
+    table: Table = field(default_factory=Table)
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> SettingsLoader[Root]:
+    return SettingsLoader(Root, str(tmp_path / "default.toml"), "FILE", {"SOCKET": "socket", "NAME": "table.name"})
+
+
+def test_later_sources_override_earlier_ones_and_each_value_knows_its_place(
+    loader: SettingsLoader[Root], tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one.toml", tmp_path / "two.yaml"
+    one.write_text('socket = "/one"\n[table]\nsize = 2\nname = "one"\n')
+    two.write_text("table:\n  name: two\n")
+    flags = {"table.size": ("--size", 4)}
+    loaded = loader.load(one, two, flags=flags, environment={"SOCKET": "/variable", "NAME": ""})
+    assert loaded.settings == Root("/variable", Table(4, "two"))
+    assert loaded.origins == {"socket": "SOCKET", "table.size": "--size", "table.name": f"{two}:2"}
+    assert loaded.files == (str(one), str(two))
+
+
+def test_the_file_is_the_default_one_unless_the_environment_or_a_flag_names_another(
+    loader: SettingsLoader[Root], tmp_path: Path
+) -> None:
+    assert loader.load(environment={}) == Loaded(Root(), {}, ())
+    (default := Path(loader.default_path)).write_text('socket = "/d"')
+    (other := tmp_path / "other.conf").write_text('socket = "/o"')
+    assert loader.load(environment={}).files == (str(default),)
+    assert loader.load(environment={"FILE": str(other)}).settings.socket == "/o"
+    assert loader.load(default, environment={"FILE": str(other)}).settings.socket == "/d"
+
+
+def test_all_mistakes_of_all_sources_are_reported_also_of_files_that_cannot_be_read(
+    loader: SettingsLoader[Root], tmp_path: Path
+) -> None:
+    (bad := tmp_path / "bad.toml").write_text("[table\n")
+    (wrong := tmp_path / "wrong.toml").write_text('sockt = "/s"\n[table]\nsize = "2"\n')
+    with pytest.raises(ConfigError) as caught:
+        loader.load("none.toml", bad, wrong, flags={"table.nam": ("--set", 1)}, environment={"SOCKET": "/s"})
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "none.toml: cannot read it: No such file or directory"
+    assert lines[1].startswith(f"{bad}:1: not valid TOML")
+    assert lines[2:] == [
+        f'{wrong}:1: sockt: unknown key (did you mean "socket"?)',
+        f'{wrong}:3: table.size: expected a whole number, not "2" (write it without quotes: 2)',
+        '--set: table.nam: unknown key (did you mean "name"?)',
+    ]
+
+
+def test_one_bad_file_is_an_error_where_all_else_is_well(loader: SettingsLoader[Root], tmp_path: Path) -> None:
+    (bad := tmp_path / "bad.toml").write_text("[table\n")
+    with pytest.raises(ConfigError, match=r"bad.toml:1"):
+        loader.load(bad, flags={"socket": ("--socket", "/s")}, environment={})
+
+
+def test_a_program_may_read_files_of_others_and_its_notes_are_kept(tmp_path: Path) -> None:
+    def noted(name: str) -> FileLayer:
+        return FileLayer(file_layer(name).layer, [f"{name} is old"])
+
+    path = tmp_path / "a.toml"
+    path.write_text('socket = "/a"')
+    loader = SettingsLoader(Root, "", "FILE", read_layer=noted)
+    assert loader.load(path, environment={}).notes == (f"{path} is old",)
+
+
+def test_the_keys_are_those_of_the_class_with_default_and_meaning(loader: SettingsLoader[Root]) -> None:
+    assert [tuple(key) for key in loader.known_keys()] == [
+        ("socket", "text", "/default", "where."),
+        ("table.size", "number", "1", "how big."),
+        ("table.name", "text", "it", "how called."),
+    ]
+
+
+def test_a_value_of_set_is_toml_and_else_text() -> None:
+    assert parse_setting("nri.disable=true", "a=1") == ("nri.disable", True)
+    assert parse_setting("nri.allowed_uids=[1, 2]", "a=1") == ("nri.allowed_uids", [1, 2])
+    assert parse_setting("socket=/run/x=y.sock", "a=1") == ("socket", "/run/x=y.sock")
+    with pytest.raises(ConfigError, match=r"not KEY=VALUE \(such as --set a=1\)"):
+        parse_setting("socket", "a=1")
+
+
+def test_the_place_of_a_value_is_the_flag_that_gave_it_also_for_values_inside_it() -> None:
+    layer = given_layer({"a.b": ("--one", [1]), "c": ("TWO", 2)})
+    assert layer.tree == {"a": {"b": [1]}, "c": 2}
+    assert layer.place(("a", "b", 0)) == "--one"
+    assert layer.place(("c",)) == "TWO"
+    assert layer.place(("d",)) == "--one, TWO"
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"), [(("a", "a.b"), '"a" is a value, not a table'), (("a.b", "a"), '"a" is a table')]
+)
+def test_a_key_that_is_a_value_and_a_table_is_an_error_in_either_order(keys: tuple[str, str], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        given_layer(dict.fromkeys(keys, ("--set", 1)))

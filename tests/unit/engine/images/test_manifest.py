@@ -1,0 +1,179 @@
+"""Documents of images: read strictly, and refused by image and key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.engine.images.manifest import (
+    choose_platform,
+    config_digest,
+    container_config,
+    diff_ids,
+    is_index,
+    layers,
+    parse,
+)
+from nri.engine.support.errors import InvalidRequest
+
+DIGEST, OTHER = "sha256:" + "aa" * 32, "sha256:" + "bb" * 32
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "7", '"x"', "null", "[" * 100_000, '{"a":' * 100_000, '{"a": 1, "a": 1}', '{"b": {"a": 1, "a": 2}}',
+     "\xff", '{"a": NaN}', '{"a": -Infinity}', r'{"User": "\ud800"}', r'{"\udfff": 1}', "\0{\0}"],
+)  # fmt: skip
+def test_what_is_no_document_is_refused_with_the_images_name(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="image evil:1: a manifest or configuration"):
+        parse(text.encode("latin-1"), "evil:1")
+
+
+def test_a_document_is_a_table_of_bounded_length() -> None:
+    assert parse(b'{"a": {"b": [1]}}', "x") == {"a": {"b": [1]}}
+    with pytest.raises(InvalidRequest, match="of more than 4194304 bytes"):
+        parse(b" " * ((4 << 20) + 1), "x")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        ({"config": {"digest": DIGEST}, "Config": {"digest": OTHER}}, "config is written 'Config'"),
+        ({"config": {"digest": DIGEST, "DIGEST": OTHER}}, "config.digest is written 'DIGEST'"),
+        ({"con\ufb01g": {"digest": OTHER}}, "config is written"),
+        ({"config": 7}, "config is 7, and has to be a table"),
+        ({"config": {"digest": 7}}, "config.digest is 7, and has to be a text"),
+        ({"config": {"digest": "sha256:../../x"}}, "config.digest is 'sha256:../../x', which is no digest"),
+        ({"config": {"digest": "md5:aa"}}, "which is no digest"),
+        ({"config": {"size": 1}}, "config.digest is '', which is no digest"),
+        ({}, "its manifest has no configuration"),
+        ({"config": None}, "its manifest has no configuration"),
+    ],
+)
+def test_the_configuration_of_a_manifest_is_one_and_means_the_same_to_all(manifest: Any, problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        config_digest(manifest, "evil:1")
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (7, "layers is 7, and has to be a list"),
+        ([7], r"layers\[0\] is 7, and has to be a table"),
+        ([{"digest": DIGEST, "size": "1"}], r"layers\[\].size is '1', and has to be a number"),
+        ([{"digest": DIGEST, "size": True}], r"layers\[\].size is True, and has to be a number"),
+        ([{"digest": DIGEST, "size": -1}], r"layers\[\].size is -1"),
+        ([{"size": 1}], r"layers\[\].digest is '', which is no digest"),
+    ],
+)
+def test_layers_that_are_none_are_refused(rows: Any, problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        layers({"layers": rows}, "evil:1")
+
+
+def test_layers_are_counted_with_their_sizes() -> None:
+    row = {"digest": DIGEST, "size": 5}
+    assert layers({"layers": [row, row]}, "x") == (2, 10)
+    assert layers({}, "x") == layers({"layers": None}, "x") == (0, 0)
+
+
+@pytest.mark.parametrize("config", [{}, {"rootfs": None}, {"rootfs": {"diff_ids": None}}, {"rootfs": {"diff_ids": []}}])
+def test_a_configuration_may_list_no_layers(config: dict[str, Any]) -> None:
+    assert diff_ids(config, "x") == []
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ([], "config is a table or list, and has to be a table"),
+        ({"User": 7}, "config.User is 7, and has to be a text"),
+        ({"user": "0"}, "config.User is written 'user'"),
+        ({"Entrypoint": "sh"}, "config.Entrypoint is 'sh', and has to be a list"),
+        ({"Env": ["A=1", 7]}, r"config.Env\[1\] is 7, and has to be a text"),
+        ({"Cmd": [["sh"]]}, r"config.Cmd\[0\] is a table or list, and has to be a text"),
+        ({"Labels": {"a": 1}}, r"config.Labels\[0\] is 1, and has to be a text"),
+        ({"StopSignal": 9}, "config.StopSignal is 9"),
+        ({"WorkingDir": []}, "config.WorkingDir is a table or list"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_refused_by_image_and_key(config: Any, problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"image evil:1: {problem}"):
+        container_config({"config": config or [1]}, "evil:1")
+
+
+def test_what_containers_take_over_is_all_of_it() -> None:
+    config = {"User": "1", "Env": None, "Labels": {"a": "b", "A": "c"}, "Healthcheck": {"Test": []}}
+    assert container_config({"config": config}, "x") == config
+    assert container_config({}, "x") == container_config({"config": None}, "x") == {}
+
+
+# --- lists of manifests -------------------------------------------------------------------------------------------
+
+
+def index(*rows: str) -> dict[str, Any]:
+    """A list: each row is os/architecture[/variant], with a digest of its place."""
+    made = []
+    for place, text in enumerate(rows):
+        system, architecture, *variant = text.split("/")
+        platform = {"os": system, "architecture": architecture, **({"variant": variant[0]} if variant else {})}
+        made.append({"digest": f"sha256:{place:064}", "platform": platform})
+    return {"mediaType": INDEX, "manifests": made}
+
+
+@pytest.mark.parametrize(
+    ("machine", "rows", "chosen"),
+    [
+        ("x86_64", ["linux/arm64", "windows/amd64", "linux/amd64"], 2),
+        ("x86_64", ["linux/amd64/v3", "linux/amd64"], 1),
+        ("x86_64", ["linux/amd64/v1"], 0),
+        ("aarch64", ["linux/arm64", "linux/arm64/v8"], 1),
+        ("aarch64", ["linux/arm/v7", "linux/arm64"], 1),
+        ("armv7l", ["linux/arm/v5", "linux/arm/v6", "linux/arm/v7"], 2),
+        ("armv7l", ["linux/arm/v5", "linux/arm/v6"], 1),
+        ("riscv64", ["linux/riscv64"], 0),
+        ("loongarch64", ["linux/loongarch64"], 0),
+    ],
+)
+def test_the_best_image_for_a_machine_is_chosen(machine: str, rows: list[str], chosen: int) -> None:
+    assert choose_platform(index(*rows), "x", machine) == f"sha256:{chosen:064}"
+
+
+def test_a_list_in_a_list_is_gone_into_where_nothing_fits_better() -> None:
+    made = index("linux/amd64")
+    made["manifests"].insert(0, {"mediaType": INDEX, "digest": OTHER})
+    assert choose_platform(made, "x", "x86_64") == f"sha256:{0:064}"
+    assert choose_platform(made, "x", "s390x") == OTHER
+
+
+def test_an_image_for_other_machines_says_for_which() -> None:
+    with pytest.raises(InvalidRequest, match=r"x is not for linux/amd64; there is linux/alien, linux/amd64/v4"):
+        choose_platform(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
+    with pytest.raises(InvalidRequest, match="there is nothing"):
+        choose_platform({"manifests": []}, "x", "x86_64")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        ({"manifests": [7]}, r"manifests\[0\] is 7"),
+        ({"manifests": [{"platform": 7}]}, r"manifests\[\].platform is 7"),
+        ({"manifests": [{"platform": {"os": 7}}]}, r"manifests\[\].platform.os is 7"),
+        ({"manifests": [{"digest": "x"}]}, r"manifests\[\].digest is 'x', which is no digest"),
+        ({"manifests": {}, "Manifests": []}, "manifests is written 'Manifests'"),
+    ],
+)
+def test_a_list_that_is_none_is_refused(manifest: Any, problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        choose_platform(manifest, "x", "x86_64")
+
+
+def test_a_list_and_a_manifest_are_told_apart_and_never_both() -> None:
+    assert is_index(index("linux/amd64"), "x") and is_index({"mediaType": INDEX}, "x")
+    assert is_index({"manifests": [{}]}, "x") and not is_index({"config": {"digest": DIGEST}}, "x")
+    for both in ({"config": {"digest": DIGEST}}, {"layers": [{"digest": DIGEST}]}):
+        with pytest.raises(InvalidRequest, match="a list of manifests and a manifest in one"):
+            is_index({**index("linux/amd64"), **both}, "x")
+    with pytest.raises(InvalidRequest, match="schema 1"):
+        is_index({"schemaVersion": 1}, "x")

@@ -1,0 +1,138 @@
+"""The tables of pods and containers: a change counts when it is written, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, read_spec, write_spec
+from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
+from nri.engine.support.errors import AlreadyThere, EngineError, NotThere, WrongState
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Iterator[Inventory]:
+    store = Store(tmp_path / "records")
+    yield Inventory(store)
+    store.close()
+
+
+def pod(identity: str = "1f" * 32, **more: Any) -> PodEntry:
+    return PodEntry(PodRecord(identity, name=f"name-{identity}", state=PodState.READY, **more))
+
+
+def container(identity: str, **more: Any) -> ContainerEntry:
+    record = ContainerRecord(identity, name=f"name-{identity}", **{"state": ContainerState.RUNNING, **more})
+    return ContainerEntry(record, {})
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_one_is_found_by_its_id_or_the_beginning_of_it(inventory: Inventory) -> None:
+    one, other = pod("1f" * 32), pod("2e" * 32)
+    inventory.add(one)
+    inventory.add(other)
+    assert inventory.pod("1f" * 32) is inventory.pod("1f1f") is one
+    assert inventory.pods() == [one, other]
+    with pytest.raises(NotThere):
+        inventory.pod("3d")
+    with pytest.raises(NotThere):
+        inventory.container("1f1f")
+
+
+def test_what_is_still_being_made_is_not_there(inventory: Inventory) -> None:
+    inventory.add(container("c" * 64, state=ContainerState.CREATING))
+    with pytest.raises(NotThere):
+        inventory.container("c" * 64)
+    assert inventory.containers() == []
+
+
+def test_containers_are_those_of_a_pod_or_all(inventory: Inventory) -> None:
+    for identity, of in (("a" * 64, "p1"), ("b" * 64, "p2")):
+        inventory.add(container(identity, pod_id=of))
+    assert [each.id for each in inventory.containers("p2")] == ["b" * 64]
+    assert len(inventory.containers()) == 2
+
+
+def test_a_name_that_is_taken_names_its_holder_and_is_free_after_a_drop(inventory: Inventory) -> None:
+    first, second = pod("1f" * 32), pod("2e" * 32)
+    second.record.name = first.record.name
+    inventory.add(first)
+    with pytest.raises(AlreadyThere) as taken:
+        inventory.add(second)
+    assert taken.value.holder == first.id
+    inventory.drop(first)
+    inventory.add(second)
+    assert inventory.pods() == [second]
+
+
+def test_a_change_that_cannot_be_written_changes_nothing(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = pod()
+    inventory.add(entry)
+    monkeypatch.setattr(inventory.store, "put", full)
+    with pytest.raises(EngineError, match=r"cannot be written: .*No space"):
+        inventory.put(entry, pid=7, ips=["10.0.0.1"])
+    assert (entry.record.pid, entry.record.ips) == (0, [])
+    with pytest.raises(EngineError):
+        inventory.move_pod(entry, "update")
+    assert entry.record.state is PodState.READY
+
+
+def test_a_step_that_gives_room_back_needs_none(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = pod()
+    inventory.add(entry)
+    monkeypatch.setattr(inventory.store, "put", full)
+    inventory.move_pod(entry, "stop")
+    assert entry.record.state is PodState.STOPPING
+
+
+def test_what_has_happened_anyhow_is_noted_and_told(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = pod()
+    inventory.add(entry)
+    monkeypatch.setattr(inventory.store, "put", full)
+    with caplog.at_level(logging.WARNING):
+        inventory.note(entry, pid=7)
+    assert entry.record.pid == 7
+    assert "will have to find out" in caplog.text
+
+
+def test_a_record_that_cannot_be_removed_stays(inventory: Inventory, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = pod()
+    inventory.add(entry)
+    monkeypatch.setattr(inventory.store, "remove", full)
+    with pytest.raises(EngineError, match="cannot be removed"):
+        inventory.drop(entry)
+    assert inventory.pods() == [entry]
+
+
+def test_a_step_that_may_not_begin_is_refused(inventory: Inventory) -> None:
+    entry = container("c" * 64)
+    inventory.add(entry)
+    with pytest.raises(WrongState, match="running"):
+        inventory.move_container(entry, "start")
+
+
+def test_a_life_is_told_by_its_short_id_and_its_names() -> None:
+    config = {"metadata": {"name": "app"}}
+    entry = ContainerEntry(ContainerRecord("c" * 64, name="app_web_default_uid_0_0", config=config), {})
+    assert str(entry) == "container ccccccccccccc default/web/app"
+    made = PodEntry(PodRecord("1f" * 32, namespace="default", config={"metadata": {"name": "web"}}))
+    assert str(made) == "pod 1f1f1f1f1f1f1 default/web"
+    assert str(ContainerEntry(ContainerRecord("c" * 64), {}))  # a record of which little is left
+
+
+def test_a_spec_comes_back_and_one_that_cannot_be_read_is_empty(tmp_path: Path) -> None:
+    write_spec(tmp_path, {"a": [1]})
+    assert read_spec(str(tmp_path)) == {"a": [1]}
+    for text in ("{", "[]"):
+        (tmp_path / "config.json").write_text(text)
+        assert read_spec(str(tmp_path)) == {}
+    assert read_spec(str(tmp_path / "none")) == {}

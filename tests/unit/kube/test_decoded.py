@@ -1,0 +1,63 @@
+"""Requests, limits and cgroups as they are read back from what a runtime tells."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.api import messages as m
+from nri.kube import kubelet
+from nri.kube.decoded import Asked, asked, cgroup_folder, memory_request, slice_folder
+
+GIB = 1 << 30
+
+
+@given(st.integers(10, 64_000), st.integers(10, 64_000), st.integers(1, 64 * GIB))
+def test_the_kubelets_arithmetic_turned_round(request_milli: int, limit_milli: int, memory: int) -> None:
+    linux = m.LinuxContainer()
+    wanted = {"requests.cpu": Fraction(request_milli, 1000), "limits.cpu": Fraction(limit_milli, 1000)}
+    kubelet.set_resources(linux, {**wanted, "limits.memory": Fraction(memory)}, "Burstable")
+    found = asked(linux, "Burstable")
+    assert abs(found.cpu_request - request_milli) <= 1
+    assert (found.cpu_limit, found.memory_limit, found.memory_request) == (limit_milli, memory, None)
+
+
+def test_a_guaranteed_container_asks_for_its_limits_and_a_best_effort_one_for_nothing() -> None:
+    linux = m.LinuxContainer()
+    kubelet.set_resources(linux, {"limits.cpu": Fraction(2), "limits.memory": Fraction(GIB)}, "Guaranteed")
+    assert asked(linux, "Guaranteed") == Asked(2000, 2000, GIB, GIB)
+    assert asked(m.LinuxContainer(), "BestEffort") == Asked(0, 0, 0, 0)
+
+
+@given(st.integers(1, 996))
+def test_a_burstable_request_of_memory_is_right_to_a_thousandth_of_the_node(share: int) -> None:
+    found = memory_request(1000 - share, 64 * GIB)
+    assert found is not None
+    assert abs(found - share * 64 * GIB // 1000) <= 64 * GIB // 1000
+    assert memory_request(1000 - share, 0) is None
+    assert memory_request(None, GIB) is None
+    assert memory_request(2, GIB) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("kubepods-burstable-podx.slice:cri-containerd:9",
+         "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice/cri-containerd-9.scope"),
+        ("kubepods.slice:crio:9", "kubepods.slice/crio-9.scope"),
+        ("/kubepods/burstable/podx/9", "/kubepods/burstable/podx/9"),
+    ],
+)  # fmt: skip
+def test_every_form_of_a_cgroups_path(path: str, folder: str) -> None:
+    assert cgroup_folder(path, systemd=True) == folder
+    assert cgroup_folder(path, systemd=False) == path
+    assert slice_folder("a-b.slice") == "a.slice/a-b.slice"
+
+
+@pytest.mark.parametrize("path", ["slice", "a:b", "a/b:c:d"])
+def test_a_path_of_no_form_is_an_error(path: str) -> None:
+    with pytest.raises(ValueError, match="neither a path nor"):
+        cgroup_folder(path, systemd=True)

@@ -1,0 +1,60 @@
+"""Requests and limits, back from what the kubelet gave to the runtime."""
+
+from fractions import Fraction
+
+import pytest
+
+from nri.kube.quantity import CPU_PERIOD_US, cpu_quota_us, cpu_shares
+from nri.kube.requests import (
+    ANNOTATION,
+    Requests,
+    annotated,
+    estimated,
+    memory_of_oom_score,
+    millicpu_of_quota,
+    millicpu_of_shares,
+    qos_of_cgroup_parent,
+)
+
+NODE = 8 << 30
+
+
+@pytest.mark.parametrize("cpu_m", [100, 250, 1000, 1500, 64000])
+def test_cpu_comes_back_within_a_thousandth(cpu_m: int) -> None:
+    assert abs(millicpu_of_shares(cpu_shares(Fraction(cpu_m, 1000))) - cpu_m) <= 1
+    assert millicpu_of_quota(cpu_quota_us(Fraction(cpu_m, 1000)), CPU_PERIOD_US) == cpu_m
+
+
+def test_the_least_shares_are_a_request_of_nothing() -> None:
+    assert millicpu_of_shares(2) == 0
+    assert millicpu_of_quota(-1, CPU_PERIOD_US) == 0
+
+
+def test_memory_is_the_least_that_gives_the_score() -> None:
+    for asked in (1, 10**9, NODE // 3):
+        score = 1000 - 1000 * asked // NODE
+        found = memory_of_oom_score(score, NODE)
+        assert found <= asked
+        assert 1000 - 1000 * found // NODE == score or score == 1000
+    assert memory_of_oom_score(-997, NODE) == memory_of_oom_score(1000, NODE) == 0
+
+
+def test_a_class_of_service_says_what_is_known() -> None:
+    assert estimated("Guaranteed", 1024, 100000, 100000, 5, -997, NODE) == Requests(1000, 1000, 5, 5)
+    assert estimated("Burstable", 512, 0, 100000, 0, 900, NODE) == Requests(500, 0, -(-NODE // 10), 0)
+    assert estimated("Burstable", 512, 0, 100000, 1 << 20, 900, NODE).memory_bytes == 0
+    assert estimated("BestEffort", 2, 50000, 100000, 7, 1000, NODE) == Requests(0, 500, 0, 7)
+    parents = ("/kubepods/burstable/pod1", "kubepods-besteffort-pod1.slice", "/kubepods/pod1")
+    assert [qos_of_cgroup_parent(path) for path in parents] == ["Burstable", "BestEffort", "Guaranteed"]
+
+
+def test_the_annotation_is_exact() -> None:
+    text = (
+        '{"containers": {"main": {"requests": {"cpu": "200m", "memory": "1Gi"}}},'
+        ' "initContainers": {"first": {"limits": {"cpu": 1.5}}}}'
+    )
+    assert annotated({ANNOTATION: text}, "main") == Requests(200, 0, 1 << 30, 0)
+    assert annotated({ANNOTATION: text}, "first") == Requests(0, 1500, 0, 0)
+    assert annotated({ANNOTATION: text}, "other") is None
+    for wrong in ("{", "[]", '{"containers": {"main": {"requests": {"cpu": "x"}}}}', '{"containers": 3}'):
+        assert annotated({ANNOTATION: wrong}, "main") is None

@@ -1,0 +1,74 @@
+"""Patterns are found where Go finds them, in time that grows with the text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri.errors import ConfigError
+from nri.plugins.hook_injector.pattern import MOST_STEPS, Budget, Pattern, TooCostly, load
+from nri.plugins.hook_injector.plugin import HookInjector
+
+FACTS = Path(__file__).parents[3] / "data" / "plugins" / "go-regexp.jsonl"
+#: Go refuses these. RE2 has one byte for the first, the text itself for the next two, and names in any script.
+TAKEN_BY_RE2_ALONE = {r"\C", "a{9999999999}", "a{1,99999999999}", "(?<é>a)"}
+
+
+def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
+    cases = [json.loads(line) for line in FACTS.read_text().splitlines()]
+    for case in cases:
+        text = case["pattern"]
+        if text in TAKEN_BY_RE2_ALONE:
+            assert Pattern(text)
+            continue
+        if case.get("refused"):
+            with pytest.raises(ValueError, match=r"."):
+                Pattern(text)
+            continue
+        compiled = Pattern(text)
+        for found in case["found"]:
+            assert compiled.found_in(found, Budget()), (text, found)
+        for other in case["not_found"]:
+            assert not compiled.found_in(other, Budget()), (text, other)
+    assert len(cases) > 400
+    assert sum(case.get("refused", False) for case in cases) > 40
+
+
+@pytest.mark.parametrize("text", [r"(a+)+$", r"(a|aa)+$", r"(a*)*b", r"^(a?){50}a{50}$", r"(.*)*x", r"((a|a)+)+b"])
+def test_a_pattern_that_takes_python_s_own_engine_hours_is_searched(text: str) -> None:
+    assert not Pattern(text).found_in("a" * 40_000 + "!", Budget())
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("(", r"missing \)"), ("[b-a]", "range"), ("a" * 10_001, "10000 characters"), ("(a{999}){999}", "repetition size"),
+     (r"\pL{500}", "too large")],
+)  # fmt: skip
+def test_what_is_no_pattern_or_too_large_is_refused_with_the_reason(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        Pattern(text)
+
+
+def test_searches_share_a_budget_of_text_times_pattern() -> None:
+    budget, compiled = Budget(), Pattern("(?:a?b?c?d?){1000}x")
+    with pytest.raises(TooCostly, match=f"more than {MOST_STEPS} steps"):
+        compiled.found_in("abcd" * 20_000, budget)
+    with pytest.raises(TooCostly):
+        compiled.found_in("x", budget)
+    assert compiled.found_in("x", Budget())
+
+
+def test_it_shows_its_text() -> None:
+    assert repr(Pattern("a+")) == "Pattern('a+')"
+
+
+def test_without_the_library_the_plugin_refuses_its_configuration_with_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    for ask in (load, lambda: Pattern("a"), HookInjector().configure):
+        with pytest.raises(ConfigError, match=r"need google-re2, which .*pip install '\.\[hook-injector\]'"):
+            ask()

@@ -1,0 +1,87 @@
+"""Keys of rules without effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.policies.koordinator.rules.defaults import DEFAULTS
+from nri.policies.koordinator.rules.unread import unread, unread_annotations
+
+THRESHOLD = "resourceUsedThresholdWithBE"
+
+
+@pytest.mark.parametrize(
+    ("spec", "line"),
+    [
+        (
+            {"resourceUsedThresholdWithBE": {"cpuSupressThresholdPercent": 5}},
+            f"{THRESHOLD}.cpuSupressThresholdPercent: nothing reads it; did you mean cpuSuppressThresholdPercent?",
+        ),
+        (
+            {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"groupIdentiti": 2}}}},
+            "resourceQOSStrategy.lsClass.cpuQOS.groupIdentiti: nothing reads it; did you mean groupIdentity?",
+        ),
+        (
+            {"resourceQOSStrategy": {"beClass": {"blkioQOS": {"blocks": [{"nam": "x"}]}}}},
+            "resourceQOSStrategy.beClass.blkioQOS.blocks[0].nam: nothing reads it; did you mean name?",
+        ),
+        ({"zzz": {"a": 1}}, "zzz: nothing reads it"),
+        (
+            {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"pageCacheLimitPercent": 50}}}},
+            (
+                "resourceQOSStrategy.lsClass.memoryQOS.pageCacheLimitPercent: nothing reads it: "
+                "only kernels of Anolis OS limit page caches"
+            ),
+        ),
+    ],
+)
+def test_a_key_that_nothing_reads_is_named_with_the_nearest_that_is(spec: dict[str, Any], line: str) -> None:
+    assert [str(each) for each in unread({"spec": spec})] == [line]
+
+
+def test_a_key_that_is_not_one_of_a_nodeslo_at_all_is_named() -> None:
+    assert [str(each) for each in unread({"kind": "NodeSLO", "spce": {"a": 1}})] == [
+        "spce: nothing reads it; did you mean spec?"
+    ]
+
+
+@pytest.mark.parametrize("place", ["resourceQOSStrategy", "resourceQOSStrategy.lsClass", "cpuBurstStrategy.policy"])
+def test_null_takes_away_what_it_stands_for(place: str) -> None:
+    value: Any = None
+    for key in reversed(place.split(".")):
+        value = {key: value}
+    assert [str(each) for each in unread({"spec": value})] == [
+        f"{place}: it is null, which takes away what it had: its default holds"
+    ]
+
+
+def test_what_is_read_is_not_named_in_any_case_of_letters_nor_what_asks_for_nothing() -> None:
+    assert unread({"spec": {"CPUBurstStrategy": {"POLICY": "auto"}, "hostApplications": [{"name": "a"}]}}) == []
+    assert unread({"spec": DEFAULTS}) == [], "the manager writes all of them"
+    (found,) = unread({"spec": {"resourceQOSStrategy": {"lsClass": {"blkioQOS": {"enable": True}}}}})
+    assert found.key == "resourceQOSStrategy.lsClass.blkioQOS"
+
+
+def test_slips_in_annotations_of_a_topology_are_named_keys_and_what_is_in_them() -> None:
+    given = {
+        "node.koordinator.sh/cpu-shared-pool": "[]",
+        "kubelet.koordinator.sh/cpu-manager-policy": '{"policy": "static", "reservedCPU": "0"}',
+        "node.koordinator.sh/reservation": "{",
+        "node.koordinator.sh/cpu-basic-info": "{}",
+        "other/cpu-shared-pool": "x",
+    }
+    told = "; ".join(map(str, unread_annotations({"metadata": {"annotations": given}})))
+    assert told == (
+        "annotation node.koordinator.sh/cpu-shared-pool: nothing reads it; "
+        "did you mean node.koordinator.sh/cpu-shared-pools?; "
+        "annotation kubelet.koordinator.sh/cpu-manager-policy: reservedCPU: nothing reads it; "
+        "did you mean reservedCPUs?"
+    )
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], {1: 2}, {"x" * 100_000: 1}, {str(n): 1 for n in range(10_000)}])
+def test_odd_documents_cost_little(odd: Any) -> None:
+    found = [*unread({"spec": odd}), *unread_annotations({"metadata": {"annotations": odd}})]
+    assert len(found) <= 200 and all(len(str(each)) < 500 for each in found)

@@ -1,0 +1,34 @@
+"""Types of balloons that contradict themselves or each other; the recorded cases have more."""
+
+import pytest
+
+from tests.support.placement import balloons
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ({"name": "a", "minCPUs": 4, "maxCPUs": 2}, r"minCPUs \(4\) is above maxCPUs \(2\)"),
+        ({"name": "a", "minBalloons": -1}, "below 0"),
+        ({"name": "reserved", "maxBalloons": 2}, "exactly one"),
+        ({"name": "a", "components": [{"balloonType": "a"}]}, "component of itself"),
+        ({"name": "a", "components": [{"balloonType": "b"}]}, "no type 'b'"),
+        ({"name": "a", "shareIdleCPUsInSame": "socket"}, "expected one of"),
+    ],
+)
+def test_a_type_that_cannot_be_is_refused(kind: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        balloons(kind)
+
+
+def test_types_have_names_of_their_own_and_no_endless_components() -> None:
+    with pytest.raises(ValueError, match="one name"):
+        balloons({"name": "a"}, {"name": "a"})
+    chain = [{"name": f"t{n}", "components": [{"balloonType": f"t{n + 1}"}]} for n in range(20)]
+    with pytest.raises(ValueError, match="too deep"):
+        balloons(*chain, {"name": "t20"})
+
+
+def test_loads_have_a_class() -> None:
+    with pytest.raises(ValueError, match="no load class 'net'"):
+        balloons({"name": "a", "loads": ["net"]}, loadClasses=[{"name": "disk", "level": "core"}])

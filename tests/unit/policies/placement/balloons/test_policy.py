@@ -1,0 +1,187 @@
+"""balloons on a machine of four memory nodes with four CPUs each. Deviations show both modes."""
+
+import pytest
+
+from nri.kube.requests import Requests
+from nri.policies.placement import masks
+from nri.policies.placement.balloons.policy import Balloons
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import NoPlace, Pins
+from tests.support.placement import GIB, balloons, container, guest
+
+MODES = (Choices.DEFAULT, Choices.REFERENCE)
+
+
+def sizes(policy: Balloons) -> dict[str, int]:
+    return {str(balloon): balloon.cpus.bit_count() for balloon in policy.balloons}
+
+
+def test_a_balloon_grows_and_shrinks_with_its_containers_and_goes_with_the_last() -> None:
+    policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 4})
+    for name, cpu_m, size in (("a", 1500, 2), ("b", 700, 3), ("c", 1800, 4), ("d", 1000, 1)):
+        policy.create(container(name, cpu_m, pod=f"pod-{name}", namespace="web"))
+        assert sizes(policy)["web[0]" if name != "d" else "web[1]"] == size
+    for name in "abcd":
+        policy.release(name)
+    assert sizes(policy) == {"reserved[0]": 1, "default[0]": 0}
+    assert policy.release("nobody") == {}
+
+
+def test_a_container_that_no_balloon_can_take_is_told_which_were_looked_at() -> None:
+    policy = balloons({"name": "web", "maxCPUs": 2, "maxBalloons": 1, "preferNewBalloons": True})
+    wants = {"balloon.balloons": "web"}
+    policy.create(container("a", 1500, **wants))
+    with pytest.raises(NoPlace, match=r"web\[0\] has 500m free and can grow to 500m; a new one, of at most 1 would"):
+        policy.create(container("b", 1000, **wants))
+    with pytest.raises(NoPlace, match="no type of balloons 'wbe': reserved, web, default"):
+        policy.create(container("c", 1000, **{"balloon.balloons": "wbe"}))
+
+
+def test_groups_namespaces_and_pods_stay_together_or_apart() -> None:
+    policy = balloons(
+        {"name": "group", "groupBy": "${pod/namespace}", "namespaces": ["g*"], "preferSpreadingPods": True},
+        {"name": "own", "preferPerNamespaceBalloon": True, "preferSpreadingPods": True, "namespaces": ["o*"]},
+        {"name": "spread", "preferNewBalloons": True, "preferSpreadingPods": True},
+    )
+    for n, namespace in enumerate(("g1", "g1", "o1", "o2", "o1")):
+        policy.create(container(str(n), 100, namespace=namespace))
+    for n in "ab":
+        policy.create(container(n, 100, pod="one", **{"balloon.balloons": "spread"}))
+    held = {str(balloon): balloon.containers for balloon in policy.balloons if balloon.pods}
+    assert held == {
+        "group[0]": ["0", "1"],
+        "own[0]": ["2", "4"],
+        "own[1]": ["3"],
+        "spread[0]": ["a"],
+        "spread[1]": ["b"],
+    }
+
+
+def test_a_composite_is_made_of_equal_parts_or_of_the_rarest() -> None:
+    parts = {"components": [{"balloonType": "a"}, {"balloonType": "b"}]}
+    policy = balloons({"name": "a"}, {"name": "b"}, {"name": "all", **parts},
+                      {"name": "one", "componentCreation": "balance-balloons", **parts})  # fmt: skip
+    policy.create(container("x", 4000, **{"balloon.balloons": "all"}))
+    policy.create(container("y", 1000, **{"balloon.balloons": "one"}))
+    whole, one = policy.balloons[-2:]
+    assert [part.cpus.bit_count() for part in whole.components] == [2, 2]
+    assert [part.type.name for part in one.components] == ["a"]
+    policy.release("x")
+    assert policy.free.bit_count() == 14
+
+
+def test_a_load_keeps_other_loads_away() -> None:
+    policy = balloons(
+        {"name": "net", "loads": ["net"], "preferNewBalloons": True, "preferSpreadingPods": True},
+        loadClasses=[{"name": "net", "level": "core", "overloadsLevelInBalloon": True}],
+    )
+    for n in "abc":
+        policy.create(container(n, 1000, **{"balloon.balloons": "net"}))
+    cores = [policy.machine.cores[masks.first(balloon.cpus)] for balloon in policy.balloons[-3:]]
+    assert len(set(cores)) == 3
+
+
+def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
+    policy = balloons(reservedResources={"cpu": "cpuset:2-3"}, availableResources={"cpu": "cpuset:0-7"})
+    assert policy.create(container("dns", 100, namespace="kube-system"))["dns"].cpus == "2"
+    for spec, words in (
+        ({"reservedResources": {"cpu": "cpuset:99"}}, "99 are not among"),
+        ({"availableResources": {"cpu": "4"}}, "is a list"),
+        ({"balloonTypes": [{"name": "reserved", "minCPUs": 3}]}, "asks for 1 CPUs"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            balloons(**spec)  # type: ignore[arg-type]
+
+
+def test_preserved_containers_are_left_alone() -> None:
+    rule = {"matchExpressions": [{"key": "name", "operator": "Equals", "values": ["kept"]}]}
+    policy = balloons(preserve=rule)
+    assert policy.create(container("kept", 1000)) == {}
+    assert policy.create(container("too", 1000, **{"cpu.preserve": "true"})) == {}
+    assert policy.resize("kept", Requests(500, 500)) == {}
+
+
+def test_balloons_follow_resizes() -> None:
+    """`balloons_follow_resizes`: the original leaves a balloon as it is, and tells stale shares again."""
+    for choices in MODES:
+        policy = balloons({"name": "web", "namespaces": ["*"], "maxCPUs": 4}, choices=choices)
+        policy.create(container("a", 1000))
+        found = policy.resize("a", Requests(3000, 3000))
+        if choices is Choices.DEFAULT:
+            assert sizes(policy)["web[0]"] == 3
+            assert found["a"].shares == 3072
+            assert policy.resize("a", Requests(3000, 3000)) == found
+            with pytest.raises(NoPlace):
+                policy.resize("a", Requests(9000, 9000))
+            assert sizes(policy)["web[0]"] == 3
+            policy.create(container("b", 1000, pod="b"))
+            policy.resize("b", Requests(2000, 2000))
+            assert sizes(policy) == {"reserved[0]": 1, "default[0]": 0, "web[0]": 3, "web[1]": 2}
+        else:
+            assert found == {}
+            assert policy.resize("a", Requests(3000, 3000))["a"].shares == 1024
+
+
+def test_memory_follows_cpus() -> None:
+    """`memory_follows_cpus`: what a balloon gave back, its containers' memory leaves, too."""
+    for choices in MODES:
+        policy = balloons({"name": "web", "namespaces": ["*"]}, choices=choices)
+        policy.create(container("a", 1000, GIB >> 2))
+        policy.create(container("b", 6000, pod="b"))
+        policy.release("b")
+        last = policy.resize("a", Requests(1000, 1000, GIB >> 2, GIB >> 2))["a"]
+        (web,) = (balloon for balloon in policy.balloons if balloon.type.name == "web")
+        followed = masks.text(policy.machine.nodes_of(web.cpus)) == last.mems
+        assert followed is (choices is Choices.DEFAULT)
+
+
+def test_freed_cpus_are_shared() -> None:
+    """`freed_cpus_are_shared`: the least CPUs of a balloon that is gone are idle ones again."""
+    for choices in MODES:
+        policy = balloons({"name": "idle", "shareIdleCPUsInSame": "system", "minBalloons": 1, "minCPUs": 1},
+                          {"name": "other", "minCPUs": 2}, choices=choices)  # fmt: skip
+        before = policy.create(container("a", 100, **{"balloon.balloons": "idle"}))["a"].cpus
+        policy.create(container("b", 100, **{"balloon.balloons": "other"}))
+        after = policy.release("b").get("a", Pins()).cpus
+        assert (after == before) is (choices is Choices.DEFAULT)
+
+
+def test_preserved_memory_stays() -> None:
+    """`preserved_memory_stays`: the original widens memory that it was asked to leave alone."""
+    for choices in MODES:
+        policy = balloons(choices=choices)
+        kept = container("kept", 1000, 3 * GIB, **{"memory.preserve": "true"})
+        kept.mems = "0"
+        assert policy.create(kept)["kept"].mems == (None if choices is Choices.DEFAULT else "0-3")
+        assert policy.zones.zones["kept"] == 0b1111
+
+
+def test_a_request_that_is_refused_leaves_no_trace() -> None:
+    policy = balloons({"name": "big", "namespaces": ["*"], "minCPUs": 8, "maxCPUs": 8, "preferNewBalloons": True})
+    free = policy.free
+    with pytest.raises(NoPlace):
+        policy.create(container("a", 9000))
+    assert (policy.free, policy.containers, sizes(policy)) == (free, {}, {"reserved[0]": 1, "default[0]": 0})
+
+
+def test_balloons_keep_their_limit() -> None:
+    """`balloons_keep_their_limit`: in the original 9 CPUs are asked of a balloon that has 8 and can have no more."""
+    for choices in MODES:
+        policy = balloons({"name": "big", "minCPUs": 8, "maxCPUs": 8}, choices=choices)
+        nine = container("a", 9000, **{"balloon.balloons": "big"})
+        if choices is Choices.DEFAULT:
+            with pytest.raises(NoPlace, match="9000m CPU are wanted of balloons big"):
+                policy.create(nine)
+        else:
+            assert masks.parse(policy.create(nine)["a"].cpus or "").bit_count() == 8
+
+
+def test_hidden_threads_and_devices() -> None:
+    policy = balloons(
+        {"name": "near", "preferCloseToDevices": ["/sys/devices/system/node/node2"], "hideHyperthreads": True,
+         "preferIsolCpus": True, "preferCoreType": "performance"},
+        topology=guest(),
+    )  # fmt: skip
+    found = policy.create(container("a", 2000, **{"balloon.balloons": "near"}))
+    assert found["a"].cpus == "10"
+    assert policy.create(container("b", 1000, hide_hyperthreads="no"))["b"].cpus is not None

@@ -1,0 +1,171 @@
+"""topology-aware on a machine of four memory nodes with four CPUs each. Deviations show both modes."""
+
+from dataclasses import replace
+
+import pytest
+
+from nri.kube.requests import Requests
+from nri.policies.placement import masks
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Hint, NoPlace, Pins
+from nri.policies.placement.machine import Machine
+from nri.policies.placement.topology_aware.policy import TopologyAware
+from tests.support.placement import GIB, container, guest, topology_aware
+
+MODES = (Choices.DEFAULT, Choices.REFERENCE)
+
+
+def test_exclusive_cpus_leave_those_that_share_and_come_back() -> None:
+    policy = topology_aware()
+    assert policy.create(container("shared", 500, qos="Burstable", limit_m=600)) == {"shared": Pins("4-7", "1", 512)}
+    found = policy.create(container("own", 14000))
+    assert found == {"own": Pins("1-6,8-15", "0-3", 14336), "shared": Pins("7")}
+    assert policy.release("own") == {"shared": Pins("4-7")}
+    assert policy.pools.root.free_sharable == policy.pools.root.sharable
+
+
+def test_next_pool_is_tried() -> None:
+    """`next_pool_is_tried`: affinity draws to one node, and a strict hint binds to another."""
+    for choices in MODES:
+        policy = topology_aware(choices=choices, colocatePods=True)
+        policy.create(container("first", 500, pod="pod"))
+        second = container("second", 500, pod="pod", **{"strict.topologyhints": "true"})
+        second.hints = {"device": Hint("12-15", "3")}
+        if choices is Choices.DEFAULT:
+            assert policy.create(second)["second"].cpus == "12-15"
+        else:
+            with pytest.raises(NoPlace, match="NUMA node #1 lacks CPUs 12-15, which it strictly wants"):
+                policy.create(second)
+
+
+def test_idle_containers_fit() -> None:
+    """`idle_containers_fit`: the original refuses the second one where all CPU is promised."""
+    for choices in MODES:
+        policy = topology_aware(guest(1, 1, 2, 1), choices)
+        policy.create(container("all", 1000, qos="Burstable", limit_m=1000))
+        policy.create(container("idle"))
+        if choices is Choices.DEFAULT:
+            assert policy.create(container("more"))["more"].cpus == "1"
+        else:
+            with pytest.raises(NoPlace, match="socket #0 lacks"):
+                policy.create(container("more"))
+
+
+def test_resize_can_move() -> None:
+    """`resize_can_move`: a container that no longer fits its node moves to the package."""
+    for choices in MODES:
+        policy = topology_aware(choices=choices)
+        assert policy.create(container("main", 3000))["main"].cpus == "4-6"
+        if choices is Choices.DEFAULT:
+            assert masks.parse(policy.resize("main", Requests(6000, 6000))["main"].cpus or "").bit_count() == 6
+        else:
+            with pytest.raises(NoPlace):
+                policy.resize("main", Requests(6000, 6000))
+
+
+def test_failure_changes_nothing() -> None:
+    """`failure_changes_nothing`: a container that cannot grow keeps what it has."""
+    for choices in MODES:
+        policy = topology_aware(choices=choices)
+        policy.create(container("main", 3000, GIB))
+        before = (policy.grants["main"].exclusive, dict(policy.zones.zones), policy.pools.root.free_sharable)
+        with pytest.raises(NoPlace, match="NUMA node #1 lacks"):
+            policy.resize("main", Requests(60000, 60000, GIB, GIB))
+        after = policy.grants.get("main")
+        if choices is Choices.DEFAULT:
+            assert after is not None
+            assert (after.exclusive, dict(policy.zones.zones), policy.pools.root.free_sharable) == before
+            assert policy.release("main") == {}
+        else:
+            assert after is None
+
+
+def test_strict_hints_bind_memory() -> None:
+    """`strict_hints_bind_memory`: memory that spreads over nodes is not what a strict hint allows."""
+    for choices in MODES:
+        policy = topology_aware(choices=choices)
+        main = container("main", 1000, 5 * GIB, **{"strict.topologyhints": "true"})
+        main.hints = {"device": Hint("8-11", "2")}
+        if choices is Choices.DEFAULT:
+            with pytest.raises(NoPlace, match="strictly wants"):
+                policy.create(main)
+            assert policy.zones.zones == {}
+        else:
+            assert policy.create(main)["main"] == Pins("8", "0-3", 1024)
+
+
+def test_isolated_cpus_are_given_to_those_who_want_them() -> None:
+    isolated = replace(guest(), isolated=frozenset({6, 7, 10, 11}))
+    policy = topology_aware(isolated)
+    assert policy.create(container("one", 1000))["one"].cpus == "6"
+    wants = {"require_isolated_cpus": "true"}
+    assert policy.create(container("two", 2000, **wants))["two"].cpus == "10-11"
+    with pytest.raises(NoPlace, match="isolated CPUs"):
+        policy.create(container("three", 2000, **wants))
+    with pytest.raises(ValueError, match="only one such CPU"):
+        topology_aware(isolated, reservedResources={"cpu": "cpuset:6-7"})
+
+
+def test_the_system_shares_reserved_cpus_and_falls_back_to_others() -> None:
+    policy = topology_aware()
+    assert policy.create(container("dns", 500, namespace="kube-system"))["dns"] == Pins("0", "0-3", 512)
+    assert policy.create(container("agent", 800, namespace="kube-system"))["agent"].cpus == "1-15"
+    one = topology_aware(guest(1, 1, 2, 1), availableResources={"cpu": "cpuset:0-1"})
+    assert one.create(container("main", 0, **{"cpu.preserve": "true"}))["main"] == Pins(None, "0", 2)
+
+
+def test_without_reserved_cpus_in_the_root_the_system_gets_normal_ones() -> None:
+    policy = topology_aware(pinMemory=False)
+    policy.pools.root.reserved = 0
+    assert policy.create(container("dns", 500, namespace="kube-system"))["dns"] == Pins("4-7", "", 512)
+    unpinned = topology_aware(pinCPU=False)
+    assert unpinned.create(container("main", 1000))["main"] == Pins(None, "1", None)
+
+
+def test_memory_that_is_taken_moves_the_less_important() -> None:
+    policy = topology_aware()
+    assert policy.create(container("first", 100, GIB, qos="Burstable", limit_m=100))["first"].mems == "1"
+    strict = container("second", 100, 2 * GIB, **{"strict.topologyhints": "true"})
+    strict.hints = {"device": Hint(nodes="1")}
+    found = policy.create(strict)
+    assert (found["second"].mems, found["first"].mems) == ("1", "0-3")
+    with pytest.raises(NoPlace, match="root lacks memory"):
+        policy.create(container("huge", 100, 100 * GIB))
+
+
+def test_namespaces_stay_together_and_levels_that_are_none_are_told() -> None:
+    policy = topology_aware(colocateNamespaces=True)
+    policy.create(container("first", 1000, namespace="web"))
+    second = container("second", 0, GIB, qos="Burstable", namespace="web", unlimited_burstable="socket")
+    assert policy.create(second)["second"].mems == "1"
+    assert len(second.doubts) == 1
+
+
+def test_strict_hints_bind_reserved_and_shared_cpus() -> None:
+    policy = topology_aware()
+    for name, namespace in (("shared", "default"), ("reserved", "kube-system")):
+        main = container(name, 500, namespace=namespace, **{"strict.topologyhints": "true"})
+        main.hints = {"device": Hint("9")}
+        with pytest.raises(NoPlace, match="lacks CPUs 9, which it strictly wants"):
+            policy.create(main)
+
+
+def test_a_container_is_told_the_same_again_and_may_hide_its_second_threads() -> None:
+    policy = topology_aware()
+    one = container("one", 2000, hide_hyperthreads="true")
+    pins = policy.create(one)["one"]
+    assert pins == Pins("4", "1", 2048)
+    assert policy.resize("one", one.requests) == {"one": pins}
+    assert policy.resize("nobody", Requests()) == {}
+    assert policy.release("nobody") == {}
+
+
+def test_a_machine_of_4096_sparse_cpus_is_placed_on() -> None:
+    topology = guest(8, 2, 16, 2)
+    cpus = {n * 8: replace(cpu, number=n * 8, threads=frozenset(t * 8 for t in cpu.threads), caches=())
+            for n, cpu in topology.cpus.items()}  # fmt: skip
+    nodes = {n: replace(node, cpus=frozenset(cpu * 8 for cpu in node.cpus)) for n, node in topology.nodes.items()}
+    topology = replace(topology, cpus=cpus, nodes=nodes, present=frozenset(range(4096)))
+    policy = TopologyAware(Machine.of(topology), topology_aware().options)
+    assert policy.create(container("main", 3000))["main"].cpus == "256,264,272"
+    assert max(masks.members(policy.pools.root.free_sharable)) == 4088

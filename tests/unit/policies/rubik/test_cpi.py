@@ -1,0 +1,104 @@
+"""cpi: the usual CPI, outliers and scores against obvious models, and rounds in which data is missing."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.policies.rubik import cpi
+from nri.policies.rubik.cpi import Baseline, Online
+from nri.policies.rubik.pods import Container, Pod
+
+S = 10**9
+NOW = 1000 * S
+values = st.floats(0.1, 10)
+TIMES = [NOW - age * S for age in (310, 250, 190, 130, 70, 10)]
+
+
+@given(st.lists(values, min_size=1, max_size=30), st.lists(values, max_size=30))
+def test_folding_is_the_mean_and_deviation_of_all(first: list[float], later: list[float]) -> None:
+    found = Baseline().fold(first).fold(later)
+    assert found.count == len(first + later)
+    assert found.mean == pytest.approx(statistics.fmean(first + later))
+    assert found.std == pytest.approx(statistics.pstdev(first + later), abs=1e-6)
+
+
+@given(st.lists(st.integers(0, 50), unique=True).map(sorted), st.integers(0, 60), st.integers(0, 60))
+def test_a_range_ends_with_the_first_sample_at_its_end_or_after(times: list[int], start: int, end: int) -> None:
+    series = [(at, 1.0) for at in times]
+    after = [at for at in times if at >= end]
+    last = after[0] if after else 1000
+    expected = [(at, 1.0) for at in times if start <= at <= last] if start <= end else []
+    assert cpi.within(series, start, end) == expected
+
+
+@given(st.lists(values, min_size=6, max_size=6), st.lists(st.floats(0, 4), min_size=6, max_size=6))
+def test_the_score_goes_with_the_slowed_pods_cpi(slowed: list[float], used: list[float]) -> None:
+    pod = Online(Baseline(100, 1.0, 0.1), list(zip(TIMES, slowed, strict=True)), [])
+    total, expected = sum(used), 0.0
+    for value, use in zip(slowed, used, strict=True):
+        part = use / total if total else 0.0
+        expected += part * (1 - 1.2 / value) if value > 1.2 else part * (value / 1.2 - 1)
+    found = cpi.score(pod, list(zip(TIMES, used, strict=True)), NOW)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("count", "levels", "busy", "expected"),
+    [
+        (61, [1, 1, 1, 2, 2, 2], [1] * 6, True),
+        (60, [2] * 6, [1] * 6, False),
+        (61, [1, 1, 1, 1, 2, 2], [1] * 6, False),
+        (61, [2] * 6, [0.2] * 6, False),
+        (61, [2] * 6, [], False),
+    ],
+)
+def test_an_outlier_is_slow_three_times_while_it_works(
+    count: int, levels: list[float], busy: list[float], expected: bool
+) -> None:
+    pod = Online(Baseline(count, 1.0, 0.1), list(zip(TIMES, levels, strict=True)), list(zip(TIMES, busy)))  # noqa: B905
+    assert cpi.outlier(pod, NOW) is expected
+
+
+def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> None:
+    slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], [(at, 1.0) for at in TIMES])
+    empty = Online(Baseline(61, 1.0, 0.1), [], [])
+    assert cpi.antagonists([slowed, empty], {"none": [], "idle": [(at, 0.0) for at in TIMES]}, NOW) == set()
+    assert cpi.score(slowed, [], NOW) == 0
+    assert cpi.normalized([(1, 0.0)]) == [(1, 0.0)]
+    both = {name: [(at, 1.0) for at in TIMES] for name in ("a", "b")}
+    assert cpi.antagonists([slowed], {**both, "none": []}, NOW) == {"a", "b"}
+    innocent = {"small": [(TIMES[0] - 90 * S, 1.0)], "big": [(TIMES[0] - 80 * S, 2.0)]}
+    assert cpi.antagonists([slowed], innocent, NOW) == {"big"}
+
+
+def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not() -> None:
+    pod = Online(
+        Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 1.0), (2, 1.0), (3, 0.1), (9, 1.0)]
+    )
+    found = cpi.expire(pod, 5)
+    assert (found.baseline.count, found.cpi, found.cpu) == (61, [], [(9, 1.0)])
+    assert cpi.expire(found, 5).baseline == found.baseline
+
+
+def test_odd_readings_are_refused() -> None:
+    with pytest.raises(ValueError, match="no instruction"):
+        cpi.cpi_of(5, 0)
+    with pytest.raises(ValueError, match="no time"):
+        cpi.add([], -1, 1.0)
+
+
+def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
+    pod = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
+    assert [(each.folder, each.value) for each in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]
+
+
+def test_a_sample_without_instructions_or_time_is_refused() -> None:
+    assert cpi.cpi_of(6, 3) == 2.0
+    with pytest.raises(ValueError, match="no instruction was counted"):
+        cpi.cpi_of(6, 0)
+    with pytest.raises(ValueError, match="-1 is no time of a sample"):
+        cpi.add([], -1, 1.0)

@@ -1,0 +1,45 @@
+"""memory.high of offline pods: its walk against an obvious model, and pods that change sides."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nri.policies.rubik import dyn_memory
+from nri.policies.rubik.dyn_memory import Walk
+from nri.policies.rubik.pods import PREEMPTIBLE, Pod
+
+OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
+
+
+@given(st.integers(1000, 1 << 40), st.lists(st.sampled_from([0, 9, 10, 11, 19, 20, 21, 60]), max_size=200))
+def test_the_walk_is_that_of_the_text(total: int, percents: list[int]) -> None:
+    walk, high, quiet = Walk(total), total * 8 // 10, 0
+    for percent in percents:
+        free = total * percent // 100
+        before = high
+        if free < total // 10:
+            high, quiet = max(high - total // 10, total * 3 // 10), 0
+        elif free <= 2 * (total // 10):
+            quiet = 0
+        elif quiet == 12:
+            high, quiet = min(high + total // 100, total * 8 // 10), 0
+        else:
+            quiet += 1
+        assert walk.read(free) is (high != before)
+        assert (walk.high, walk.quiet) == (high, quiet)
+
+
+@pytest.mark.parametrize("total", [None, 0, -5])
+def test_memory_that_is_not_known_is_an_error_of_the_configuration(total: int | None) -> None:
+    with pytest.raises(ValueError, match="MemTotal"):
+        Walk(total)
+
+
+def test_a_pod_that_becomes_online_is_free_again() -> None:
+    assert [each.value for each in dyn_memory.writes(OFF, OFF, 5)] == ["80", "5"]
+    assert [(each.knob, each.value) for each in dyn_memory.writes(OFF, Pod("u", folder="p"), 5)] == [
+        ("memory.high", "-1")
+    ]
+    assert dyn_memory.writes(Pod("u"), Pod("u"), 5) == []

@@ -1,0 +1,71 @@
+"""Contexts from pods as Kubernetes lists them."""
+
+import json
+
+import pytest
+
+from nri.policies import manifest
+from nri.policies.contexts import Resources
+from nri.policies.koordinator import names
+
+SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
+
+
+def container(name: str, cpu: str = "", limit: str = "", **more: str) -> dict[str, object]:
+    requests = {"requests": {"cpu": cpu}} if cpu else {}
+    limits = {"limits": {"cpu": limit, "memory": "1Gi"}} if limit else {}
+    return {"name": name, "resources": {**requests, **limits}, **more}
+
+
+def test_a_pods_resources_are_the_sum_or_the_greatest_initializer_and_the_overhead() -> None:
+    pod = {
+        "spec": {
+            "containers": [container("a", "1", "2"), container("b", "500m", "1")],
+            "initContainers": [container("i", "4"), container("side", "250m", restartPolicy="Always")],
+            "overhead": {"cpu": "100m"},
+        }
+    }
+    resources = manifest.pod_context(pod, "").resources
+    assert resources is not None
+    assert resources.cpu_shares == 4100 * 1024 // 1000
+    assert resources.cfs_quota == 310_000
+    assert resources.memory_limit == 2 << 30
+
+
+def test_a_container_without_limits_is_unlimited() -> None:
+    assert manifest.container_resources(container("a")) == Resources(2, -1, None, -1)
+    assert manifest.container_resources(container("a", "1", "2")) == Resources(1024, 200_000, None, 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("pod", "kube"),
+    [
+        ({"status": {"qosClass": "Burstable"}}, "Burstable"),
+        ({}, "BestEffort"),
+        ({"spec": {"containers": [container("a", "1")]}}, "Burstable"),
+        (
+            {"spec": {"containers": [{"resources": {"limits": {"cpu": "1", "memory": "1"}}}]}},
+            "Guaranteed",
+        ),
+    ],
+)
+def test_a_pods_class_is_its_status_or_what_its_containers_make(pod: dict[str, object], kube: str) -> None:
+    assert manifest.kube_class(pod) == kube
+
+
+def test_what_kubernetes_does_not_know_is_taken_from_the_spec_alone() -> None:
+    own = {"name": "c", "resources": {"limits": {names.BATCH_CPU: "1k", "cpu": "1"}}}
+    pod = {
+        "metadata": {"annotations": {names.ANNOTATION_EXTENDED: SPEC}},
+        "spec": {"containers": [own]},
+        "status": {"containerStatuses": [{"name": "c", "containerID": "containerd://1"}, {"name": "gone"}]},
+    }
+    context = manifest.container_context(pod, "kubepods/podu", "c")
+    assert context.extended is not None
+    assert context.extended.limits == {names.BATCH_CPU: 1000}
+    assert context.cgroup_parent == "kubepods/podu/cri-containerd-1.scope"
+    assert list(manifest.containers_of(pod)) == ["c"]
+    assert manifest.container_context(pod, "kubepods/podu", "absent").cgroup_parent == ""
+    assert manifest.sandbox_context(pod, "kubepods/podu", "").cgroup_parent == ""
+    bare = {**pod, "spec": {"containers": [{"name": "c"}]}}
+    assert manifest.container_context(bare, "", "c").extended is None, "the hook that knows the annotation reads it"

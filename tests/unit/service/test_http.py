@@ -1,0 +1,256 @@
+"""HTTP of every program: what is served to whom, within which bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.errors import NriError
+from nri.service import connections, http
+from nri.service.http import Server, json_answer, text_answer
+from nri.unix import Credentials
+from tests.support.adapting import eventually
+
+
+def fails(_: object) -> http.Answer:
+    raise LookupError("secret")
+
+
+HANDLERS: dict[str, http.Handler] = {
+    "/healthz": lambda _: text_answer("ok\n"),
+    "/explain": lambda given: json_answer(dict(given)),
+    "/broken": fails,
+    "/big": lambda _: text_answer("x" * 5_000_000),
+}
+
+#: The handlers of TCP.
+PUBLIC: dict[str, http.Handler] = {"/healthz": lambda _: text_answer("brief\n")}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "run" / "agent.sock")
+
+
+@pytest.fixture
+def server(path: str) -> Iterator[Server]:
+    made = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0", deadline_s=5.0)
+    with contextlib.closing(made):
+        yield made
+
+
+def connect(where: str | int) -> socket.socket:
+    if isinstance(where, int):
+        return socket.create_connection(("127.0.0.1", where), timeout=10)
+    sock = socket.socket(socket.AF_UNIX)
+    sock.settimeout(10)
+    sock.connect(where)
+    return sock
+
+
+def received(sock: socket.socket) -> bytes:
+    got = b""
+    with contextlib.suppress(ConnectionResetError):
+        while chunk := sock.recv(1 << 16):
+            got += chunk
+    return got
+
+
+def ask(where: str | int, line: str) -> tuple[int, str]:
+    with connect(where) as sock:
+        sock.sendall(f"{line}\r\nHost: x\r\n\r\n".encode())
+        head, _, body = received(sock).decode().partition("\r\n\r\n")
+    return int(head.split(" ")[1]), body
+
+
+def test_the_socket_is_for_its_owner_alone(server: Server, path: str) -> None:
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+
+
+def test_a_request_is_answered_with_its_parameters(server: Server, path: str) -> None:
+    assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
+    assert ask(path, "GET /explain?pod=a%2Fb&pod=c HTTP/1.0") == (200, '{"pod": "c"}')
+    assert ask(path, "HEAD /healthz HTTP/1.1") == (200, "")
+
+
+def test_tcp_serves_only_what_is_public(server: Server) -> None:
+    assert ask(server.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
+    status, words = ask(server.port, "GET /explain?pod=a HTTP/1.1")
+    assert (status, words) == (404, "see /healthz\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("POST /healthz HTTP/1.1", 405),
+        ("GET /nothing HTTP/1.1", 404),
+        ("GET /healthz", 400),
+        ("GET http://[ HTTP/1.1", 400),
+        (f"GET /explain?{'&'.join(f'p{n}=1' for n in range(50))} HTTP/1.1", 400),
+    ],
+)
+def test_what_is_no_request_is_told(server: Server, path: str, line: str, status: int) -> None:
+    assert ask(path, line)[0] == status
+
+
+def test_an_error_of_a_handler_is_told_without_its_words(server: Server, path: str) -> None:
+    assert ask(path, "GET /broken HTTP/1.1") == (500, "LookupError\n")
+    assert ask(path, "GET /healthz HTTP/1.1")[0] == 200
+
+
+def test_another_user_is_refused(server: Server, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "credentials", lambda _: Credentials(1, os.geteuid() + 1000, 1))
+    assert ask(path, "GET /explain HTTP/1.1")[0] == 403
+
+
+def test_a_request_that_is_too_long_is_cut_off(server: Server, path: str) -> None:
+    with connect(path) as sock:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            sock.sendall(b"GET /" + b"x" * 100_000)
+        assert received(sock) == b""
+
+
+def test_slow_ones_are_cut_off(path: str) -> None:
+    with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.5)), contextlib.ExitStack() as held:
+        slow = [held.enter_context(connect(path)) for _ in range(8)]
+        for sock in slow:
+            sock.sendall(b"GET /healthz")
+        assert all(received(sock) == b"" for sock in slow)
+        eventually(lambda: answered(path), "one that is quick is answered")
+
+
+def test_who_holds_connections_open_loses_one_to_each_who_asks() -> None:
+    patient = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0)
+    with contextlib.closing(patient), contextlib.ExitStack() as held:
+        for _ in range(4 * http.MOST_AT_ONCE):
+            held.enter_context(connect(patient.port)).sendall(b"GET /healthz")
+        for _ in range(20):  # each would wait for the deadline of one that is held open, and we do not
+            assert ask(patient.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
+
+
+def test_one_that_comes_while_all_are_being_answered_is_turned_away(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "WAIT_S", 0.1)
+    at_work, end = threading.Semaphore(0), threading.Event()
+
+    def slow(_: object) -> http.Answer:
+        at_work.release()
+        end.wait(60)
+        return text_answer("done\n")
+
+    with contextlib.closing(Server({"/slow": slow}, path=path)), contextlib.ExitStack() as held:
+        for _ in range(http.MOST_AT_ONCE):
+            held.enter_context(connect(path)).sendall(b"GET /slow HTTP/1.1\r\n\r\n")
+            assert at_work.acquire(timeout=20)
+        with connect(path) as late:
+            assert received(late) == b""
+        end.set()
+
+
+def test_one_that_has_lost_its_place_is_not_answered(
+    server: Server, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections.Connections, "answer", lambda *_: False)
+    with connect(path) as sock:
+        sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert received(sock) == b""
+
+
+def test_a_defect_in_one_answer_is_in_the_log_and_ends_no_other(
+    server: Server, path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> http.Answer:
+        raise RuntimeError("a defect")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(http, "credentials", broken)
+        with connect(path) as sock:
+            sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert received(sock) == b""
+    eventually(lambda: "a request could not be answered" in caplog.text, "it is told, once the connection is closed")
+    assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
+
+
+def test_a_moment_without_descriptors_does_not_end_the_listening(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Listener:
+        """Accepts nothing, first because there are no descriptors, then because it is closed."""
+
+        def __init__(self) -> None:
+            self.answers = [OSError(24, "Too many open files"), OSError(22, "Invalid argument")]
+
+        def accept(self) -> None:
+            raise self.answers.pop(0)
+
+        def fileno(self) -> int:
+            return len(self.answers) - 1
+
+    listener = Listener()
+    server.accept(listener, False)  # type: ignore[arg-type]
+    assert "no connection can be accepted: [Errno 24] Too many open files" in caplog.text
+    assert listener.answers == []
+
+
+def answered(path: str) -> bool:
+    with connect(path) as sock:
+        with contextlib.suppress(BrokenPipeError):
+            sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        return b"200" in received(sock)
+
+
+def test_one_that_does_not_read_its_answer_is_cut_off(path: str) -> None:
+    with contextlib.closing(Server(HANDLERS, path=path, deadline_s=0.3)), connect(path) as sock:
+        sock.sendall(b"GET /big HTTP/1.1\r\n\r\n")
+        cut = select.poll()
+        cut.register(sock, select.POLLRDHUP)
+        assert cut.poll(20_000), "it is waited for"
+        assert len(received(sock)) < 5_000_000
+
+
+def test_after_its_end_nothing_is_left(path: str) -> None:
+    before = threading.active_count()
+    server = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0")
+    server.close()
+    server.close()
+    assert not os.path.exists(path)
+    eventually(lambda: threading.active_count() <= before, "its threads end")
+
+
+def test_a_place_that_is_taken_is_an_error_with_its_name(server: Server, path: str) -> None:
+    with pytest.raises(NriError, match=r"agent\.sock"):
+        Server(HANDLERS, path=path)
+    with pytest.raises(NriError, match=r"cannot listen on 127\.0\.0\.1.*: another process listens there"):
+        Server(public=PUBLIC, address=f"127.0.0.1:{server.port}")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:http", "127.0.0.1:70000"])
+def test_an_address_without_a_port_is_an_error_with_an_example(address: str) -> None:
+    with pytest.raises(NriError, match=r"cannot listen on 127.*: not HOST:PORT, such as 127.0.0.1:8080"):
+        Server(public=PUBLIC, address=address)
+
+
+def test_an_address_may_be_of_version_6() -> None:
+    try:
+        server = Server(public=PUBLIC, address="[::1]:0")
+    except NriError:
+        pytest.skip("this machine has no IPv6")
+    with contextlib.closing(server):
+        assert server.port
+
+
+def test_who_fills_all_places_by_tcp_does_not_keep_root_from_asking(server: Server, path: str) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(2 * http.MOST_AT_ONCE):
+            held.enter_context(connect(server.port)).sendall(b"GET /healthz")
+        time.sleep(0.2)
+        assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")

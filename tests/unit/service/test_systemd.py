@@ -1,0 +1,25 @@
+"""systemd's notification."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from nri.service.systemd import notify
+
+
+def test_systemd_is_told_over_its_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
+        theirs.bind(str(tmp_path / "notify"))
+        theirs.settimeout(10)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        notify("READY=1")
+        assert theirs.recv(100) == b"READY=1"
+
+
+@pytest.mark.parametrize("address", ["", "not-a-path", "/nonexistent/notify"])
+def test_no_systemd_is_no_trouble(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    notify("READY=1")

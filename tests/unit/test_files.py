@@ -1,0 +1,379 @@
+"""Files are there whole or not at all, nothing waits on what is none, and trees of any depth are walked and removed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nri.files import (
+    TEMPORARY,
+    Lock,
+    Usage,
+    open_regular,
+    private_folder,
+    read_regular,
+    remove_tree,
+    set_aside,
+    usage,
+    walk,
+    write_whole,
+)
+
+#: Deeper than any path can say, than Python recurses and than a process may have files open.
+DEEP = 3000
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root alone mounts")
+
+
+def deepen(folder: Path, depth: int = DEEP, name: str = "a") -> None:
+    """Make folders in each other, with a file of one byte in each tenth."""
+    here = os.open(folder, os.O_RDONLY)
+    for number in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+        if number % 10 == 0:
+            file = os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here)
+            os.write(file, b"x")
+            os.close(file)
+    os.close(here)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which deep ones may be made: pytest's own removal would not come to their end."""
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    yield folder
+    remove_tree(folder)
+
+
+# --- one file ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_replaced_whole_and_only_ours_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    write_whole(path, b"1" * 100)
+    write_whole(path, b"2")
+    assert path.read_bytes() == b"2" and path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_the_mode_is_the_files_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        write_whole(tmp_path / "a", b"", 0o644)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("kept")
+    (tmp_path / f"{TEMPORARY}a.new").symlink_to(tmp_path / "victim")
+    write_whole(tmp_path / "a", b"x")
+    assert (tmp_path / "victim").read_text() == "kept"
+    assert (tmp_path / "a").read_bytes() == b"x" and not (tmp_path / "a").is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "hard link", "half written"])
+def test_what_is_in_the_way_is_neither_waited_for_nor_written_to(tmp_path: Path, kind: str) -> None:
+    way = tmp_path / f"{TEMPORARY}a.new"
+    (tmp_path / "victim").write_text("kept")
+    if kind == "pipe":
+        os.mkfifo(way)
+    elif kind == "hard link":
+        os.link(tmp_path / "victim", way)
+    else:
+        way.write_text("longer than the new one")
+    write_whole(tmp_path / "a", b"x")
+    assert ((tmp_path / "a").read_bytes(), (tmp_path / "victim").read_text()) == (b"x", "kept")
+    assert sorted(os.listdir(tmp_path)) == ["a", "victim"]
+
+
+def test_several_processes_write_the_same_file_whole(tmp_path: Path) -> None:
+    program = (
+        "import sys; from nri.files import write_whole\n"
+        "for number in range(200): write_whole(sys.argv[1], sys.argv[2].encode() * 100_000, sync=False)"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", program, tmp_path / "a", letter]) for letter in "abc"]
+    seen = set()
+    while any(writer.poll() is None for writer in writers):
+        with suppress(FileNotFoundError):
+            data = (tmp_path / "a").read_bytes()
+            seen.add((len(data), len({*data})))
+    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    assert seen == {(100_000, 1)}
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_write_that_fails_names_the_file_and_leaves_the_old_one_alone(tmp_path: Path) -> None:
+    write_whole(tmp_path / "a", b"old")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))  # Python ignores the signal that comes with it
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            write_whole(tmp_path / "a", b"n" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "a"))
+    assert (os.listdir(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"old")
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "number"),
+    [
+        (os.mkfifo, errno.EINVAL),
+        (_socket, errno.EINVAL),
+        (lambda path: path.symlink_to("/dev/zero"), errno.EINVAL),
+        (os.mkdir, errno.EISDIR),
+        (lambda path: None, errno.ENOENT),
+    ],
+    ids=["pipe", "socket", "device", "folder", "nothing"],
+)
+def test_what_is_no_regular_file_is_refused_at_once_by_its_path(
+    tmp_path: Path, make: Callable[[Path], object], number: int
+) -> None:
+    make(tmp_path / "x")
+    with pytest.raises(
+        OSError, match=os.strerror(number) if number != errno.EINVAL else "not a regular file"
+    ) as caught:
+        read_regular(tmp_path / "x", 10)
+    assert (caught.value.errno, caught.value.filename) == (number, str(tmp_path / "x"))
+
+
+def test_the_null_device_is_an_empty_file() -> None:
+    assert read_regular("/dev/null", 10) == b""
+
+
+def test_a_file_that_becomes_a_pipe_while_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x"
+    path.write_text("")
+    look = os.stat
+
+    def swap(*arguments: object, **options: object) -> os.stat_result:
+        found = look(*arguments, **options)  # type: ignore[arg-type]
+        path.unlink()
+        os.mkfifo(path)
+        return found
+
+    monkeypatch.setattr(os, "stat", swap)
+    with pytest.raises(OSError, match="not a regular file"):
+        open_regular(path)
+
+
+def test_a_link_is_followed_only_where_that_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("text")
+    (tmp_path / "b").symlink_to("a")
+    assert read_regular(tmp_path / "b", 10) == b"text"
+    with pytest.raises(OSError, match="symbolic links"):
+        read_regular(tmp_path / "b", 10, follow=False)
+
+
+def test_a_file_that_is_too_long_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"12345")
+    assert read_regular(tmp_path / "a", 5) == b"12345"
+    with pytest.raises(OSError, match="longer than 4 bytes"):
+        read_regular(tmp_path / "a", 4)
+
+
+def test_a_folder_that_was_open_to_others_is_made_private(tmp_path: Path) -> None:
+    (tmp_path / "f").mkdir(mode=0o755)
+    assert private_folder(tmp_path / "f").stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_set_aside_takes_no_others_place(tmp_path: Path) -> None:
+    for text in ("1", "2"):
+        (tmp_path / "bad").write_text(text)
+        set_aside(tmp_path / "bad", tmp_path / "broken")
+    assert {path.name: path.read_text() for path in (tmp_path / "broken").iterdir()} == {"bad": "1", "bad.1": "2"}
+    assert not (tmp_path / "bad").exists()
+
+
+def test_a_lock_says_who_has_it_and_ends_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    program = "import sys; from nri.files import Lock; lock = Lock(sys.argv[1], 'me'); print('held'); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(BlockingIOError, match="me"):
+            Lock(path)
+        other.kill()
+    with Lock(path):
+        pass
+
+
+def test_a_pipe_is_no_lock(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(OSError, match="not a regular file"):
+        Lock(tmp_path / "lock")
+
+
+# --- a tree -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_tree_deeper_than_any_path_is_walked_and_removed_with_few_descriptors(tree: Path) -> None:
+    deepen(tree)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 8, before[1]))
+    try:
+        assert sum(1 for _ in walk(tree)) == DEEP + DEEP // 10
+        assert usage(tree).inodes == 1 + DEEP + DEEP // 10
+        remove_tree(tree)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not tree.exists()
+
+
+def test_a_tree_that_is_deeper_than_its_removal_goes_down_is_lifted(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.files._DEEPEST", 7)
+    deepen(tree, 100)
+    for number in range(3):
+        (tree / f"beside{number}/b").mkdir(parents=True)
+    remove_tree(tree)
+    assert not tree.exists()
+
+
+def test_a_wide_tree_is_removed_in_batches(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nri.files._BATCH", 3)
+    for number in range(20):
+        (tree / f"{number}/in/it").mkdir(parents=True)
+        (tree / f"{number}/file").touch()
+    remove_tree(tree)
+    assert not tree.exists()
+
+
+def test_links_are_removed_and_walked_and_not_what_they_lead_to(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "victim/inner").mkdir(parents=True)
+    (tree / "folder").symlink_to(tmp_path / "victim")
+    (tree / "nowhere").symlink_to("x")
+    assert {seen.name for seen in walk(tree)} == {"folder", "nowhere"}
+    remove_tree(tree)
+    assert (tmp_path / "victim/inner").is_dir() and not tree.exists()
+
+
+def test_a_file_and_what_is_not_there_are_no_trees_and_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "link", "nothing"):
+        remove_tree(tmp_path / name)
+    assert os.listdir(tmp_path) == []
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["tmpfs", "bind"])
+def test_what_is_mounted_below_is_neither_walked_nor_touched(tree: Path, tmp_path: Path, kind: str) -> None:
+    (tree / "a/mount").mkdir(parents=True)
+    (tmp_path / "other/kept").mkdir(parents=True)
+    words = ["-t", "tmpfs", "x"] if kind == "tmpfs" else ["--bind", str(tmp_path / "other")]
+    subprocess.run(["mount", *words, str(tree / "a/mount")], check=True)
+    try:
+        (tree / "a/mount/kept").mkdir(exist_ok=True)
+        assert {seen.name for seen in walk(tree)} == {"a", "mount"}
+        with pytest.raises(OSError, match="something is mounted there") as caught:
+            remove_tree(tree)
+        assert caught.value.errno == errno.EBUSY
+        assert (tree / "a/mount/kept").is_dir()
+    finally:
+        subprocess.run(["umount", str(tree / "a/mount")], check=True)
+
+
+def test_a_folder_that_is_moved_away_while_it_is_walked_leads_nowhere_else(tree: Path, tmp_path: Path) -> None:
+    (tree / "a/b/c").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    walked = walk(tree)
+    while next(walked).name != "c":
+        pass
+    (tree / "a/b").rename(tmp_path / "elsewhere/b")
+    with pytest.raises(OSError, match="moved away"):
+        list(walked)
+
+
+def test_usage_of_a_tree_in_which_folders_are_moved_is_what_was_counted(
+    tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "a/b/c").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    opened = os.open
+
+    def move(path: str, *arguments: int, **options: int) -> int:
+        if path == ".." and (tree / "a").exists():
+            (tree / "a").rename(tmp_path / "elsewhere/a")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", move)
+    found = usage(tree)
+    monkeypatch.undo()
+    assert (found.inodes, found.whole) == (4, False)
+
+
+def test_a_tree_that_is_still_written_to_is_removed(tmp_path: Path) -> None:
+    tree, stop = tmp_path / "tree", threading.Event()
+    tree.mkdir()
+
+    def write() -> None:
+        number = 0
+        end = time.monotonic() + 0.2
+        while time.monotonic() < end and not stop.is_set():
+            number += 1
+            try:
+                (tree / str(number)).touch()
+            except FileNotFoundError:
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    remove_tree(tree)
+    stop.set()
+    writer.join()
+    assert not tree.exists()
+
+
+def test_folders_alone_are_removed_where_files_go_with_them(tree: Path) -> None:
+    (tree / "a/b").mkdir(parents=True)
+    remove_tree(tree / "a", files=False)
+    assert os.listdir(tree) == []
+    (tree / "a").mkdir()
+    (tree / "a/file").touch()
+    with pytest.raises(OSError, match="not empty"):
+        remove_tree(tree / "a", files=False)
+    assert (tree / "a/file").exists()
+
+
+def test_usage_counts_hard_links_once_and_links_themselves(tree: Path) -> None:
+    (tree / "a").write_bytes(b"x" * 100_000)
+    os.link(tree / "a", tree / "b")
+    (tree / "c").symlink_to("/")
+    expected = sum((tree / name).lstat().st_blocks * 512 for name in ("", "a", "c"))
+    assert usage(tree) == Usage(expected, 3)
+
+
+def test_usage_ends_at_its_bounds_and_says_so(tree: Path) -> None:
+    for number in range(30):
+        (tree / str(number)).touch()
+    assert usage(tree, most_entries=10) == Usage(usage(tree).size_bytes, 11, whole=False)
+    for number in range(2000):
+        os.link(tree / "0", tree / f"link{number}")
+    assert not usage(tree, within_s=0).whole

@@ -1,0 +1,90 @@
+"""The signals that stop a program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nri import signals
+from nri.signals import Stop
+from tests.support.signals import signal_in_a_wait
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_stops_and_says_the_exit_code(number: int, code: int) -> None:
+    told: list[str] = []
+    stop = Stop(lambda: told.append("stop"))
+    stop.listen()
+    assert not stop and told == []
+    os.kill(os.getpid(), number)
+    assert stop and stop.signal == number and told == ["stop"]
+    assert stop.exit_code == code
+
+
+def test_a_signal_in_the_instant_before_the_wait_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signals, "LOOK_UP_S", 0.5)
+    with signal_in_a_wait(signal.SIGTERM):
+        stop = Stop()
+        stop.listen()
+        assert stop.wait_for_signal() == signal.SIGTERM
+
+
+def test_a_second_signal_ends_the_process_at_once_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    stop = Stop(second_ends=True)
+    stop.take(signal.SIGHUP)
+    assert (stop.wait_for_signal(), ended) == (signal.SIGHUP, [])
+    stop.take(signal.SIGINT)
+    assert ended == [1]
+
+
+def test_the_first_signal_decides() -> None:
+    stop = Stop()
+    stop.listen()
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)
+    assert (stop.signal, stop.exit_code) == (signal.SIGTERM, 0)
+
+
+def is_cut_short() -> bool:
+    """Whether a signal ends a wait of ten seconds earlier."""
+    stop = Stop()
+    stop.listen()
+    killer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM))
+    killer.start()
+    began = time.monotonic()
+    stop.wait(10)
+    killer.join()
+    assert stop
+    return time.monotonic() - began < 8
+
+
+def test_a_signal_cuts_a_wait_short() -> None:
+    assert any(is_cut_short() for _ in range(3)), "it does not, and not for coming in the instant before the wait"
+
+
+def test_a_wait_ends_by_itself() -> None:
+    stop = Stop()
+    stop.wait(0.01)
+    assert not stop
+
+
+def test_one_that_is_stopped_twice_is_stopped() -> None:
+    stop = Stop()
+    for _ in range(2):
+        stop.take(signal.SIGTERM)
+    assert stop

@@ -1,0 +1,53 @@
+"""Machines of placement cases: described ones, snapshots, and what a case has instead."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nri.errors import ConfigError
+from nri.policies.placement.machine import Machine
+from nri.testing.placement.machines import Machines, make_policy, overridden
+from tests.support.placement import DATA, guest
+
+SNAPSHOT = {"kind": "sysfs-snapshot", "data_file": "pkg_sysfs_test-data-sample1.tar.xz", "inside": "sample1/sys"}
+
+
+def test_a_snapshot_is_read_in_its_archive_links_included() -> None:
+    topology = Machines({"laptop": SNAPSHOT}, DATA).get("laptop")
+    assert len(topology.cpus) == 16
+    assert {cpu.kind for cpu in topology.cpus.values()} == {"performance", "efficient"}
+    assert topology.cpus[0].base_khz
+
+
+def test_a_machine_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such machine is described"):
+        Machines({}, tmp_path).get("none")
+    with pytest.raises(ConfigError, match="no snapshot of a machine"):
+        Machines({"laptop": SNAPSHOT}, tmp_path).get("laptop")
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "sysfs").mkdir()
+    with tarfile.open(tmp_path / "sysfs" / "a.tar", "w") as tar:
+        for name, link in (("sys/devices/system/cpu", "cpu"), ("sys/devices/system/node", "node")):
+            member = tarfile.TarInfo(f"m/{name}")
+            member.type, member.linkname = tarfile.SYMTYPE, link
+            tar.addfile(member, io.BytesIO())
+    what = {"kind": "sysfs-snapshot", "data_file": "a.tar", "inside": "m/sys"}
+    assert Machines({"m": what}, tmp_path).get("m").cpus == {}
+
+
+def test_a_case_has_other_isolated_cpus_kinds_or_caches() -> None:
+    described = {"a": {"kind": "tree"}, "b": {"base": "a", "isolated_cpus": "0"}}
+    assert Machines(described, DATA).get("b").isolated == {0}
+    kinds = overridden(guest(), {"performance_cores": "0,4"})
+    assert [kinds.cpus[n].kind for n in (0, 1, 2)] == ["performance", "performance", "efficient"]
+    caches = overridden(guest(), {"cache_override": [{"cpusets": ["0-1", "2-3"], "level": 2, "size": "1M"}]})
+    assert [caches.cpus[n].caches[0].number for n in (0, 2)] == [0, 1]
+
+
+def test_a_policy_has_a_name_and_options() -> None:
+    with pytest.raises(ValueError, match="no policy 'none'"):
+        make_policy("none", Machine.of(guest()), {}, None)  # type: ignore[arg-type]

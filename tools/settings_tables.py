@@ -1,0 +1,59 @@
+"""The keys of the engine and of the agent as Markdown, from the classes themselves.
+
+Next: `tools.generate_docs`, which puts them into the pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nri.agent.settings import AGENT_SETTINGS
+from nri.config.listing import Key
+from nri.engine.config import ENGINE_SETTINGS
+
+__all__ = ["agent_settings", "engine_settings"]
+
+
+def table_of(key: Key) -> str:
+    """The name of the table that a key is in; "" at the top of the file."""
+    return key.key.rpartition(".")[0]
+
+
+def title(table: str) -> str:
+    """The heading of a table, as a file has it; one of several tables has two brackets."""
+    if not table:
+        return "At the top"
+    return f"[[{table.removesuffix('[]')}]]" if table.endswith("[]") else f"[{table}]"
+
+
+def cell(text: str) -> str:
+    """A cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def engine_settings() -> str:
+    """The engine's keys."""
+    return sections(ENGINE_SETTINGS.known_keys())
+
+
+def agent_settings() -> str:
+    """The agent's keys."""
+    return sections(AGENT_SETTINGS.known_keys())
+
+
+def sections(keys: Iterable[Key]) -> str:
+    """A section for each table, its keys in the order of the classes."""
+    out = []
+    tables: dict[str, list[Key]] = {"": []}
+    for key in keys:
+        tables.setdefault(table_of(key), []).append(key)
+    for table, rows in tables.items():
+        out.append(f"## {title(table)}\n")
+        out.append("| key | type | default | meaning |\n|---|---|---|---|")
+        out += [
+            f"| `{key.key.rpartition('.')[2]}` | {cell(key.kind)} | {f'`{key.default}`' if key.default else ''} "
+            f"| {cell(key.meaning)} |"
+            for key in rows
+        ]
+        out.append("")
+    return "\n".join(out)
