@@ -205,8 +205,7 @@ def test_it_leaves_a_working_engine_when_asked_to() -> None:
     finally:
         remove(run_dir)
     assert not run_dir.exists()
-    assert [line.split()[1] for line in told["pods"].splitlines()[1:]] == ["hello"]
-    assert [line.split()[4] for line in told["containers"].splitlines()[1:]] == ["main"]
+    assert [line.split()[::2][:2] for line in told["pods"].splitlines()[1:]] == [["default/hello", "main"]]
     assert "POD_NAME=hello" in told["its log"]
     assert "10-demo" in told["who changed it"]
 

@@ -197,10 +197,9 @@ def keep_hints(screen: Screen, engine: Engine, container: str) -> None:
     screen.say(f"  NRI socket      {socket}")
     screen.say(f"  CRI socket      {cri}")
     screen.say(f"  engine's log    {engine.log}")
-    screen.say(f"  pods            {command} pods --cri-socket {cri}")
-    screen.say(f"  containers      {command} ps --cri-socket {cri}")
+    screen.say(f"  pods            {command} pod ps --cri-socket {cri}")
     if not engine.dry:
-        screen.say(f"  its log         {command} logs {POD_NAME} --cri-socket {cri}")
+        screen.say(f"  its log         {command} pod logs {POD_NAME} --cri-socket {cri}")
     screen.say(f"  who changed it  {command} why {container[:13]} --admin-socket {engine.admin_socket}")
     screen.say(f"  plugins         {command} why --plugins --admin-socket {engine.admin_socket}")
     screen.say(f"  your plugin     {python} YOUR_PLUGIN.py --idx 30 --socket-path {socket}")
