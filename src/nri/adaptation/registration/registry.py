@@ -1,13 +1,15 @@
 """All plugins that are connected or were: who may register, and what follows from the signals of their state machine.
 
-The owner of every peer. What a plugin can be called is `nri.adaptation.registration.identity`. What the end of a
-launched plugin means is up to its supervisor, which listens here. Next: `nri.adaptation.registration.listener` for
-external plugins, `nri.adaptation.launch.supervisor` for launched ones.
+The owner of every peer. The name that a plugin gives itself is checked here, and whether the plugin that has that name
+still lives; refusals are the answers to RegisterPlugin, with the reference's texts where it has one. The supervisor of
+a launched plugin listens here and decides how to go on when the plugin ends. Next:
+`nri.adaptation.registration.listener` for external plugins, `nri.adaptation.launch.supervisor` for launched ones.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -15,7 +17,6 @@ from typing import TYPE_CHECKING
 from nri.adaptation.peers.peer import LAUNCHED
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Action, Signal, State
-from nri.adaptation.registration import identity
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import RpcError
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
     from nri.api.events import EventSpec
     from nri.rules import Rules
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "check_identity", "is_alive"]
 
 log = logging.getLogger("nri.adaptation")
 
+#: Longest name: a plugin is `NN-name` in a folder as well, and files have 255 characters. Names are kept and logged.
+NAME_LENGTH = 252
+#: How much is kept of the version that a plugin says it speaks.
+VERSION_LENGTH = 64
 #: How long the end waits for threads that are still inside a connection, in seconds.
 RELEASE_S = 2.0
 #: Plugins that are remembered by name; beyond that, who went longest ago is forgotten.
@@ -139,14 +144,14 @@ class Registry:
             raise RpcError(Code.ALREADY_EXISTS, f"plugin {peer.label} is registered on this connection already")
         index, name = peer.index, peer.name
         if peer.kind != LAUNCHED:
-            identity.check(request)
+            check_identity(request)
             index, name = request.plugin_idx, request.plugin_name
         refusal = self._handshake.refusal(peer, index, name)
         if refusal:
             peer.last_error = refusal
             raise RpcError(Code.PERMISSION_DENIED, refusal)
         self._claim(peer, index, name)
-        peer.version = plain(request.NRI_version, identity.VERSION_LENGTH)
+        peer.version = plain(request.NRI_version, VERSION_LENGTH)
         peer.signal(Signal.REGISTER)
 
     def _claim(self, peer: Peer, index: str, name: str) -> None:
@@ -155,7 +160,7 @@ class Registry:
         while True:
             holder = self._by_label.get(label)
             if holder is not None and holder is not peer and self._rules.duplicates_refused:
-                identity.take_from(holder, label)
+                _take_from(holder, label)
             with self._lock:
                 if self._by_label.get(label) is holder:  # else another one has taken it just now
                     peer.identify(index, name)
@@ -288,3 +293,40 @@ class Registry:
             closed, self._closed = self._closed, []
         for each in closed:
             each.release(deadline)
+
+
+def check_identity(request: m.RegisterPluginRequest) -> None:
+    """Raise RpcError if this cannot be a plugin's name or index."""
+    length = len(request.plugin_name)
+    try:
+        if length > NAME_LENGTH:
+            raise ValueError(f"{length} characters, at most {NAME_LENGTH}")
+        naming.check_name(request.plugin_name)
+    except ValueError as error:
+        raise RpcError(Code.UNKNOWN, f"invalid plugin name: {plain(str(error))}") from None
+    try:
+        naming.check_index(request.plugin_idx)
+    except ValueError as error:
+        raise RpcError(Code.UNKNOWN, f"invalid plugin index: {plain(str(error))}") from None
+
+
+def is_alive(peer: Peer) -> bool:
+    """Whether a plugin's process lives and its connection is open."""
+    if isinstance(peer, RemotePeer):
+        peer.endpoint.poll()  # takes note of a hang-up that no thread has read yet
+        if peer.state is not State.GONE and peer.pid:
+            try:
+                os.kill(peer.pid, 0)
+            except ProcessLookupError:
+                return False
+            except OSError:
+                pass  # it lives, and is another user's
+    return peer.state is not State.GONE
+
+
+def _take_from(holder: Peer, label: str) -> None:
+    """Take a name from a plugin that is gone. RpcError: it lives, and keeps its name."""
+    if is_alive(holder):
+        process = f" (process {holder.pid})" if holder.pid else ""
+        raise RpcError(Code.ALREADY_EXISTS, f"plugin {label} is connected already{process}")
+    holder.signal(Signal.STOP, "replaced by a new connection")

@@ -1,23 +1,31 @@
 """The NRI settings of iSulad: /etc/isulad/daemon.json.
 
-Published samples of it hold comments, missing commas and an equals sign, so the file is read tolerantly, with a remark
-on each thing that iSulad would stumble over. Both spellings are known. Next: `nri.config.runtimes.lenient_json`.
+Published samples of it hold comments, missing commas and an equals sign, so the file is read tolerantly: each mistake
+is mended and becomes a remark with its line. Only text is changed, never a line number; a text with any other mistake
+is the parser's own ConfigError. Both spellings of the keys are known. Next: `nri.config.runtimes.reading`.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any, NamedTuple
 
 from nri.config.complaint import suggest
 from nri.config.duration import parse_duration
-from nri.config.runtimes import config_file, lenient_json
+from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
+from nri.config.source import Source
+from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 
 NAME = "isulad"
 PATH = "/etc/isulad/daemon.json"
 
+#: A text in quotes, which may hold anything, or a comment up to the end of its line.
+_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*")|(?:#|//)[^\n]*')
+_MOST_MISTAKES = 100
 #: Mistakes with which iSulad reads nothing of the file.
 NO_JSON = {Kind.INVALID, Kind.MISSING_COMMA, Kind.EQUALS_SIGN, Kind.EXTRA_COMMA}
 
@@ -47,12 +55,62 @@ def _load(root: str, path: str, remarks: list[Remark]) -> ConfigFile | None:
     if source is None:
         return None
     try:
-        tree, plain, found = lenient_json.parse(source)
+        tree, plain, found = parse(source)
     except ConfigError as error:
         remarks.append(Remark(Kind.INVALID, error.source, {"reason": error.reason}))
         return None
     remarks += found
     return ConfigFile(path, plain, tree if isinstance(tree, dict) else {})
+
+
+def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
+    """The values, the mended text, and a remark on each mistake. ConfigError for what cannot be mended."""
+    remarks = [
+        Remark(Kind.COMMENT, f"{source.name}:{source.text.count(chr(10), 0, found.start()) + 1}")
+        for found in _PARTS.finditer(source.text)
+        if not found[1]
+    ]
+    text = _PARTS.sub(lambda found: found[1] or "", source.text)
+    for _ in range(_MOST_MISTAKES):
+        try:
+            json.loads(text)
+        except json.JSONDecodeError as error:
+            mended = _mend(text, error)
+            if mended is None:
+                break
+            line, column = text.count("\n", 0, mended.at) + 1, mended.at - text.rfind("\n", 0, mended.at)
+            reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {column}"
+            remarks.append(Remark(mended.kind, f"{source.name}:{line}", {"reason": reason}))
+            text = mended.text
+        except (RecursionError, ValueError):
+            break  # the parser says it better
+        else:
+            break
+    plain = Source(source.name, text, "json")
+    return parse_text(plain), plain, remarks
+
+
+class _Mended(NamedTuple):
+    """A text without its first mistake, which one that was, and where."""
+
+    text: str
+    kind: Kind
+    at: int
+
+
+def _mend(text: str, error: json.JSONDecodeError) -> _Mended | None:
+    """The text without its first mistake; None if that cannot be mended."""
+    before, after = text[: error.pos], text[error.pos :]
+    if "',' delimiter" in error.msg and after[:1] == '"':
+        mended = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
+        return _Mended(mended, Kind.MISSING_COMMA, error.pos)
+    if "':' delimiter" in error.msg and after[:1] == "=":
+        return _Mended(f"{before}:{after[1:]}", Kind.EQUALS_SIGN, error.pos)
+    extra = re.search(r",(\s*)$", before if after[:1] in "}]" else before + after[:1])
+    if extra and re.match(r",?\s*[}\]]", after):
+        end = extra.start()  # Pythons differ in whether they point to the comma or behind it
+        return _Mended(f"{text[:end]} {text[end + 1 :]}", Kind.EXTRA_COMMA, end)
+    return None
 
 
 def _examine(file: ConfigFile, key: str, remarks: list[Remark]) -> None:

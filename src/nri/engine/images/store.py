@@ -32,10 +32,9 @@ from nri.engine.images.transport import OnProgress, Transport
 from nri.engine.images.unpack import LayoutImage, in_place_of, read_layout, unpack
 from nri.engine.support.command import end_left
 from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
-from nri.engine.support.locks import KeyLocks
 from nri.files import Usage, private_folder, remove_tree, rename_into, set_aside, sync_folder, usage, write_whole
 
-__all__ = ["ImageStore"]
+__all__ = ["ImageStore", "KeyLocks"]
 
 _SHORTEST_PREFIX = 6
 #: So many pulls at a time; the others wait, so that a node's disk and memory are not given to pulls alone.
@@ -361,3 +360,26 @@ class ImageStore:
             finally:
                 if complaint := self._clear_away(folder):
                     _log.warning("%s", complaint)
+
+
+class KeyLocks:
+    """One lock for each name that is being worked on: one at a time, and other names go on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextmanager
+    def hold(self, key: str) -> Iterator[None]:
+        """Have the lock of this name inside the block."""
+        with self._lock:
+            lock, waiting = self._held.get(key, (threading.Lock(), 0))
+            self._held[key] = (lock, waiting + 1)
+        try:
+            with lock:
+                yield
+        finally:
+            with self._lock:
+                lock, waiting = self._held.pop(key)
+                if waiting > 1:
+                    self._held[key] = (lock, waiting - 1)

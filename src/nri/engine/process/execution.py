@@ -3,7 +3,15 @@
 Rules: the OCI runtime stays as the parent and carries the exit code; what was started is killed with all of its
 children at its deadline, when its client goes, and never merely abandoned. A program that could not be started is an
 error, one that ended with a code is a result.
-Next: :mod:`nri.engine.process.kills`.
+
+A program's own terminal is handed over by crun alone, which loses the last output of a program that ends at once when
+it copies it (seen with 1.8.1 in three of ten runs). runc copies all of it, and hands a terminal over only to callers
+that do not wait for the program.
+
+A stranger is never killed: a number alone may be another process by now, so the runtime that started a program has to
+be above it. Each process is stopped before its children are looked for, because it could start another one in between,
+which would go unnoticed.
+Next: :mod:`nri.engine.process.stats`.
 """
 
 from __future__ import annotations
@@ -13,29 +21,36 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import struct
 import subprocess
 import tempfile
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nri.engine.process.console import start_with_terminal
-from nri.engine.process.kills import kill_started, pid_of
 from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
-from nri.engine.support.command import run, start
+from nri.engine.support.command import readable, run, start
 from nri.engine.support.errors import CommandFailed, CommandTimeout
+from nri.host.process import children, command_line, numbers, read_stat, thread_states
+from nri.host.root import MACHINE
 
-__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync"]
+__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started", "start_with_terminal"]
 
 #: What CRI wants of ExecSync at most (cri-api: 16 MiB).
 LIMIT_BYTES = 16 << 20
 #: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
 #: zombie of the container's first process, which seldom looks after strangers.
 _REAP_S = 2.0
+#: How long a runtime has to hand over a terminal.
+_TERMINAL_S, _GLANCE_S = 30.0, 0.05
+#: How far above a program its runtime may be: a wrapper or two.
+_ANCESTORS = 4
+#: How long a process has to stop; one that waits for a disk, or is frozen, does not, and starts nothing either.
+_STOP_S, _LOOK_S = 0.5, 0.001
 _FOREVER_S = 10 * 365 * 86400.0
 
 
@@ -83,7 +98,7 @@ def exec_sync(
         output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
         if late_since is not None and timeout_s:
             raise CommandTimeout(action, timeout_s)
-        if not pid_of(pid_file):
+        if not _pid_of(pid_file):
             raise CommandFailed(action, output.code, cause_of(output.stderr, log))
         return ExecResult(output.stdout, output.stderr, _code(output.code))
 
@@ -164,7 +179,7 @@ class Execution:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise CommandTimeout(self._action, timeout_s or 0) from None
-        if not pid_of(self._pid_file):
+        if not _pid_of(self._pid_file):
             raise CommandFailed(self._action, code, cause_of(b"", self._log))
         return _code(code)
 
@@ -197,3 +212,114 @@ def _argv(
 def _code(code: int) -> int:
     """The exit code as a shell counts: 128 + number if a signal ended the program."""
     return 128 - code if code < 0 else code
+
+
+def start_with_terminal(argv: Sequence[str], container_id: str, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start ``exec`` and receive the program's terminal.
+
+    A program that could not be started has one that is at its end; the exit code says the rest. Raises CommandTimeout.
+    """
+    held = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        listener.bind(f"/proc/self/fd/{held}/console")  # however long the folder's path is
+        listener.listen(1)
+        words = [*argv[:-1], f"--console-socket={folder}/console", argv[-1]]
+        null = subprocess.DEVNULL
+        process = start(words, stdin=null, stdout=null, stderr=null)
+        try:
+            return process, _received_terminal(listener, process, container_id)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    finally:
+        listener.close()
+        os.close(held)
+
+
+def _received_terminal(listener: socket.socket, process: subprocess.Popen[bytes], container_id: str) -> int:
+    deadline = time.monotonic() + _TERMINAL_S
+    while time.monotonic() < deadline:
+        over = process.poll() is not None
+        if readable(listener.fileno(), 0 if over else _GLANCE_S):
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(_TERMINAL_S)
+                _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
+            if descriptors:
+                os.set_inheritable(descriptors[0], False)
+                return descriptors[0]
+        elif over:
+            return _ended_terminal()
+    raise CommandTimeout(f"the terminal for exec in {container_id}", _TERMINAL_S)
+
+
+def _ended_terminal() -> int:
+    """A terminal whose other side is closed."""
+    master, slave = os.openpty()
+    os.close(slave)
+    return master
+
+
+def kill_started(pid_file: Path) -> None:
+    """Kill the program of a pid file with all that came of it, as far as it is still its child.
+
+    Only while the runtime that started it is above it. A runtime writes the number down after the program's start, so
+    until then the runtime is killed with all that came of it.
+    """
+    pid = _pid_of(pid_file)
+    if pid:
+        _kill_tree(pid, lambda: _started_with(pid, pid_file))
+        return
+    for runtime in _runtimes_with(pid_file):
+        _kill_tree(runtime)
+
+
+def _pid_of(path: Path) -> int:
+    """The number in a pid file; 0 if there is none."""
+    try:
+        return int(path.read_text() or 0)
+    except (OSError, ValueError):
+        return 0
+
+
+def _kill_tree(pid: int, is_ours: Callable[[], bool] = lambda: True) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return  # it has ended
+    try:
+        if is_ours():
+            signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+            _wait_stopped(pid)
+            for child in children(MACHINE, pid):  # whose numbers are theirs as long as it cannot look after them
+                _kill_tree(child)
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:
+        pass  # it ended meanwhile
+    finally:
+        os.close(descriptor)
+
+
+def _wait_stopped(pid: int) -> None:
+    deadline = time.monotonic() + _STOP_S
+    while any(state not in "TtZX" for state in thread_states(MACHINE, pid)) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+
+
+def _runtimes_with(pid_file: Path) -> list[int]:
+    """The processes that have this pid file on their command line."""
+    return [pid for pid in numbers(MACHINE) if str(pid_file) in command_line(MACHINE, pid)]
+
+
+def _started_with(pid: int, pid_file: Path) -> bool:
+    """Whether one of a process's ancestors has this pid file on its command line."""
+    for _ in range(_ANCESTORS):
+        stat = read_stat(MACHINE, pid)
+        if stat is None:
+            return False
+        pid = stat.parent
+        if str(pid_file) in command_line(MACHINE, pid):
+            return True
+    return False

@@ -10,8 +10,8 @@ import pytest
 
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.support.agent.options import AGENT_OPTIONS
 from nri.cli.support.settings_options import SettingsOptions
+from nri.cli.verbs.agent.agent import AGENT_OPTIONS
 from nri.cli.verbs.engine import ENGINE_OPTIONS
 from nri.cli.verbs.proxy import PROXY_OPTIONS
 from nri.config.settings import Loaded

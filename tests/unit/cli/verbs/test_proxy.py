@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nri.cli.settings import Settings
-from nri.cli.support.agent.options import AGENT_OPTIONS
+from nri.cli.verbs.agent.agent import AGENT_OPTIONS
 from nri.cli.verbs.proxy import PROXY_OPTIONS
 from nri.cri.client import CriClient
 from tests.unit.cli.conftest import command, environment

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri.engine.images import ImageStore
+from nri.engine.images.store import KeyLocks
 from nri.engine.images.transport import Transport
 from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
 
@@ -215,3 +217,23 @@ def test_what_a_removal_that_was_cut_short_has_left_is_taken_away_without_a_word
     store = opened(root)
     assert ([image.id for image in store.list()], store.complaints) == ([NEW], [])
     assert not (root / "images" / OLD[7:]).exists()
+
+
+def test_one_name_is_held_once_and_others_go_on() -> None:
+    locks, order, begun = KeyLocks(), [], threading.Event()
+
+    def second() -> None:
+        begun.set()
+        with locks.hold("a"):
+            order.append("second")
+
+    with locks.hold("a"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        begun.wait(10)
+        with locks.hold("b"):
+            order.append("other")
+        order.append("first")
+    thread.join(10)
+    assert order == ["other", "first", "second"]
+    assert locks._held == {}

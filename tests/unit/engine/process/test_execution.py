@@ -1,13 +1,17 @@
 """One more program in a container: its process as the OCI spec has it, and how long its end is waited for."""
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from nri.engine.process import Runtime, execution
-from nri.engine.process.execution import exec_process, exec_sync
-from nri.engine.support.errors import CommandTimeout
+from nri.engine.process.execution import exec_process, exec_sync, kill_started, start_with_terminal
+from nri.engine.support.errors import CommandTimeout, ToolMissing
+from nri.host import Root
 
 
 def test_the_containers_process_is_taken_over_but_for_arguments_terminal_and_score() -> None:
@@ -59,3 +63,122 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     with pytest.raises(CommandTimeout):
         exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, timeout_s=0.3)
     assert (tmp_path / "reaped").exists()
+
+
+def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:
+    stranger = subprocess.Popen(["sleep", "60"])
+    (tmp_path / "pid").write_text(str(stranger.pid))
+    kill_started(tmp_path / "pid")
+    time.sleep(0.1)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+    for text in (str(stranger.pid), "", "x"):
+        (tmp_path / "pid").write_text(text)
+        kill_started(tmp_path / "pid")
+
+
+def test_what_was_started_is_killed_with_its_children(tmp_path: Path) -> None:
+    script = f"sleep 60 & echo $! > {tmp_path}/child; sh -c 'echo $$ > $0; sleep 61; true' $0"
+    runtime = subprocess.Popen(["sh", "-c", script, str(tmp_path / "pid")])
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    kill_started(tmp_path / "pid")
+    assert runtime.wait(20) != 0
+    subprocess.run(["kill", (tmp_path / "child").read_text().strip()], check=True)
+
+
+FORKS = """\
+import os, signal, sys, time
+def fork(*_):
+    if os.fork() == 0:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        open(sys.argv[2], "w").write(str(os.getpid()))
+        time.sleep(60)
+        os._exit(0)
+signal.signal(signal.SIGUSR1, fork)
+open(sys.argv[1], "w").write(str(os.getpid()))
+while True:
+    time.sleep(60)
+"""
+
+
+def test_what_a_program_starts_while_its_children_are_looked_for_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid_file, child = tmp_path / "pid", tmp_path / "child"
+    (tmp_path / "forks.py").write_text(FORKS)
+    words = ["sh", "-c", f"/usr/bin/env python3 {tmp_path}/forks.py $0 {child}; true", str(pid_file)]
+    runtime = subprocess.Popen(words)
+    while not pid_file.exists() or not pid_file.read_text():
+        time.sleep(0.01)
+    look = execution.children
+
+    def forking(root: Root, pid: int) -> list[int]:
+        found = look(root, pid)
+        if not child.exists() and pid == int(pid_file.read_text()):
+            subprocess.run(["kill", "-USR1", str(pid)], check=True)
+            deadline = time.monotonic() + 1
+            while not child.exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(execution, "children", forking)
+    kill_started(pid_file)
+    runtime.wait(20)
+    if child.exists():
+        subprocess.run(["kill", "-9", child.read_text()], check=False)
+        pytest.fail("it started another one, and nobody knows of that")
+
+
+HAND_OVER = """
+import os, socket, sys
+path = next(word for word in sys.argv if word.startswith("--console-socket=")).partition("=")[2]
+master, slave = os.openpty()
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.connect(path)
+    socket.send_fds(sock, [b"/dev/pts/x"], [master])
+os.write(slave, sys.argv[-1].encode() + b"\\n")
+sys.exit(3)
+"""
+
+
+def argv(folder: Path, program: str) -> list[str]:
+    file = folder / "runtime.py"
+    file.write_text(program)
+    return [sys.executable, str(file), "exec", "c1"]
+
+
+def test_the_terminal_comes_with_what_the_program_wrote(tmp_path: Path) -> None:
+    process, terminal = start_with_terminal(argv(tmp_path, HAND_OVER), "c1", tmp_path)
+    try:
+        assert os.read(terminal, 100) == b"c1\r\n"
+        assert not os.get_inheritable(terminal)
+        assert process.wait(20) == 3
+    finally:
+        os.close(terminal)
+
+
+def test_a_program_that_could_not_be_started_has_a_terminal_at_its_end(tmp_path: Path) -> None:
+    process, terminal = start_with_terminal(argv(tmp_path, "raise SystemExit(126)"), "c1", tmp_path)
+    try:
+        with pytest.raises(OSError, match="Input/output error"):
+            os.read(terminal, 100)
+        assert process.wait(20) == 126
+    finally:
+        os.close(terminal)
+
+
+def test_a_runtime_that_hands_over_nothing_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "_TERMINAL_S", 0.2)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(CommandTimeout, match="the terminal for exec in c1"):
+        start_with_terminal(argv(tmp_path, "import time; time.sleep(60)"), "c1", tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_runtime_that_is_not_there_leaves_nothing_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(ToolMissing):
+        start_with_terminal(["/none/crun", "exec", "c1"], "c1", tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before

@@ -4,27 +4,38 @@ The ABI is that of go-plugin, in which the reference's plugins are made: a funct
 takes a request's place and length in the plugin's memory and returns the reply's, and ``malloc`` and ``free`` give
 and take back the room for them. A plugin may import WASI preview 1 and the function ``log`` of module ``env``. Each
 program has an engine of its own, because to interrupt a function is to interrupt all of an engine.
-Next: `nri.adaptation.launch.wasm.instance`.
+
+Compiled code is kept on disk, so that a runtime that starts again need not compile for seconds. It runs in this
+process, so it is read only from files and folders that root and our own user alone decide about
+(`nri.adaptation.launch.trusted`), as plugins are. A file is named after the program's content; wasmtime refuses code
+of another release or for another processor, and then it is compiled anew. Next: `nri.adaptation.launch.wasm.instance`.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import re
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import wasmtime
 
-from nri.adaptation.launch.wasm import cache as cache_of
+from nri.adaptation.launch.trusted import TrustedFile, UntrustedError
 from nri.adaptation.launch.wasm import host
 from nri.adaptation.launch.wasm_file import MAGIC
 from nri.api.events import EVENTS
 from nri.errors import ConfigError
+from nri.files import write_whole
 from nri.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["MEMORY_BYTES", "TABLES", "TABLE_ELEMENTS", "Program", "digest_of"]
+
+log = logging.getLogger("nri.adaptation")
 
 #: How much memory a plugin may have, in bytes.
 MEMORY_BYTES = 256 << 20
@@ -46,6 +57,10 @@ _OPTIONAL = frozenset(f"plugin_{method}" for method in _METHODS)
 _REFUSED = ("stack_switching", "exceptions", "gc", "function_references")
 #: In a file: the section of types, a function's, and i32 to f64, funcref and externref.
 _TYPE_SECTION, _FUNCTION_TYPE, _PLAIN_TYPES = 1, 0x60, b"\x7f\x7e\x7d\x7c\x70\x6f"
+#: Compiled programs that are kept; those that were not used for longest go.
+KEPT = 16
+#: Their names.
+_OURS = re.compile(r"[0-9a-f]{64}\.cwasm")
 #: Names of missing imports or exports in one report.
 _NAMED = 8
 
@@ -73,7 +88,7 @@ class Program:
         self.digest = digest_of(data)
         self.engine = wasmtime.Engine(_config())
         try:
-            self.module = cache_of.compiled(self.engine, data, self.digest, cache)
+            self.module = _compiled(self.engine, data, self.digest, cache)
         except wasmtime.WasmtimeError as error:
             raise ConfigError(path, "", f"it cannot be compiled: {_first_line(error)}") from None
         if not has_plain_types(data):
@@ -160,3 +175,38 @@ def _first_line(error: Exception) -> str:
     """Wasmtime's error without its causes, or with them where the first line says nothing."""
     words = [line.strip() for line in str(error).split("\n") if line.strip() and line.strip() != "Caused by:"]
     return plain(": ".join(words[:3]))
+
+
+def _compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> Any:
+    """The module of a program, from the folder or made and kept there; None for no folder. WasmtimeError."""
+    if folder is None:
+        return wasmtime.Module(engine, data)
+    path = os.path.join(folder, f"{digest.hex()}.cwasm")
+    try:
+        with TrustedFile(path) as file:
+            with suppress(OSError):  # of another user, or on a disk that is only read
+                os.utime(path)
+            return wasmtime.Module.deserialize_file(engine, file.executable)
+    except FileNotFoundError:
+        pass
+    except UntrustedError as error:
+        log.warning("%s: compiled code is neither taken from there nor kept: %s", path, error)
+        return wasmtime.Module(engine, data)
+    except (OSError, wasmtime.WasmtimeError) as error:
+        log.debug("%s: compiled code is not taken from there: %s", path, error)
+    module = wasmtime.Module(engine, data)
+    try:
+        _keep(path, bytes(module.serialize()))
+    except OSError as error:
+        log.debug("%s: compiled code cannot be kept: %s", path, error.strerror)
+    return module
+
+
+def _keep(path: str, code: bytes) -> None:
+    folder = os.path.dirname(path)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    write_whole(path, code)  # on the disk: wasmtime would run what a lost write leaves, its format has no checksum
+    ours = [entry for entry in os.scandir(folder) if _OURS.fullmatch(entry.name)]  # the folder may hold other things
+    ours.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime, reverse=True)
+    for entry in ours[KEPT:]:
+        os.unlink(entry.path)

@@ -3,7 +3,8 @@
 Rules: SPDY, because every runtime of the field serves it, and can be told the end of the input over it, which most do
 not take over a WebSocket. What the server says is bounded: the head of its answer, its frames, the outcome. Output is
 written before more is read: that is the only window, for Go's servers read no others, and what they have not read when
-they close the connection makes the kernel throw away the rest of the output. Next: `nri.engine.streaming.spdy`.
+they close the connection makes the kernel throw away the rest of the output. A person's terminal is raw while the
+conversation lasts, and as it was afterwards. Next: `nri.engine.streaming.spdy`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,24 @@ import json
 import os
 import select
 import shutil
+import signal
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import h11
 
+from nri.cli.errors import USAGE, Failure
 from nri.engine.streaming import spdy
 from nri.engine.streaming.link import CHUNK, Link
 from nri.errors import NriError, RemoteProtocolError
 from nri.text import plain
 
-__all__ = ["Streams", "converse"]
+__all__ = ["Streams", "converse", "ends"]
 
 #: How long the server has to answer, in seconds; and to end the streams after it told the outcome.
 _ANSWER_S, _END_S = 20.0, 2.0
@@ -51,6 +56,37 @@ class Streams(NamedTuple):
     stdin: int | None = None
     resized: int | None = None
     leave: bool = False
+
+
+@contextmanager
+def ends(*, stdin: bool, tty: bool, leave: bool = False) -> Iterator[Streams]:
+    """The ends for a program. Failure if it is to have a terminal and there is none."""
+    source = sys.stdin.fileno() if stdin else None
+    if not tty:
+        yield Streams(_write, source)
+        return
+    if source is None or not os.isatty(source):
+        raise Failure("-t needs -i, and a terminal as standard input: leave it out", USAGE)
+    import termios
+    import tty as modes
+
+    before, changed = termios.tcgetattr(source), os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    handler = signal.signal(signal.SIGWINCH, lambda *_: os.eventfd_write(changed, 1))
+    try:
+        modes.setraw(source, termios.TCSADRAIN)  # what was typed before stays
+        yield Streams(_write, source, changed, leave)
+    finally:
+        termios.tcsetattr(source, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGWINCH, handler)
+        os.close(changed)
+
+
+def _write(kind: str, data: bytes) -> None:
+    """Write output, byte for byte."""
+    stream = sys.stderr if kind == "stderr" else sys.stdout
+    stream.flush()
+    stream.buffer.write(data)
+    stream.buffer.flush()
 
 
 def converse(url: str, ends: Streams, *, tty: bool) -> int:

@@ -5,6 +5,7 @@ Next: `nri.cli.support.agent`, which does the work.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,51 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import FILE, Settings
-from nri.cli.support.agent.options import AGENT_OPTIONS
+from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from nri.agent.settings import AgentSettings
+    from nri.config.settings import SettingsLoader
+
 #: How long an agent has to answer, in seconds, unless --timeout says otherwise.
 _ANSWER_S = 5.0
+
+
+def _loader() -> SettingsLoader[AgentSettings]:
+    from nri.agent.settings import AGENT_SETTINGS
+
+    return AGENT_SETTINGS
+
+
+def _modes(text: str) -> Mapping[str, Any]:
+    return {"modes": [mode.strip() for mode in text.split(",") if mode.strip()]}
+
+
+def _rules(path: str) -> Mapping[str, Any]:
+    return {"rules.source": "files", "rules.path": path}  # a path is read only if the source is files
+
+
+def _pods(path: str) -> Mapping[str, Any]:
+    return {"pods.source": "files", "pods.path": path}
+
+
+AGENT_OPTIONS = SettingsOptions(
+    _loader,
+    "/etc/nri/agent.toml",
+    "nri.socket",
+    "nri.index=10",
+    (
+        Flag("--profile", "profile", "NAME", "The rules to enforce: koordinator."),
+        Flag("--mode", _modes, "MODES", "How: nri, proxy, hooks, standalone; several with commas between."),
+        Flag("--rules", _rules, "PATH", "Take the rules from this file, or folder of files."),
+        Flag("--pods", _pods, "PATH", "Take the pods from this file, or folder of files."),
+        Flag("--root", "root", "DIR", "The machine's root file system."),
+        Flag("--agent-socket", "socket", "PATH", "The socket on which the agent serves explain, health and metrics."),
+    ),
+)
 
 
 @click.group(

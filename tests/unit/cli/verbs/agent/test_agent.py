@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nri.cli.settings import Settings
+from nri.cli.verbs.agent.agent import AGENT_OPTIONS
 from nri.service.http import json_answer, text_answer
 from tests.unit.cli.conftest import complete
 from tests.unit.cli.verbs.agent.conftest import document
@@ -234,3 +236,13 @@ def test_mistakes_in_settings_end_run_with_2_before_anything_is_done(nri) -> Non
 )
 def test_its_verbs_and_options_are_completed(words: str, offered: str) -> None:
     assert offered in complete(words, len(words.split(" ")) - 1)
+
+
+# -- its settings -----------------------------------------------------------------------------------------------------
+
+
+def test_modes_are_words_between_commas_and_a_path_makes_files_the_source() -> None:
+    options = {"files": ("/dev/null",), "given": (), "set_mode": "nri, standalone,", "set_rules": "/r"}
+    made = AGENT_OPTIONS.load(Settings(), options).settings
+    assert made.modes == ("nri", "standalone")
+    assert (made.rules.source, str(made.rules.path)) == ("files", "/r")
