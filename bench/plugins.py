@@ -149,7 +149,7 @@ def side_by_side(folder: str) -> Sample:
 def together(folder: str) -> Sample:
     """All plugins in one process."""
     with runtime_in(folder) as runtime:
-        command, wanted = [sys.executable, "-m", "nri.cli.entry", "run"], []
+        command, wanted = [sys.executable, "-m", "nri", "run"], []
         for place, name in enumerate(names()):
             index = f"{10 + place}"
             command += [f"{index}-{name}", *words(name, folder)]

@@ -1,7 +1,7 @@
 """The compiled wheel, unpacked below build/compiled for tests and benchmarks; made anew when a source file has changed.
 
     python tools/compiled.py                                   builds it, prints the folder; exits with 77 if it cannot
-    PYTHONPATH=build/compiled/3.11 python -m nri.cli.main ...  runs it instead of src/nri
+    PYTHONPATH=build/compiled/3.11 python -m nri ...  runs it instead of src/nri
 
 Each Python has its own, beside the others. Next: `tools/check.py` and `bench/pairs.py`, which use it.
 """

@@ -80,7 +80,7 @@ class Agent:
         file = folder / "agent.toml"
         file.write_text(configuration(node, folder))
         self.log = folder / "agent.log"
-        words = [sys.executable, "-m", "nri.cli.entry", "agent", "run", "--mode", mode, "--config", str(file)]
+        words = [sys.executable, "-m", "nri", "agent", "run", "--mode", mode, "--config", str(file)]
         # Into the cgroup before the first instruction.
         inside = f'echo $$ >{self._group}/cgroup.procs && exec "$@"'
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NRI_")}

@@ -158,7 +158,7 @@ class AgentProgram:
         argv = [
             sys.executable,
             "-m",
-            "nri.cli.entry",
+            "nri",
             "agent",
             "run",
             "--mode",

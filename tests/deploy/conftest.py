@@ -17,7 +17,7 @@ from tests.support.commands import run
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `nri new pod-name` makes."""
     folder = tmp_path_factory.mktemp("new") / "pod-name"
-    run([sys.executable, "-m", "nri.cli.main", "new", "pod-name", "--folder", folder])
+    run([sys.executable, "-m", "nri", "new", "pod-name", "--folder", folder])
     return folder
 
 

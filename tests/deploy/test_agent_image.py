@@ -17,7 +17,7 @@ from tests.deploy.test_agent_manifests import named
 from tests.peers.drivers import GoRuntime
 
 IMAGE = "localhost/nri-agent:test"
-NRI = ("/agent/bin/python", "-I", "-B", "-m", "nri.cli.entry")
+NRI = ("/agent/bin/python", "-I", "-B", "-m", "nri")
 SETTINGS = """\
 modes: [nri]
 root: /host

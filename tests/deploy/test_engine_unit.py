@@ -12,5 +12,5 @@ from tests.support.needs import need_tool
 def test_systemd_takes_the_unit_of_the_engine(tmp_path: Path) -> None:
     need_tool("systemd-analyze")
     unit = tmp_path / "nri-engine.service"
-    unit.write_text(run([sys.executable, "-m", "nri.cli.main", "engine", "unit"]))
+    unit.write_text(run([sys.executable, "-m", "nri", "engine", "unit"]))
     assert run(["systemd-analyze", "verify", "--man=no", unit]) == ""

@@ -18,7 +18,7 @@ from tools.runtimes.cri import Pod
 from tools.runtimes.engine import Engine
 
 TIMEOUT_S = 20.0
-NRI = [sys.executable, "-m", "nri.cli.main"]
+NRI = [sys.executable, "-m", "nri"]
 TALK = (
     "printf 'half '; sleep 0.1; echo line; echo bad >&2; i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.1; done"
 )

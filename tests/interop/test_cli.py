@@ -26,7 +26,7 @@ PROTO = Path(__file__).parents[1] / "peers/proto"
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "nri.cli.main", *arguments]
+    return [sys.executable, "-m", "nri", *arguments]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

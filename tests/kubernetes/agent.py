@@ -98,7 +98,7 @@ source = "apiserver"
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        words = [sys.executable, "-m", "nri.cli.entry", "agent", "run", "--config", str(self._file)]
+        words = [sys.executable, "-m", "nri", "agent", "run", "--config", str(self._file)]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("NRI_")}
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log, env=environment, start_new_session=True)

@@ -103,7 +103,7 @@ def test_its_account_may_do_all_that_it_asks_for(cluster: Cluster) -> None:
         "-I",
         "-B",
         "-m",
-        "nri.cli.entry",
+        "nri",
         "agent",
         "explain",
     ]

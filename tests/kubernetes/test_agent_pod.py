@@ -91,7 +91,7 @@ def test_in_a_pod_without_capabilities_it_decides_for_containers_and_writes_what
     wait_for(lambda: of_pod(batch, "cpu", "cpu.cfs_quota_us") == "50000", "the pod's quota", 30)
     assert of_pod(batch, "memory", "memory.limit_in_bytes") == str(64 << 20)
     told = yaml.safe_load(
-        agent.run("/agent/bin/python", "-I", "-B", "-m", "nri.cli.entry", "agent", "explain", batch.name, "-o",
+        agent.run("/agent/bin/python", "-I", "-B", "-m", "nri", "agent", "explain", batch.name, "-o",
                   "json", name="agent")
     )  # fmt: skip
     outcomes = {row["name"]: row["outcome"] for row in told["writes"] if not row["container"]}

@@ -30,7 +30,7 @@ class Command:
         self.daemon, self.folder = daemon, folder
 
     def argv(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "nri.cli.entry", "--socket-path", str(self.daemon.nri_socket), *words]
+        return [sys.executable, "-m", "nri", "--socket-path", str(self.daemon.nri_socket), *words]
 
     def __call__(self, *words: str, code: int = 0) -> str:
         """Run it to its end; returns what it printed as data, or, where it fails, as words."""

@@ -87,7 +87,7 @@ def test_events_shows_a_real_runtimes_state(runtime: Runtime) -> None:
     words = [
         sys.executable,
         "-m",
-        "nri.cli.main",
+        "nri",
         "events",
         "-o",
         "json",

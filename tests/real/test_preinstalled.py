@@ -134,7 +134,7 @@ def test_one_that_cannot_start_is_refused_by_the_command_that_would_install_it(t
     config.write_text('{"no such key": 1}')
     words = ["enable", program, "--idx", "05", "--config", config, "--timeout", "3s"]
     places = ["--plugin-dir", tmp_path / "plugins", "--config-dir", tmp_path / "conf.d"]
-    command = [sys.executable, "-m", "nri.cli.main", *words, *places]
+    command = [sys.executable, "-m", "nri", *words, *places]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout
     assert "does not start as the runtime would start it" in done.stderr

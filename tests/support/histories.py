@@ -21,6 +21,11 @@ class Clock:
         return self.now
 
 
+def ids(provenance: Provenance, prefix: str = "") -> list[str]:
+    """The containers of which something is remembered, by id; those whose ids begin so."""
+    return sorted(one.id for one in provenance.containers() if one.id.startswith(prefix))
+
+
 def env(**variables: str) -> m.CreateContainerResponse:
     """An answer that sets variables; `remove_A` removes A."""
     pairs = [m.KeyValue(key=key.replace("remove_", "-"), value=value) for key, value in variables.items()]

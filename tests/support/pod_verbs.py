@@ -13,7 +13,7 @@ from nri.host.cgroups import detect
 from nri.host.root import MACHINE
 from tools.runtimes.images import BUSYBOX
 
-NRI = [sys.executable, "-m", "nri.cli.main", "pod"]
+NRI = [sys.executable, "-m", "nri", "pod"]
 WEB = f"""
 kind: Pod
 metadata: {{name: web, labels: {{app: web}}, annotations: {{example.org/a: b}}}}

@@ -28,7 +28,7 @@ OTHERS = {
     "open files, at most": "ulimit -n",
     "size of /scratch": "df -k /scratch 2>/dev/null | awk 'NR > 1 { print $2 / 1024 \" MiB\" }'",
 }
-NRI = [sys.executable, "-m", "nri.cli.main"]
+NRI = [sys.executable, "-m", "nri"]
 
 
 def run(screen: Screen, *, keep: bool, dry: bool) -> None:

@@ -18,7 +18,7 @@ from tools.runtimes.machine import Say, require_root
 #: What a real engine works with; a dry one needs none of it.
 PACKAGES = ("runc", "conmon", "skopeo", "umoci")
 #: The command line, up to its first verb.
-PROGRAM = (sys.executable, "-m", "nri.cli.main")
+PROGRAM = (sys.executable, "-m", "nri")
 
 
 class Engine(Runtime):

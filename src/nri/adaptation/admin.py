@@ -6,7 +6,7 @@ replies are JSON: they are for people and scripts, and free to grow. Nothing her
 
 | method | request | reply |
 |---|---|---|
-| Why | `{"container": "its id, or the beginning"}` | the container's changes (`Explanation.to_json`) |
+| Why | `{"container": "an id or names (`nri.kube.named`)"}` | the container's changes (`Explanation.to_json`) |
 | Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
 | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
 """
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.errors import RpcError
+from nri.kube.named import any_of, find
 from nri.ttrpc import Client, Code, Method, Server, Service
 from nri.unix import credentials, make_folder
 
@@ -89,14 +90,12 @@ class Admin:
     def _why(self, request: dict[str, Any]) -> dict[str, Any]:
         wanted = request.get("container")
         if not isinstance(wanted, str) or not wanted:
-            raise RpcError(Code.INVALID_ARGUMENT, 'name a container: {"container": "1f2e3d"}')
-        found = self._provenance.find(wanted)
+            raise RpcError(Code.INVALID_ARGUMENT, 'name a container: {"container": "1f2e3d"}, or "pod/name"')
+        known = self._provenance.containers()
+        found = find(wanted, [one._replace(runs=self._present(one.id)) for one in known])
         if len(found) > 1:
-            several = ", ".join(found[:5]) + (", ..." if len(found) > 5 else "")
-            raise RpcError(
-                Code.FAILED_PRECONDITION, f'"{wanted}" is the beginning of {len(found)} containers: {several}'
-            )
-        explanation = self._provenance.explain(found[0], self._rules) if found else None
+            raise RpcError(Code.FAILED_PRECONDITION, any_of(wanted, found))
+        explanation = self._provenance.explain(found[0].id, self._rules) if found else None
         if explanation is None:
             raise RpcError(Code.NOT_FOUND, self._why_nothing(wanted))
         while explanation.steps and len(json.dumps(explanation.to_json())) > _MAX_REPLY_BYTES:
@@ -115,7 +114,10 @@ class Admin:
                 f'the history of container "{wanted}" is forgotten: history is kept only since the runtime\'s start, '
                 f"{since}, and of the containers that were busy last"
             )
-        return f'no container "{wanted}": there is none now, and none was removed lately'
+        return (
+            f'no container "{wanted}": there is no such id, and of the containers since the runtime\'s start, {since}, '
+            "none has such a name"
+        )
 
     def _health(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"plugins": self._plugins(), "provenance": self._provenance.stats()}

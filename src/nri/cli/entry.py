@@ -34,7 +34,3 @@ def start() -> NoReturn:
     finally:
         if interruptible:
             signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is said: no traceback while Python comes to its end
-
-
-if __name__ == "__main__":
-    start()

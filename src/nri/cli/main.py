@@ -152,7 +152,3 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
         code = report(error, settings)
     sys.exit(code)
-
-
-if __name__ == "__main__":
-    main()

@@ -20,8 +20,9 @@ from nri.ttrpc import Client, Code
 PLUGINS = [{"plugin": "10-a", "state": "active"}]
 
 
-def record(provenance: Provenance, container: str, value: str = "1") -> None:
-    request = m.CreateContainerRequest(container=m.Container(id=container, name="web"))
+def record(provenance: Provenance, container: str, value: str = "1", pod: str = "") -> None:
+    whose = m.PodSandbox(id=f"pod-{pod}", name=pod, namespace="prod") if pod else None
+    request = m.CreateContainerRequest(pod=whose, container=m.Container(id=container, name="web"))
     pairs = [m.KeyValue(key="A", value=value)]
     reply = m.CreateContainerResponse(adjust=m.ContainerAdjustment(env=pairs))
     provenance.record("CreateContainer", container, request.SerializeToString(), [("10-a", reply.SerializeToString())])
@@ -66,13 +67,26 @@ def test_a_beginning_that_several_have_is_refused_with_their_ids(path, provenanc
     record(provenance, "1f2e")
     record(provenance, "1f2d")
     error = refusal(path, "Why", {"container": "1f"})
-    assert error.message == '"1f" is the beginning of 2 containers: 1f2d, 1f2e'
+    assert error.message == '"1f" may be any of 1f2d (web), 1f2e (web)'
+
+
+def test_names_are_enough_and_the_container_that_is_there_is_meant(path, provenance):
+    record(provenance, "1f2e", pod="one")
+    record(provenance, "7c0", pod="two")
+    for word, found in {"one": "1f2e", "two/web": "7c0", "prod/one/web": "1f2e", "web": "7c0"}.items():
+        assert ask(path, "Why", {"container": word})["container"] == found
+
+
+def test_of_the_tries_to_create_a_container_the_last_one_is_meant(path, provenance):
+    for number in range(3):
+        record(provenance, f"1f2{number}", pod="one")
+    assert ask(path, "Why", {"container": "one/web"})["container"] == "1f22"
 
 
 def test_a_container_without_a_history_never_was_or_was_removed_or_is_older_than_the_history(path, provenance):
     record(provenance, "1f2e3d4c")
     provenance.forget("1f2e3d4c")
-    reasons = {"9": 'no container "9": there is none now', "1f2e": 'container "1f2e" is forgotten: it was removed',
+    reasons = {"9": 'no container "9": there is no such id,', "1f2e": 'container "1f2e" is forgotten: it was removed',
                "7c0f": "history is kept only since the runtime's start, 20"}  # fmt: skip
     for wanted, words in reasons.items():
         error = refusal(path, "Why", {"container": wanted})

@@ -23,7 +23,7 @@ Nri = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "nri.cli.main", *arguments]
+    return [sys.executable, "-m", "nri", *arguments]
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ def test_the_exit_code_of_the_command_is_that_of_the_process() -> None:
 def test_a_reader_that_has_enough_ends_it_without_a_word_and_with_code_0(arguments: list[str]) -> None:
     reads, writes = os.pipe()
     os.close(reads)
-    argv = [sys.executable, "-m", "nri.cli.entry", *arguments]
+    argv = [sys.executable, "-m", "nri", *arguments]
     done = subprocess.run(argv, stdout=writes, stderr=subprocess.PIPE, text=True, check=False, env=environment())
     os.close(writes)
     assert (done.returncode, done.stderr) == (0, "")

@@ -130,6 +130,6 @@ def test_colours_follow_flag_then_environment_then_terminal(nri, arguments, env,
 
 
 def test_output_into_a_closed_pipe_ends_quietly() -> None:
-    script = f"{sys.executable} -m nri.cli.main --help | head -c 1; exit ${{PIPESTATUS[0]}}"
+    script = f"{sys.executable} -m nri --help | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

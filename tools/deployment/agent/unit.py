@@ -23,7 +23,7 @@ StartLimitIntervalSec=0
 Type=notify
 # Further flags, as NRI_AGENT_ARGS="--mode nri --set nri.index=10"; variables as NODE_NAME
 EnvironmentFile=-/etc/default/{name}
-ExecStart={venv}/bin/python -I -m nri.cli.entry agent run $NRI_AGENT_ARGS
+ExecStart={venv}/bin/python -I -m nri agent run $NRI_AGENT_ARGS
 Restart=always
 RestartSec=1
 """

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from nri.adaptation.audit.answer_order import OVERTAKEN, FieldOrder, Numbers, without
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
-from nri.adaptation.audit.record import TAKEN_BACK, Record, updates_of
+from nri.adaptation.audit.record import TAKEN_BACK, Record, named, updates_of
 from nri.adaptation.audit.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.effects import put_resources
@@ -70,7 +70,7 @@ class Explanation:
 
     Attributes:
         container: its id.
-        name: its name, "" if its creation was not seen (it is older than the runtime, or than the records).
+        name: its name, "" if no event of its own was seen (it is older than the runtime, or than the records).
         pod: ``namespace/name`` of its pod.
         steps: the changes, oldest first.
         notes: (seconds since 1970, text) of what happened without changing anything.
@@ -109,7 +109,9 @@ def _time(when: float) -> str:
 
 def explain(container: str, records: Sequence[Record], forgotten: int = 0, rules: Rules = Rules.DEFAULT) -> Explanation:
     """Work out who changed what in a container, from its records, oldest first."""
-    made = Explanation(container, forgotten=forgotten)
+    names = named(container, records)
+    pod = "/".join(part for part in (names.namespace, names.pod) if part)
+    made = Explanation(container, names.name, pod, forgotten=forgotten)
     undone: dict[tuple[str, int], str] = {}  # fields and numbers of answers that were taken back, and by which event
     for record in records:
         numbers = record.numbers.get(TAKEN_BACK)
@@ -157,8 +159,6 @@ class _Replay:
 
     def _create(self, record: Record) -> None:
         request = m.CreateContainerRequest.FromString(record.request)
-        self._made.name = request.container.name
-        self._made.pod = f"{request.pod.namespace}/{request.pod.name}" if request.pod.namespace else request.pod.name
         if not record.failed and self._before:
             self._made.steps.clear()
             self._order = FieldOrder()
@@ -208,7 +208,6 @@ class _Replay:
         target.CopyFrom(self._now)
         if record.event == "UpdateContainer" and mine:
             request = m.UpdateContainerRequest.FromString(record.request)
-            self._made.name = self._made.name or request.container.name
             self._resources(record, REQUEST, request.linux_resources, target, order)
         for plugin, raw in record.replies:
             whole = m.ContainerUpdate()

@@ -20,7 +20,8 @@ from typing import Any
 
 from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.explanation import Explanation, explain
-from nri.adaptation.audit.record import NO_NUMBERS, Record, parts_of
+from nri.adaptation.audit.record import NO_NUMBERS, Record, named, parts_of
+from nri.kube.named import Named
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
 
@@ -281,13 +282,13 @@ class Provenance:
             self._bytes -= history.size_bytes
             del self.histories[target]
 
-    def find(self, prefix: str) -> list[str]:
-        """Ids of the remembered containers that start with this; the exact one alone if there is one."""
+    def containers(self) -> list[Named]:
+        """The containers of which something is remembered, with their names, the newest first."""
         self._sort_all()
         with self._lock:
-            if prefix in self.histories:
-                return [prefix]
-            return sorted(one for one in self.histories if one.startswith(prefix))
+            known = [(one, list(history.records)) for one, history in self.histories.items() if history.records]
+        known.sort(key=lambda each: each[1][0].when, reverse=True)
+        return [named(one, records) for one, records in known]
 
     def was_here(self, prefix: str) -> bool:
         """Whether one of the containers that were removed last had an id that begins so."""

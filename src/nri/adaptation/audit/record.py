@@ -13,9 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from nri.adaptation.audit.answer_order import Numbers
 from nri.api import messages as m
+from nri.kube.named import Named
 from nri.wire import bytes_field
 
-__all__ = ["NO_NUMBERS", "TAKEN_BACK", "Record", "parts_of", "updates_of"]
+__all__ = ["NO_NUMBERS", "TAKEN_BACK", "Record", "named", "parts_of", "updates_of"]
 
 #: Stands for the plugin where updates were taken back: its `Numbers.undone` say which.
 TAKEN_BACK: Final = "(taken back)"
@@ -54,6 +55,19 @@ _REPLIES: dict[str, Any] = {
     "Synchronize": m.SynchronizeResponse,
     "UpdateContainers": m.UpdateContainersRequest,
 }
+
+
+def named(container: str, records: Iterable[Record]) -> Named:
+    """A container with its names and those of its pod, as far as a request for it told them; as one that runs."""
+    for record in records:
+        if record.container == container and record.request:
+            try:  # requests of all events that are for a container begin with its pod and itself
+                request = m.CreateContainerRequest.FromString(record.request)
+            except Exception:  # noqa: BLE001, S112 - the next one may be readable
+                continue
+            pod = request.pod
+            return Named(container, request.container.name, pod.name, pod.namespace, pod.id, runs=True)
+    return Named(container, "", "", "", "", runs=True)
 
 
 def updates_of(event: str, raw: bytes) -> list[m.ContainerUpdate]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import FAILED, USAGE, Failure
+from nri.kube.named import Named, any_of, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,29 +63,26 @@ def list_containers(cri: CriClient) -> list[Any]:
 
 
 def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) -> Any:
-    """The container that a person means: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or a lone pod's.
+    """The container that a person means, as `nri.kube.named` finds it. Raises Failure, which names all it could be.
 
-    Of several lives of one container it is the newest. Raises Failure, which names all that could be meant.
+    Args:
+        word: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container.
+        containers: all there are, the newest first.
+        pods: by id.
     """
-    found = [one for one in containers if word and one.id.startswith(word)]
-    if not found:
-        above, _, name = word.rpartition("/")
-        found = [
-            one
-            for one in containers
-            if (name == one.metadata.name and (not above or _is_pod(above, one.pod_sandbox_id, pods)))
-            or _is_pod(word, one.pod_sandbox_id, pods)
-        ]
+    found = find(word, [_named(one, pods.get(one.pod_sandbox_id)) for one in containers])
     if not found:
         raise Failure(f'no container "{word}". try: nri pod ps -a', FAILED)
-    newest = {(one.pod_sandbox_id, one.metadata.name): one for one in reversed(found)}
-    if len(newest) > 1:
-        running = {key: one for key, one in newest.items() if one.state == 1}
-        newest = running if len(running) == 1 else newest
-    if len(newest) > 1:
-        names = ", ".join(f"{one.id[:13]} ({pod_name(one, pods)}/{one.metadata.name})" for one in newest.values())
-        raise Failure(f'"{word}" may be any of {names}', USAGE)
-    return next(iter(newest.values()))
+    if len(found) > 1:
+        raise Failure(any_of(word, found), USAGE)
+    return next(one for one in containers if one.id == found[0].id)
+
+
+def _named(container: Any, pod: Any) -> Named:
+    """A container with its names; without those of a pod that is gone."""
+    name, namespace = (pod.metadata.name, pod.metadata.namespace) if pod is not None else ("", "")
+    runs = state_name(container) == "running"
+    return Named(container.id, container.metadata.name, name, namespace, container.pod_sandbox_id, runs)
 
 
 def find_pod(word: str, pods: Iterable[Any]) -> Any:
@@ -92,7 +90,9 @@ def find_pod(word: str, pods: Iterable[Any]) -> Any:
 
     Raises Failure, which names all that could be meant.
     """
-    found = [one for one in pods if _means(word, one)]
+    there = list(pods) if word else []
+    found = [one for one in there if word in (one.id, one.metadata.name, full_name(one))]
+    found = found or [one for one in there if one.id.startswith(word)]
     if not found:
         raise Failure(f'no pod "{word}". try: nri pod ps -a', FAILED)
     if len(found) > 1:
@@ -105,26 +105,9 @@ def find_pod(word: str, pods: Iterable[Any]) -> Any:
     return found[0]
 
 
-def _means(word: str, pod: Any) -> bool:
-    """Whether a person's word is for this pod."""
-    return bool(word) and (pod.id.startswith(word) or word in (pod.metadata.name, full_name(pod)))
-
-
-def _is_pod(word: str, pod_id: str, pods: Mapping[str, Any]) -> bool:
-    """Whether the pod of this id is there, and a person's word is one of its names."""
-    pod = pods.get(pod_id)
-    return pod is not None and word in (pod.metadata.name, full_name(pod))
-
-
 def full_name(pod: Any) -> str:
     """Namespace and name of a pod."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-def pod_name(container: Any, pods: Mapping[str, Any]) -> str:
-    """The name of a container's pod; "" if the pod is gone."""
-    pod = pods.get(container.pod_sandbox_id)
-    return pod.metadata.name if pod is not None else ""
 
 
 def age(created_ns: int, now: float | None = None) -> str:

@@ -62,7 +62,7 @@ def files_of(main: Path) -> list[Path]:
 
 def child_command() -> list[str]:
     """Return this very command line, without --reload."""
-    return [sys.executable, "-m", "nri.cli.entry", *(word for word in sys.argv[1:] if word != "--reload")]
+    return [sys.executable, "-m", "nri", *(word for word in sys.argv[1:] if word != "--reload")]
 
 
 def supervise(target: str, *, quiet: bool = False) -> int:

@@ -16,7 +16,8 @@ from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 
 EXAMPLES = [
-    "nri why 1f2e3d                          # every change of the container, plugin by plugin",
+    "nri why web                             # every change of the pod's container, plugin by plugin",
+    "nri why kube-system/dns-x7x2p/dns       # NAMESPACE/POD/CONTAINER",
     "nri why 1f2e3d -o json | jq '.steps[] | select(.field == \"Env\")'",
     "nri why --plugins                       # state of the runtime's plugins, and what they may do",
 ]
@@ -37,9 +38,9 @@ EXAMPLES = [
 def command(settings: Settings, container: str | None, path: str | None, plugins: bool, policies: bool) -> None:
     """Show which plugin changed what in a container, when, and from which value to which; with -q only the plugins.
 
-    CONTAINER is its id, or the beginning of it. The runtime must be built on this package, with its admin socket
-    on; containerd and CRI-O keep no such history. The history begins when the runtime starts, and ends when the
-    container is removed.
+    CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. The
+    runtime must be built on this package, with its admin socket on; containerd and CRI-O keep no such history. The
+    history begins when the runtime starts, and ends when the container is removed.
     """
     if bool(container) + plugins + policies != 1:
         raise click.UsageError("give one of CONTAINER, --plugins and --policies")

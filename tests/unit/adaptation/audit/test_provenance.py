@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nri.adaptation.audit import provenance as provenance_module
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.record import parts_of
-from tests.support.histories import Clock, create, env, steps, update
+from tests.support.histories import Clock, create, env, ids, steps, update
 
 
 def test_of_a_container_that_was_never_seen_nothing_is_known(provenance):
@@ -29,7 +29,7 @@ def test_the_container_that_was_touched_longest_ago_is_forgotten_first():
         create(provenance, container=name)
     update(provenance, value=1, container="c1")
     create(provenance, container="c3")
-    assert provenance.find("c") == ["c1", "c3"]
+    assert ids(provenance, "c") == ["c1", "c3"]
 
 
 def test_bytes_are_bounded_too():
@@ -51,12 +51,15 @@ def test_a_container_with_endless_updates_keeps_its_creation_and_the_latest():
     assert (len(made.steps), made.forgotten) == (5, 16)
 
 
-def test_containers_are_found_by_the_beginning_of_their_id(provenance):
-    for name in ("abc", "abd", "ab", "x"):
-        create(provenance, container=name)
-    assert provenance.find("abc") == ["abc"]
-    assert provenance.find("a") == ["ab", "abc", "abd"]
-    assert provenance.find("ab") == ["ab"], "an exact id is not ambiguous"
+def test_containers_are_told_with_their_names_the_newest_first() -> None:
+    provenance = Provenance(clock=Clock())
+    create(provenance, container="older")
+    update(provenance, value=1, container="before")
+    create(provenance, container="newer")
+    update(provenance, value=1, container="older")
+    names = "web", "web-1", "prod"
+    assert [one.id for one in provenance.containers()] == ["newer", "before", "older"]
+    assert [one[1:4] for one in provenance.containers()] == [names, ("", "", ""), names]
 
 
 @given(
@@ -72,7 +75,7 @@ def test_the_bounds_hold_and_the_count_is_true_whatever_is_recorded(events):
         stats = provenance.stats()
         assert stats["containers"] <= 3
         assert stats["bytes"] <= 20_000
-    for container in provenance.find(""):
+    for container in ids(provenance, ""):
         provenance.forget(container)
     assert provenance.stats()["bytes"] == 0, "bytes are counted wrongly"
 
@@ -94,8 +97,8 @@ def test_sorting_a_little_now_and_then_changes_nothing_of_what_is_known(events):
                 update(provenance, value=1, container=container)
         if what == "forget":
             removed.add(container)
-    known = {name: steps(untouched, name) for name in untouched.find("c")}
-    assert {name: steps(tidied, name) for name in tidied.find("c")} == known
+    known = {name: steps(untouched, name) for name in ids(untouched, "c")}
+    assert {name: steps(tidied, name) for name in ids(tidied, "c")} == known
     assert tidied.stats() == untouched.stats()
 
 
@@ -111,7 +114,7 @@ def test_sorting_in_between_waits_for_nobody(provenance, monkeypatch):
     monkeypatch.setattr(provenance_module, "parts_of", parts)
     create(provenance, touched=("c2",))
     create(provenance, container="c3")
-    looks = threading.Thread(target=provenance.find, args=("c",))
+    looks = threading.Thread(target=provenance.containers)
     looks.start()
     assert sorting.wait(10)
     thread = threading.Thread(target=provenance.tidy, daemon=True)
@@ -136,7 +139,7 @@ def test_records_of_many_threads_are_all_kept():
         thread.start()
     for thread in threads:
         thread.join()
-    kept = {name: len(provenance.explain(name).notes) for name in provenance.find("c")}
+    kept = {name: len(provenance.explain(name).notes) for name in ids(provenance, "c")}
     assert kept == {f"c{number}": 1000 for number in range(4)}, "records were lost, or sorted into the wrong chain"
 
 

@@ -19,6 +19,7 @@ from nri.api import messages as m
 from nri.errors import PluginError, Reject
 from nri.testing import make_container, make_pod
 from tests.support.growing import big
+from tests.support.histories import ids
 
 
 @contextmanager
@@ -56,8 +57,8 @@ def test_a_refused_reply_never_pushes_real_histories_out() -> None:
     provenance.record("UpdateContainers", "", b"", replies(*updates), bogus, "10-p may not do that")
     trail = AuditTrail(lambda updates: None, provenance)
     trail.refused("UpdateContainers", "10-p", b"", updates, "10-p may not do that")
-    assert provenance.find("real") == sorted(real)
-    assert provenance.find("bogus") == []
+    assert ids(provenance, "real") == sorted(real)
+    assert ids(provenance, "bogus") == []
 
 
 def test_refused_creations_go_before_containers_that_exist() -> None:
@@ -66,8 +67,8 @@ def test_refused_creations_go_before_containers_that_exist() -> None:
         create(provenance, f"real{n}")
     for n in range(500):
         create(provenance, f"refused{n}", "10-p said no")
-    assert len(provenance.find("real")) == 50
-    assert provenance.find("refused")[-1:] == ["refused499"], "the last refusals can be asked for"
+    assert len(ids(provenance, "real")) == 50
+    assert ids(provenance, "refused")[-1:] == ["refused499"], "the last refusals can be asked for"
 
 
 def test_big_refusals_go_before_what_was_applied() -> None:
@@ -78,7 +79,7 @@ def test_big_refusals_go_before_what_was_applied() -> None:
     update.linux.resources.unified["k"] = "x" * 300_000
     for _ in range(100):
         provenance.record("UpdateContainers", "", b"", replies(update), ["real0"], "10-p may not do that")
-    assert len(provenance.find("real")) == 50
+    assert len(ids(provenance, "real")) == 50
     assert provenance.stats()["bytes"] <= 1 << 20
 
 
@@ -270,7 +271,7 @@ def test_who_asks_is_answered_though_records_come_faster_than_they_are_sorted(mo
     for _ in range(100):
         flood(provenance)
     assert provenance.stats()["containers"] == 3
-    assert provenance.find("c") == ["c0", "c1", "c2"]
+    assert ids(provenance, "c") == ["c0", "c1", "c2"]
 
 
 def test_removed_containers_are_forgotten_while_records_wait_all_the_time() -> None:
@@ -282,5 +283,5 @@ def test_removed_containers_are_forgotten_while_records_wait_all_the_time() -> N
     assert len(provenance.loose) > 100, "they wait"
     assert len(provenance.gone) <= 2 * provenance_module.LOOSE_RECORDS
     assert len(provenance.histories) <= 3 + 2 * provenance_module.LOOSE_RECORDS
-    assert provenance.find("gone") == []
+    assert ids(provenance, "gone") == []
     assert not provenance.gone

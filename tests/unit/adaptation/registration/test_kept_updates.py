@@ -23,6 +23,7 @@ from nri.metrics import Observer
 from nri.testing import make_container, make_pod
 from nri.ttrpc.waiters import ARRIVALS
 from tests.support.adapting import eventually
+from tests.support.histories import ids
 
 POD = make_pod(namespace="web", name="web")
 
@@ -333,7 +334,7 @@ def test_what_is_left_out_stands_in_the_history_of_the_events_container(node: No
     assert [text for _, text in told.notes] == [
         'CreateContainer: update of container "gone" by 10-p left out: the runtime knows no such container'
     ]
-    assert provenance.find("gone") == [], "a name that a plugin made up has no history"
+    assert ids(provenance, "gone") == [], "a name that a plugin made up has no history"
 
 
 def test_in_reference_mode_updates_pass_as_they_are() -> None:

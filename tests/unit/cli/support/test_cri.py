@@ -36,7 +36,7 @@ def test_an_id_a_name_a_pods_name_or_both(server: CriServer, word: str, found: s
 
 
 def test_several_that_could_be_meant_are_all_named(server: CriServer) -> None:
-    with pytest.raises(Failure, match=r'"app" may be any of .*aaa1 \(web/app\).*ccc1 \(db/app\)|ccc1.*aaa1'):
+    with pytest.raises(Failure, match=r'"app" may be any of aaa1 \(default/web/app\), ccc1 \(default/db/app\)'):
         find(server, "app")
     with pytest.raises(Failure, match=r'no container "nope"\. try: nri pod ps -a'):
         find(server, "nope")
@@ -69,3 +69,8 @@ def test_a_pod_is_an_id_its_name_or_namespace_and_name(server: CriServer) -> Non
     with pytest.raises(Failure, match=r'no pod ""\. try: nri pod ps -a'):
         find_pod("", server.pods)
     assert find(server, "default/web/app") == "aaa1"
+
+
+def test_a_pods_name_comes_before_the_beginning_of_an_id(server: CriServer) -> None:
+    server.add_pod("db7", "other")
+    assert find_pod("db", server.pods).id == "p2"

@@ -182,7 +182,7 @@ def test_an_address_that_is_taken_ends_it_before_anything_is_made(monkeypatch: p
 
 
 def test_the_interpreter_is_written_as_systemd_reads_it() -> None:
-    assert "\nExecStart=/opt/nri/bin/python -m nri.cli.entry engine serve\n" in unit_text("/opt/nri/bin/python")
+    assert "\nExecStart=/opt/nri/bin/python -m nri engine serve\n" in unit_text("/opt/nri/bin/python")
     assert "ExecStart='/o p/50%%/python' -m" in unit_text("/o p/50%/python")
 
 

@@ -45,4 +45,4 @@ def test_a_huge_folder_is_watched_in_part(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_child_is_this_command_without_reload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["nri", "run", "a.py", "--reload", "--idx", "10"])
-    assert reload.child_command() == [sys.executable, "-m", "nri.cli.entry", "run", "a.py", "--idx", "10"]
+    assert reload.child_command() == [sys.executable, "-m", "nri", "run", "a.py", "--idx", "10"]

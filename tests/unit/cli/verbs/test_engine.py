@@ -155,7 +155,7 @@ def test_a_dry_engine_needs_next_to_nothing(nri, tmp_path: Path) -> None:
 
 def test_the_unit_runs_this_interpreter(nri) -> None:
     text = nri("engine", "unit").stdout
-    assert f"ExecStart={sys.executable} -m nri.cli.entry engine serve\n" in text
+    assert f"ExecStart={sys.executable} -m nri engine serve\n" in text
     assert "Type=notify\n" in text
     assert "KillMode=process\n" in text
     assert json.loads(nri("engine", "unit", "-o", "json").stdout)["unit"] == text

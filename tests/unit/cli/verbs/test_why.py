@@ -59,6 +59,11 @@ def test_the_chain_is_a_table(nri, socket):
     assert "container 1f2e3d4c5b6a7 web of pod prod/web-1" in done.stderr
 
 
+@pytest.mark.parametrize("word", ["web-1", "web", "web-1/web", "prod/web-1", "prod/web-1/web"])
+def test_a_container_is_named_as_for_pod_logs(nri, socket, word):
+    assert nri("why", word, "-q", "--admin-socket", socket).stdout == "10-a\n"
+
+
 def test_with_json_the_whole_chain_is_one_document(nri, socket):
     done = nri("why", "1f2e", "-o", "json", "--admin-socket", socket)
     tree = json.loads(done.stdout)

@@ -1,0 +1,60 @@
+"""The container that a person means: ids, beginnings of ids, names, and lives of one container."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.kube.named import Named, any_of, find
+
+#: The newest first.
+KNOWN = [
+    Named("aaa2", "app", "web", "default", "p1", runs=True),
+    Named("aaa1", "app", "web", "default", "p1", runs=False),
+    Named("bbb1", "app", "db", "default", "p2", runs=True),
+    Named("bbb2", "side", "db", "default", "p2", runs=True),
+    Named("db1", "proxy", "edge", "prod", "p3", runs=True),
+    Named("eee1", "lone", "", "", "p9", runs=True),
+    Named("fff1", "", "", "", "", runs=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("aaa1", ["aaa1"]),
+        ("aaa", ["aaa2"]),
+        ("web", ["aaa2"]),
+        ("web/app", ["aaa2"]),
+        ("default/web", ["aaa2"]),
+        ("default/web/app", ["aaa2"]),
+        ("app", ["aaa2", "bbb1"]),
+        ("db", ["bbb1", "bbb2"]),
+        ("db1", ["db1"]),
+        ("prod/edge/proxy", ["db1"]),
+        ("lone", ["eee1"]),
+        ("f", ["fff1"]),
+        ("prod/web", []),
+        ("/lone", []),
+        ("x", []),
+        ("", []),
+    ],
+)
+def test_an_id_then_names_then_the_beginning_of_an_id(word: str, found: list[str]) -> None:
+    assert [one.id for one in find(word, KNOWN)] == found
+
+
+def test_of_several_containers_the_only_one_that_runs_is_meant() -> None:
+    known = [one._replace(runs=one.id == "bbb1") for one in KNOWN]
+    assert [one.id for one in find("app", known)] == ["bbb1"]
+
+
+def test_containers_whose_pod_is_not_known_are_not_lives_of_one_container() -> None:
+    assert len(find("c", [Named(f"c{number}", "app", "", "", "", runs=False) for number in range(2)])) == 2
+
+
+def test_a_word_that_may_mean_several_names_the_first_of_them() -> None:
+    many = [Named(f"c{number}" * 9, "app", f"web{number}", "shop", f"p{number}", runs=True) for number in range(7)]
+    text = any_of("app", many)
+    assert text.startswith('"app" may be any of c0c0c0c0c0c0c (shop/web0/app), c1c1')
+    assert text.endswith("c4c4c4c4c4c4c (shop/web4/app), ...")
+    assert any_of("f", [KNOWN[5], KNOWN[6]]) == '"f" may be any of eee1 (lone), fff1'

@@ -1,0 +1,30 @@
+"""`python -m nri` is the command."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+
+from tests.unit.cli.conftest import environment
+
+
+def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "nri", *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False, env={**environment(), **more})
+
+
+def test_the_package_is_run_as_the_command_without_a_path() -> None:
+    done = run("version", "-q", PATH=os.devnull)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, version("nri"), "")
+
+
+def test_to_import_it_runs_nothing() -> None:
+    assert importlib.import_module("nri.__main__").__doc__
+
+
+def test_its_exit_codes_and_words_are_those_of_the_command() -> None:
+    done = run("versio")
+    assert (done.returncode, done.stderr) == (2, 'error: no verb "versio", did you mean version? try: nri --help\n')
