@@ -37,7 +37,7 @@ def test_values_hold_before_the_first_instruction_and_are_explained(ruled: Node)
         assert ruled.value(batch, "cpu.cfs_quota_us") == "50000"
         assert ruled.value(batch, "memory.limit_in_bytes") == str(64 << 20)
         told = agent.explain("web")
-        cpus = next(row for row in told["values"] if row["field"] == "cpuset" and row["container"] == "app")
+        cpus = next(row for row in told["values"] if row["field"] == "cpuset.cpus" and row["container"] == "app")
         assert (cpus["value"], cpus["hook"]) == ("1", "CPUSetAllocator")
         told = agent.explain("batch")
         assert {"cpu.cfs_quota", "memory.limit"} <= {row["name"] for row in told["writes"]}

@@ -15,7 +15,7 @@ from nri.policies.koordinator.hooks.resctrl import INTEL, Cache
 from nri.policies.koordinator.pod_annotations import annotated
 from nri.policies.koordinator.profile import HOOKS, Node
 from nri.policies.koordinator.rules import node_slo, node_topology
-from nri.policies.writes import container_writes, pod_writes
+from nri.policies.writes import pod_writes, writes
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 
@@ -114,7 +114,7 @@ def _annotations(data: bytes) -> None:
 
 def _carried(changes: Any) -> None:
     messages.adjustment(changes).SerializeToString()
-    for write in (*pod_writes("kubepods/podu", changes), *container_writes("kubepods/podu/1", changes)):
+    for write in (*pod_writes("kubepods/podu", changes), *writes("kubepods/podu/1", changes)):
         try:
             host.knob(write.knob).parse(write.value)
         except ValueError as error:

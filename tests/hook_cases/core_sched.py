@@ -203,7 +203,7 @@ def _apply(given: Given) -> Outcome:
         for kube in KUBE_CLASSES:
             context = KubeQosContext(kube, paths.kube_class_path(kube))
             changes = core_sched.kube_class(context, node.rule).changes
-            node.tree.write(writes.folder_writes(context.cgroup_parent, changes))
+            node.tree.write(writes.writes(context.cgroup_parent, changes))
         for pod in pods:
             if reconciled_class(pod.context()) != SYSTEM:
                 for container in (_sandbox(node, pod), *pod.main_containers()):

@@ -86,7 +86,7 @@ def _identity_folder(given: Given) -> Outcome:
     tree, kube = Tree(given), given.get("kube_qos") or ""
     rule = _in_effect(given, tree)
     changes = NO_CHANGES if rule is None else group_identity.kube_class(KubeQosContext(kube), rule).changes
-    tree.write(writes.folder_writes(paths.kube_class_path(kube), changes))
+    tree.write(writes.writes(paths.kube_class_path(kube), changes))
     return {**inputs.shown(changes), "error": False, "files": tree.files}
 
 

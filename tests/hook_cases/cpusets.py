@@ -28,7 +28,7 @@ Outcome = dict[str, Any]
 def _container(given: Input, decide: Callable[[], Decision]) -> Outcome:
     tree, context = Tree(given), inputs.container(given)
     changes, error = decided(decide)
-    tree.write(writes.container_writes(context.cgroup_parent, changes))
+    tree.write(writes.writes(context.cgroup_parent, changes))
     return {**inputs.shown(changes), "error": error, "files": tree.files}
 
 
@@ -77,7 +77,7 @@ def _program(given: Given) -> Outcome:
     context = context_of(application)
     rule = inputs.cpuset_rule(given.get("rule"))
     changes, _ = decided(lambda: cpuset.host_application(context, rule))
-    tree.write(writes.folder_writes(context.cgroup_parent, changes))
+    tree.write(writes.writes(context.cgroup_parent, changes))
     return {"cpuset": tree.read(context.cgroup_parent, "cpuset.cpus"), "error": False, "files": tree.files}
 
 
@@ -85,7 +85,7 @@ def _program_helper(given: Given) -> Outcome:
     context = context_of(inputs.mapping(given.get("host_application")))
     rule = inputs.cpuset_rule(given.get("rule"))
     changes, error = decided(lambda: cpuset.host_application(context, rule))
-    return {"cpuset": changes.cpuset, "error": error}
+    return {"cpuset": changes.knobs.get("cpuset.cpus"), "error": error}
 
 
 def _parse(given: Given) -> Outcome:

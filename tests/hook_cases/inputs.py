@@ -14,6 +14,7 @@ from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
 from nri.policies.running import RunningPod
 
 __all__ = [
+    "KNOBS",
     "Given",
     "batch_rule",
     "changes_of",
@@ -29,6 +30,17 @@ __all__ = [
 ]
 
 Input = dict[str, Any]
+
+#: The names of knobs in the cases.
+KNOBS = {
+    "bvt": "cpu.bvt",
+    "cpuset": "cpuset.cpus",
+    "cpu_shares": "cpu.shares",
+    "cfs_quota": "cpu.cfs_quota",
+    "memory_limit": "memory.limit",
+    "cpu_idle": "cpu.idle",
+    "oom_score_adj": "oom_score_adj",
+}
 
 
 class Given(Input):
@@ -151,9 +163,8 @@ def changes_of(given: Any) -> Changes:
     """Return the changes that a case gives as a hook's response."""
     found = mapping(given)
     group = found.get("resctrl")
-    single = ("cpu_shares", "cfs_quota", "cpuset", "memory_limit", "bvt", "cpu_idle")
     return Changes(
-        **{name: found.get(name) for name in single},
+        {knob: found[name] for name, knob in KNOBS.items() if found.get(name) is not None},
         resctrl=None if group is None else Resctrl(group.get("closid") or "", group.get("schemata") or ""),
         env=mapping(found.get("env")),
         mounts=tuple(
@@ -180,8 +191,7 @@ def changes_of(given: Any) -> Changes:
 
 def shown(changes: Changes) -> dict[str, Any]:
     """Return changes as the cases have them; what is not set is left out."""
-    names = ("bvt", "cpuset", "cpu_shares", "cfs_quota", "memory_limit", "cpu_idle", "oom_score_adj")
-    found = {name: value for name in names if (value := getattr(changes, name)) is not None}
+    found: dict[str, Any] = {name: changes.knobs[knob] for name, knob in KNOBS.items() if knob in changes.knobs}
     if changes.env:
         found["env"] = dict(changes.env)
     if changes.mounts:

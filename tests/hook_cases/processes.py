@@ -53,7 +53,7 @@ def _reconcile(given: Input, context: ContainerContext, scores: dict[int, int], 
     if not context.pod.uid or not context.id:
         return
     try:
-        target = oom_score_adj.container(context).changes.oom_score_adj
+        target = oom_score_adj.container(context).changes.knobs.get("oom_score_adj")
         pids = Tree(given).processes(folder)
     except (HookError, ValueError):
         return

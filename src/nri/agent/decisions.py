@@ -30,6 +30,8 @@ __all__ = ["Decisions", "class_of", "subject_of", "values_of"]
 _log = logging.getLogger(__name__)
 _MOST_TEXT: Final = 400
 _FIELDS: Final = tuple(each.name for each in fields(Changes))
+#: Those that hold several things, each with its own name.
+_BY_NAME: Final = {"knobs": "", "env": "env."}
 
 
 class Decisions:
@@ -198,19 +200,13 @@ def values_of(because: Sequence[Because]) -> Iterator[tuple[str, Any, str, str]]
             value = getattr(each.changes, name)
             if value is None or value in ((), {}):
                 continue
-            if name == "env":
-                yield from ((f"env.{key}", text, each.hook, each.reason) for key, text in value.items())
-            elif name in ("mounts", "devices"):
-                for entry in value:
-                    yield (
-                        f"{name}.{entry[0] if isinstance(entry, tuple) else _path(entry)}",
-                        entry,
-                        each.hook,
-                        each.reason,
-                    )
+            if name in _BY_NAME:
+                yield from ((f"{_BY_NAME[name]}{key}", text, each.hook, each.reason) for key, text in value.items())
+            elif isinstance(value, tuple):
+                yield from ((f"{name}.{_path(entry)}", entry, each.hook, each.reason) for entry in value)
             else:
                 yield name, value, each.hook, each.reason
 
 
 def _path(entry: Any) -> str:
-    return str(getattr(entry, "destination", "") or getattr(entry, "path", ""))
+    return str(getattr(entry, "destination", "") or getattr(entry, "path", "") or getattr(entry, "type", ""))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from nri import host
@@ -21,22 +21,23 @@ from nri.host import Outcome, Result
 from nri.host import process as processes
 from nri.host.cgroups import expand
 from nri.host.resctrl import parse_schemata
-from nri.policies.changes import Changes, Resctrl
+from nri.policies.changes import UNIFIED, Changes, Resctrl
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.cookie_groups import Membership
+from nri.policies.messages import AT_CREATION, knob_of_file
 from nri.policies.paths import MANY_PODS, of_many_pods
-from nri.policies.writes import Write, container_writes, folder_writes, pod_writes
+from nri.policies.writes import OOM_SCORE, Write, pod_writes, writes
 
-__all__ = ["OOM_SCORE", "Context", "Executor"]
+__all__ = ["Context", "Executor"]
 
 Context = PodContext | ContainerContext | KubeQosContext | HostApplicationContext
 
-#: The knob of processes that stands among those of cgroups: a score for each process of a folder.
-OOM_SCORE: Final = "oom_score_adj"
 _MOST_PROCESSES: Final = 4096
 _DEEPEST: Final = 4
 #: Processes are looked for again while there are new ones, because a fork takes over what its parent had before.
 _ROUNDS: Final = 3
+_NO_KNOB: Final = "there is no knob of this name"
+_RUNTIMES: Final = "only a runtime sets it"
 
 
 class Executor:
@@ -93,14 +94,11 @@ class Executor:
         self._observer.wrote(results)
         return results
 
-    def by_device(self, folder: str, knob: str, values: Mapping[str, int] | Mapping[str, str]) -> Result:
-        """Write a knob whose values are by device: `8:0` to a number, -1 for no limit, or to words."""
-        try:
-            (result,) = self._writer.write_all([host.Write(tidy(folder), knob, values)])
-        except (KeyError, ValueError) as error:
-            result = Result(folder, knob, dict(values), Outcome.REFUSED, str(error))
-        self._observer.wrote([result])
-        return result
+    def on_v2(self, name: str) -> bool:
+        """Whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2, and v2 alone."""
+        if self.hierarchies.mode != "v2":
+            return False
+        return name.startswith(UNIFIED) or not isinstance(host.probe(self.hierarchies, name), host.Unsupported)
 
     def retry(self, folder: str) -> list[Result]:
         """Do what waits for a cgroup and for those below it."""
@@ -118,14 +116,10 @@ class Executor:
             if of_many_pods(context.cgroup_parent):
                 return [Result(context.cgroup_parent, "pod", "", Outcome.REFUSED, MANY_PODS)] if changes else []
             results += self.retry(context.cgroup_parent)
-            writes = pod_writes(context.cgroup_parent, changes, reason)
-        elif isinstance(context, ContainerContext):
-            writes = container_writes(context.cgroup_parent, changes, reason)
-            if changes.oom_score_adj is not None and context.cgroup_parent:
-                writes.append(Write(context.cgroup_parent, OOM_SCORE, str(changes.oom_score_adj), reason))
+            wanted = pod_writes(context.cgroup_parent, changes, reason)
         else:
-            writes = folder_writes(context.cgroup_parent, changes, reason)
-        results += self.write(writes) if writes else []
+            wanted = writes(context.cgroup_parent, changes, reason)
+        results += self.write(wanted) if wanted else []
         if changes.resctrl is not None:
             folder = context.cgroup_parent if isinstance(context, ContainerContext) else ""
             results += self.resctrl(changes.resctrl, folder)
@@ -288,12 +282,20 @@ def tidy(folder: str) -> str:
 
 def _host_write(folder: str, write: Write) -> host.Write | Result:
     """A write in the words of `nri.host`, or why it cannot be one."""
+    name = write.knob
+    if name.startswith(UNIFIED):
+        name = knob_of_file(name.removeprefix(UNIFIED)) or name
+    if write.devices is not None:
+        if name in host.KNOBS:
+            return host.Write(folder, name, write.devices)
+        return Result(folder, name, dict(write.devices), Outcome.UNSUPPORTED, _NO_KNOB)
     if not folder:
-        return Result(folder, write.knob, write.value, Outcome.REFUSED, "the root cgroup is nobody's")
+        return Result(folder, name, write.value, Outcome.REFUSED, "the root cgroup is nobody's")
     try:
-        return host.Write(folder, write.knob, value_of(write.knob, write.value))
+        return host.Write(folder, name, value_of(name, write.value))
     except KeyError:
-        return Result(folder, write.knob, write.value, Outcome.UNSUPPORTED, "there is no knob of this name")
+        reason = _RUNTIMES if name in AT_CREATION or name.startswith(UNIFIED) else _NO_KNOB
+        return Result(folder, name, write.value, Outcome.UNSUPPORTED, reason)
     except ValueError as error:
         return Result(folder, write.knob, write.value, Outcome.REFUSED, str(error))
 

@@ -42,7 +42,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value that a hook gave. `at` is Unix time in seconds; `field` an attribute of `Changes`, or `env.NAME`."""
+    """One value that a hook gave. `at` is Unix time in seconds; `field` is a knob, `env.NAME` and the like."""
 
     field: str
     value: str

@@ -1,20 +1,62 @@
 """Contexts from NRI's messages, and changes as an adjustment or an update.
 
-What NRI cannot say is not lost: a pod's values and an explicit clear of the CPUs come back as writes for the executor.
-Next: `nri.policies.koordinator.convert.proxy`.
+NRI has a field for some knobs, `FIELDS`; a file of cgroup v2 it can name in `unified`, where the machine has it; for
+the rest, a pod's values and an explicit clear of the CPUs, there is the executor. Runtimes drop some fields from an
+update, `AT_CREATION`. Next: `nri.policies.koordinator.convert.proxy`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final
 
 from nri.api import messages as m
+from nri.host.cgroups.knobs import KNOBS, Place, knob
 from nri.policies import paths
-from nri.policies.changes import Changes
+from nri.policies.changes import UNIFIED, Changes, Setting
 from nri.policies.contexts import ContainerContext, PodContext, Resources
-from nri.policies.writes import KNOBS, Write
+from nri.policies.writes import OOM_SCORE
 
-__all__ = ["adjustment", "container_context", "container_id", "pod_context", "unsaid", "update"]
+__all__ = [
+    "AT_CREATION",
+    "FIELDS",
+    "adjustment",
+    "container_context",
+    "container_id",
+    "knob_of_file",
+    "pod_context",
+    "reported",
+    "sayable",
+    "unified_place",
+    "update",
+]
+
+#: The fields of NRI's LinuxResources, by the knob that each is for. Huge pages and `unified` are lists beside them.
+FIELDS: Final[Mapping[str, str]] = {
+    "cpu.shares": "cpu.shares",
+    "cpu.cfs_quota": "cpu.quota",
+    "cpu.cfs_period": "cpu.period",
+    "cpu.realtime_runtime": "cpu.realtime_runtime",
+    "cpu.realtime_period": "cpu.realtime_period",
+    "cpuset.cpus": "cpu.cpus",
+    "cpuset.mems": "cpu.mems",
+    "memory.limit": "memory.limit",
+    "memory.soft_limit": "memory.reservation",
+    "memory.and_swap_limit": "memory.swap",
+    "memory.kernel_limit": "memory.kernel",
+    "memory.kernel_tcp_limit": "memory.kernel_tcp",
+    "memory.swappiness": "memory.swappiness",
+    "memory.oom_killer_off": "memory.disable_oom_killer",
+    "memory.use_hierarchy": "memory.use_hierarchy",
+    "pids.limit": "pids.limit",
+    "blockio_class": "blockio_class",
+    "rdt_class": "rdt_class",
+}
+#: What only an adjustment says: runtimes drop it from updates, and the kernel or a class takes it once.
+AT_CREATION: Final = frozenset({OOM_SCORE, *(name for name in FIELDS if name not in KNOBS)})
+_HUGE, _LIMIT = "hugetlb.", ".limit"
 
 #: A pod of the kubelet's former docker shim bears this.
 _DOCKER_TYPE = "io.kubernetes.docker.type"
@@ -55,16 +97,58 @@ def container_id(number: str, annotations: Mapping[str, str] | None = None, runt
     return f"{'docker' if _DOCKER_TYPE in (annotations or {}) else runtime}://{number}"
 
 
-def adjustment(changes: Changes) -> m.ContainerAdjustment:
-    """Return changes as an adjustment of a container that is being created."""
+@lru_cache(maxsize=256)
+def unified_place(name: str) -> Place | None:
+    """Return the file of cgroup v2 by which `unified` can say a knob; None if it cannot, or NRI has a field for it.
+
+    It cannot say a knob that has one of several files, or a line for each device.
+    """
+    if name in FIELDS or name.startswith(_HUGE):
+        return None
+    try:
+        places = knob(name).v2
+    except KeyError:
+        return None
+    return places[0] if len(places) == 1 and not places[0].codec.by_device else None
+
+
+@lru_cache(maxsize=256)
+def knob_of_file(file: str) -> str:
+    """Return the knob that a file of cgroup v2 is for; "" if there is none."""
+    return next((name for name in KNOBS if (place := unified_place(name)) is not None and place.file == file), "")
+
+
+def _never(_name: str) -> bool:
+    return False
+
+
+def sayable(name: str, on_v2: Callable[[str], bool] = _never) -> bool:
+    """Whether NRI has a word for a knob.
+
+    Args:
+        name: the knob.
+        on_v2: whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2.
+    """
+    if name in FIELDS or name == OOM_SCORE or name.startswith(_HUGE):
+        return True
+    return (name.startswith(UNIFIED) or unified_place(name) is not None) and on_v2(name)
+
+
+def adjustment(changes: Changes, on_v2: Callable[[str], bool] = _never) -> m.ContainerAdjustment:
+    """Return changes as an adjustment of a container that is being created; `on_v2` as for `sayable`."""
     message = m.ContainerAdjustment()
-    _set(message.linux.resources, changes)
+    _set(message.linux.resources, changes.knobs, on_v2)
+    for rule in changes.device_rules:
+        made = message.linux.resources.devices.add(allow=rule.allow, type=rule.type, access=rule.access)
+        for part in ("major", "minor"):
+            if (number := getattr(rule, part)) is not None:
+                getattr(made, part).value = number
     if not message.linux.resources.ByteSize():
         message.ClearField("linux")
     if changes.resctrl is not None:
         message.linux.resources.rdt_class.value = changes.resctrl.group
-    if changes.oom_score_adj is not None:
-        message.linux.oom_score_adj.value = changes.oom_score_adj
+    if (score := changes.number(OOM_SCORE)) is not None:
+        message.linux.oom_score_adj.value = score
     for name, value in changes.env.items():
         message.env.add(key=name, value=value)
     for mount in changes.mounts:
@@ -77,16 +161,19 @@ def adjustment(changes: Changes) -> m.ContainerAdjustment:
     return message
 
 
-def update(changes: Changes, container: str, *, rdt_class: bool = False) -> m.ContainerUpdate | None:
+def update(
+    changes: Changes, container: str, on_v2: Callable[[str], bool] = _never, *, rdt_class: bool = False
+) -> m.ContainerUpdate | None:
     """Return changes as an update of a container; None if an update would say nothing.
 
     Args:
         changes: what is to be set.
         container: the container's id at the runtime.
+        on_v2: as for `sayable`.
         rdt_class: whether it asks for an RDT class as well, which runtimes drop from updates.
     """
     message = m.ContainerUpdate()
-    _set(message.linux.resources, changes)
+    _set(message.linux.resources, changes.without(AT_CREATION).knobs, on_v2)
     if changes.resctrl is not None and rdt_class:
         message.linux.resources.rdt_class.value = changes.resctrl.group
     if not message.linux.resources.ByteSize():
@@ -95,11 +182,30 @@ def update(changes: Changes, container: str, *, rdt_class: bool = False) -> m.Co
     return message
 
 
-def unsaid(folder: str, changes: Changes) -> list[Write]:
-    """Return what neither adjustment nor update can say of a container."""
-    if changes.cpuset != "" or not folder:
-        return []
-    return [Write(folder, KNOBS["cpuset"], "", "an explicit clear, which NRI cannot say")]
+def reported(resources: m.LinuxResources) -> dict[str, Setting]:
+    """Return what a message says of resources, by knob; a file of cgroup v2 that has none is `unified.FILE`."""
+    found: dict[str, Setting] = {}
+    for name, path in FIELDS.items():
+        above, _, field = path.rpartition(".")
+        part: Any = attrgetter(above)(resources) if above else resources
+        held = getattr(part, field)
+        if isinstance(held, str):
+            found |= {name: held} if held else {}
+        elif isinstance(held, int):  # of processes; the message above says whether it is set
+            found |= {name: held} if resources.HasField("pids") else {}
+        elif part.HasField(field):
+            found[name] = held.value if isinstance(held.value, str) else int(held.value)
+    for limit in resources.hugepage_limits:
+        found[f"{_HUGE}{limit.page_size}{_LIMIT}"] = limit.limit
+    for file, text in resources.unified.items():
+        name = knob_of_file(file)
+        place = unified_place(name)
+        try:
+            value = None if place is None else place.codec.decode(text)
+        except ValueError:
+            value = None
+        found |= {name: value} if isinstance(value, int) else {f"{UNIFIED}{file}": text}
+    return found
 
 
 def _resources(resources: m.LinuxResources) -> Resources:
@@ -112,12 +218,25 @@ def _resources(resources: m.LinuxResources) -> Resources:
     )
 
 
-def _set(resources: m.LinuxResources, changes: Changes) -> None:
-    if changes.cpuset:
-        resources.cpu.cpus = changes.cpuset
-    if changes.cfs_quota is not None:
-        resources.cpu.quota.value = changes.cfs_quota
-    if changes.cpu_shares is not None:
-        resources.cpu.shares.value = changes.cpu_shares
-    if changes.memory_limit is not None:
-        resources.memory.limit.value = changes.memory_limit
+def _set(resources: m.LinuxResources, knobs: Mapping[str, Setting], on_v2: Callable[[str], bool]) -> None:
+    for name, value in knobs.items():
+        if value == "" or not sayable(name, on_v2):  # a clear of CPUs has no word
+            continue
+        if name in FIELDS:
+            _set_field(resources, FIELDS[name], value)
+        elif name.startswith(_HUGE):
+            resources.hugepage_limits.add(page_size=name.removeprefix(_HUGE).removesuffix(_LIMIT), limit=value)
+        elif (place := unified_place(name)) is not None:
+            resources.unified[place.file] = place.codec.encode(value, "")[-1]
+        elif name.startswith(UNIFIED):
+            resources.unified[name.removeprefix(UNIFIED)] = str(value)
+
+
+def _set_field(resources: m.LinuxResources, path: str, value: Any) -> None:
+    above, _, field = path.rpartition(".")
+    part: Any = attrgetter(above)(resources) if above else resources
+    held = getattr(part, field)
+    if isinstance(held, (str, int)):
+        setattr(part, field, value)
+    else:
+        held.value = type(held.value)(value)

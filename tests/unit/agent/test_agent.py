@@ -202,7 +202,7 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         told = json.loads(ask(path, "/explain?pod=shop/web")[1])
         assert told["rules"] == {"NodeSLO": "", "NodeResourceTopology": "a test", "Node": ""}
         (value,) = told["values"]
-        assert (value["field"], value["value"], value["hook"]) == ("cpuset", "0-3", "CPUSetAllocator")
+        assert (value["field"], value["value"], value["hook"]) == ("cpuset.cpus", "0-3", "CPUSetAllocator")
         assert told["rule_problems"] == []
         agent.parts.book.put("NodeSLO", {"spec": 5}, "a.yaml")
         (problem,) = json.loads(ask(path, "/explain?pod=shop/web")[1])["rule_problems"]

@@ -33,11 +33,11 @@ def made(tmp_path: Path) -> Parts:
 
 def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> None:
     outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
-    assert outcome.changes.cpuset == "0-3"
+    assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
     found = made.history.of("shop/web")
     assert found is not None
     (value,) = found["values"]
-    assert (value["container"], value["field"], value["value"]) == ("app", "cpuset", "0-3")
+    assert (value["container"], value["field"], value["value"]) == ("app", "cpuset.cpus", "0-3")
     assert (value["hook"], value["transport"], value["stage"]) == ("CPUSetAllocator", "nri", "PreCreateContainer")
     assert value["reason"] == "all share pools, for LS pods"
     counted = 'nri_agent_hook_changes_total{hook="CPUSetAllocator",stage="PreCreateContainer",transport="nri"} 1.0\n'
@@ -46,7 +46,12 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> No
         "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"1"}]'}}
     }
     made.book.put("NodeResourceTopology", other, "a test")
-    assert made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri").changes.cpuset == "1"
+    assert (
+        made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri").changes.knobs.get(
+            "cpuset.cpus"
+        )
+        == "1"
+    )
 
 
 def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook_reads(made: Parts) -> None:
@@ -159,7 +164,7 @@ def test_a_hook_that_breaks_stops_no_other_and_is_named(made: Parts, monkeypatch
     (row,) = (row for row in profile.HOOKS if row.name == "BatchResource")
     monkeypatch.setitem(row.stages, "PreCreateContainer", breaks)
     outcome = made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri")
-    assert outcome.changes.cpuset == "0-3"
+    assert outcome.changes.knobs.get("cpuset.cpus") == "0-3"
     assert [(error.hook, error.reason) for error in outcome.errors] == [
         ("BatchResource", "RecursionError: deep\\nannotation")
     ]

@@ -48,7 +48,9 @@ def root(tmp_path: Path) -> Root:
 
 def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
     made = parts(root)
-    results = made.executor.changes(BATCH, Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1 << 30, bvt=-1))
+    results = made.executor.changes(
+        BATCH, Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1 << 30, "cpu.bvt": -1})
+    )
     assert {result.name: result.outcome for result in results} == {
         "cpu.bvt": Outcome.UNSUPPORTED,
         "cpu.shares": Outcome.APPLIED,
@@ -63,7 +65,7 @@ def test_values_of_a_pod_are_written_with_what_came_of_each(root: Root) -> None:
 
 def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
     root = v2(tmp_path, POD)
-    Executor(root).changes(BATCH, Changes(cfs_quota=50_000, memory_limit=-1, cpu_idle=1))
+    Executor(root).changes(BATCH, Changes({"cpu.cfs_quota": 50_000, "memory.limit": -1, "cpu.idle": 1}))
     folder = tmp_path / TOP / POD
     assert (folder / "cpu.idle").read_text().strip() == "1"
     assert (folder / "memory.max").read_text().strip() == "max"
@@ -72,7 +74,7 @@ def test_the_same_values_go_into_the_files_of_version_2(tmp_path: Path) -> None:
 def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_class_folder(root: Root) -> None:
     made = parts(root)
     context = PodContext(uid="other", namespace="shop", name="crictl", cgroup_parent="/kubepods/besteffort")
-    (result,) = made.executor.changes(context, Changes(cfs_quota=50_000, memory_limit=1 << 30))
+    (result,) = made.executor.changes(context, Changes({"cpu.cfs_quota": 50_000, "memory.limit": 1 << 30}))
     assert (result.outcome, result.reason) == (
         Outcome.REFUSED, "it is the cgroup of many pods, and none of this pod's own",
     )  # fmt: skip
@@ -80,14 +82,14 @@ def test_a_pod_without_a_cgroup_of_its_own_is_refused_and_the_others_keep_their_
 
 
 def test_the_class_of_traffic_of_a_pod_is_written(root: Root) -> None:
-    parts(root).executor.changes(BATCH, Changes(net_class=0x10004))
+    parts(root).executor.changes(BATCH, Changes({"net_cls.classid": 0x10004}))
     assert text(root, "net_cls", POD, "net_cls.classid") == str(0x10004)
 
 
 def test_a_kube_qos_folder_and_a_host_application_are_written(root: Root) -> None:
     executor = parts(root).executor
-    folder = executor.changes(KubeQosContext("besteffort", "kubepods/besteffort"), Changes(cpuset="0-3"))
-    program = executor.changes(HostApplicationContext("db", "LS", "host/db"), Changes(cpuset="0-1"))
+    folder = executor.changes(KubeQosContext("besteffort", "kubepods/besteffort"), Changes({"cpuset.cpus": "0-3"}))
+    program = executor.changes(HostApplicationContext("db", "LS", "host/db"), Changes({"cpuset.cpus": "0-1"}))
     assert [result.outcome for result in folder] == [Outcome.UNCHANGED]
     assert [result.outcome for result in program] == [Outcome.GONE]
 
@@ -118,12 +120,12 @@ def test_a_clear_empties_the_set_of_cpus(root: Root) -> None:
 def test_a_cgroup_that_comes_later_gets_its_values_at_the_pods_next_event(tmp_path: Path) -> None:
     root = v1(tmp_path, "kubepods")
     executor = parts(root).executor
-    assert [result.outcome for result in executor.changes(BATCH, Changes(cpu_shares=512))] == [Outcome.GONE]
+    assert [result.outcome for result in executor.changes(BATCH, Changes({"cpu.shares": 512}))] == [Outcome.GONE]
     executor.write([Write(APP, "memory.limit", "1048576")])
     assert executor.held()["waiting writes"] == 2
     add(root, POD)
     add(root, APP)
-    results = executor.changes(BATCH, Changes(cfs_quota=50_000))
+    results = executor.changes(BATCH, Changes({"cpu.cfs_quota": 50_000}))
     assert {(result.name, result.outcome) for result in results} == {
         ("cpu.shares", Outcome.APPLIED),
         ("memory.limit", Outcome.APPLIED),
@@ -168,7 +170,7 @@ def test_writes_that_wait_are_bounded_and_counted(tmp_path: Path) -> None:
 
 def test_a_removed_pod_leaves_nothing(root: Root) -> None:
     executor = parts(root).executor
-    executor.changes(BATCH, Changes(cpu_shares=512))
+    executor.changes(BATCH, Changes({"cpu.shares": 512}))
     executor.write([Write(f"{POD}/later", "cpu.shares", "2")])
     executor.forget(POD)
     executor.forget("")
@@ -192,11 +194,11 @@ def test_all_processes_of_a_container_get_its_oom_score(root: Root) -> None:
     run(root, APP, 11, 12)
     run(root, f"{APP}/nested", 13)
     container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
-    (result,) = parts(root).executor.changes(container, Changes(oom_score_adj=-998))
+    (result,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
     assert (result.name, result.outcome) == (OOM_SCORE, Outcome.APPLIED)
     scores = {pid: (Path(root.path) / f"proc/{pid}/oom_score_adj").read_text().strip() for pid in (11, 12, 13)}
     assert scores == {11: "-998", 12: "-998", 13: "-998"}
-    (again,) = parts(root).executor.changes(container, Changes(oom_score_adj=-998))
+    (again,) = parts(root).executor.changes(container, Changes({"oom_score_adj": -998}))
     assert again.outcome is Outcome.UNCHANGED
 
 
@@ -299,7 +301,7 @@ def test_a_group_is_removed_and_a_machine_without_says_so(root: Root) -> None:
 
 def test_what_only_a_runtime_can_do_is_left_to_it(root: Root) -> None:
     container = ContainerContext(pod=BATCH, name="app", cgroup_parent=APP)
-    changes = Changes(env={"A": "b"}, mounts=(Mount("/a", "bind", "/b"),), cpuset="")
+    changes = Changes({"cpuset.cpus": ""}, env={"A": "b"}, mounts=(Mount("/a", "bind", "/b"),))
     assert parts(root).executor.changes(container, changes) == []
 
 
@@ -329,9 +331,27 @@ def test_the_clock_of_the_writer_is_the_one_that_is_given(root: Root) -> None:
 
 def test_a_value_for_each_device_is_written(root: Root) -> None:
     executor = parts(root).executor
-    assert executor.by_device(POD, "io.read_bps", {"8:0": 1 << 20}).outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
+    limits = {"8:0": 1 << 20}
+    good, bad = executor.write([Write(POD, "io.read_bps", "", "", limits), Write(POD, "no.knob", "", "", limits)])
+    assert good.outcome in (Outcome.APPLIED, Outcome.UNCHANGED)
     assert text(root, "blkio", POD, "blkio.throttle.read_bps_device") == f"8:0 {1 << 20}"
-    assert executor.by_device(POD, "no.knob", {"8:0": 1}).outcome is Outcome.REFUSED
+    assert (bad.outcome, bad.reason) == (Outcome.UNSUPPORTED, "there is no knob of this name")
+
+
+@pytest.mark.parametrize("knob", ["rdt_class", "cpu.realtime_period", "unified.memory.reclaim"])
+def test_a_value_that_only_a_runtime_sets_is_told_as_such(root: Root, knob: str) -> None:
+    (result,) = parts(root).executor.write([Write(POD, knob, "1")])
+    assert (result.name, result.outcome, result.reason) == (knob, Outcome.UNSUPPORTED, "only a runtime sets it")
+
+
+def test_a_file_of_cgroup_v2_is_written_as_the_knob_that_it_is_for(root: Root) -> None:
+    (result,) = parts(root).executor.write([Write(POD, "unified.memory.high", "5000000")])
+    assert result.name == "memory.high"
+
+
+def test_nothing_is_on_cgroup_v2_where_v1_is_mounted_as_well(root: Root) -> None:
+    assert not parts(root).executor.on_v2("memory.high")
+    assert not parts(root).executor.on_v2("unified.memory.reclaim")
 
 
 def test_what_is_remembered_is_counted_while_nothing_else_changes_it(

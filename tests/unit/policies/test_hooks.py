@@ -28,33 +28,33 @@ def hook(name: str, decision: Decision | HookError, *, default: bool = True, sta
     return Hook(name, default, (), (), {stage: decides})
 
 
-FIRST = hook("first", Decision(Changes(cpu_shares=2, cfs_quota=1000), "one"))
-LATER = hook("later", Decision(Changes(cfs_quota=-1), "two"))
-BROKEN = hook("broken", HookError("broken", "its annotation", Changes(cpu_shares=7)))
-OFF = hook("off", Decision(Changes(bvt=1), "three"), default=False)
+FIRST = hook("first", Decision(Changes({"cpu.shares": 2, "cpu.cfs_quota": 1000}), "one"))
+LATER = hook("later", Decision(Changes({"cpu.cfs_quota": -1}), "two"))
+BROKEN = hook("broken", HookError("broken", "its annotation", Changes({"cpu.shares": 7})))
+OFF = hook("off", Decision(Changes({"cpu.bvt": 1}), "three"), default=False)
 
 
 def test_of_two_hooks_that_set_one_thing_the_later_counts_and_both_are_told() -> None:
     outcome = decide([FIRST, LATER, OFF], CREATE, None, Rules())
-    assert outcome.changes == Changes(cpu_shares=2, cfs_quota=-1)
+    assert outcome.changes == Changes({"cpu.shares": 2, "cpu.cfs_quota": -1})
     assert [each.hook for each in outcome.because] == outcome.asked == ["first", "later"]
 
 
 def test_gates_say_which_decide() -> None:
-    assert decide([FIRST, OFF], CREATE, None, Rules(gates=frozenset({"off"}))).changes == Changes(bvt=1)
+    assert decide([FIRST, OFF], CREATE, None, Rules(gates=frozenset({"off"}))).changes == Changes({"cpu.bvt": 1})
 
 
 def test_a_hook_that_fails_costs_no_other_unless_errors_fail_requests() -> None:
     outcome = decide([BROKEN, LATER], CREATE, None, Rules())
-    assert (outcome.changes, outcome.failed) == (Changes(cfs_quota=-1), None)
-    assert decide([BROKEN], CREATE, None, Rules(keeps_partial=True)).changes == Changes(cpu_shares=7)
+    assert (outcome.changes, outcome.failed) == (Changes({"cpu.cfs_quota": -1}), None)
+    assert decide([BROKEN], CREATE, None, Rules(keeps_partial=True)).changes == Changes({"cpu.shares": 7})
     failed = decide([BROKEN, LATER], CREATE, None, Rules(fail=True))
     assert failed.failed is not None and failed.failed.hook == "broken" and not failed.changes
 
 
 def test_what_runs_already_is_decided_as_it_was_and_switched_off_with_that() -> None:
-    mended = hook("mended", Decision(Changes(bvt=2), "x"), stage=UPDATE)
-    assert decide([mended], MEND_CONTAINER, None, Rules()).changes == Changes(bvt=2)
+    mended = hook("mended", Decision(Changes({"cpu.bvt": 2}), "x"), stage=UPDATE)
+    assert decide([mended], MEND_CONTAINER, None, Rules()).changes == Changes({"cpu.bvt": 2})
     assert not decide([mended], MEND_CONTAINER, None, Rules(stages_off=frozenset({UPDATE}))).changes
     with pytest.raises(KeyError):
         decide([], "PreLunch", None, Rules())

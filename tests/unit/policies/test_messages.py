@@ -1,24 +1,24 @@
 """Contexts from NRI's messages, and changes in its words."""
 
 import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import Descriptor
 
 from nri.api import messages as m
 from nri.policies import messages
-from nri.policies.changes import Changes, Device, Mount, Resctrl
+from nri.policies.changes import Changes, Device, DeviceRule, Mount, Resctrl, Setting
 from nri.policies.contexts import Resources
 from nri.policies.koordinator import names
-from nri.policies.writes import Write
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
 
 FULL = Changes(
-    cpu_shares=2,
-    cfs_quota=-1,
-    cpuset="0-3",
-    memory_limit=-1,
+    {"cpu.shares": 2, "cpu.cfs_quota": -1, "cpuset.cpus": "0-3", "memory.limit": -1, "oom_score_adj": -500},
     resctrl=Resctrl("koordlet-u", "L3:0=f\n"),
-    oom_score_adj=-500,
     env={"A": "1"},
     mounts=(Mount("/d", "bind", "/s", ("rbind",)),),
     devices=(Device("/dev/x", "c", 10, 20, 0o666),),
@@ -99,11 +99,62 @@ def test_an_update_names_its_container_and_has_no_rdt_class() -> None:
     assert asked is not None and asked.linux.resources.rdt_class.value == "koordlet-u"
 
 
-def test_a_clear_that_nri_cannot_say_goes_to_the_executor() -> None:
-    clear = Changes(cpuset="")
-    assert messages.adjustment(clear) == m.ContainerAdjustment()
-    assert messages.unsaid("kubepods/podu/c", clear) == [
-        Write("kubepods/podu/c", "cpuset.cpus", "", "an explicit clear, which NRI cannot say")
-    ]
-    assert messages.unsaid("kubepods/podu/c", Changes(cpuset="0")) == []
-    assert messages.unsaid("", clear) == []
+def test_nri_has_no_word_for_a_clear() -> None:
+    assert messages.adjustment(Changes({"cpuset.cpus": ""})) == m.ContainerAdjustment()
+
+
+def values(names: Iterable[str]) -> dict[str, Setting]:
+    """A value for each knob, of the type that it has."""
+    texts = {"cpuset.cpus": "0-3", "cpuset.mems": "0", "blockio_class": "slow", "rdt_class": "gold"}
+    return {name: texts.get(name, 1) for name in names}
+
+
+def paths_of(kind: Descriptor, above: str = "") -> Iterator[str]:
+    """The fields of a message, and of those in it that are no wrapper of one value."""
+    for field in kind.fields:
+        inner = field.message_type
+        if inner is None or field.is_repeated or [each.name for each in inner.fields] == ["value"]:
+            yield f"{above}{field.name}"
+        else:
+            yield from paths_of(inner, f"{above}{field.name}.")
+
+
+def test_changes_can_say_every_field_of_nris_resources() -> None:
+    rule = DeviceRule(True, "c", 1, 3)
+    changes = Changes({**values(messages.FIELDS), "hugetlb.2MB.limit": 1, "unified.a": "b"}, device_rules=(rule,))
+    resources = messages.adjustment(changes, lambda _: True).linux.resources
+    said = {path for path in paths_of(m.LinuxResources.DESCRIPTOR) if _said(resources, path)}
+    assert set(paths_of(m.LinuxResources.DESCRIPTOR)) - said == set()
+    assert messages.reported(resources) == changes.knobs
+    assert (resources.devices[0].major.value, resources.devices[0].access) == (1, "rwm")
+
+
+def _said(resources: m.LinuxResources, path: str) -> bool:
+    found: Any = resources
+    for name in path.split("."):
+        found = getattr(found, name)
+    return bool(getattr(found, "value", found))
+
+
+def test_a_knob_without_a_field_is_a_file_of_cgroup_v2_where_the_machine_has_it() -> None:
+    changes = Changes({"memory.high": -1, "cpu.cfs_burst": 5000, "cpu.idle": 1})
+    message = messages.update(changes, "cid", lambda _: True)
+    assert message is not None
+    assert dict(message.linux.resources.unified) == {"memory.high": "max", "cpu.max.burst": "5000", "cpu.idle": "1"}
+    assert messages.reported(message.linux.resources) == changes.knobs
+    assert messages.update(changes, "cid") is None
+
+
+@pytest.mark.parametrize("knob", ["io.read_bps", "io.weight", "io.cost_model", "no.knob", "hugetlb.2MB.limit"])
+def test_a_knob_of_several_files_or_of_lines_by_device_has_no_file_in_unified(knob: str) -> None:
+    assert messages.unified_place(knob) is None
+
+
+def test_a_file_whose_text_is_no_value_of_its_knob_is_told_as_it_is() -> None:
+    resources = m.LinuxResources(unified={"memory.high": "a lot", "memory.reclaim": "1M"})
+    assert messages.reported(resources) == {"unified.memory.high": "a lot", "unified.memory.reclaim": "1M"}
+    assert messages.reported(m.LinuxResources()) == {}
+
+
+def test_an_update_says_nothing_that_is_for_a_creation_alone() -> None:
+    assert messages.update(Changes(values(messages.AT_CREATION)), "cid", lambda _: True) is None

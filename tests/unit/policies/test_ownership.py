@@ -21,7 +21,6 @@ from nri.policies.koordinator.profile import HOOKS, Node
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
 from nri.policies.ownership import KnobConflict, Level, Owner, Owns, check
-from nri.policies.writes import KNOBS
 
 
 def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -87,9 +86,7 @@ def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own: 
     ):
         whose = {}
         for because in decide(HOOKS, stage, context, NODE).because:
-            given = {knob: getattr(because.changes, name) for name, knob in KNOBS.items()}
-            given["oom_score_adj"] = because.changes.oom_score_adj
-            whose.update({knob: because.hook for knob, value in given.items() if value is not None})
+            whose.update(dict.fromkeys(because.changes.knobs, because.hook))
         rows = [
             (owns.knob, hook.name)
             for hook in HOOKS

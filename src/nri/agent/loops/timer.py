@@ -231,16 +231,15 @@ class Loops:
         return self._cpus
 
     def _write(self, made: Round[Any]) -> None:
-        plain_ones = [value for value in made.values if value.devices is None]
-        writes = [Write(each.folder, each.knob, each.value, f"{each.loop}: {each.reason}") for each in plain_ones]
+        writes = [
+            Write(each.folder, each.knob, each.value, f"{each.loop}: {each.reason}", each.devices)
+            for each in made.values
+        ]
         results = self._parts.executor.write(writes, keep=False) if writes else []
-        for each, result in zip(plain_ones, results, strict=True):
+        for each, result in zip(made.values, results, strict=True):
             self._record(each, result)
         for group in made.groups:
             self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
-        for each in made.values:
-            if each.devices is not None:
-                self._record(each, self._parts.executor.by_device(each.folder, each.knob, each.devices))
 
     def _record(self, given: KnobValue, result: Result) -> None:
         """Record what changed something, or could not; what was so already is not told every second anew."""

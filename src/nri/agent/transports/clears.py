@@ -12,31 +12,29 @@ from nri.api import cpuset
 from nri.host import Outcome, Result
 from nri.host.cgroups import knob_file
 from nri.policies.changes import Changes
-from nri.policies.writes import KNOBS, Write
+from nri.policies.writes import CPUS, Write
 
 __all__ = ["clear", "is_clear"]
-
-_CPUS = KNOBS["cpuset"]
 
 
 def is_clear(changes: Changes | None) -> bool:
     """Whether changes clear a container's CPUs."""
-    return changes is not None and changes.cpuset == ""
+    return changes is not None and changes.knobs.get(CPUS) == ""
 
 
 def clear(executor: Executor, folder: str) -> list[Result]:
     """Clear the CPUs of a container's cgroup, whatever is believed to be there."""
     path = folder.strip("/")
     if not path or executor.hierarchies.of("cpuset") is None:
-        return executor.write([Write(path, _CPUS, "", "an explicit clear")], force=True, keep=False)
+        return executor.write([Write(path, CPUS, "", "an explicit clear")], force=True, keep=False)
     above = path.rpartition("/")[0]
     try:
-        cpus = knob_file.read(executor.hierarchies, above, _CPUS)
+        cpus = knob_file.read(executor.hierarchies, above, CPUS)
         if not cpus:
-            cpus = knob_file.in_force(executor.hierarchies, above, _CPUS) or cpus
+            cpus = knob_file.in_force(executor.hierarchies, above, CPUS) or cpus
     except (OSError, ValueError) as error:
-        return [Result(path, _CPUS, "", Outcome.GONE, f"the cgroup above: {error}")]
+        return [Result(path, CPUS, "", Outcome.GONE, f"the cgroup above: {error}")]
     if not isinstance(cpus, frozenset):
-        return [Result(path, _CPUS, "", Outcome.UNSUPPORTED, "the CPUs of the cgroup above cannot be read")]
-    write = Write(path, _CPUS, cpuset.to_text(cpus), "an explicit clear: all that the cgroup above has")
+        return [Result(path, CPUS, "", Outcome.UNSUPPORTED, "the CPUs of the cgroup above cannot be read")]
+    write = Write(path, CPUS, cpuset.to_text(cpus), "an explicit clear: all that the cgroup above has")
     return executor.write([write], force=True, keep=False)

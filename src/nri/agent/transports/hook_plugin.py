@@ -162,7 +162,7 @@ class HookPlugin(Plugin):
         if made:
             parts.decisions.record(context, self._transport, made)
         self.held.put(container.id, HeldContainer(pod.id, context, changes, generation))
-        message = self._converted(context, lambda: words.adjustment(changes, context.resources))
+        message = self._converted(context, lambda: words.adjustment(changes, context.resources, parts.executor.on_v2))
         return Adjustment.of(message) if message is not None and message.ByteSize() else None
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -179,8 +179,8 @@ class HookPlugin(Plugin):
         known = self.held.container(container.id) or self._late(pod, container)
         known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
         self._clear(known)
-        if known.changes and not words.confirmed(container, known.changes):
-            self._quietly("start", partial(self._mend, known, known.changes))
+        if known.changes:
+            self._quietly("start", partial(self._mend, known, known.changes, container))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Change what the kubelet asks for into what the rules say."""
@@ -190,7 +190,7 @@ class HookPlugin(Plugin):
         known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
         self.held.ask(known, context)
         known.changes, known.generation = changes, generation
-        message = self._converted(context, lambda: words.update(changes, container.id))
+        message = self._converted(context, lambda: words.update(changes, container.id, self._parts.executor.on_v2))
         return Update.of(message) if message is not None else None
 
     def post_update_container(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -267,8 +267,10 @@ class HookPlugin(Plugin):
         self._since(generation)
         return known
 
-    def _mend(self, known: HeldContainer, changes: Changes) -> None:
+    def _mend(self, known: HeldContainer, changes: Changes, container: m.Container) -> None:
         """Write what the runtime does not have: the answer was late, or it is told of its container otherwise."""
+        if words.confirmed(container, changes, self._parts.executor.on_v2):
+            return
         results = self._parts.decisions.carry_out(known.context, Outcome(changes), self._transport)
         if any(result.outcome is host.Outcome.APPLIED for result in results):
             known.changes = None  # it has to know of them as well

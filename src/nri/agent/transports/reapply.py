@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -23,11 +22,11 @@ from nri.agent.transports.held import Held, HeldContainer
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Result
-from nri.policies.changes import Changes
+from nri.policies.changes import Changes, Setting
 from nri.policies.contexts import PodContext, Resources
 from nri.policies.hooks import MEND_CONTAINER, MEND_POD, Outcome
 from nri.policies.ownership import Level
-from nri.policies.writes import KNOBS, pod_writes
+from nri.policies.writes import CPUS, OOM_SCORE, QUOTA, pod_writes, writes
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
 
@@ -35,7 +34,7 @@ __all__ = ["PORTION", "Reapply"]
 
 _log = logging.getLogger(__name__)
 #: The knobs whose values are given back.
-_GIVEN_BACK: Final = (KNOBS["cfs_quota"], KNOBS["cpuset"])
+_GIVEN_BACK: Final = (QUOTA, CPUS)
 #: Containers in one update: a runtime takes up to 50 ms for each, and has 5 s.
 PORTION: Final = 32
 #: The part of the time for an answer to Synchronize that is used; what is left then follows by itself.
@@ -157,7 +156,7 @@ class Reapply:
             asked, before = known.asked, known.changes
             changes = self._decide(known)
             known.generation = generation
-            if changes is None or (before is not None and _parts_of(before) == _parts_of(changes)):
+            if changes is None or (before is not None and before.knobs == changes.knobs):
                 continue
             known.changes = changes
             self._beside(known, changes)
@@ -209,17 +208,17 @@ class Reapply:
         if before is None or any(error.hook in self._given_back for error in outcome.errors):
             return changes  # a hook that cannot decide gives nothing back
         asked = known.context.resources or Resources()
-        if before.cfs_quota is not None and changes.cfs_quota is None and asked.cfs_quota is not None:
-            changes = replace(changes, cfs_quota=asked.cfs_quota)
-        if before.cpuset is not None and changes.cpuset is None:
-            changes = replace(changes, cpuset=asked.cpuset or "")
-        return changes
+        back: dict[str, Setting] = {}
+        if asked.cfs_quota is not None:
+            back[QUOTA] = asked.cfs_quota
+        back[CPUS] = asked.cpuset or ""
+        return Changes({name: value for name, value in back.items() if name in before.knobs}) | changes
 
     def _update(
         self, known: HeldContainer, changes: Changes, number: str, reported: m.Container | None = None
     ) -> m.ContainerUpdate | None:
         try:
-            return words.update(words.updatable(changes), number, reported)
+            return words.update(changes, number, self._parts.executor.on_v2, reported)
         except Exception as error:  # noqa: BLE001 - one container's values must not stop those of the others
             self._tell(known, changes, f"it cannot be said to the runtime: {plain(str(error))}")
             return None
@@ -230,9 +229,11 @@ class Reapply:
         deeds: list[Callable[[], list[Result]]] = []
         if is_clear(changes):
             deeds.append(lambda: clear(executor, folder))
-        score = changes.oom_score_adj
-        if score is not None:
+        rest = words.beside(changes, executor.on_v2)
+        if (score := rest.number(OOM_SCORE)) is not None:
             deeds.append(lambda: executor.oom_score(folder, score))
+        if rest := rest.without((OOM_SCORE, CPUS)):
+            deeds.append(lambda: executor.write(writes(folder, rest), keep=False))
         for deed in deeds:
             try:
                 self._parts.decisions.record(known.context, self._transport, deed())
@@ -242,11 +243,6 @@ class Reapply:
     def _tell(self, known: HeldContainer, changes: Changes, reason: str) -> None:
         outcome = host.Outcome.REFUSED if reason else host.Outcome.APPLIED
         target = known.context.cgroup_parent
-        values = ((knob, getattr(changes, name)) for name, knob in KNOBS.items())
-        results = [Result(target, knob, value, outcome, reason) for knob, value in values if value not in (None, "")]
+        said = words.updatable(changes, self._parts.executor.on_v2).knobs
+        results = [Result(target, knob, value, outcome, reason) for knob, value in said.items() if value != ""]
         self._parts.decisions.record(known.context, self._transport, results)
-
-
-def _parts_of(changes: Changes) -> tuple[Changes, int | None]:
-    """The part of changes that is brought about for a container that runs."""
-    return words.updatable(changes), changes.oom_score_adj

@@ -9,7 +9,7 @@ given when its quota was scaled; nothing is decided by one that is known by neit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -17,34 +17,58 @@ from nri.agent.pods.described import ASKED_QUOTA
 from nri.agent.writing.cpus import cpus
 from nri.api import cpuset
 from nri.api import messages as m
-from nri.host import Outcome, Result
+from nri.host import KNOBS, Outcome, Result
 from nri.policies import manifest, messages
-from nri.policies.changes import NO_CHANGES, Changes
+from nri.policies.changes import Changes, Setting
 from nri.policies.contexts import Resources
-from nri.policies.writes import KNOBS
+from nri.policies.messages import AT_CREATION
+from nri.policies.writes import CPUS, OOM_SCORE, QUOTA
 from nri.text import cut, plain
 
-__all__ = ["adjustment", "asked_before", "by_api", "compared", "confirmed", "sayable", "updatable", "update"]
+__all__ = [
+    "adjustment",
+    "asked_before",
+    "beside",
+    "by_api",
+    "compared",
+    "confirmed",
+    "same",
+    "sayable",
+    "updatable",
+    "update",
+]
 
-#: What an update can say, by the attribute of `Changes`.
-_UPDATABLE: Final = ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")
+#: Knobs whose values are lists of numbers.
+_SETS: Final = (CPUS, "cpuset.mems")
+#: What only a runtime sets, and no write.
+_BY_RUNTIME: Final = AT_CREATION - {OOM_SCORE}
+
+#: Whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2.
+OnV2 = Callable[[str], bool]
 
 
 def sayable(changes: Changes, target: str) -> tuple[Changes, list[Result]]:
     """Return changes without what no runtime could take, and one result for each that was left out."""
-    text = changes.cpuset
-    if not text:
+    refused = {name: reason for name, value in changes.knobs.items() if (reason := _complaint(name, value))}
+    if not refused:
         return changes, []
-    found, reason = cpus(text)
-    if found:
-        return changes, []
-    refused = Result(target, KNOBS["cpuset"], cut(text, 80), Outcome.REFUSED, reason or "it names no CPU")
-    return replace(changes, cpuset=None), [refused]
+    return changes.without(refused), [
+        Result(target, name, cut(str(changes.knobs[name]), 80), Outcome.REFUSED, reason)
+        for name, reason in refused.items()
+    ]
 
 
-def adjustment(changes: Changes, asked: Resources | None) -> m.ContainerAdjustment:
+def _complaint(name: str, value: Setting) -> str:
+    """The reason why no runtime could take a value; "" if one could."""
+    if name in _SETS and isinstance(value, str):
+        found, reason = cpus(value)
+        return "" if found or not value else reason or "it names no CPU"
+    return KNOBS[name].complaint(value) if name in KNOBS and isinstance(value, int) else ""
+
+
+def adjustment(changes: Changes, asked: Resources | None, on_v2: OnV2) -> m.ContainerAdjustment:
     """Return changes as an adjustment of a container for which these resources were asked."""
-    message = messages.adjustment(changes)
+    message = messages.adjustment(changes, on_v2)
     _note(message, changes, asked)
     return message
 
@@ -52,8 +76,8 @@ def adjustment(changes: Changes, asked: Resources | None) -> m.ContainerAdjustme
 def _note(message: m.ContainerAdjustment, changes: Changes, asked: Resources | None) -> None:
     """Note in an adjustment which quota was asked for, if it gives the container another one."""
     quota = asked.cfs_quota if asked is not None else None
-    if quota is not None and quota > 0 and changes.cfs_quota not in (None, quota, -1):
-        message.annotations[ASKED_QUOTA] = f"{quota} {changes.cfs_quota}"
+    if quota is not None and quota > 0 and (made := changes.number(QUOTA)) not in (None, quota, -1):
+        message.annotations[ASKED_QUOTA] = f"{quota} {made}"
 
 
 def asked_before(pod: m.PodSandbox, container: m.Container, resources: Resources | None) -> Resources | None:
@@ -83,45 +107,53 @@ def by_api(pods: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Resources
     return found
 
 
-def updatable(changes: Changes) -> Changes:
+def updatable(changes: Changes, on_v2: OnV2) -> Changes:
     """Return the part of changes that an update can say."""
-    values: dict[str, Any] = {name: getattr(changes, name) for name in _UPDATABLE}
-    return replace(NO_CHANGES, **values)
+    return changes.only([name for name in changes.knobs if name not in AT_CREATION and messages.sayable(name, on_v2)])
 
 
-def update(changes: Changes, container: str, container_message: m.Container | None = None) -> m.ContainerUpdate | None:
+def beside(changes: Changes, on_v2: OnV2) -> Changes:
+    """Return the knobs that no update can say, and that a write can bring about; without a clear of CPUs."""
+    by_update = updatable(changes, on_v2).knobs
+    return changes.only([name for name in changes.knobs if name not in by_update and name not in _BY_RUNTIME])
+
+
+def update(
+    changes: Changes, container: str, on_v2: OnV2, container_message: m.Container | None = None
+) -> m.ContainerUpdate | None:
     """Return changes as an update of a container; None if there is nothing to say.
 
     Args:
         changes: what is to be set.
         container: the container's id.
+        on_v2: whether this machine has a knob on cgroup v2.
         container_message: the container as the runtime has it, if what it has already may be left out.
     """
     if container_message is not None:
-        found = _reported(container_message)
-        has: dict[str, Any] = {name: None for name in _UPDATABLE if _same(name, getattr(changes, name), found[name])}
-        changes = replace(changes, **has)
-    return messages.update(changes, container)
+        found = messages.reported(container_message.linux.resources)
+        changes = changes.without({name for name, value in changes.knobs.items() if same(name, value, found.get(name))})
+    return messages.update(changes, container, on_v2)
 
 
 def compared(container: m.Container, changes: Changes, target: str) -> list[Result]:
     """Return what came of changes, by what the runtime says of the container; nothing of what it does not say."""
     results = []
-    found = _reported(container)
-    for name in _UPDATABLE:
-        wanted, has = getattr(changes, name), found[name]
-        if wanted not in (None, "") and has is not None:
-            results.append(_result(target, KNOBS[name], wanted, has, _same(name, wanted, has)))
+    found = messages.reported(container.linux.resources)
+    for name, wanted in changes.knobs.items():
+        has = found.get(name)
+        if wanted != "" and has is not None:
+            results.append(_result(target, name, wanted, has, same(name, wanted, has)))
     for what, wanted, has in _others(container, changes):
         results.append(_result(target, what, wanted, has, wanted == has))
     return results
 
 
-def confirmed(container: m.Container, changes: Changes) -> bool:
+def confirmed(container: m.Container, changes: Changes, on_v2: OnV2) -> bool:
     """Whether the runtime says of a container that it has all that a write could bring about as well."""
-    score = changes.oom_score_adj
-    return update(updatable(changes), container.id, container) is None and (
-        score is None or container.linux.oom_score_adj.value == score
+    score = changes.number(OOM_SCORE)
+    return update(changes, container.id, on_v2, container) is None and (
+        not beside(changes, on_v2).without((OOM_SCORE,))
+        and (score is None or container.linux.oom_score_adj.value == score)
     )
 
 
@@ -133,29 +165,18 @@ def _others(container: m.Container, changes: Changes) -> Iterator[tuple[str, Any
     yield from ((f"mount.{each.destination}", each.source, mounts.get(each.destination)) for each in changes.mounts)
     devices = {each.path: (each.major, each.minor) for each in container.linux.devices}
     yield from ((f"device.{each.path}", (each.major, each.minor), devices.get(each.path)) for each in changes.devices)
-    if changes.oom_score_adj is not None and container.linux.HasField("oom_score_adj"):
-        yield "oom_score_adj", changes.oom_score_adj, container.linux.oom_score_adj.value
+    if (score := changes.number(OOM_SCORE)) is not None and container.linux.HasField("oom_score_adj"):
+        yield OOM_SCORE, score, container.linux.oom_score_adj.value
     if changes.resctrl is not None and container.linux.resources.HasField("rdt_class"):
         yield "rdt_class", changes.resctrl.group, container.linux.resources.rdt_class.value
 
 
-def _reported(container: m.Container) -> dict[str, Any]:
-    """The resources that the runtime says a container has, None where it says nothing."""
-    resources = container.linux.resources
-    cpu, memory = resources.cpu, resources.memory
-    return {
-        "cpu_shares": cpu.shares.value if cpu.HasField("shares") else None,
-        "cfs_quota": cpu.quota.value if cpu.HasField("quota") else None,
-        "cpuset": cpu.cpus or None,
-        "memory_limit": memory.limit.value if memory.HasField("limit") else None,
-    }
-
-
-def _same(name: str, wanted: Any, has: Any) -> bool:
-    if wanted is None or has is None:
+def same(name: str, wanted: Setting, has: Setting | None) -> bool:
+    """Whether a runtime that has this value of a knob has the one that is wanted; None is that it says nothing."""
+    if has is None:
         return False
-    if name != "cpuset":
-        return bool(wanted == has)
+    if name not in _SETS or not (isinstance(wanted, str) and isinstance(has, str)):
+        return wanted == has
     try:
         return cpuset.parse(wanted) == cpuset.parse(has)
     except ValueError:

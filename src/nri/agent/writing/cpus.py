@@ -12,7 +12,7 @@ from typing import Final
 from nri import host
 from nri.api import cpuset
 from nri.host.cgroups.units import Value
-from nri.policies.writes import KNOBS
+from nri.policies.writes import CPUS
 from nri.text import plain
 
 __all__ = ["MOST_CPUS", "cpus", "value_of"]
@@ -39,7 +39,7 @@ def cpus(text: str) -> tuple[frozenset[int], str]:
 
 def value_of(knob: str, text: str) -> Value:
     """Return the value of a knob that a text says. Raises KeyError for a name that is no knob's, and ValueError."""
-    if knob != KNOBS["cpuset"]:
+    if knob != CPUS:
         return host.knob(knob).parse(text)
     found, reason = cpus(text)
     if reason:

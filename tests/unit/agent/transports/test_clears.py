@@ -16,8 +16,8 @@ POD = "kubepods/besteffort/pod1"
 
 
 def test_only_an_empty_text_is_a_clear() -> None:
-    assert is_clear(Changes(cpuset=""))
-    assert not is_clear(Changes(cpuset="0"))
+    assert is_clear(Changes({"cpuset.cpus": ""}))
+    assert not is_clear(Changes({"cpuset.cpus": "0"}))
     assert not is_clear(Changes())
     assert not is_clear(None)
 

@@ -198,7 +198,7 @@ def test_a_container_that_was_made_around_it_is_decided_for_when_it_starts(
     container = world.create(pod, cri=world.direct)
     world.cri.call("StartContainer", container_id=container)
     held = dict(transport.plugin.held.containers())
-    assert held[container].changes is not None and held[container].changes.cpuset == "0-3"
+    assert held[container].changes is not None and held[container].changes.knobs.get("cpuset.cpus") == "0-3"
 
 
 def test_the_kubelet_is_let_in_also_where_the_agents_plugin_is_refused(

@@ -94,7 +94,7 @@ def test_a_container_that_was_made_around_the_proxy_is_decided_when_it_starts(tm
     known = made.held.container("ours")
     assert known is not None
     assert known.changes is not None
-    assert known.changes.cpuset == "0-3"
+    assert known.changes.knobs.get("cpuset.cpus") == "0-3"
 
 
 def test_what_nobody_was_asked_about_is_left_alone(tmp_path: Path) -> None:

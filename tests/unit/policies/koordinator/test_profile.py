@@ -64,19 +64,19 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
 @pytest.mark.parametrize(
     ("stage", "context", "hook", "changes"),
     [
-        ("PreRunPodSandbox", pod("LS"), "GroupIdentity", Changes(bvt=2)),
-        ("PreRunPodSandbox", pod(status={"cpuset": "1"}), "CPUSetAllocator", Changes(cfs_quota=-1)),
+        ("PreRunPodSandbox", pod("LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
+        ("PreRunPodSandbox", pod(status={"cpuset": "1"}), "CPUSetAllocator", Changes({"cpu.cfs_quota": -1})),
         (
             "PreRunPodSandbox",
             replace(pod("BE"), extended=BATCH),
             "BatchResource",
-            Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1024),
+            Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
         ),
         (
             "PreRunPodSandbox",
             replace(pod("LS"), resources=Resources(cfs_quota=100_000)),
             "CPUNormalization",
-            Changes(cfs_quota=50_000),
+            Changes({"cpu.cfs_quota": 50_000}),
         ),
         (
             "PreRunPodSandbox",
@@ -90,19 +90,24 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
             "Resctrl",
             Changes(resctrl=Resctrl("koordlet-uid", remove=True)),
         ),
-        ("PreCreateContainer", ContainerContext(pod("LS")), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
-        ("PreUpdateContainerResources", ContainerContext(pod("LS")), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
+        ("PreCreateContainer", ContainerContext(pod("LS")), "CPUSetAllocator", Changes({"cpuset.cpus": "0-3,4-7"})),
+        (
+            "PreUpdateContainerResources",
+            ContainerContext(pod("LS")),
+            "CPUSetAllocator",
+            Changes({"cpuset.cpus": "0-3,4-7"}),
+        ),
         (
             "PreCreateContainer",
             ContainerContext(pod("LS"), resources=Resources(cfs_quota=100_000)),
             "CPUNormalization",
-            Changes(cfs_quota=50_000),
+            Changes({"cpu.cfs_quota": 50_000}),
         ),
         (
             "PreCreateContainer",
             ContainerContext(pod("BE"), extended=BATCH["c"]),
             "BatchResource",
-            Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1024),
+            Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
         ),
         (
             "PreCreateContainer",
@@ -126,20 +131,30 @@ BATCH = {"c": ExtendedResources({names.BATCH_CPU: 500}, {names.BATCH_CPU: 500, n
             "Resctrl",
             Changes(resctrl=Resctrl("koordlet-uid")),
         ),
-        ("PreCreateContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes(oom_score_adj=-500)),
-        ("ReconcilePod", pod("LS"), "GroupIdentity", Changes(bvt=2)),
-        ("ReconcileSandbox", ContainerContext(pod("LS"), sandbox=True), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
+        ("PreCreateContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
+        ("ReconcilePod", pod("LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
+        (
+            "ReconcileSandbox",
+            ContainerContext(pod("LS"), sandbox=True),
+            "CPUSetAllocator",
+            Changes({"cpuset.cpus": "0-3,4-7"}),
+        ),
         (
             "ReconcileContainer",
             ContainerContext(pod("BE"), extended=BATCH["c"]),
             "BatchResource",
-            Changes(cpu_shares=512, cfs_quota=50_000, memory_limit=1024),
+            Changes({"cpu.shares": 512, "cpu.cfs_quota": 50_000, "memory.limit": 1024}),
         ),
-        ("ReconcileContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes(oom_score_adj=-500)),
-        ("KubeQoS", KubeQosContext("BestEffort"), "GroupIdentity", Changes(bvt=-1)),
-        ("KubeQoS", KubeQosContext("BestEffort"), "CoreSched", Changes(cpu_idle=1)),
-        ("HostApplication", HostApplicationContext("app", "LS"), "GroupIdentity", Changes(bvt=2)),
-        ("HostApplication", HostApplicationContext("app", "LS"), "CPUSetAllocator", Changes(cpuset="0-3,4-7")),
+        ("ReconcileContainer", ContainerContext(pod(oom="-500")), "OOMScoreAdj", Changes({"oom_score_adj": -500})),
+        ("KubeQoS", KubeQosContext("BestEffort"), "GroupIdentity", Changes({"cpu.bvt": -1})),
+        ("KubeQoS", KubeQosContext("BestEffort"), "CoreSched", Changes({"cpu.idle": 1})),
+        ("HostApplication", HostApplicationContext("app", "LS"), "GroupIdentity", Changes({"cpu.bvt": 2})),
+        (
+            "HostApplication",
+            HostApplicationContext("app", "LS"),
+            "CPUSetAllocator",
+            Changes({"cpuset.cpus": "0-3,4-7"}),
+        ),
     ],
 )
 def test_each_hook_decides_at_its_stages(stage: str, context: object, hook: str, changes: Changes) -> None:
@@ -179,7 +194,7 @@ def test_a_stage_that_is_off_is_not_made_up_for_later(off: str, stage: str, cont
 def test_a_pod_with_cpus_of_its_own_has_no_quota_whatever_normalization_says() -> None:
     context = ContainerContext(pod("LS", status={"cpuset": "1"}), resources=Resources(cfs_quota=100_000))
     outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
-    assert (outcome.changes.cpuset, outcome.changes.cfs_quota) == ("1", -1)
+    assert (outcome.changes.knobs.get("cpuset.cpus"), outcome.changes.knobs.get("cpu.cfs_quota")) == ("1", -1)
 
 
 def test_without_gates_koordinators_defaults_hold() -> None:
@@ -195,7 +210,7 @@ BAD = ContainerContext(pod("LS", status="bad", devices="bad", resctrl="bad", oom
 def test_one_bad_annotation_stops_no_other_hook() -> None:
     context = ContainerContext(pod("LS", devices="bad"))
     outcome = decide(HOOKS, "PreCreateContainer", context, NODE)
-    assert outcome.changes.cpuset == "0-3,4-7"
+    assert outcome.changes.knobs.get("cpuset.cpus") == "0-3,4-7"
     assert {error.hook for error in outcome.errors} == {"GPUEnvInject", "RDMADeviceInject"}
     assert outcome.failed is None
 

@@ -28,7 +28,7 @@ from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE
 from nri.policies.hooks import Outcome as Decided
 from nri.policies.koordinator.convert import proxy as words
 from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.writes import Write, container_writes, pod_writes
+from nri.policies.writes import QUOTA, Write, pod_writes, writes
 from nri.text import plain
 
 __all__ = ["HookCalls", "HookRefused", "stages_of"]
@@ -128,8 +128,8 @@ class HookCalls:
             if outcome.failed is not None:
                 continue
             changes, why = outcome.changes, reason_of(outcome)
-            writes = pod_writes if isinstance(context, PodContext) else container_writes
-            batch += [(context, write) for write in writes(context.cgroup_parent, changes, why)]
+            wanted = pod_writes if isinstance(context, PodContext) else writes
+            batch += [(context, write) for write in wanted(context.cgroup_parent, changes, why)]
             if changes.resctrl is not None:
                 decisions.record(context, TRANSPORT, executor.resctrl(changes.resctrl))
             if isinstance(context, ContainerContext):
@@ -165,7 +165,7 @@ class HookCalls:
         now, container = self._round, self._context(request)
         outcome = self._decided(CREATE, container)
         changes = outcome.changes
-        self._remember(self._containers, _key(container), _Seen(container.resources, changes.cfs_quota, now))
+        self._remember(self._containers, _key(container), _Seen(container.resources, changes.number(QUOTA), now))
         if results := [*_unsupported(container, changes)]:
             self._parts.decisions.record(container, TRANSPORT, results)
         return words.container_response(changes, _echo(request))
@@ -175,7 +175,7 @@ class HookCalls:
         seen = self._containers.get(_key(container))
         container = _as_asked(container, seen)
         outcome = self._decided(UPDATE, container)
-        quota = outcome.changes.cfs_quota
+        quota = outcome.changes.number(QUOTA)
         running = container if _has_id(request) else None
         self._remember(self._containers, _key(container), _Seen(container.resources, quota, now, running))
         if running is not None:

@@ -26,7 +26,7 @@ from nri.policies.koordinator.profile import Node
 from nri.policies.koordinator.refresh.identities import identities
 from nri.policies.koordinator.refresh.switches import CORE_SCHED, GROUP_IDENTITY
 from nri.policies.running import RunningPod
-from nri.policies.writes import KNOBS
+from nri.policies.writes import BVT
 
 __all__ = ["Reconcile", "switched_on"]
 
@@ -117,7 +117,7 @@ class Reconcile:
         parts, node = self._parts, self._node
         rule = group_identity.in_effect(
             node.identity if node.gates is None or group_identity.NAME in node.gates else None,
-            not isinstance(probe(parts.executor.hierarchies, KNOBS["bvt"]), Unsupported),
+            not isinstance(probe(parts.executor.hierarchies, BVT), Unsupported),
             None,
         )
         if rule is not None:

@@ -18,7 +18,7 @@ from nri.policies import paths
 from nri.policies.contexts import HostApplicationContext, KubeQosContext
 from nri.policies.hooks import FOLDER, PROGRAM
 from nri.policies.paths import KUBE_CLASSES
-from nri.policies.writes import folder_writes
+from nri.policies.writes import writes
 
 __all__ = ["kube_classes", "programs"]
 
@@ -57,8 +57,8 @@ def _decided(
     outcome = parts.decisions.decide(stage, context, NAME)
     tally.items += 1
     tally.failed(what, outcome.errors)
-    writes = folder_writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
-    if writes:
-        results = parts.executor.write(writes, force=force, keep=False)
+    wanted = writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
+    if wanted:
+        results = parts.executor.write(wanted, force=force, keep=False)
         tally.wrote(results)
         parts.decisions.record(context, NAME, results)

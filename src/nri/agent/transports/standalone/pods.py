@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from nri.agent.decisions import reason_of
-from nri.agent.executor import OOM_SCORE
 from nri.agent.parts import Parts
 from nri.agent.pods.running import key_of
 from nri.agent.transports.standalone.tally import Tally
@@ -23,7 +22,7 @@ from nri.policies import manifest
 from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
 from nri.policies.running import RunningPod
-from nri.policies.writes import Write, container_writes, pod_writes
+from nri.policies.writes import QUOTA, Write, pod_writes, writes
 
 __all__ = ["NAME", "PodRound", "Reconciler", "with_room"]
 
@@ -31,7 +30,6 @@ __all__ = ["NAME", "PodRound", "Reconciler", "with_room"]
 NAME: Final = "standalone"
 #: No pod has more containers than that; what is above comes from no kubelet.
 _MOST_CONTAINERS: Final = 256
-_QUOTA: Final = "cpu.cfs_quota"
 _ROOM: Final = "what its containers are made with, or they could not start"
 _log = logging.getLogger("nri.agent")
 
@@ -116,19 +114,15 @@ class PodRound:
     def _items(self, pod: RunningPod, tally: Tally) -> Iterator[_Item]:
         context = pod.context()
         outcome = self._decide(MEND_POD, context, pod, tally)
-        writes = pod_writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
-        yield _Item(context, outcome, with_room(writes, context, self._parts.executor.hierarchies))
+        wanted = pod_writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
+        yield _Item(context, outcome, with_room(wanted, context, self._parts.executor.hierarchies))
         names = () if manifest.ignored(pod.pod) else [*manifest.containers_of(pod.pod)][:_MOST_CONTAINERS]
         stages = [(MEND_SANDBOX, pod.sandbox()), *((MEND_CONTAINER, pod.container(name)) for name in names)]
         for stage, container in stages:
             if not container.id or not container.cgroup_parent:
                 continue
             outcome = self._decide(stage, container, pod, tally)
-            reason = reason_of(outcome)
-            writes = container_writes(container.cgroup_parent, outcome.changes, reason)
-            if outcome.changes.oom_score_adj is not None:
-                writes.append(Write(container.cgroup_parent, OOM_SCORE, str(outcome.changes.oom_score_adj), reason))
-            yield _Item(container, outcome, writes)
+            yield _Item(container, outcome, writes(container.cgroup_parent, outcome.changes, reason_of(outcome)))
 
     def _decide(self, stage: str, context: PodContext | ContainerContext, pod: RunningPod, tally: Tally) -> Outcome:
         outcome = self._parts.decisions.decide(stage, context, NAME)
@@ -144,7 +138,7 @@ class PodRound:
         return [] if change is None else self._parts.executor.resctrl(change, item.context.cgroup_parent)
 
 
-def with_room(writes: Iterable[Write], context: PodContext, hierarchies: Hierarchies) -> list[Write]:
+def with_room(wanted: Iterable[Write], context: PodContext, hierarchies: Hierarchies) -> list[Write]:
     """The writes of a pod's folder, with the quota that it asks for in place of a smaller one.
 
     On cgroup v1 the kernel refuses a quota above that of the folder above. In standalone mode the runtime knows nothing
@@ -155,8 +149,8 @@ def with_room(writes: Iterable[Write], context: PodContext, hierarchies: Hierarc
     hierarchy = hierarchies.of("cpu")
     asked = None if context.resources is None else context.resources.cfs_quota
     if hierarchy is None or hierarchy.version != 1 or asked is None or asked <= 0:
-        return list(writes)
+        return list(wanted)
     return [
-        Write(each.folder, _QUOTA, str(asked), _ROOM) if each.knob == _QUOTA and 0 < int(each.value) < asked else each
-        for each in writes
+        Write(each.folder, QUOTA, str(asked), _ROOM) if each.knob == QUOTA and 0 < int(each.value) < asked else each
+        for each in wanted
     ]

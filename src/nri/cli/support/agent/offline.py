@@ -26,7 +26,6 @@ from nri.kube.folder import Folder
 from nri.policies import manifest
 from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.hooks import CREATE, RUN_POD, decide
-from nri.policies.writes import KNOBS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -142,7 +141,7 @@ def explained(
     for row in (*found["values"], *found["errors"]):
         row["reads"] = [key for key in keys.get(row["hook"], ()) if key in given]
     for row in found["values"]:
-        knob = table.get(KNOBS.get(row["field"], ""))
+        knob = table.get(row["field"])
         row["supported_here"] = knob is None or knob.supported
         row["unsupported_because"] = "" if knob is None else knob.reason
         row["instead"] = "" if knob is None else knob.instead
@@ -181,7 +180,7 @@ def _without_effect(profile: Profile, context: PodContext, node: Any) -> Iterato
 def _unsupported(values: list[dict[str, Any]]) -> list[str]:
     """The writes that this machine could not do, a line each."""
     lines = dict.fromkeys(
-        f"{KNOBS[row['field']]}: not supported on this machine: {row['unsupported_because']}"
+        f"{row['field']}: not supported on this machine: {row['unsupported_because']}"
         + (f"; instead: {row['instead']}" if row["instead"] else "")
         for row in values
         if not row["supported_here"]

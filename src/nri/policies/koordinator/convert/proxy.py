@@ -19,12 +19,12 @@ from nri.policies.messages import container_id
 
 __all__ = ["container_context", "container_response", "cri_extras", "pod_context", "pod_response"]
 
-#: The protocol's fields by attribute of `Changes`.
+#: The protocol's fields by knob.
 _FIELDS = {
-    "cpuset": "cpuset_cpus",
-    "cfs_quota": "cpu_quota",
-    "cpu_shares": "cpu_shares",
-    "memory_limit": "memory_limit_in_bytes",
+    "cpuset.cpus": "cpuset_cpus",
+    "cpu.cfs_quota": "cpu_quota",
+    "cpu.shares": "cpu_shares",
+    "memory.limit": "memory_limit_in_bytes",
     "oom_score_adj": "oom_score_adj",
 }
 
@@ -101,6 +101,5 @@ def _resources(given: Mapping[str, Any]) -> Resources:
 
 
 def _with_resources(changes: Changes, response: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = {field: getattr(changes, attribute) for attribute, field in _FIELDS.items()}
-    said = {field: value for field, value in found.items() if value is not None}
+    said = {field: changes.knobs[knob] for knob, field in _FIELDS.items() if knob in changes.knobs}
     return {**response, name: {**(response.get(name) or {}), **said}} if said else dict(response)

@@ -54,9 +54,11 @@ def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -
         return _NOTHING
     requested = sum(max(formulas.amount(each.requests, BATCH_CPU), 0) for each in spec.values())
     changes = Changes(
-        cpu_shares=formulas.shares(requested),
-        cfs_quota=rule.quota(_limit(spec.values(), BATCH_CPU), quirks),
-        memory_limit=_limit(spec.values(), BATCH_MEMORY),
+        {
+            "cpu.shares": formulas.shares(requested),
+            "cpu.cfs_quota": rule.quota(_limit(spec.values(), BATCH_CPU), quirks),
+            "memory.limit": _limit(spec.values(), BATCH_MEMORY),
+        }
     )
     return Decision(changes, "batch resources of the pod's containers")
 
@@ -72,9 +74,11 @@ def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirk
         return _NOTHING
     memory = formulas.amount(spec.limits, BATCH_MEMORY)
     changes = Changes(
-        cpu_shares=formulas.shares(max(formulas.amount(spec.requests, BATCH_CPU), 0)),
-        cfs_quota=rule.quota(formulas.amount(spec.limits, BATCH_CPU), quirks),
-        memory_limit=memory if memory > 0 else UNLIMITED,
+        {
+            "cpu.shares": formulas.shares(max(formulas.amount(spec.requests, BATCH_CPU), 0)),
+            "cpu.cfs_quota": rule.quota(formulas.amount(spec.limits, BATCH_CPU), quirks),
+            "memory.limit": memory if memory > 0 else UNLIMITED,
+        }
     )
     return Decision(changes, "batch resources of the container")
 

@@ -46,4 +46,4 @@ def kube_class(context: KubeQosContext, rule: CoreSchedRule) -> Decision:
         return Decision()
     own = rule.kube_pods.get(context.kube_class)
     idle = own is not None and own.cpu_idle
-    return Decision(Changes(cpu_idle=int(idle)), f"NodeSLO, for the {context.kube_class} folder")
+    return Decision(Changes({"cpu.idle": int(idle)}), f"NodeSLO, for the {context.kube_class} folder")

@@ -49,4 +49,4 @@ def _decision(
     quota = None if resources is None else resources.cfs_quota
     if ratio == NO_RATIO or quota is None or quota <= 0 or not shares_cpus(labels, given):
         return Decision()
-    return Decision(Changes(cfs_quota=scaled(quota, ratio, quirks)), f"the node's CPUs count {ratio:g} times")
+    return Decision(Changes({"cpu.cfs_quota": scaled(quota, ratio, quirks)}), f"the node's CPUs count {ratio:g} times")

@@ -44,7 +44,7 @@ def container_cpus(context: ContainerContext, rule: CpusetRule | None, *, batch_
     """Decide a container's CPUs."""
     status = _status(context.pod.annotations)
     if status.get("cpuset"):
-        return Decision(Changes(cpuset=status["cpuset"]), "the scheduler gave the pod these CPUs")
+        return Decision(Changes({"cpuset.cpus": status["cpuset"]}), "the scheduler gave the pod these CPUs")
     if rule is None:
         return _NOTHING
     qos = qos_class(context.pod.labels)
@@ -55,14 +55,14 @@ def container_cpus(context: ContainerContext, rule: CpusetRule | None, *, batch_
         if batch_pools:
             return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes the scheduler gave")
     if qos == SYSTEM and rule.system_cpus:
-        return Decision(Changes(cpuset=rule.system_cpus), "the node's CPUs for SYSTEM pods")
+        return Decision(Changes({"cpuset.cpus": rule.system_cpus}), "the node's CPUs for SYSTEM pods")
     if qos == LS:
-        return Decision(Changes(cpuset=rule.shared()), "all share pools, for LS pods")
+        return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for LS pods")
     if kube_class_of(context.cgroup_parent or context.pod.cgroup_parent) == BEST_EFFORT:
-        return Decision(Changes(cpuset=""), "cleared: the CPUs of best-effort pods are limited elsewhere")
+        return Decision(Changes({"cpuset.cpus": ""}), "cleared: the CPUs of best-effort pods are limited elsewhere")
     if rule.kubelet_policy == "static":
         return Decision(NO_CHANGES, "left to the kubelet's static policy")
-    return Decision(Changes(cpuset=rule.shared()), "all share pools, for pods without a class")
+    return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for pods without a class")
 
 
 def container_quota(context: ContainerContext, *, keep_quota: bool = False) -> Decision:
@@ -83,13 +83,13 @@ def host_application(context: HostApplicationContext, rule: CpusetRule | None) -
         raise HookError(
             NAME, f"host application {context.name}: CPUs are given to LS only, not to {context.qos or 'none'}"
         )
-    return Decision(Changes(cpuset=rule.shared()), "all share pools, for LS programs")
+    return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for LS programs")
 
 
 def _quota(given: Mapping[str, str], keep_quota: bool) -> Decision:
     if keep_quota or not _status(given).get("cpuset"):
         return _NOTHING
-    return Decision(Changes(cfs_quota=UNLIMITED), "no quota beside CPUs of its own")
+    return Decision(Changes({"cpu.cfs_quota": UNLIMITED}), "no quota beside CPUs of its own")
 
 
 def _status(given: Mapping[str, str]) -> dict[str, Any]:
@@ -108,4 +108,4 @@ def _has_cpu(zone: Mapping[str, Any]) -> bool:
 def _pools(pools: Iterable[SharePool], zones: Iterable[Mapping[str, Any]]) -> Changes:
     listed = list(pools)
     cpus = (pool.cpus for zone in zones for pool in listed if pool.node == zone.get("node", 0))
-    return Changes(cpuset=",".join(cpus))
+    return Changes({"cpuset.cpus": ",".join(cpus)})

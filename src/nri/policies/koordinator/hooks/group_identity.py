@@ -43,20 +43,22 @@ def pod(context: PodContext, rule: GroupIdentityRule) -> Decision:
     qos = qos_class(context.labels)
     if own is not None and qos == LS:
         if not own.get("enable", False):
-            return Decision(Changes(bvt=0), "the pod's annotation switches its identity off")
+            return Decision(Changes({"cpu.bvt": 0}), "the pod's annotation switches its identity off")
         if "groupIdentity" in own:
-            return Decision(Changes(bvt=own["groupIdentity"]), "the pod's annotation gives its identity")
+            return Decision(Changes({"cpu.bvt": own["groupIdentity"]}), "the pod's annotation gives its identity")
     kube = kube_class_of(context.cgroup_parent)
-    return Decision(Changes(bvt=rule.of_pod(qos, kube)), f"NodeSLO, for {qos or kube} pods")
+    return Decision(Changes({"cpu.bvt": rule.of_pod(qos, kube)}), f"NodeSLO, for {qos or kube} pods")
 
 
 def kube_class(context: KubeQosContext, rule: GroupIdentityRule) -> Decision:
     """Decide the identity of a kube-QoS folder."""
     return Decision(
-        Changes(bvt=rule.folders.get(context.kube_class, 0)), f"NodeSLO, for the {context.kube_class} folder"
+        Changes({"cpu.bvt": rule.folders.get(context.kube_class, 0)}), f"NodeSLO, for the {context.kube_class} folder"
     )
 
 
 def host_application(context: HostApplicationContext, rule: GroupIdentityRule) -> Decision:
     """Decide the identity of a host application, by its class."""
-    return Decision(Changes(bvt=rule.pods.get(context.qos, 0)), f"NodeSLO, for {context.qos or 'classless'} programs")
+    return Decision(
+        Changes({"cpu.bvt": rule.pods.get(context.qos, 0)}), f"NodeSLO, for {context.qos or 'classless'} programs"
+    )

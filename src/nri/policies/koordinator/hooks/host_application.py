@@ -12,7 +12,7 @@ from typing import Any
 from nri.policies.changes import Decision, HookError
 from nri.policies.contexts import HostApplicationContext
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED, SYSTEMD, joined, kube_class_path
-from nri.policies.writes import Write, folder_writes
+from nri.policies.writes import Write, writes
 
 __all__ = ["context_of", "decide", "host_application_path"]
 
@@ -35,7 +35,7 @@ def decide(
 ) -> tuple[list[Write], list[HookError]]:
     """Run every hook for every application; return what is to be written, and what could not be decided."""
     listed = list(hooks)
-    writes: list[Write] = []
+    found: list[Write] = []
     errors: list[HookError] = []
     for application in applications:
         context = context_of(application, driver)
@@ -45,8 +45,8 @@ def decide(
             except HookError as error:
                 errors.append(error)
                 continue
-            writes.extend(folder_writes(context.cgroup_parent, decision.changes, decision.reason))
-    return writes, errors
+            found.extend(writes(context.cgroup_parent, decision.changes, decision.reason))
+    return found, errors
 
 
 def host_application_path(application: dict[str, Any] | None, driver: str = SYSTEMD) -> str:

@@ -37,7 +37,7 @@ def container(context: ContainerContext) -> Decision:
         return Decision()
     if not _MIN <= value <= _MAX:
         raise HookError(NAME, f"{value} is not from {_MIN} to {_MAX}")
-    return Decision(Changes(oom_score_adj=value), "the pod's annotation")
+    return Decision(Changes({"oom_score_adj": value}), "the pod's annotation")
 
 
 def wanted(annotations: Mapping[str, str], name: str) -> int | None:

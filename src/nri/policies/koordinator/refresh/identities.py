@@ -14,17 +14,15 @@ from nri.policies.koordinator.names import qos_class
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.paths import KUBE_CLASSES
 from nri.policies.running import RunningPod
-from nri.policies.writes import KNOBS, Write
+from nri.policies.writes import BVT, Write
 
 __all__ = ["folders", "identities"]
-
-_KNOB = KNOBS["bvt"]
 
 
 def folders(rule: GroupIdentityRule, driver: str = paths.SYSTEMD) -> list[Write]:
     """Return the identities of the kube-QoS folders."""
     return [
-        Write(paths.kube_class_path(each, driver), _KNOB, str(rule.folders.get(each, 0)), f"NodeSLO, {each} folder")
+        Write(paths.kube_class_path(each, driver), BVT, str(rule.folders.get(each, 0)), f"NodeSLO, {each} folder")
         for each in KUBE_CLASSES
     ]
 
@@ -58,7 +56,7 @@ def identities(
 
 
 def _with_containers(folder: str, value: int, there: list[str], reason: str) -> list[Write]:
-    return [Write(each, _KNOB, str(value), reason) for each in (folder, *_children(folder, there))]
+    return [Write(each, BVT, str(value), reason) for each in (folder, *_children(folder, there))]
 
 
 def _children(folder: str, there: list[str]) -> list[str]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri.policies import manifest
-from nri.policies.changes import Changes, Decision
+from nri.policies.changes import Decision
 from nri.policies.koordinator.hooks import batch_resource, cpu_normalization
 from nri.policies.koordinator.hooks.batch_resource import BatchRule
 from nri.policies.koordinator.names import BE, LS, NONE
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.refresh.running import Refresh, reconciled_class
 from nri.policies.running import RunningPod
+from nri.policies.writes import QUOTA
 
 __all__ = ["batch", "normalized"]
 
@@ -46,4 +47,4 @@ def normalized(pods: Iterable[RunningPod], ratio: float, quirks: Quirks = Quirks
 
 
 def _quota_of(decision: Decision) -> Decision:
-    return Decision(Changes(cfs_quota=decision.changes.cfs_quota), decision.reason)
+    return Decision(decision.changes.only((QUOTA,)), decision.reason)

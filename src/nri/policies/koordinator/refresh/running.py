@@ -13,7 +13,7 @@ from nri.policies.changes import Decision, HookError
 from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator.names import LSR, NONE, qos_class
 from nri.policies.koordinator.pod_annotations import own_cpuset
-from nri.policies.writes import Write, container_writes, pod_writes
+from nri.policies.writes import Write, pod_writes, writes
 
 __all__ = ["Refresh", "reconciled_class"]
 
@@ -43,7 +43,7 @@ class Refresh:
         except HookError as error:
             self.errors.append(error)
             return None
-        self.containers += container_writes(context.cgroup_parent, decision.changes, decision.reason)
+        self.containers += writes(context.cgroup_parent, decision.changes, decision.reason)
         return decision
 
     @property

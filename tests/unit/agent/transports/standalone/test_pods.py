@@ -174,7 +174,7 @@ def test_values_of_a_pod_and_its_containers_are_found_with_their_hook_and_reason
     told = world.history.of("ns/a")
     assert told is not None
     rows = {(row["container"], row["field"]): (row["hook"], row["value"]) for row in told["values"]}
-    assert rows["", "cpu_shares"] == rows["c", "cpu_shares"] == ("BatchResource", "512")
+    assert rows["", "cpu.shares"] == rows["c", "cpu.shares"] == ("BatchResource", "512")
     assert {row["outcome"] for row in told["writes"]} <= {"applied", "unchanged"}
     assert 'nri_agent_decisions_total{stage="ReconcileContainer",transport="standalone"} 1.0\n' in scrape(
         world.observer

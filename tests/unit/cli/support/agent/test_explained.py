@@ -9,7 +9,7 @@ from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support.agent.explained import enriched, show
 
-VALUE = {"container": "app", "field": "cpuset", "value": "", "hook": "CPUSetAllocator", "reason": "cleared"}
+VALUE = {"container": "app", "field": "cpuset.cpus", "value": "", "hook": "CPUSetAllocator", "reason": "cleared"}
 FOUND = {"key": "u1", "namespace": "shop", "name": "web", "ended": True, "values": [VALUE], "errors": [], "writes": []}
 
 
@@ -76,5 +76,5 @@ def test_a_rule_that_is_not_used_is_told_with_its_place(capsys: pytest.CaptureFi
 
 
 def test_quietly_it_is_a_line_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:
-    values = [{**VALUE, "value": "0-1"}, {**VALUE, "container": "", "field": "bvt", "value": "2"}]
-    assert printed(capsys, quiet=True, values=values) == "app cpuset 0-1\npod bvt 2\n"
+    values = [{**VALUE, "value": "0-1"}, {**VALUE, "container": "", "field": "cpu.bvt", "value": "2"}]
+    assert printed(capsys, quiet=True, values=values) == "app cpuset.cpus 0-1\npod cpu.bvt 2\n"

@@ -44,7 +44,7 @@ def settings(tmp_path: Path) -> AgentSettings:
 def test_every_container_of_the_spec_is_decided_for_with_what_its_hook_read() -> None:
     found = offline.explained(POD, AgentSettings(), NODE, {})
     values = [(row["container"], row["field"], row["value"], row["reads"]) for row in found["values"]]
-    assert values == [(name, "cpuset", "2", ["koordinator.sh/qosClass"]) for name in ("first", "app")]
+    assert values == [(name, "cpuset.cpus", "2", ["koordinator.sh/qosClass"]) for name in ("first", "app")]
     assert (found["namespace"], found["name"], found["writes"], found["errors"]) == ("shop", "web", [], [])
 
 

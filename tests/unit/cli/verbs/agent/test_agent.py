@@ -15,8 +15,8 @@ from tests.unit.cli.verbs.agent.conftest import document
 KNOWN = {
     "key": "u1", "namespace": "shop", "name": "web", "ended": False,
     "values": [
-        {"container": "app", "field": "cpuset", "value": "0-1", "hook": "CPUSetAllocator", "reason": "all share pools",
-         "stage": "PreCreateContainer", "transport": "nri", "at": 1.0},
+        {"container": "app", "field": "cpuset.cpus", "value": "0-1", "hook": "CPUSetAllocator",
+         "reason": "all share pools", "stage": "PreCreateContainer", "transport": "nri", "at": 1.0},
     ],
     "writes": [
         {"target": "kubepods/pod1", "name": "cpu.bvt", "wanted": "2", "outcome": "unsupported",
@@ -38,12 +38,12 @@ def test_explain_of_a_manifest_names_rule_annotation_and_hook_of_each_value(nri,
     assert done.returncode == 0, done.stderr
     (found,) = document(done.stdout)
     assert (found["namespace"], found["name"]) == ("shop", "web")
-    (cpus,) = [row for row in found["values"] if row["field"] == "cpuset"]
+    (cpus,) = [row for row in found["values"] if row["field"] == "cpuset.cpus"]
     assert (cpus["container"], cpus["value"], cpus["hook"]) == ("app", "0-1", "CPUSetAllocator")
     assert cpus["reason"] == "all share pools, for LS pods"
     assert (cpus["rules"], cpus["reads"]) == (["NodeResourceTopology"], ["koordinator.sh/qosClass"])
     assert found["rules"] == {"NodeSLO": f"{rules}/slo.yaml", "NodeResourceTopology": f"{rules}/slo.yaml", "Node": ""}
-    (identity,) = [row for row in found["values"] if row["field"] == "bvt"]
+    (identity,) = [row for row in found["values"] if row["field"] == "cpu.bvt"]
     assert (identity["container"], identity["value"], identity["rules"]) == ("", "2", ["NodeSLO"])
 
 
@@ -193,7 +193,7 @@ def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rule
     done = nri("agent", "explain", "--pod", str(pod), *words)
     told = f"note: {rules}/slo.yaml: NodeSLO is of node far, and this is near (rules.node_name)\n"
     assert done.stderr == told
-    assert "bvt" not in done.stdout
+    assert "cpu.bvt" not in done.stdout
     checked = nri("agent", "check", *words)
     assert checked.stderr == f"{told}nothing is wrong, but see the notes: settings, rules (NodeResourceTopology)\n"
     assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("nothing is")

@@ -12,12 +12,8 @@ SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
 
 FULL = Changes(
-    cpu_shares=2,
-    cfs_quota=-1,
-    cpuset="0-3",
-    memory_limit=-1,
+    {"cpu.shares": 2, "cpu.cfs_quota": -1, "cpuset.cpus": "0-3", "memory.limit": -1, "oom_score_adj": -500},
     resctrl=Resctrl("koordlet-u", "L3:0=f\n"),
-    oom_score_adj=-500,
     env={"A": "1"},
     mounts=(Mount("/d", "bind", "/s", ("rbind",)),),
     devices=(Device("/dev/x", "c", 10, 20, 0o666),),
@@ -47,15 +43,15 @@ def test_a_hook_request_becomes_a_context() -> None:
 
 def test_a_hook_response_clears_cpus_and_keeps_what_nobody_set() -> None:
     before = {"container_resources": {"cpuset_cpus": "5-6", "cpu_shares": 77}, "container_envs": {"B": "2"}}
-    after = proxy.container_response(Changes(cpuset="", env={"A": "1"}), before)
+    after = proxy.container_response(Changes({"cpuset.cpus": ""}, env={"A": "1"}), before)
     assert after == {
         "container_resources": {"cpuset_cpus": "", "cpu_shares": 77},
         "container_envs": {"B": "2", "A": "1"},
     }
-    assert proxy.container_response(Changes(bvt=1), before) == before
-    score = proxy.container_response(Changes(oom_score_adj=-5), {"container_resources": {"oom_score_adj": 900}})
+    assert proxy.container_response(Changes({"cpu.bvt": 1}), before) == before
+    score = proxy.container_response(Changes({"oom_score_adj": -5}), {"container_resources": {"oom_score_adj": 900}})
     assert score == {"container_resources": {"oom_score_adj": -5}}
-    assert proxy.pod_response(Changes(cfs_quota=-1), {}) == {"resources": {"cpu_quota": -1}}
+    assert proxy.pod_response(Changes({"cpu.cfs_quota": -1}), {}) == {"resources": {"cpu_quota": -1}}
 
 
 def test_mounts_and_devices_reach_the_cri_request() -> None:

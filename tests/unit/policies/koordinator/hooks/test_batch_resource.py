@@ -34,29 +34,35 @@ def pod(*containers: ExtendedResources, qos: str = "BE") -> PodContext:
 def test_a_pod_has_the_sum_of_its_containers(amounts: list[tuple[int, int]]) -> None:
     changes = batch_resource.pod(pod(*(ask(cpu, memory, cpu) for cpu, memory in amounts)), BatchRule()).changes
     cpu, memory = (sum(column) for column in zip(*amounts, strict=True))
-    assert changes.memory_limit == memory
-    assert changes.cfs_quota == max(cpu * 100, 1000)
-    assert changes.cpu_shares == min(max(cpu * 1024 // 1000, 2), 262_144)
+    assert changes.knobs.get("memory.limit") == memory
+    assert changes.knobs.get("cpu.cfs_quota") == max(cpu * 100, 1000)
+    assert changes.knobs.get("cpu.shares") == min(max(cpu * 1024 // 1000, 2), 262_144)
 
 
 @pytest.mark.parametrize("missing", [ask(None, None), ask(0, 0), ask(-1, -1)])
 def test_one_container_without_a_limit_makes_the_pod_unlimited(missing: ExtendedResources) -> None:
     changes = batch_resource.pod(pod(ask(500, 1024, 500), missing), BatchRule()).changes
-    assert (changes.cfs_quota, changes.memory_limit, changes.cpu_shares) == (-1, -1, 512)
+    assert (changes.knobs.get("cpu.cfs_quota"), changes.knobs.get("memory.limit"), changes.knobs.get("cpu.shares")) == (
+        -1,
+        -1,
+        512,
+    )
 
 
 def test_without_a_quota_there_is_none_and_memory_stays_limited() -> None:
     rule = BatchRule(has_quota=False, ratio=2.0)
-    assert batch_resource.pod(pod(ask(500, 1024)), rule).changes.cfs_quota == -1
+    assert batch_resource.pod(pod(ask(500, 1024)), rule).changes.knobs.get("cpu.cfs_quota") == -1
     changes = batch_resource.container(ContainerContext(pod(), extended=ask(500, 1024)), rule).changes
-    assert (changes.cfs_quota, changes.memory_limit) == (-1, 1024)
+    assert (changes.knobs.get("cpu.cfs_quota"), changes.knobs.get("memory.limit")) == (-1, 1024)
 
 
 @given(AMOUNT, st.floats(min_value=1.01, max_value=10))
 def test_a_faster_node_scales_pod_and_container_alike(cpu: int, ratio: float) -> None:
     rule = BatchRule(ratio=ratio)
     alone = batch_resource.container(ContainerContext(pod(), extended=ask(cpu, 1)), rule).changes
-    assert alone.cfs_quota == batch_resource.pod(pod(ask(cpu, 1)), rule).changes.cfs_quota
+    assert alone.knobs.get("cpu.cfs_quota") == batch_resource.pod(pod(ask(cpu, 1)), rule).changes.knobs.get(
+        "cpu.cfs_quota"
+    )
 
 
 @pytest.mark.parametrize("qos", ["", "LS", "SYSTEM", "be"])
@@ -88,20 +94,23 @@ def test_an_annotation_that_cannot_be_read_is_an_error_unless_the_spec_says_it_o
     assert batch_resource.pod(bad, BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
     assert batch_resource.container(ContainerContext(bad), BatchRule(), Quirks.REFERENCE).changes == NO_CHANGES
     told = replace(bad, extended={"app": ask(500, 1024, 500)})
-    assert batch_resource.pod(told, BatchRule()).changes.cpu_shares == 512
+    assert batch_resource.pod(told, BatchRule()).changes.knobs.get("cpu.shares") == 512
     assert batch_resource.pod(replace(bad, labels={}), BatchRule()).changes == NO_CHANGES
 
 
 def test_a_small_limit_on_a_faster_node_is_the_least_that_the_kernel_takes() -> None:
-    assert batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2)).changes.cfs_quota == 1000
-    assert batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2), Quirks.REFERENCE).changes.cfs_quota == 834
+    assert batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2)).changes.knobs.get("cpu.cfs_quota") == 1000
+    assert (
+        batch_resource.pod(pod(ask(10, 1)), BatchRule(ratio=1.2), Quirks.REFERENCE).changes.knobs.get("cpu.cfs_quota")
+        == 834
+    )
 
 
 def test_an_annotation_that_names_no_containers_sets_no_memory_limit_of_0() -> None:
     """`empty_batch_spec_ignored`."""
     assert batch_resource.pod(pod(), BatchRule()).changes == NO_CHANGES
     assert batch_resource.pod(pod(), BatchRule(), Quirks.REFERENCE).changes == Changes(
-        cpu_shares=2, cfs_quota=-1, memory_limit=0
+        {"cpu.shares": 2, "cpu.cfs_quota": -1, "memory.limit": 0}
     )
 
 
@@ -119,6 +128,6 @@ def test_the_spec_goes_before_the_annotation_and_other_resources_do_not() -> Non
             extended=None if extended is None else {"c": extended},
         )
         of_container = ContainerContext(of_pod, name="c", extended=extended)
-        pod_shares = batch_resource.pod(of_pod, BatchRule()).changes.cpu_shares
-        found.append((pod_shares, batch_resource.container(of_container, BatchRule()).changes.cpu_shares))
+        pod_shares = batch_resource.pod(of_pod, BatchRule()).changes.knobs.get("cpu.shares")
+        found.append((pod_shares, batch_resource.container(of_container, BatchRule()).changes.knobs.get("cpu.shares")))
     assert found == [(1024, 1024), (512, 512), (512, 512)]

@@ -34,9 +34,9 @@ def context(qos: str | None, quota: int | None = 100_000, status: str | None = N
     ],
 )
 def test_quotas_of_pods_that_share_cpus_are_scaled(pod: PodContext, ratio: float, quota: int | None) -> None:
-    assert cpu_normalization.pod(pod, ratio).changes.cfs_quota == quota
+    assert cpu_normalization.pod(pod, ratio).changes.knobs.get("cpu.cfs_quota") == quota
     container = ContainerContext(pod, resources=pod.resources)
-    assert cpu_normalization.container(container, ratio).changes.cfs_quota == quota
+    assert cpu_normalization.container(container, ratio).changes.knobs.get("cpu.cfs_quota") == quota
 
 
 def test_without_a_known_quota_nothing_is_scaled() -> None:

@@ -45,23 +45,23 @@ def zones(*given: tuple[int, str]) -> dict[str, object]:
     ],
 )
 def test_the_first_rule_that_fits_gives_the_cpus(context: ContainerContext, cpus: str) -> None:
-    assert cpuset.container_cpus(context, RULE).changes.cpuset == cpus
+    assert cpuset.container_cpus(context, RULE).changes.knobs.get("cpuset.cpus") == cpus
 
 
 def test_batch_pods_have_pools_of_their_own_if_the_gate_is_on() -> None:
     context = container("BE", zones((1, "kubernetes.io/batch-cpu")), BEST_EFFORT)
-    assert cpuset.container_cpus(context, RULE, batch_pools=True).changes.cpuset == "4-7"
+    assert cpuset.container_cpus(context, RULE, batch_pools=True).changes.knobs.get("cpuset.cpus") == "4-7"
 
 
 def test_the_kubelets_static_policy_is_left_alone_but_not_for_ls() -> None:
     static = RULE._replace(kubelet_policy="static")
-    assert cpuset.container_cpus(container(""), static).changes.cpuset is None
-    assert cpuset.container_cpus(container("LS"), static).changes.cpuset == "1-3,5-7"
+    assert cpuset.container_cpus(container(""), static).changes.knobs.get("cpuset.cpus") is None
+    assert cpuset.container_cpus(container("LS"), static).changes.knobs.get("cpuset.cpus") == "1-3,5-7"
 
 
 def test_without_a_topology_only_the_scheduler_gives_cpus() -> None:
-    assert cpuset.container_cpus(container("LS"), None).changes.cpuset is None
-    assert cpuset.container_cpus(container("LS", {"cpuset": "1"}), None).changes.cpuset == "1"
+    assert cpuset.container_cpus(container("LS"), None).changes.knobs.get("cpuset.cpus") is None
+    assert cpuset.container_cpus(container("LS", {"cpuset": "1"}), None).changes.knobs.get("cpuset.cpus") == "1"
 
 
 @pytest.mark.parametrize("text", ["bad-format", '{"cpuset": 5}', '{"numaNodeResources": {}}'])
@@ -78,20 +78,22 @@ def test_a_status_that_cannot_be_read_is_an_error_for_cpus_and_quota(text: str) 
 
 def test_quotas_go_with_cpus_of_its_own_unless_they_are_to_be_kept() -> None:
     own = container("LSR", {"cpuset": "0-3"})
-    assert cpuset.container(own, RULE).changes.cfs_quota == -1
-    assert cpuset.container(own, RULE, keep_quota=True).changes.cfs_quota is None
-    assert cpuset.pod_quota(own.pod).changes.cfs_quota == -1
-    assert cpuset.pod_quota(own.pod, keep_quota=True).changes.cfs_quota is None
-    assert cpuset.container(container("LS", zones((0, "cpu"))), RULE).changes.cfs_quota is None
+    assert cpuset.container(own, RULE).changes.knobs.get("cpu.cfs_quota") == -1
+    assert cpuset.container(own, RULE, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
+    assert cpuset.pod_quota(own.pod).changes.knobs.get("cpu.cfs_quota") == -1
+    assert cpuset.pod_quota(own.pod, keep_quota=True).changes.knobs.get("cpu.cfs_quota") is None
+    assert cpuset.container(container("LS", zones((0, "cpu"))), RULE).changes.knobs.get("cpu.cfs_quota") is None
 
 
 def test_programs_of_the_host_have_cpus_if_they_are_ls() -> None:
-    assert cpuset.host_application(HostApplicationContext("a", "LS"), RULE).changes.cpuset == "1-3,5-7"
-    assert cpuset.host_application(HostApplicationContext("a", "BE"), None).changes.cpuset is None
+    assert (
+        cpuset.host_application(HostApplicationContext("a", "LS"), RULE).changes.knobs.get("cpuset.cpus") == "1-3,5-7"
+    )
+    assert cpuset.host_application(HostApplicationContext("a", "BE"), None).changes.knobs.get("cpuset.cpus") is None
     with pytest.raises(HookError, match=r"host application a: .* LS only"):
         cpuset.host_application(HostApplicationContext("a", "BE"), RULE)
 
 
 def test_the_class_is_that_of_the_pods_folder_while_the_containers_is_not_known() -> None:
     pod = PodContext(cgroup_parent="kubepods/besteffort/podu")
-    assert cpuset.container(ContainerContext(pod), RULE).changes.cpuset == ""
+    assert cpuset.container(ContainerContext(pod), RULE).changes.knobs.get("cpuset.cpus") == ""

@@ -37,7 +37,7 @@ def pod(qos: str, cpu_qos: str | None = None, folder: str = "kubepods/podx") -> 
     ],
 )
 def test_a_pods_identity_is_its_classes_and_only_ls_may_say_otherwise(context: PodContext, bvt: int) -> None:
-    assert group_identity.pod(context, RULE).changes.bvt == bvt
+    assert group_identity.pod(context, RULE).changes.knobs.get("cpu.bvt") == bvt
 
 
 @pytest.mark.parametrize("text", ["not-json", '{"groupIdentity":3}', '{"enable":"yes"}'])
@@ -48,9 +48,9 @@ def test_an_annotation_that_cannot_be_read_is_an_error_for_every_class(qos: str,
 
 
 def test_folders_and_programs_have_their_own_values() -> None:
-    assert group_identity.kube_class(KubeQosContext("Guaranteed"), RULE).changes.bvt == 0
-    assert group_identity.host_application(HostApplicationContext("a", "BE"), RULE).changes.bvt == -1
-    assert group_identity.host_application(HostApplicationContext("a"), RULE).changes.bvt == 0
+    assert group_identity.kube_class(KubeQosContext("Guaranteed"), RULE).changes.knobs.get("cpu.bvt") == 0
+    assert group_identity.host_application(HostApplicationContext("a", "BE"), RULE).changes.knobs.get("cpu.bvt") == -1
+    assert group_identity.host_application(HostApplicationContext("a"), RULE).changes.knobs.get("cpu.bvt") == 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ def test_a_program_that_cannot_be_decided_stops_no_other() -> None:
     def hook(context: HostApplicationContext) -> Decision:
         if context.name == "bad":
             raise HookError("x", "bad")
-        return Decision(Changes(bvt=2), "why")
+        return Decision(Changes({"cpu.bvt": 2}), "why")
 
     writes, errors = host_application.decide([{"name": "bad", "qos": "LS"}, {"name": "good", "qos": "LS"}], [hook])
     assert [(write.folder, write.knob, write.value) for write in writes] == [

@@ -28,7 +28,7 @@ def container(score: str = "", scores: str = "", **more: bool) -> ContainerConte
     ],
 )
 def test_a_containers_score_goes_before_its_pods(context: ContainerContext, value: int | None) -> None:
-    assert oom_score_adj.container(context).changes.oom_score_adj == value
+    assert oom_score_adj.container(context).changes.knobs.get("oom_score_adj") == value
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,12 @@ from nri.policies.koordinator.loops.cpu_burst import (
 )
 from nri.policies.koordinator.names import BE, LSE, LSR, qos_class
 from nri.policies.koordinator.rules.node import NO_RATIO
-from nri.policies.writes import KNOBS
+from nri.policies.writes import BVT, QUOTA
 
 __all__ = ["NAME", "CpuBurst"]
 
 NAME: Final = "CPUBurst"
-_QUOTA, _BURST = KNOBS["cfs_quota"], "cpu.cfs_burst"
+_BURST: Final = "cpu.cfs_burst"
 
 
 class CpuBurst:
@@ -62,7 +62,7 @@ class CpuBurst:
     def round(self, made: Round[NodeSlo]) -> None:
         """Decide for the pods that share CPUs."""
         hierarchies = made.parts.executor.hierarchies
-        self._bursts.above_quota = not isinstance(probe(hierarchies, KNOBS["bvt"]), Unsupported)
+        self._bursts.above_quota = not isinstance(probe(hierarchies, BVT), Unsupported)
         looked: dict[str, StrategyPod] = {}
         decided: list[Pod] = []
         for pod in made.pods:
@@ -99,7 +99,7 @@ class CpuBurst:
 
 def _knobs(made: Round[NodeSlo], folder: str) -> tuple[int | None, int | None]:
     """Quota and burst of a folder, as far as they can be known."""
-    quota, burst = made.read(folder, _QUOTA), made.read(folder, _BURST)
+    quota, burst = made.read(folder, QUOTA), made.read(folder, _BURST)
     return (quota if isinstance(quota, int) else None), (burst if isinstance(burst, int) else None)
 
 

@@ -35,12 +35,11 @@ from nri.policies.koordinator.pod_annotations import own_cpuset
 from nri.policies.koordinator.rules import host_applications
 from nri.policies.koordinator.rules.node_topology import reserved_milli
 from nri.policies.paths import BEST_EFFORT
-from nri.policies.writes import KNOBS
+from nri.policies.writes import CPUS, QUOTA
 
 __all__ = ["NAME", "CpuSuppress"]
 
 NAME: Final = "BECPUSuppress"
-_QUOTA, _CPUS = KNOBS["cfs_quota"], KNOBS["cpuset"]
 
 
 class CpuSuppress:
@@ -80,7 +79,7 @@ class CpuSuppress:
 
     def _situation(self, made: Round[NodeSlo], enabled: bool | None, budget: int | None) -> Situation:
         top, rule = made.best_effort_folder, made.parts.decisions.node.cpus
-        quota, present = made.read(top, _QUOTA), made.read(top, _CPUS)
+        quota, present = made.read(top, QUOTA), made.read(top, CPUS)
         shared, lent = self._pools(made)
         own = {pod.folder for pod in made.pods if self._own[pod.uid]}
         return Situation(

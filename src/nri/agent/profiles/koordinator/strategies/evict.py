@@ -24,11 +24,11 @@ from nri.policies.koordinator import pod_annotations, pod_class
 from nri.policies.koordinator.loops import evict
 from nri.policies.koordinator.loops.evict import BatchCpu, Feature, Task, Victim
 from nri.policies.koordinator.names import BATCH_CPU
-from nri.policies.writes import KNOBS
+from nri.policies.writes import CPUS, QUOTA
 
 __all__ = ["CpuEvict", "Evict", "MemoryEvict"]
 
-_QUOTA, _CPUS, _PERIOD_US = KNOBS["cfs_quota"], KNOBS["cpuset"], 100_000
+_PERIOD_US = 100_000
 _NONE: Final = Fraction(0)
 _WINDOW_S: Final = 60
 #: Samples of a window that are kept at most, and the seconds for which an evicted pod is remembered.
@@ -218,7 +218,7 @@ def _batch_cpu(made: Round[NodeSlo]) -> BatchCpu | None:
         except (KeyError, TypeError, ValueError):
             return None
     else:
-        quota, cpus = made.read(folder, _QUOTA), made.read(folder, _CPUS)
+        quota, cpus = made.read(folder, QUOTA), made.read(folder, CPUS)
         if isinstance(quota, int) and quota > 0:
             limit = min(limit, quota * 1000 // _PERIOD_US)
         if isinstance(cpus, frozenset) and cpus:

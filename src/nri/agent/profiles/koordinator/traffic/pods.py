@@ -30,7 +30,7 @@ from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, qos_class
 from nri.policies.koordinator.rules import network
 from nri.policies.koordinator.rules.network import TcRule
 from nri.policies.running import RunningPod
-from nri.policies.writes import KNOBS, Write
+from nri.policies.writes import NET_CLASS, Write
 
 __all__ = ["NetworkShares", "traffic_of"]
 
@@ -123,7 +123,7 @@ class NetworkShares:
     def _class_ids(self, shared: list[tuple[PodContext, Traffic]], tally: Tally, force: bool) -> None:
         """Each pod's class into its cgroup."""
         writes = [
-            Write(context.cgroup_parent, KNOBS["net_class"], str(ClassId(1, each.class_minor).number), tc.NAME)
+            Write(context.cgroup_parent, NET_CLASS, str(ClassId(1, each.class_minor).number), tc.NAME)
             for context, each in shared
         ]
         results = self._parts.executor.write(writes, force=force, keep=False)
