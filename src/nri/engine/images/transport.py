@@ -106,7 +106,7 @@ class Transport:
 
     def _run(
         self, words: Sequence[str], name: str, folder: Path, *, timeout_s: float, limit_bytes: int = 1 << 20,
-        on_tick: Callable[[], None] | None = None,
+        on_tick: Callable[[int], None] | None = None,
     ) -> bytes:  # fmt: skip
         conf = folder / "registries.conf"
         conf.write_text(registries_conf(self.registries.values()))
@@ -139,7 +139,7 @@ class _Watch:
         self._progress, self._total = progress, total_bytes
         self._bytes, self._grown_at = -1, time.monotonic()
 
-    def __call__(self) -> None:
+    def __call__(self, _pid: int) -> None:
         now, present = time.monotonic(), folder_bytes(self._folder)
         if present != self._bytes:
             self._bytes, self._grown_at = present, now

@@ -10,7 +10,7 @@ that do not wait for the program.
 
 A stranger is never killed: a number alone may be another process by now, so the runtime that started a program has to
 be above it. Each process is stopped before its children are looked for, because it could start another one in between,
-which would go unnoticed.
+which would go unnoticed. How deep they go is the container's choice, so nothing here calls itself.
 Next: :mod:`nri.engine.process.stats`.
 """
 
@@ -35,10 +35,10 @@ from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import readable, run, start
 from nri.engine.support.errors import CommandFailed, CommandTimeout
-from nri.host.process import children, command_line, numbers, read_stat, thread_states
+from nri.host.process import Process, children, find, read_stat, thread_states
 from nri.host.root import MACHINE
 
-__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started", "start_with_terminal"]
+__all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started", "kill_tree", "start_with_terminal"]
 
 #: What CRI wants of ExecSync at most (cri-api: 16 MiB).
 LIMIT_BYTES = 16 << 20
@@ -49,8 +49,9 @@ _REAP_S = 2.0
 _TERMINAL_S, _GLANCE_S = 30.0, 0.05
 #: How far above a program its runtime may be: a wrapper or two.
 _ANCESTORS = 4
-#: How long a process has to stop; one that waits for a disk, or is frozen, does not, and starts nothing either.
-_STOP_S, _LOOK_S = 0.5, 0.001
+#: How long a process, and all of them, have to stop; one that waits for a disk, or is frozen, does not, and starts
+#: nothing either.
+_STOP_S, _STOP_ALL_S, _LOOK_S = 0.5, 2.0, 0.001
 _FOREVER_S = 10 * 365 * 86400.0
 
 
@@ -85,14 +86,15 @@ def exec_sync(
         action = f"exec in {container_id}"
         late_since: float | None = None
 
-        def tick() -> None:
+        def tick(pid: int) -> None:
             nonlocal late_since
             if not timeout_s or time.monotonic() - began < timeout_s:
                 return
             if late_since is None:
-                kill_started(pid_file)
+                kill_started(pid, pid_file)
                 late_since = time.monotonic()  # not the deadline, which a machine that stood still is long past
             elif time.monotonic() - late_since >= _REAP_S:
+                kill_tree(pid)
                 raise CommandTimeout(action, timeout_s)
 
         output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
@@ -186,11 +188,11 @@ class Execution:
     def close(self) -> None:
         """Close the streams, and kill the program with its children if it still runs."""
         if self._process.poll() is None:
-            kill_started(self._pid_file)
+            kill_started(self._process.pid, self._pid_file)
             try:
                 self._process.wait(_REAP_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                kill_tree(self._process.pid)
                 self._process.wait()
         for descriptor in {self.stdin, self.stdout, self.stderr} - {None}:
             assert descriptor is not None
@@ -230,7 +232,7 @@ def start_with_terminal(argv: Sequence[str], container_id: str, folder: Path) ->
         try:
             return process, _received_terminal(listener, process, container_id)
         except BaseException:
-            process.kill()
+            kill_tree(process.pid)
             process.wait()
             raise
     finally:
@@ -262,18 +264,17 @@ def _ended_terminal() -> int:
     return master
 
 
-def kill_started(pid_file: Path) -> None:
-    """Kill the program of a pid file with all that came of it, as far as it is still its child.
+def kill_started(runtime: int, pid_file: Path) -> None:
+    """Kill the program that an OCI runtime, our child by this number, has started, with all that came of it.
 
-    Only while the runtime that started it is above it. A runtime writes the number down after the program's start, so
-    until then the runtime is killed with all that came of it.
+    Only while that runtime is above it. A runtime writes the number down after the program's start, so until then the
+    runtime is killed with all that came of it.
     """
     pid = _pid_of(pid_file)
     if pid:
-        _kill_tree(pid, lambda: _started_with(pid, pid_file))
-        return
-    for runtime in _runtimes_with(pid_file):
-        _kill_tree(runtime)
+        kill_tree(pid, runtime)
+    else:
+        kill_tree(runtime)
 
 
 def _pid_of(path: Path) -> int:
@@ -284,42 +285,61 @@ def _pid_of(path: Path) -> int:
         return 0
 
 
-def _kill_tree(pid: int, is_ours: Callable[[], bool] = lambda: True) -> None:
+def kill_tree(pid: int, above: int = 0) -> None:
+    """Kill a process with all that came of it, if it came of the process `above` itself: of us, if none is given."""
+    first = _send(pid, signal.SIGSTOP, lambda process: _is_above(above or os.getpid(), process.pid))
+    stopped = {} if first is None else {pid: first}
+    new, wait_until = list(stopped), time.monotonic() + _STOP_ALL_S
+    while new:
+        for number in new:  # grows meanwhile
+            _wait_stopped(number, min(wait_until, time.monotonic() + _STOP_S))
+            new += _stop_children(number, stopped)
+        # A runtime's first child makes others that are the runtime's, after the runtime's own were looked at.
+        new = [child for number in list(stopped) for child in _stop_children(number, stopped)]
+    for number, process in reversed(stopped.items()):
+        _send(number, signal.SIGKILL, process.__eq__)
+
+
+def _stop_children(pid: int, stopped: dict[int, Process]) -> list[int]:
+    """Stop those children of a stopped process that run, whose numbers are theirs until it can wait for them."""
+    new = []
+    for child in children(MACHINE, pid):
+        if child not in stopped and (process := _send(child, signal.SIGSTOP)) is not None:
+            stopped[child] = process
+            new.append(child)
+    return new
+
+
+def _send(pid: int, number: int, wanted: Callable[[Process], bool] = lambda _: True) -> Process | None:
+    """Send a signal to a process if it is wanted; None if it was not, or has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
-        return  # it has ended
+        return None
     try:
-        if is_ours():
-            signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
-            _wait_stopped(pid)
-            for child in children(MACHINE, pid):  # whose numbers are theirs as long as it cannot look after them
-                _kill_tree(child)
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        process = find(MACHINE, pid)
+        if process is None or not wanted(process):
+            return None
+        signal.pidfd_send_signal(descriptor, number)
     except OSError:
-        pass  # it ended meanwhile
+        return None  # it ended meanwhile
     finally:
         os.close(descriptor)
+    return process
 
 
-def _wait_stopped(pid: int) -> None:
-    deadline = time.monotonic() + _STOP_S
-    while any(state not in "TtZX" for state in thread_states(MACHINE, pid)) and time.monotonic() < deadline:
+def _wait_stopped(pid: int, until: float) -> None:
+    while any(state not in "TtZX" for state in thread_states(MACHINE, pid)) and time.monotonic() < until:
         time.sleep(_LOOK_S)
 
 
-def _runtimes_with(pid_file: Path) -> list[int]:
-    """The processes that have this pid file on their command line."""
-    return [pid for pid in numbers(MACHINE) if str(pid_file) in command_line(MACHINE, pid)]
-
-
-def _started_with(pid: int, pid_file: Path) -> bool:
-    """Whether one of a process's ancestors has this pid file on its command line."""
+def _is_above(above: int, pid: int) -> bool:
+    """Whether a process came of another, by a wrapper or two."""
     for _ in range(_ANCESTORS):
         stat = read_stat(MACHINE, pid)
         if stat is None:
             return False
         pid = stat.parent
-        if str(pid_file) in command_line(MACHINE, pid):
+        if pid == above:
             return True
     return False

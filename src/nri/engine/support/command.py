@@ -75,11 +75,12 @@ def run(
     env: Mapping[str, str] | None = None,
     limit_bytes: int = LIMIT_BYTES,
     check: bool = True,
-    on_tick: Callable[[], None] | None = None,
+    on_tick: Callable[[int], None] | None = None,
 ) -> Output:
     """Run a program to its end and return what it wrote.
 
-    `action` names it in errors, `on_tick` is called a few times a second while it runs, and may raise to end it.
+    `action` names it in errors, `on_tick` is called with its pid a few times a second while it runs, and may raise to
+    end it.
     Raises CommandFailed for another exit code than 0 if `check`, CommandTimeout, ToolMissing.
     """
     action = action or os.path.basename(argv[0])
@@ -198,7 +199,7 @@ class _Pump:
             os.set_blocking(process.stdin.fileno(), False)
             self._selector.register(process.stdin, selectors.EVENT_WRITE)
 
-    def until_ended(self, deadline: float, on_tick: Callable[[], None] | None) -> bool:
+    def until_ended(self, deadline: float, on_tick: Callable[[int], None] | None) -> bool:
         """Move bytes until the program is over and its pipes are closed, or linger; False at the deadline."""
         ended_at: float | None = None
         while self._selector.get_map() or self._process.poll() is None:
@@ -213,8 +214,8 @@ class _Pump:
                 self._move(min(deadline - now, 0.2))
             else:
                 self._wait(min(deadline - now, 0.2))
-            if on_tick is not None:
-                on_tick()
+            if on_tick is not None and self._process.poll() is None:
+                on_tick(self._process.pid)
         return True
 
     def _wait(self, timeout_s: float) -> None:

@@ -1,5 +1,6 @@
 """One more program in a container: its process as the OCI spec has it, and how long its end is waited for."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from nri.engine.process import Runtime, execution
-from nri.engine.process.execution import exec_process, exec_sync, kill_started, start_with_terminal
+from nri.engine.process.execution import exec_process, exec_sync, kill_started, kill_tree, start_with_terminal
 from nri.engine.support.errors import CommandTimeout, ToolMissing
 from nri.host import Root
+from nri.host.process import numbers, read_stat
+from nri.host.root import MACHINE
 
 
 def test_the_containers_process_is_taken_over_but_for_arguments_terminal_and_score() -> None:
@@ -55,9 +58,9 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     kill = execution.kill_started
     monkeypatch.setattr(execution, "_REAP_S", 1.0)  # twice what this runtime takes
 
-    def late(pid_file: Path) -> None:
+    def late(pid: int, pid_file: Path) -> None:
         time.sleep(1.1)
-        kill(pid_file)
+        kill(pid, pid_file)
 
     monkeypatch.setattr(execution, "kill_started", late)
     with pytest.raises(CommandTimeout):
@@ -66,16 +69,17 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
 
 
 def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:
-    stranger = subprocess.Popen(["sleep", "60"])
+    stranger, runtime = (subprocess.Popen(["sleep", "60"]) for _ in range(2))
     (tmp_path / "pid").write_text(str(stranger.pid))
-    kill_started(tmp_path / "pid")
-    time.sleep(0.1)
-    assert stranger.poll() is None
-    stranger.kill()
-    stranger.wait()
+    kill_started(runtime.pid, tmp_path / "pid")
+    kill_started(1, tmp_path / "none")
+    for process in (stranger, runtime):
+        assert Path(f"/proc/{process.pid}/stat").read_text().split()[2] not in "Tt", "it is not even stopped"
+        process.kill()
+        process.wait()
     for text in (str(stranger.pid), "", "x"):
         (tmp_path / "pid").write_text(text)
-        kill_started(tmp_path / "pid")
+        kill_started(runtime.pid, tmp_path / "pid")
 
 
 def test_what_was_started_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_what_was_started_is_killed_with_its_children(tmp_path: Path) -> None:
     runtime = subprocess.Popen(["sh", "-c", script, str(tmp_path / "pid")])
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         time.sleep(0.01)
-    kill_started(tmp_path / "pid")
+    kill_started(runtime.pid, tmp_path / "pid")
     assert runtime.wait(20) != 0
     subprocess.run(["kill", (tmp_path / "child").read_text().strip()], check=True)
 
@@ -124,11 +128,69 @@ def test_what_a_program_starts_while_its_children_are_looked_for_is_not_left(
         return found
 
     monkeypatch.setattr(execution, "children", forking)
-    kill_started(pid_file)
+    kill_started(runtime.pid, pid_file)
     runtime.wait(20)
     if child.exists():
         subprocess.run(["kill", "-9", child.read_text()], check=False)
         pytest.fail("it started another one, and nobody knows of that")
+
+
+NESTED = """\
+import os, sys, time
+for _ in range(int(sys.argv[2])):
+    if os.fork():
+        time.sleep(600)
+        os._exit(0)
+open(sys.argv[1], "w").write("deep")
+time.sleep(600)
+"""
+
+
+def test_a_program_is_killed_however_deep_its_processes_go(tmp_path: Path) -> None:
+    """A container chooses the depth; Python calls itself so often only."""
+    program = subprocess.Popen([sys.executable, "-S", "-c", NESTED, str(tmp_path / "deep"), "100"], process_group=0)
+    while not (tmp_path / "deep").exists():
+        assert program.poll() is None
+        time.sleep(0.01)
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 60)
+    try:
+        kill_tree(program.pid)
+    finally:
+        sys.setrecursionlimit(before)
+    assert program.wait(20) == -9
+    for pid in numbers(MACHINE):
+        if (stat := read_stat(MACHINE, pid)) and stat.group == program.pid:
+            wait_over(pid)
+
+
+def wait_over(pid: int) -> None:
+    """Wait until a process that was killed has ended."""
+    deadline = time.monotonic() + 20
+    while (stat := read_stat(MACHINE, pid)) is not None and stat.state != "Z":
+        assert time.monotonic() < deadline, f"{stat} is left"
+        time.sleep(0.01)
+
+
+def test_a_child_that_a_runtime_gets_while_its_first_one_is_stopped_is_not_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first process of runc makes others that are not its own children, but the runtime's."""
+    runtime = subprocess.Popen(["sh", "-c", "sleep 61 & sleep 62 & wait"])
+    while len(found := execution.children(MACHINE, runtime.pid)) < 2:
+        time.sleep(0.01)
+    first, late = found
+    seen = list[int]()
+
+    def one_by_one(root: Root, pid: int) -> list[int]:
+        seen.append(pid)
+        return [child for child in look(root, pid) if child != late or first in seen]
+
+    look = execution.children
+    monkeypatch.setattr(execution, "children", one_by_one)
+    kill_tree(runtime.pid)
+    assert runtime.wait(20) == -9
+    wait_over(late)
 
 
 HAND_OVER = """

@@ -65,7 +65,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
 
 
 def test_a_tick_that_raises_ends_the_program() -> None:
-    def stop() -> None:
+    def stop(pid: int) -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
