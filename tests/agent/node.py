@@ -132,14 +132,14 @@ class Node:
 
 
 class AgentProgram:
-    """`nri agent run` on a node, until the end of the `with`."""
+    """`nri agent run` on a node, until the end of the `with`; `pods` is the source of its pods."""
 
-    def __init__(self, node: Node, modes: str, more: str = "") -> None:
+    def __init__(self, node: Node, modes: str, more: str = "", pods: str = "cri") -> None:
         self.node, self.modes = node, modes
         self.socket = str(node.folder / "agent.sock")
         self.log = node.folder / "agent.log"
         self._file = node.folder / "agent.toml"
-        self._file.write_text(_configuration(node, self.socket) + more)
+        self._file.write_text(_configuration(node, self.socket, pods) + more)
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -263,7 +263,7 @@ def until(holds: Callable[[], bool], story: Callable[[], str]) -> None:
         time.sleep(0.05)
 
 
-def _configuration(node: Node, path: str) -> str:
+def _configuration(node: Node, path: str, pods: str) -> str:
     return f"""
 root = "{node.root}"
 socket = "{path}"
@@ -283,7 +283,7 @@ source = "files"
 path = "{node.rules}"
 
 [pods]
-source = "cri"
-cri = "{node.daemon.cri_socket}"
+source = "{pods}"
+cri = "{node.daemon.cri_socket if pods == "cri" else "/nowhere"}"
 interval = "500ms"
 """

@@ -87,6 +87,23 @@ def failing(node: Node) -> AgentProgram:
     return made
 
 
+def test_pods_from_nri_alone_are_repaired_on_their_own_folders_and_leave_with_the_pod(place: Node) -> None:
+    with AgentProgram(place, "nri,standalone", GATES, pods="nri") as agent:
+        pod = place.run_pod("batch", "BestEffort", **SCORED)
+        container = place.daemon.cri.run(pod, "app", COMMAND)
+        until(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
+        place.overwrite(pod, "cpu.shares", "10")
+        until(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
+        agent.kill()
+        agent.start()
+        pid = place.pid(container)
+        until(lambda: of_process(pid, "cpu.shares") == "512", agent.story)
+        place.overwrite(pod, "cpu.shares", "10")
+        until(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
+        place.remove_pod(pod)
+        until(lambda: "pods: 0 pods" in agent.story(), agent.story)
+
+
 def running(daemon: Containerd | Engine) -> None:
     """Start a runtime that a failed test has left dead."""
     try:

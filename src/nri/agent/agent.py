@@ -57,6 +57,7 @@ RULE_SOURCES: Final[Mapping[str, str]] = {
 }
 #: Sources of pods, made with the settings; likewise.
 POD_SOURCES: Final[Mapping[str, str]] = {
+    "nri": "nri.agent.pods.nri:NriPods",
     "apiserver": "nri.agent.pods.apiserver:ApiserverPods",
     "kubelet": "nri.agent.pods.kubelet:KubeletPods",
     "cri": "nri.agent.pods.cri:CriPods",

@@ -14,7 +14,7 @@ from nri.kube.requests import memory_of_oom_score, millicpu_of_shares
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["Asked", "asked", "cgroup_folder", "memory_request", "slice_folder"]
+__all__ = ["Asked", "asked", "asked_by", "cgroup_folder", "memory_request", "slice_folder"]
 
 #: The kubelet's upper bound of a burstable OOM score, which tells only of little.
 _MOST_SCORE: Final = 999
@@ -37,17 +37,31 @@ def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> Asked:
         kube_class: its pod's Kubernetes QoS class.
         capacity: the node's memory in bytes, without which no burstable container's request is known.
     """
-    cpu = linux.resources.cpu
-    shares, quota, period = cpu.shares.value, cpu.quota.value, cpu.period.value or CPU_PERIOD_US
-    limit = max(quota, 0) * 1000 // period
-    memory = max(linux.resources.memory.limit.value, 0)
-    request = millicpu_of_shares(shares)
+    cpu, memory = linux.resources.cpu, linux.resources.memory.limit.value
+    score = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
+    return asked_by(kube_class, cpu.shares.value, (cpu.quota.value, cpu.period.value), memory, score, capacity)
+
+
+def asked_by(
+    kube_class: str, shares: int, quota: tuple[int, int], memory: int, score: int | None = None, capacity: int = 0
+) -> Asked:
+    """Return what a container asked for.
+
+    Args:
+        kube_class: its pod's Kubernetes QoS class.
+        shares: of CPU, 0 for none.
+        quota: of CPU and its period in microseconds, 0 for none and for the usual one.
+        memory: its limit in bytes, 0 or less for none.
+        score: its OOM score, None if it is not known.
+        capacity: as of `asked`.
+    """
+    limit = max(quota[0], 0) * 1000 // (quota[1] or CPU_PERIOD_US)
+    memory = max(memory, 0)
     if kube_class == "Guaranteed":
         return Asked(limit, limit, memory, memory)
     if kube_class == "BestEffort":
         return Asked(0, limit, 0, memory)
-    score = linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None
-    return Asked(request, limit, memory_request(score, capacity), memory)
+    return Asked(millicpu_of_shares(shares), limit, memory_request(score, capacity), memory)
 
 
 def memory_request(score: int | None, capacity: int) -> int | None:

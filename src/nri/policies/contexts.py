@@ -28,6 +28,8 @@ class Resources:
     cfs_quota: int | None = None
     cpuset: str | None = None
     memory_limit: int | None = None
+    cfs_period: int | None = None
+    oom_score_adj: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,10 @@ class ExtendedResources:
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """A pod. `cgroup_parent` is its folder below the root of the cgroups; `tasks` are its thread ids by container."""
+    """A pod. `cgroup_parent` is its folder below the root of the cgroups; `tasks` are its thread ids by container.
+
+    `host_network` is whether it has the network of the node.
+    """
 
     namespace: str = ""
     name: str = ""
@@ -51,6 +56,7 @@ class PodContext:
     resources: Resources | None = None
     extended: Mapping[str, ExtendedResources] | None = None
     tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    host_network: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ def pod_context(pod: Mapping[str, Any], folder: str, tasks: Mapping[str, tuple[i
         resources=_pod_resources(spec),
         extended=own or None,
         tasks=tasks or {},
+        host_network=bool(spec.get("hostNetwork")),
     )
 
 
@@ -91,11 +92,12 @@ def container_context(
     if not number:
         return ContainerContext(context, name=name)
     own = _named(spec.get(specs), name)
+    told = (pod.get("cgroups") or {}).get(name)  # which the API does not have, and a source may
     return ContainerContext(
         pod=context,
         id=number,
         name=name,
-        cgroup_parent=paths.container_path(folder, number, driver),
+        cgroup_parent=told or paths.container_path(folder, number, driver),
         env={each.get("name", ""): each.get("value", "") for each in (own or {}).get("env") or ()},
         resources=None if own is None else container_resources(own),
         extended=extended_of(own) if own else None,

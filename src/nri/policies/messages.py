@@ -7,7 +7,7 @@ update, `AT_CREATION`. Next: `nri.policies.koordinator.convert.proxy`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -71,6 +71,7 @@ def pod_context(pod: m.PodSandbox) -> PodContext:
         labels=dict(pod.labels),
         annotations=dict(pod.annotations),
         cgroup_parent=pod.linux.cgroup_parent,
+        host_network=_host_network(pod.linux.namespaces),
     )
 
 
@@ -82,13 +83,14 @@ def container_context(
     number = container_id(container.id, context.annotations, runtime)
     pairs = (entry.partition("=") for entry in container.env)
     has_resources = container.HasField("linux") and container.linux.HasField("resources")
+    has_score = container.linux.HasField("oom_score_adj")
     return ContainerContext(
         pod=context,
         id=number,
         name=container.name,
         cgroup_parent=paths.container_path(context.cgroup_parent, number, driver),
         env={name: value for name, _, value in pairs if name and value},
-        resources=_resources(container.linux.resources) if has_resources else None,
+        resources=_resources(container.linux) if has_resources or has_score else None,
     )
 
 
@@ -208,13 +210,21 @@ def reported(resources: m.LinuxResources) -> dict[str, Setting]:
     return found
 
 
-def _resources(resources: m.LinuxResources) -> Resources:
-    cpu, limit = resources.cpu, resources.memory.limit.value
+def _host_network(namespaces: Iterable[m.LinuxNamespace]) -> bool:
+    """Whether a pod has the node's network: it has namespaces, and none of that."""
+    kinds = {each.type for each in namespaces}
+    return bool(kinds) and "network" not in kinds
+
+
+def _resources(linux: m.LinuxContainer) -> Resources:
+    cpu, limit = linux.resources.cpu, linux.resources.memory.limit.value
     return Resources(
         cpu_shares=cpu.shares.value or None,
         cfs_quota=cpu.quota.value or None,
+        cfs_period=cpu.period.value or None,
         cpuset=cpu.cpus or None,
         memory_limit=max(limit, -1) or None,
+        oom_score_adj=linux.oom_score_adj.value if linux.HasField("oom_score_adj") else None,
     )
 
 

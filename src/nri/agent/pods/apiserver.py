@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from nri.agent.pods.source import Known, KnownPods
+from nri.agent.pods.source import Known, KnownPods, without_ours
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import PODS, Follower, connect
 from nri.kube.client.follow import Key
@@ -49,5 +49,5 @@ class ApiserverPods(KnownPods):
 
     def _take(self, objects: Mapping[Key, Object]) -> None:
         for each in objects.values():
-            each.pop("cgroupParent", None)  # a word of ours, which the API does not have
+            without_ours(each)
         self._known.replace(objects.values())

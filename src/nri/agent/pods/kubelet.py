@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.pods.source import Known, KnownPods, Pod
+from nri.agent.pods.source import Known, KnownPods, Pod, without_ours
 from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker
 from nri.errors import ConfigError
@@ -172,5 +172,5 @@ def pods_of(data: bytes) -> list[Pod]:
         raise ValueError("the answer is no list of pods")
     pods = [each for each in items if isinstance(each.get("metadata"), dict)]
     for each in pods:
-        each.pop("cgroupParent", None)  # a word of ours, which the API does not have
+        without_ours(each)
     return pods

@@ -2,7 +2,8 @@
 
 A pod is an API object: a dict with `metadata`, `spec` and `status`, whose `containerStatuses` have a `containerID` such
 as `containerd://...`. What a source does not know is absent; what the API has no place for, the folder of a pod's
-cgroups, is `cgroupParent`, where it is known. Next: `apiserver`, `kubelet`, `cri`, `files`.
+cgroups, is `cgroupParent`, and those of its containers are `cgroups`, by name, where they are known. Next: `nri`,
+`apiserver`, `kubelet`, `cri`, `files`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,31 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["Known", "KnownPods", "Pod", "PodSource"]
+__all__ = ["Known", "KnownPods", "Pod", "PodSource", "told_each", "without_ours"]
 
 _log = logging.getLogger(__name__)
 
 #: A pod as the API's JSON has it, not to be changed.
 Pod = Mapping[str, Any]
+
+
+#: The words of a pod that are ours, and that the API does not have.
+_OURS = ("cgroupParent", "cgroups")
+
+
+def without_ours(pod: dict[str, Any]) -> None:
+    """Take our own words out of an object that others have made."""
+    for word in _OURS:
+        pod.pop(word, None)
+
+
+def told_each(listeners: Iterable[Callable[[], None]]) -> None:
+    """Call those who want to hear of changes."""
+    for listener in listeners:
+        try:
+            listener()
+        except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
+            _log.exception("changed pods could not be looked at")
 
 
 class PodSource(Protocol):
@@ -77,11 +97,7 @@ class Known:
             changed = new != self._pods or not self.synced
             self._pods, self.synced = new, True
             listeners = list(self._listeners) if changed else []
-        for listener in listeners:
-            try:
-                listener()
-            except Exception:  # noqa: BLE001  a listener's error is not the source's, which has more to tell
-                _log.exception("changed pods could not be looked at")
+        told_each(listeners)
 
     def failed(self, error: str) -> None:
         """Note that the source cannot be asked, and what is known stays; "" as soon as it can be asked again."""

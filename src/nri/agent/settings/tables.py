@@ -192,7 +192,7 @@ class PodSettings:
     """The source of this node's pods, for what no request of a runtime brings.
 
     Attributes:
-        source: an apiserver, the kubelet, the CRI of the runtime, or files.
+        source: what the runtime tells the plugin (modes nri and proxy), an apiserver, the kubelet, the CRI, or files.
         interval: the pause between two questions to the kubelet or to the CRI, in seconds.
         kubelet: where the kubelet listens, as https://HOST:PORT; http, which shows the token to all, at loopback alone.
         kubelet_token: the file of the token that it is shown; empty: the service account's, if there is one.
@@ -201,7 +201,7 @@ class PodSettings:
         path: a file, or the folder of files, with manifests of pods, in YAML or JSON.
     """
 
-    source: Literal["apiserver", "kubelet", "cri", "files"] = "cri"
+    source: Literal["nri", "apiserver", "kubelet", "cri", "files"] = "cri"
     interval: Duration = 10.0
     kubelet: str = "https://127.0.0.1:10250"
     kubelet_token: str = ""

@@ -104,6 +104,8 @@ class AgentSettings:
             raise ValueError(f"gates.{min(unknown)} is no hook or strategy of profile {self.profile}")
         if not self.modes:
             raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
+        if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):
+            raise ValueError('pods.source = "nri" needs mode nri or proxy, which tell the plugin what runs')
         if len(set(self.modes)) < len(self.modes):
             raise ValueError(f"modes names one twice: {', '.join(self.modes)}")
 

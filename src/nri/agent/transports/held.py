@@ -9,6 +9,7 @@ because the runtime reports the latter, and a quota must not be scaled twice. An
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nri.policies.changes import NO_CHANGES, Changes
@@ -43,6 +44,11 @@ class Held:
 
     Args:
         transport: the word before what is counted.
+
+    Attributes:
+        synced: whether the runtime has told at least once all that runs.
+        problem: why what is held is not what runs; "" if it is.
+        listener: called after what is held has changed, by the thread that has changed it.
     """
 
     def __init__(self, transport: str = "nri") -> None:
@@ -50,6 +56,14 @@ class Held:
         self._lock = threading.Lock()
         self._pods: dict[str, PodContext] = {}
         self._containers: dict[str, HeldContainer] = {}
+        self.synced = False
+        self.problem = f"waiting for the runtime, mode {transport}"
+        self.listener: Callable[[], None] = lambda: None
+
+    def told(self, problem: str) -> None:
+        """Note with "" that the runtime has told all that runs, else why what is held may be old."""
+        self.problem, self.synced = problem, self.synced or not problem
+        self.listener()
 
     def pods(self) -> list[tuple[str, PodContext]]:
         """Return the pods by the ids of their sandboxes."""
@@ -77,12 +91,19 @@ class Held:
         """Take in a pod."""
         with self._lock:
             self._pods[pod_id] = context
+        self.listener()
 
     def put(self, container_id: str, container: HeldContainer) -> None:
         """Take in a container."""
         container.context = replace(container.context, env={})  # no decision for what runs needs it
         with self._lock:
             self._containers[container_id] = container
+        self.listener()
+
+    def mark_created(self, container: HeldContainer, context: ContainerContext) -> None:
+        """Note that the runtime has created a container, and its context as it is now."""
+        container.created, container.context = True, context
+        self.listener()
 
     def known(self, container_id: str, new: HeldContainer) -> HeldContainer:
         """Return a container; a new one is taken in if it is not known."""
@@ -97,24 +118,29 @@ class Held:
         asked = context.resources or Resources()
         named = {
             name: value
-            for name in ("cpu_shares", "cfs_quota", "cpuset", "memory_limit")
+            for name in ("cpu_shares", "cfs_quota", "cfs_period", "cpuset", "memory_limit")
             if (value := getattr(asked, name)) is not None
         }
         with self._lock:
             container.context = replace(context, resources=replace(before, **named), env={})
             container.asked += 1
+        self.listener()
 
     def drop(self, container_id: str) -> HeldContainer | None:
         """Forget a container; return what was known of it."""
         with self._lock:
-            return self._containers.pop(container_id, None)
+            found = self._containers.pop(container_id, None)
+        self.listener()
+        return found
 
     def drop_pod(self, pod_id: str) -> list[HeldContainer]:
         """Forget a pod and all its containers, which are returned."""
         with self._lock:
             self._pods.pop(pod_id, None)
-            gone = [number for number, each in self._containers.items() if each.pod_id == pod_id]
-            return [self._containers.pop(number) for number in gone]
+            numbers = [number for number, each in self._containers.items() if each.pod_id == pod_id]
+            gone = [self._containers.pop(number) for number in numbers]
+        self.listener()
+        return gone
 
     def keep_only(self, pods: set[str], containers: set[str]) -> list[PodContext]:
         """Forget what the runtime does not have any more; return the pods of that."""

@@ -24,6 +24,7 @@ from typing import Final, TypeVar
 
 from nri import host
 from nri.agent.parts import Parts
+from nri.agent.pods.nri import NriPods
 from nri.agent.transports import places, words
 from nri.agent.transports.clears import clear, is_clear
 from nri.agent.transports.held import Held, HeldContainer
@@ -41,6 +42,7 @@ from nri.host import Result
 from nri.policies.changes import NO_CHANGES, Changes
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
+from nri.policies.writes import QUOTA
 from nri.stub.plugin import Plugin
 from nri.stub.session.background import every
 from nri.stub.session.subscription import FAILURE_POLICY_SINCE, known_to
@@ -80,6 +82,10 @@ class HookPlugin(Plugin):
     def __init__(self, parts: Parts, transport: str = "nri", *, fail: bool = False) -> None:
         self._parts, self._transport, self._fail = parts, transport, fail
         self.held = Held(transport)
+        if isinstance(parts.pods, NriPods):
+            parts.pods.follow(self.held)
+        #: Whether a quota that a runtime tells of may be one that a hook has made of the kubelet's.
+        self._scales = any(owns.knob == QUOTA for hook in parts.profile.hooks for owns in hook.owns)
         self.reapply = Reapply(parts, self.held, transport)
         self.refresher = Refresher(lambda: self.reapply.run(self.runtime), f"nri-agent-{transport}-refresh")
         parts.observer.gauge("held", self.held.counts)
@@ -114,10 +120,15 @@ class HookPlugin(Plugin):
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
                 self._quietly("container", partial(self._found, owner, container, asked, generation))
+        self.held.told("")
         updates = self.reapply.synchronized({each.id: each for each in containers}, self.time_left())
         if self.reapply.left or generation != self.reapply.generation:
             self.refresher.ask()
         return [Update.of(each) for each in updates]
+
+    def closed(self) -> None:
+        """Note that what is held may be old."""
+        self.held.told("the runtime is not connected, and what it told last may be old")
 
     @every(SWEEP_S)
     def sweep(self) -> None:
@@ -169,7 +180,7 @@ class HookPlugin(Plugin):
         """Record what the runtime made of the adjustment."""
         if (known := self.held.container(container.id)) is None:
             return
-        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
+        self.held.mark_created(known, places.placed(known.context, pod, container, self._scheme))
         if known.changes:
             self._compare(known, container)
         self._since(known.generation)
@@ -177,7 +188,7 @@ class HookPlugin(Plugin):
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
         known = self.held.container(container.id) or self._late(pod, container)
-        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
+        self.held.mark_created(known, places.placed(known.context, pod, container, self._scheme))
         self._clear(known)
         if known.changes:
             self._quietly("start", partial(self._mend, known, known.changes, container))
@@ -251,7 +262,8 @@ class HookPlugin(Plugin):
         if before is not None:
             resources = before.context.resources
         else:
-            resources = asked.get((pod.uid, container.name)) or words.asked_before(pod, container, context.resources)
+            told = words.asked_before(pod, container, context.resources) if self._scales else context.resources
+            resources = asked.get((pod.uid, container.name)) or told
         context = replace(context, resources=resources)
         self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
 

@@ -98,7 +98,7 @@ class ProxyPlugin(HookPlugin):
         if known is None:
             return
         self._place(pod, container)
-        known.created, known.context = True, places.placed(known.context, pod, container, self._scheme)
+        self.held.mark_created(known, places.placed(known.context, pod, container, self._scheme))
         self._quietly("start", lambda: self._by_writes(known))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:

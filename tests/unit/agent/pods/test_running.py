@@ -84,6 +84,8 @@ def test_a_folder_that_the_source_knows_goes_before_one_that_is_computed(tmp_pat
     assert found.container("c").cgroup_parent == f"{whole}/cri-containerd-u1c.scope"
     (found,) = running([{**pod(), "cgroupParent": "/mine/kubepods/podu1/"}], hierarchies, paths.SYSTEMD)
     assert (found.folder, found.driver) == ("mine/kubepods/podu1", paths.CGROUPFS)
+    (found,) = running([{**pod(), "cgroups": {"c": "mine/crio-u1c"}}], hierarchies, paths.CGROUPFS)
+    assert found.container("c").cgroup_parent == "mine/crio-u1c"
     (found,) = running([{**pod(), "cgroupParent": "-.slice"}], hierarchies, paths.CGROUPFS)
     assert found.folder == "kubepods/burstable/podu1"
 

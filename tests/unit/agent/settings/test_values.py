@@ -14,6 +14,7 @@ from nri.config import Source, read
     [
         ({"modes": ()}, "modes is empty"),
         ({"modes": ("nri", "nri")}, "names one twice"),
+        ({"modes": ("standalone",), "pods": PodSettings("nri")}, "needs mode nri or proxy"),
         ({"socket": "agent.sock"}, "no absolute path"),
         ({"socket": "/" + "a" * 107}, "longer than the 107 bytes"),
     ],

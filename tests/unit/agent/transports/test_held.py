@@ -47,6 +47,23 @@ def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
     assert (known.context.pod.uid, known.context.env) == ("new", {})
 
 
+def test_each_change_is_told_and_what_is_wrong_is_over_when_the_runtime_has_told_all() -> None:
+    held, calls = filled(), list[str]()
+    held.listener = lambda: calls.append(held.problem)
+    assert not held.synced
+    held.told("")
+    held.told("gone")
+    assert (held.synced, held.problem) == (True, "gone")
+    known = held.container("c1")
+    assert known is not None
+    held.mark_created(known, known.context)
+    assert known.created
+    held.ask(known, known.context)
+    held.drop("c1")
+    held.drop_pod("p1")
+    assert len(calls) == 6
+
+
 def test_the_environment_is_not_kept() -> None:
     known = filled().container("c1")
     assert known is not None

@@ -1,0 +1,195 @@
+"""Pods from NRI alone: what a runtime tells the agent's own plugin, put together as API objects.
+
+Rules: no apiserver, kubelet or CRI is asked. A pod's class is that of its cgroup parent; requests and limits are those
+that the kubelet gave to the runtime, decoded. Events that come within a moment of one another are one word to those
+who want to hear of changes. Annotations are those of the pod's creation: no event of NRI tells of later ones. Which
+containers initialize a pod cannot be told, and what has ended is left out. Next: `nri.agent.pods.apiserver`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from nri.agent.pods.source import Pod, told_each
+from nri.agent.worker import TIMER, Worker
+from nri.host import Root
+from nri.host.usage import memory
+from nri.kube.decoded import asked_by
+from nri.policies import paths
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+
+if TYPE_CHECKING:
+    from nri.agent.settings import AgentSettings
+
+__all__ = ["Followed", "NriPods", "api_pod"]
+
+_CHANGED: Final = "changed"
+#: Events within this time of one another are one word, in seconds.
+_GATHER_S: Final = 0.05
+_SELDOM_S: Final = 3600.0
+
+
+class Created(Protocol):
+    """A container as a plugin keeps it."""
+
+    @property
+    def pod_id(self) -> str:
+        """The id of its pod's sandbox."""
+        ...
+
+    @property
+    def context(self) -> ContainerContext:
+        """Its context, with what the kubelet has asked for as its resources."""
+        ...
+
+    @property
+    def created(self) -> bool:
+        """Whether the runtime has it."""
+        ...
+
+
+class Followed(Protocol):
+    """What a plugin keeps of what it is told.
+
+    Attributes:
+        synced: whether it has had all that runs at least once.
+        problem: why it is not what runs; "" if it is.
+        listener: called after a change.
+    """
+
+    synced: bool
+    problem: str
+    listener: Callable[[], None]
+
+    def pods(self) -> list[tuple[str, PodContext]]:
+        """Return the pods by the ids of their sandboxes."""
+        ...
+
+    def containers(self) -> Sequence[tuple[str, Created]]:
+        """Return the containers by their ids."""
+        ...
+
+
+class NriPods:
+    """The source of pods that follows the agent's plugins.
+
+    Args:
+        settings: `root` is read, for the node's memory.
+    """
+
+    def __init__(self, settings: AgentSettings) -> None:
+        self._followed: list[Followed] = []
+        self._listeners: list[Callable[[], None]] = []
+        self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
+        #: By pod: the contexts that it was made of, and the object.
+        self._made: dict[str, tuple[tuple[object, ...], Pod]] = {}
+        try:
+            self._capacity = memory(Root(settings.root)).get("MemTotal", 0)
+        except (OSError, ValueError):
+            self._capacity = 0
+
+    def follow(self, held: Followed) -> None:
+        """Follow what a plugin keeps; before the start."""
+        self._followed.append(held)
+        held.listener = lambda: self._worker.poke(_CHANGED)
+
+    def pods(self) -> list[Pod]:
+        """Return the pods that a runtime has; those that have not changed are the same objects as before."""
+        made: dict[str, tuple[tuple[object, ...], Pod]] = {}
+        for held in self._followed:
+            own: dict[str, list[ContainerContext]] = {}
+            for _, each in held.containers():
+                if each.created:
+                    own.setdefault(each.pod_id, []).append(each.context)
+            for pod_id, context in held.pods():
+                containers = own.get(pod_id, [])
+                parts = (context, *containers)
+                known = self._made.get(pod_id)
+                if known is None or not _same(known[0], parts):
+                    known = parts, api_pod(context, containers, self._capacity)
+                made[pod_id] = known
+        self._made = made
+        return [pod for _, pod in made.values()]
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after pods have changed."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """Begin to tell of changes, in a thread of its own."""
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Tell no longer; what is known stays known."""
+        self._worker.stop()
+
+    @property
+    def synced(self) -> bool:
+        """Whether each runtime has told once all that runs."""
+        return bool(self._followed) and all(held.synced for held in self._followed)
+
+    @property
+    def problem(self) -> str:
+        """The reason why what is known may be old; "" if it is not."""
+        return "; ".join(held.problem for held in self._followed if held.problem)
+
+    def _tell(self, reasons: frozenset[str]) -> None:
+        if reasons != {TIMER}:
+            time.sleep(_GATHER_S)  # one pod that starts is several events
+            told_each(self._listeners)
+
+
+def api_pod(pod: PodContext, containers: Sequence[ContainerContext], capacity: int = 0) -> Pod:
+    """Return a pod as the API would have it, as far as NRI tells.
+
+    Args:
+        pod: its context.
+        containers: those that the runtime has; of one name the last.
+        capacity: the node's memory in bytes, without which requests of memory are not known.
+    """
+    kube_class = paths.kube_class_of(pod.cgroup_parent)
+    named = {each.name: each for each in containers}
+    return {
+        "metadata": {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": pod.uid,
+            "labels": dict(pod.labels),
+            "annotations": dict(pod.annotations),
+        },
+        "spec": {
+            "hostNetwork": pod.host_network,
+            "containers": [
+                {"name": name, "resources": _resources(each.resources, kube_class, capacity)}
+                for name, each in named.items()
+            ],
+        },
+        "status": {
+            "phase": "Running",
+            "qosClass": kube_class,
+            "containerStatuses": [
+                {"name": name, "containerID": each.id, "state": {"running": {}}} for name, each in named.items()
+            ],
+        },
+        "cgroups": {name: each.cgroup_parent for name, each in named.items() if each.cgroup_parent},
+        **({"cgroupParent": pod.cgroup_parent} if pod.cgroup_parent else {}),
+    }
+
+
+def _resources(given: Resources | None, kube_class: str, capacity: int) -> dict[str, dict[str, Any]]:
+    """Requests and limits in the words of the API."""
+    has = given or Resources()
+    quota = (has.cfs_quota or 0, has.cfs_period or 0)
+    asked = asked_by(kube_class, has.cpu_shares or 0, quota, has.memory_limit or 0, has.oom_score_adj, capacity)
+    requests = {"cpu": f"{asked.cpu_request}m" if asked.cpu_request else "", "memory": str(asked.memory_request or "")}
+    limits = {"cpu": f"{asked.cpu_limit}m" if asked.cpu_limit else "", "memory": str(asked.memory_limit or "")}
+    return {
+        part: {name: text for name, text in found.items() if text}
+        for part, found in (("requests", requests), ("limits", limits))
+    }
+
+
+def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
+    return len(before) == len(now) and all(one is two for one, two in zip(before, now, strict=True))

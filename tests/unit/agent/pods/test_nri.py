@@ -1,0 +1,179 @@
+"""Pods from what a runtime tells the agent's plugin, in every form of a cgroup's path."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nri.agent.pods.nri import NriPods, api_pod
+from nri.agent.pods.running import running
+from nri.agent.settings import AgentSettings
+from nri.agent.transports.held import Held, HeldContainer
+from nri.agent.transports.hook_plugin import HookPlugin
+from nri.api import messages as m
+from nri.host import Root, detect
+from nri.policies import paths
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.testing import FakeRuntime
+from tests.support import agents
+from tests.support.host_trees import write_files
+
+GIB = 1 << 30
+SLICE = "kubepods-burstable-poda1_b2.slice"
+NESTED = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"
+HASH = "0123456789abcdef0123456789abcdef"
+
+
+def made(folder: Path) -> tuple[HookPlugin, NriPods]:
+    """The agent's plugin on a machine of 8 GiB, and the pods that follow it."""
+    write_files(folder, {"proc/meminfo": f"MemTotal: {8 * GIB >> 10} kB\n"})
+    pods = NriPods(AgentSettings(root=folder))
+    parts = agents.parts(Root(folder))
+    plugin = HookPlugin(replace(parts, pods=pods, profile=replace(parts.profile, hooks=())))
+    return plugin, pods
+
+
+def told(parent: str, path: str, *, kinds: tuple[str, ...] = ()) -> tuple[m.PodSandbox, m.Container]:
+    pod = m.PodSandbox(id="s1", uid="a1-b2", name="web", namespace="shop", annotations={"a": "b"})
+    pod.linux.cgroup_parent = parent
+    for kind in kinds:
+        pod.linux.namespaces.add(type=kind)
+    container = m.Container(id="c1", pod_sandbox_id="s1", name="app", state=m.ContainerState.CONTAINER_RUNNING)
+    container.linux.cgroups_path = path
+    resources = container.linux.resources
+    resources.cpu.shares.value, resources.cpu.quota.value, resources.cpu.period.value = 512, 75_000, 50_000
+    resources.memory.limit.value = GIB
+    container.linux.oom_score_adj.value = 876
+    return pod, container
+
+
+@pytest.mark.parametrize(
+    ("parent", "path", "folder", "own", "kube"),
+    [
+        ("/kubepods/burstable/poda1-b2", "/kubepods/burstable/poda1-b2/c1",
+         "kubepods/burstable/poda1-b2", "kubepods/burstable/poda1-b2/c1", "Burstable"),
+        ("/kubepods/besteffort/poda1-b2", "/kubepods/besteffort/poda1-b2/crio-c1",
+         "kubepods/besteffort/poda1-b2", "kubepods/besteffort/poda1-b2/crio-c1", "BestEffort"),
+        (SLICE, f"{SLICE}:cri-containerd:c1", NESTED, f"{NESTED}/cri-containerd-c1.scope", "Burstable"),
+        (f"/{NESTED}", f"{SLICE}:crio:c1", NESTED, f"{NESTED}/crio-c1.scope", "Burstable"),
+        (f"kubepods-pod{HASH}.slice", f"kubepods-pod{HASH}.slice:cri-containerd:c1",
+         f"kubepods.slice/kubepods-pod{HASH}.slice",
+         f"kubepods.slice/kubepods-pod{HASH}.slice/cri-containerd-c1.scope", "Guaranteed"),
+    ],
+    ids=["cgroupfs", "cgroupfs of CRI-O", "systemd", "systemd of CRI-O", "static pod"],
+)  # fmt: skip
+def test_every_form_of_a_path_becomes_the_folder_that_there_is(
+    tmp_path: Path, parent: str, path: str, folder: str, own: str, kube: str
+) -> None:
+    plugin, pods = made(tmp_path)
+    pod, container = told(parent, path)
+    with FakeRuntime(pods=[pod], containers=[container]) as runtime:
+        runtime.add(plugin)
+        (found,) = running(pods.pods(), detect(Root(tmp_path)), paths.CGROUPFS)
+    assert (found.folder, found.container("app").cgroup_parent) == (folder, own)
+    assert found.pod["status"]["qosClass"] == kube
+
+
+def test_requests_and_limits_are_decoded_from_what_the_kubelet_gave(tmp_path: Path) -> None:
+    plugin, pods = made(tmp_path)
+    pod, container = told("/kubepods/burstable/poda1-b2", "/kubepods/burstable/poda1-b2/c1")
+    with FakeRuntime(pods=[pod], containers=[container]) as runtime:
+        runtime.add(plugin)
+        (found,) = pods.pods()
+    (spec,) = found["spec"]["containers"]
+    assert spec["resources"]["limits"] == {"cpu": "1500m", "memory": str(GIB)}
+    assert spec["resources"]["requests"]["cpu"] == "500m"
+    asked = int(spec["resources"]["requests"]["memory"])
+    assert abs(asked - 8 * GIB * 124 // 1000) <= 8 * GIB // 1000, "right to a thousandth of the node"
+
+
+def test_nothing_is_asked_for_where_nothing_was_given() -> None:
+    pod = PodContext(uid="u", cgroup_parent="kubepods/besteffort/podu")
+    found = api_pod(pod, [ContainerContext(pod, id="containerd://c", name="app")])
+    assert found["spec"]["containers"] == [{"name": "app", "resources": {"requests": {}, "limits": {}}}]
+    assert found["cgroups"] == {}
+    assert "cgroupParent" not in api_pod(PodContext(uid="u"), [])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "host"), [((), False), (("network", "ipc"), False), (("ipc", "uts"), True)], ids=["unsaid", "own", "host"]
+)
+def test_a_pod_without_a_network_of_its_own_has_the_nodes(tmp_path: Path, kinds: tuple[str, ...], host: bool) -> None:
+    plugin, pods = made(tmp_path)
+    with FakeRuntime(pods=[told("/kubepods/podu", "", kinds=kinds)[0]]) as runtime:
+        runtime.add(plugin)
+        assert [each["spec"]["hostNetwork"] for each in pods.pods()] == [host]
+
+
+def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None:
+    plugin, pods = made(tmp_path)
+    pod, container = told("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
+    assert (pods.synced, pods.problem) == (False, "waiting for the runtime, mode nri")
+
+    def names() -> list[list[str]]:
+        return [[each["name"] for each in one["status"]["containerStatuses"]] for one in pods.pods()]
+
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        assert (pods.synced, pods.problem, names()) == (True, "", [])
+        runtime.run_pod_sandbox(pod)
+        runtime.create_container(pod, container)
+        assert names() == [[]], "a container is there when the runtime has created it"
+        runtime.post_create_container(pod, container)
+        assert names() == [["app"]]
+        before = pods.pods()
+        assert before[0] is pods.pods()[0], "a pod that has not changed is the same object"
+        runtime.stop_container(pod, container)
+        assert names() == [[]]
+        runtime.remove_pod_sandbox(pod)
+        assert names() == []
+    assert pods.synced
+    assert "not connected" in pods.problem
+
+
+def test_what_changes_is_told_to_those_who_asked(tmp_path: Path) -> None:
+    pods, held, heard = NriPods(AgentSettings(root=tmp_path)), Held(), threading.Event()
+    pods.follow(held)
+    pods.subscribe(heard.set)
+    pods.start()
+    try:
+        held.put_pod("s1", PodContext(uid="u"))
+        assert heard.wait(30), "nobody was told of a new pod"
+    finally:
+        pods.stop()
+    assert [each["metadata"]["uid"] for each in pods.pods()] == ["u"]
+
+
+def test_a_resize_by_the_kubelet_is_a_new_limit(tmp_path: Path) -> None:
+    plugin, pods = made(tmp_path)
+    pod, container = told("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
+    with FakeRuntime(pods=[pod], containers=[container]) as runtime:
+        runtime.add(plugin)
+        wish = m.LinuxResources()
+        wish.cpu.quota.value = 100_000
+        runtime.update_container(pod, container, wish)
+        limits = pods.pods()[0]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["cpu"] == "2000m", "the quota of now and the period of before"
+
+
+def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
+    pods, helds = NriPods(AgentSettings(root=tmp_path)), (Held(), Held("proxy"))
+    assert not pods.synced, "nobody tells it anything"
+    for number, held in enumerate(helds):
+        pods.follow(held)
+        held.put_pod(str(number), PodContext(uid=str(number)))
+        held.put(f"c{number}", _container(str(number)))
+    helds[0].told("")
+    assert (pods.synced, pods.problem) == (False, "waiting for the runtime, mode proxy")
+    helds[1].told("")
+    assert pods.synced
+    assert [each["metadata"]["uid"] for each in pods.pods()] == ["0", "1"]
+
+
+def _container(pod_id: str) -> HeldContainer:
+
+    context = ContainerContext(PodContext(uid=pod_id), id="containerd://c", name="app", resources=Resources())
+    return HeldContainer(pod_id, context, created=True)
