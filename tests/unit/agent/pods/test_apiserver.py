@@ -36,7 +36,12 @@ def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
         added = json.dumps({"type": "ADDED", "object": pod("b", "8")}).encode() + b"\n"
         server.script(
             status(500, "not yet"),
-            page({"metadata": {"resourceVersion": "7"}, "items": [pod("a", "5") | {"cgroupParent": "system.slice", "cgroups": {}}]}),
+            page(
+                {
+                    "metadata": {"resourceVersion": "7"},
+                    "items": [pod("a", "5") | {"cgroupParent": "system.slice", "cgroups": {}}],
+                }
+            ),
             stream(added, hold=hold),
         )
         rules = RuleSettings(source="apiserver", kubeconfig=kubeconfig(server, tmp_path), node_name="n1")
@@ -48,7 +53,9 @@ def test_pods_of_this_node_are_followed(tmp_path: Path) -> None:
             time.sleep(0.01)
         source.stop()
         hold.set()
-    assert not any({"cgroupParent", "cgroups"} & each.keys() for each in source.pods()), "a word of ours, which the API does not have"
+    assert not any({"cgroupParent", "cgroups"} & each.keys() for each in source.pods()), (
+        "a word of ours, which the API does not have"
+    )
     assert [each["metadata"]["name"] for each in source.pods()] == ["a", "b"]
     assert (calls, source.synced, source.problem) == ([1, 2], True, "")
     assert server.asked[0]["query"]["fieldSelector"] == "spec.nodeName=n1"
