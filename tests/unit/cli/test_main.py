@@ -81,7 +81,7 @@ def test_a_verb_loads_its_heavy_parts_only_when_it_runs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("versio",), 'error: no verb "versio", did you mean version? try: nri --help'),
+        (("versio",), 'error: no verb "versio", did you mean nri version? try: nri --help'),
         (("version", "--colour"), "? try: nri version --help"),
         (("completion", "tcsh"), "try: nri completion --help"),
         (("version", "--json"), "error: no such option --json: here it is -o json. try: nri version --help"),

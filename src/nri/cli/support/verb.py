@@ -121,9 +121,35 @@ class VerbGroup(_Helpful, click.Group):
         name = args[0]
         command = self.get_command(ctx, name)
         if command is None and not name.startswith("-"):
-            near = difflib.get_close_matches(name, self.list_commands(ctx), 1, 0.6)
-            ctx.fail(f'no verb "{name}"{f", did you mean {near[0]}?" if near else ""}')
+            meant = " or ".join(_meant(ctx, self, name))
+            ctx.fail(f'no verb "{name}"' + (f", did you mean {meant}?" if meant else ""))
         return name, command, args[1:]
+
+
+def _meant(ctx: click.Context, group: click.Group, name: str) -> list[str]:
+    """Return the command lines that a word may stand for that is no verb here: one in another group, or a misspelt one.
+
+    A verb of that very name comes first, whichever group has it; then one that is spelt nearly so, the group's own first.
+    """
+    root = ctx.find_root()
+    own = [f"{ctx.command_path} {verb}" for verb in group.list_commands(ctx)]
+    others: list[str] = []
+    waiting: list[tuple[str, click.Command | None]] = [(str(root.info_name), root.command)]
+    while waiting:
+        path, command = waiting.pop(0)
+        if isinstance(command, click.Group):
+            verbs = [(f"{path} {verb}", command.get_command(root, verb)) for verb in command.list_commands(root)]
+            others += [each for each, _ in verbs if each not in own]
+            waiting += verbs
+    same = [each for each in others if each.rpartition(" ")[2] == name]
+    if same:
+        return same
+    for paths in (own, others):
+        words = {each.rpartition(" ")[2]: each for each in reversed(paths)}
+        near = difflib.get_close_matches(name, words, 1, 0.6)
+        if near:
+            return [words[near[0]]]
+    return []
 
 
 def _summary(command: click.Command) -> str:

@@ -41,9 +41,39 @@ def test_a_groups_help_lists_its_verbs_and_ends_with_its_epilog() -> None:
     assert text.endswith("One line.\nAnother.")
 
 
-def test_a_word_that_is_nearly_a_verb_is_suggested() -> None:
-    with pytest.raises(click.UsageError, match='no verb "gret", did you mean greet\\?'):
-        x.main(["gret"], obj=Settings(), standalone_mode=False)
+@x.group("list", cls=VerbGroup)
+def list_() -> None:
+    """List things."""
+
+
+@list_.command("people", cls=Verb)
+def people() -> None:
+    """List people."""
+
+
+@x.group(cls=VerbGroup)
+def show() -> None:
+    """Show things."""
+
+
+show.add_command(people)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["gret"], ', did you mean x greet?'),
+        (["people"], ', did you mean x list people or x show people?'),
+        (["peopel"], ', did you mean x list people?'),
+        (["list", "greet"], ', did you mean x greet?'),
+        (["list", "peopel"], ', did you mean x list people?'),
+        (["zzz"], ""),
+    ],
+)  # fmt: skip
+def test_a_word_that_is_no_verb_here_is_looked_for_in_all_groups(words: list[str], meant: str) -> None:
+    with pytest.raises(click.UsageError) as caught:
+        x.main(words, prog_name="x", obj=Settings(), standalone_mode=False)
+    assert caught.value.message == f'no verb "{words[-1]}"{meant}'
 
 
 def test_a_group_alone_shows_its_help_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:

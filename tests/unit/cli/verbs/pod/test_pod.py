@@ -10,5 +10,8 @@ def test_help_has_each_verb_and_examples_before_options(nri) -> None:
         "run", "ps", "exec", "attach", "logs", "inspect", "stats", "stop", "rm",
     ]  # fmt: skip
     assert "nothing probes" in text and text.index("nri pod run -f web.yaml") < text.index("Verbs:")
-    old = nri("ps")
-    assert old.returncode == 2 and 'no verb "ps"' in old.stderr
+
+
+def test_a_verb_of_the_group_that_is_called_without_it_is_suggested_with_it(nri) -> None:
+    short = nri("ps")
+    assert (short.returncode, short.stderr) == (2, 'error: no verb "ps", did you mean nri pod ps? try: nri --help\n')
