@@ -24,6 +24,7 @@ from typing import Any
 from bench import plugin
 from bench.payload import make_container, make_pod
 from nri.adaptation import Adaptation
+from nri.adaptation.adaptation import parts_of
 from nri.metrics.prometheus import PrometheusObserver
 from nri.stub.session.session import Session
 from nri.ttrpc.envelope import encode_response
@@ -93,7 +94,7 @@ class Bench:
         plugin.Bench.first = n == 0
         adjustment = made.create_container(self.pod, self.container)
         self.replies.append(encode_response(bytes_field(1, adjustment.message.SerializeToString())))
-        endpoint = self.adaptation.chain.peers[n].endpoint
+        endpoint = parts_of(self.adaptation).chain.peers[n].endpoint
         endpoint.link.watch = None
         endpoint.link.transport = Canned(endpoint.link)
         self.transports.append(endpoint.link.transport)

@@ -32,8 +32,6 @@ myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-# A reply has one name in nri.adaptation and nri.testing; a signature that has it alone gets a link to the first.
-suppress_warnings = ["ref.python"]
 autodoc_default_options = {"members": True}
 napoleon_numpy_docstring = False
 napoleon_custom_sections = [("Class attributes", "params_style")]

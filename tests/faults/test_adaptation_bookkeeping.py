@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.metrics import Observer
 from nri.testing import FakeRuntime
@@ -26,7 +27,7 @@ def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_lef
     with FakeRuntime(policy='["10-quiet"]\nrequired = true\n') as runtime:
         adaptation = runtime.adaptation
         looking, go = threading.Event(), threading.Event()
-        required = adaptation.policies.required
+        required = parts_of(adaptation).policies.required
 
         def slow_for_one(_: Policies) -> Any:
             if threading.current_thread() is leaving:
@@ -35,15 +36,15 @@ def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_lef
             return required
 
         monkeypatch.setattr(Policies, "required", property(slow_for_one))
-        leaving = threading.Thread(target=adaptation.chain.note_absent)
+        leaving = threading.Thread(target=parts_of(adaptation).chain.note_absent)
         leaving.start()
         assert looking.wait(PATIENCE_S)
         runtime.add(Quiet(), wait=False)
-        eventually(lambda: adaptation.chain.peers, "the plugin is in the chain")
+        eventually(lambda: parts_of(adaptation).chain.peers, "the plugin is in the chain")
         threading.Event().wait(0.05)  # time for its own look, if that does not wait for the other
         go.set()
         leaving.join()
-        eventually(lambda: not adaptation.chain.absent, "nobody is missed")
+        eventually(lambda: not parts_of(adaptation).chain.absent, "nobody is missed")
 
 
 class Moody(Observer):
@@ -60,11 +61,11 @@ def test_an_observer_that_fails_does_not_end_the_watch_over_the_policy(caplog: p
     observer = Moody()
     with FakeRuntime(policy="", observer=observer) as runtime, caplog.at_level(logging.ERROR, "nri.adaptation"):
         adaptation = runtime.adaptation
-        path = Path(str(adaptation.policies.path))
+        path = Path(str(parts_of(adaptation).policies.path))
         observer.fails = True
         change(path, '["10-quiet"]\nrequired = true\n')
         eventually(lambda: "no such metric" in caplog.text, "the failure was logged")
         observer.fails = False
         change(path, "# nobody is required any more\n")
-        eventually(lambda: adaptation.policies.generation == 3, "the policy was read again")
-        eventually(lambda: not adaptation.chain.absent, "and holds")
+        eventually(lambda: parts_of(adaptation).policies.generation == 3, "the policy was read again")
+        eventually(lambda: not parts_of(adaptation).chain.absent, "and holds")

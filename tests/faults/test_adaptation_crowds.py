@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.launch.process import Process
 from nri.adaptation.registration import listener
 from nri.backoff import Backoff
@@ -145,7 +146,7 @@ def test_plugins_that_come_and_go_under_load_leave_nothing_behind() -> None:
         assert len(steady.started) == count[0]
         leaks.check()
         assert memory[1] - memory[0] < 20_000, "60 guests must not cost memory (KiB)"
-        eventually(lambda: len(runtime.adaptation.chain.peers) == 1, "plugins that are gone leave the chain")
+        eventually(lambda: len(parts_of(runtime.adaptation).chain.peers) == 1, "plugins that are gone leave the chain")
 
 
 def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import PluginError
@@ -206,7 +207,7 @@ def test_a_plugin_that_asks_without_end_and_reads_nothing_costs_the_request_its_
     """Its queue is full, so it is refused, and the refusals fill the way to it: nobody may wait for it to read them."""
     raw = RawPlugin(runtime).join()
     runtime.timeout(0.2)
-    (peer,) = (peer for peer in runtime.adaptation.chain.peers if peer.label == "10-raw")
+    (peer,) = (peer for peer in parts_of(runtime.adaptation).chain.peers if peer.label == "10-raw")
     assert peer.endpoint.link.reply_timeout_s == 30.0
     peer.endpoint.link.reply_timeout_s = 1.0
 

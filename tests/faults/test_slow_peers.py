@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -159,7 +160,7 @@ def test_a_thread_that_is_held_up_in_the_middle_of_a_write_does_not_end_the_conn
     """On a busy machine the thread that sends Configure was interrupted before RegisterPlugin was answered."""
 
     def hold_the_sender() -> None:
-        (peer,) = runtime.adaptation.registry.unsettled()
+        (peer,) = parts_of(runtime.adaptation).registry.unsettled()
         sender = peer.endpoint.link.sender
         sender.acquire()
         threading.Timer(STOPPED_S, sender.release).start()

@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.api import naming
 from nri.errors import NriError, ProtocolError
@@ -179,7 +180,7 @@ def _adaptation(data: bytes) -> None:
 
 def _settled(runtime: FakeRuntime) -> None:
     """Wait until the odd plugin takes part or is gone."""
-    for peer in runtime.adaptation.registry.unsettled():
+    for peer in parts_of(runtime.adaptation).registry.unsettled():
         assert peer.handshake_over.wait(PATIENCE_S), peer.state
 
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin, FieldOrder, OrderedUpdates, UpdateResult
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.event import AnsweredEvent
 from nri.adaptation.peers.fifo_lock import Ticket
 from nri.api import messages as m
@@ -144,7 +145,7 @@ class Node:
             plugin_path="/nonexistent", builtin=plugins, commits=True, wasm_cache=None, request_timeout_s=600,
         )  # fmt: skip
         self.adaptation.start()
-        self.adaptation.trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
+        parts_of(self.adaptation).trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
 
     def pause(self) -> None:
         if self.baton is not None:
@@ -305,12 +306,12 @@ class Node:
 
     def by_itself(self, plugin: str) -> None:
         """What a plugin asks for by itself: read, and some time later applied."""
-        peer = self.adaptation.registry.find(plugin)
+        peer = parts_of(self.adaptation).registry.find(plugin)
         assert peer is not None
         request = m.UpdateContainersRequest(update=self.say(object(), self.begun))
         number = next(ARRIVALS)
         self.pause()
-        self.adaptation.handshake.updates.unsolicited(peer, request, number)
+        parts_of(self.adaptation).handshake.updates.unsolicited(peer, request, number)
 
 
 POD = m.PodSandbox(id="pod", name="pod", namespace="default")

@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.peers.event_request import EventRequest
 from nri.adaptation.peers.peer import Peer
 from nri.adaptation.peers.remote import RemotePeer
@@ -318,7 +319,7 @@ def send_all(runtime: FakeRuntime, trouble: Trouble, caller: int, failures: list
 
 def check_at_rest(runtime: FakeRuntime, plugins: list[Troubled]) -> None:
     """Nobody holds anything, and whoever is connected answers."""
-    chain = runtime.adaptation.chain
+    chain = parts_of(runtime.adaptation).chain
     for peer in chain.peers:
         assert isinstance(peer, RemotePeer)
         eventually(lambda peer=peer: not peer.lock.held and not peer.lock.waiting, f"the lock of {peer.label} is free")

@@ -15,6 +15,7 @@ from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
 from nri.adaptation.dispatch.create_event import CreateReply
 from nri.adaptation.dispatch.stop_event import StopReply
 from nri.adaptation.dispatch.update_event import UpdateReply
+from nri.adaptation.events import ContainerEvent, Events, PodEvent
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth
 from nri.adaptation.plugin_policy.policy import DEFAULT_PATH as POLICY_PATH
@@ -27,12 +28,15 @@ __all__ = [
     "Adaptation",
     "Block",
     "BuiltinPlugin",
+    "ContainerEvent",
     "CreateReply",
+    "Events",
     "FieldOrder",
     "FieldOutcome",
     "Numbers",
     "OrderedUpdates",
     "PluginHealth",
+    "PodEvent",
     "Restoration",
     "Rules",
     "StopReply",

@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from nri.adaptation.admin import Admin
 from nri.adaptation.audit.answer_order import OrderedUpdates
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from nri.metrics import Observer
     from nri.ttrpc import Interceptor
 
-__all__ = ["Adaptation"]
+__all__ = ["Adaptation", "Parts", "parts_of"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
 
@@ -79,7 +79,7 @@ def _check_options(synchronize: object, update: object, compat: str, fan_out: Ev
 
 
 class Adaptation(Events):
-    """The runtime side of NRI. Its events, and what they take and raise, are those of `nri.adaptation.events.Events`.
+    """The runtime side of NRI. Its events, and what they take and raise, are those of `nri.adaptation.Events`.
 
     Args:
         name, version: of the runtime, as plugins are told.
@@ -114,8 +114,6 @@ class Adaptation(Events):
 
     Attributes:
         rules: the differences from the reference that hold here.
-        chain, trail, registry, handshake, policies, kept_updates, housekeeping: its parts. A runtime needs none of
-            them, and they may change from release to release.
     """
 
     def __init__(  # noqa: PLR0913 - every option has a default and is given by name
@@ -150,58 +148,44 @@ class Adaptation(Events):
         _check_options(synchronize, update, compat, fan_out)
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         self._interceptors = interceptors
-        self.policies = Policies(policy_path)
-        self._reporting = Reporting(observer, reporters)
+        reporting = Reporting(observer, reporters)
+        policies = Policies(policy_path)
         # The way of events.
         trail = AuditTrail(update, Provenance() if provenance else None)
-        self.kept_updates = KeptUpdates(trail, evict, commits=commits)
-        updates = PluginUpdates(evict, self.policies, self.rules, trail, self.kept_updates, self._reporting)
-        chain = Chain(request_timeout_s, self.policies)
-        context = EventContext(self.rules, trail, self._reporting, self.kept_updates)
+        kept_updates = KeptUpdates(trail, evict, commits=commits)
+        updates = PluginUpdates(evict, policies, self.rules, trail, kept_updates, reporting)
+        chain = Chain(request_timeout_s, policies)
+        context = EventContext(self.rules, trail, reporting, kept_updates)
         dispatcher = Dispatcher(
-            chain, Invoker(self.rules, self._reporting), context, request_timeout_s, fan_out,
-            tell_refused=tell_refused,
-        )  # fmt: skip
-        super().__init__(dispatcher, trail, chain)
-        # The ways in: built into the runtime, installed, or by the socket.
-        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
-        self._wire_registration(settings, updates, synchronize)
-        self._builtin = [*default_validators(default_validator, self.rules), *builtin]
-        self._installed = Installed(
-            plugin_path, plugin_config_path, settings, self.policies, self.registry, interceptors
+            chain, Invoker(self.rules, reporting), context, request_timeout_s, fan_out, tell_refused=tell_refused
         )
+        super().__init__(dispatcher, trail, chain)
+        # What a plugin passes on its way in, and what looks after it then.
+        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
+        handshake = Handshake(settings, chain, policies, trail.inventory, synchronize, updates, reporting)
+        registry = Registry(self.rules, chain, handshake, UpdateQueue(updates), reporting)
+        housekeeping = Housekeeping(registry, chain, handshake, policies, reporting)
+        self._policies, self._kept_updates, self._handshake = policies, kept_updates, handshake
+        self._registry, self._housekeeping = registry, housekeeping
+        # The ways in: built into the runtime, installed, or by the socket.
+        self._builtin = [*default_validators(default_validator, self.rules), *builtin]
+        self._installed = Installed(plugin_path, plugin_config_path, settings, policies, registry, interceptors)
         self._listener = None
         if not disable_connections:
             self._listener = Listener(
-                socket_path, self.registry, allowed_uids, registration_timeout_s, self._reporting, interceptors,
+                socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors,
                 replace_live=not self.rules.live_socket_kept,
             )  # fmt: skip
         self._admin = None
         if admin_socket is not None:
             records = trail.provenance or Provenance()
             begins = trail.inventory.known.begins
-            self._admin = Admin(admin_socket, records, self.policies, self._describe, self.rules, begins)
+            self._admin = Admin(admin_socket, records, policies, self._describe, self.rules, begins)
         self._started = False
         self._stopping = threading.Event()
-        counted = self._reporting.plugins_counted
-        for listener in (chain.note_absent, self._installed.nudge, lambda: counted(chain.active)):
-            self.registry.listen(listener)
-        self.registry.tell_listeners()
-
-    def _wire_registration(
-        self,
-        settings: RuntimeSettings,
-        updates: PluginUpdates,
-        synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
-    ) -> None:
-        """Make the parts that a plugin passes on its way in, and those that look after it then."""
-        chain = self.chain
-        self.handshake = Handshake(
-            settings, chain, self.policies, self.trail.inventory, synchronize, updates, self._reporting
-        )
-        queue = UpdateQueue(updates)
-        self.registry = Registry(self.rules, chain, self.handshake, queue, self._reporting)
-        self.housekeeping = Housekeeping(self.registry, chain, self.handshake, self.policies, self._reporting)
+        for listener in (chain.note_absent, self._installed.nudge, lambda: reporting.plugins_counted(chain.active)):
+            registry.listen(listener)
+        registry.tell_listeners()
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -215,9 +199,9 @@ class Adaptation(Events):
         self._started = True
         try:
             for plugin in self._builtin:
-                peer = BuiltinPeer(self.registry, plugin)
-                self.registry.adopt(peer)
-                self.handshake.admit(peer)
+                peer = BuiltinPeer(self._registry, plugin)
+                self._registry.adopt(peer)
+                self._handshake.admit(peer)
                 if peer.state not in JOINED:
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
             self._installed.start()
@@ -228,7 +212,7 @@ class Adaptation(Events):
         except BaseException:
             self.stop()
             raise
-        self.housekeeping.start()
+        self._housekeeping.start()
         self._dispatcher.open()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
@@ -238,14 +222,14 @@ class Adaptation(Events):
             config: what the plugin is given with Configure.
         """
         pid, uid, _ = credentials(sock)
-        peer = RemotePeer(self.registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
+        peer = RemotePeer(self._registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
         peer.config = config or ""
-        self.registry.connect(peer)
+        self._registry.connect(peer)
 
     def set_request_timeout(self, seconds: float) -> None:
         """From now on a plugin has so many seconds for one request, unless the policy says otherwise."""
-        self.handshake.set_request_timeout(seconds)
-        self.housekeeping.apply_policy()
+        self._handshake.set_request_timeout(seconds)
+        self._housekeeping.apply_policy()
 
     def stop(self) -> None:
         """Tell the plugins (Shutdown), end connections and launched plugins, stop listening. Takes seconds at most."""
@@ -253,17 +237,17 @@ class Adaptation(Events):
             return
         self._stopping.set()
         self._dispatcher.close("the adaptation is stopped")
-        self.housekeeping.stop()
-        self.kept_updates.stop()
-        self.handshake.stop()
+        self._housekeeping.stop()
+        self._kept_updates.stop()
+        self._handshake.stop()
         for way_in in (self._listener, self._admin, self._installed):
             if way_in is not None:
                 way_in.stop()
         if self.rules.shutdown_is_sent:
-            self.registry.shut_down([peer for peer in self.registry.peers() if peer.state in JOINED], SHUTDOWN_S)
-        self.registry.stop()
+            self._registry.shut_down([peer for peer in self._registry.peers() if peer.state in JOINED], SHUTDOWN_S)
+        self._registry.stop()
         self._installed.join(monotonic() + SHUTDOWN_S)
-        self.housekeeping.join()
+        self._housekeeping.join()
 
     def __enter__(self) -> Self:
         self.start()
@@ -277,22 +261,22 @@ class Adaptation(Events):
     @property
     def plugins(self) -> list[PluginHealth]:
         """The health of every plugin that is or was connected, or is installed; by index."""
-        rows = [health_of(peer) for peer in self.registry.peers() if peer.label not in self._installed]
+        rows = [health_of(peer) for peer in self._registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
     def provenance(self) -> Provenance | None:
         """The record of changes, by container and plugin; None if none is kept."""
-        return self.trail.provenance
+        return self._trail.provenance
 
     def _describe(self) -> list[dict[str, Any]]:
         """Health and policy of every plugin, for the admin socket."""
         rows = []
         for row in self.plugins:
             index, _, name = row.plugin.partition("-")
-            peer = self.registry.find(row.plugin)
+            peer = self._registry.find(row.plugin)
             declared = None if peer is None else peer.declared
-            policy = self.policies.for_plugin(index, name, declared, self.rules)
+            policy = self._policies.for_plugin(index, name, declared, self.rules)
             rows.append({**row.to_json(), "policy": policy.to_json()})
         return rows
 
@@ -301,12 +285,37 @@ class Adaptation(Events):
 
         Waits up to `timeout_s` seconds for it; `settled`: also until the updates that they answered with are applied.
         """
-        wanted = tuple(names) or self.policies.required_names()
+        wanted = tuple(names) or self._policies.required_names()
 
         def all_there() -> bool:
-            found = [self.registry.find(label) for label in wanted]
+            found = [self._registry.find(label) for label in wanted]
             return all(peer is not None and peer.state is State.ACTIVE for peer in found)
 
         deadline = monotonic() + timeout_s
-        there = self.registry.wait(all_there, deadline)
-        return there and (not settled or self.registry.settled(wanted, deadline))
+        there = self._registry.wait(all_there, deadline)
+        return there and (not settled or self._registry.settled(wanted, deadline))
+
+
+class Parts(NamedTuple):
+    """The parts that an adaptation is wired of. A runtime needs none of them: they are for this package's own tests."""
+
+    chain: Chain
+    trail: AuditTrail
+    policies: Policies
+    kept_updates: KeptUpdates
+    handshake: Handshake
+    registry: Registry
+    housekeeping: Housekeeping
+
+
+def parts_of(adaptation: Adaptation) -> Parts:
+    """Return the parts of an adaptation."""
+    return Parts(
+        adaptation._chain,
+        adaptation._trail,
+        adaptation._policies,
+        adaptation._kept_updates,
+        adaptation._handshake,
+        adaptation._registry,
+        adaptation._housekeeping,
+    )

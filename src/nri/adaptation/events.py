@@ -71,8 +71,8 @@ class Events:
 
     def __init__(self, dispatcher: Dispatcher, trail: AuditTrail, chain: Chain) -> None:
         self._dispatcher = dispatcher
-        self.trail = trail
-        self.chain = chain
+        self._trail = trail
+        self._chain = chain
         for spec in EVENTS:
             if spec.relayed:
                 relay = self._relay_pod if spec.kind == "pod" else self._relay_container
@@ -86,7 +86,7 @@ class Events:
             self._dispatcher.relay(EventRequest(spec, pod), limit)
         finally:
             if spec is _REMOVE_POD:  # a plugin that refuses it keeps nothing here: there is no such pod any more
-                self.trail.pod_removed(pod)
+                self._trail.pod_removed(pod)
 
     def _relay_container(
         self,
@@ -102,7 +102,7 @@ class Events:
             self._dispatcher.relay(EventRequest(spec, pod, container), limit)
         finally:
             if spec is _REMOVE_CONTAINER:
-                self.trail.container_removed(container)
+                self._trail.container_removed(container)
 
     def update_pod_sandbox(
         self,
@@ -168,7 +168,7 @@ class Events:
         Args:
             urgent: do not queue behind a plugin that waits to join: for requests that stop or remove.
         """
-        return self.chain.gate.block(
+        return self._chain.gate.block(
             urgent=urgent, deadline=deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
 

@@ -9,13 +9,18 @@ import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.admin import ask
-from nri.api.events import EventMask
+from nri.api.events import EVENTS, EventMask
 from nri.errors import LocalProtocolError, NriError
 from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_pod
 from nri.ttrpc import Interceptor, Request
 from tests.support.adapting import Leaks, eventually
 from tests.support.made_plugins import Mode, Quiet, both
+
+
+def test_a_runtime_sees_methods_and_rules_and_nothing_of_how_it_is_wired() -> None:
+    shown = {name for name in vars(made()) if not name.startswith("_")}
+    assert shown == {"rules", *(spec.method for spec in EVENTS if spec.relayed)}
 
 
 @both

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.errors import DeadlineExceeded, PluginError
@@ -82,4 +83,4 @@ def test_a_container_that_is_removed_is_not_known_any_more_even_if_a_plugin_refu
     nri_runtime.add(plugin("a", **{method: refuse}))
     with pytest.raises(PluginError):
         call(nri_runtime, method)
-    assert ("c" in nri_runtime.adaptation.trail.inventory.known) is known
+    assert ("c" in parts_of(nri_runtime.adaptation).trail.inventory.known) is known

@@ -13,6 +13,7 @@ import pytest
 
 import nri
 import nri.testing
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import ConfigError, LocalProtocolError, RegistrationError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -51,7 +52,7 @@ def test_what_a_plugin_asks_for_at_synchronize_is_done_when_it_has_been_added(
         def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> list[nri.Update]:  # type: ignore[override]
             return [nri.Update(container).set_cpu_shares(5) for container in containers]
 
-    updates = nri_runtime.adaptation.handshake.updates
+    updates = parts_of(nri_runtime.adaptation).handshake.updates
     apply = updates.in_synchronize
 
     def slowly(*given: Any) -> object:

@@ -127,9 +127,9 @@ class VerbGroup(_Helpful, click.Group):
 
 
 def _meant(ctx: click.Context, group: click.Group, name: str) -> list[str]:
-    """Return the command lines that a word may stand for that is no verb here: one in another group, or a misspelt one.
+    """Return the command lines that a word may stand for that is no verb here: one in another group, or a near one.
 
-    A verb of that very name comes first, whichever group has it; then one that is spelt nearly so, the group's own first.
+    A verb of that very name comes first, whichever group has it; then one that is spelt alike, the group's own first.
     """
     root = ctx.find_root()
     own = [f"{ctx.command_path} {verb}" for verb in group.list_commands(ctx)]

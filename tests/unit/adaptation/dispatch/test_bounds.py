@@ -11,6 +11,7 @@ import pytest
 
 import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch import bounds
 from nri.adaptation.dispatch.event import Event
 from nri.adaptation.merge import limits
@@ -137,7 +138,7 @@ def test_an_event_whose_answers_say_nothing_takes_any() -> None:
     event = Event(EventRequest(BY_METHOD["start_container"], make_pod(), make_container()))
     reply = b"\x0a\x00" * limits.MOST_BYTES
     with FakeRuntime(builtin=[BuiltinPlugin("10", "p0", Answers())]) as runtime:
-        (peer,) = runtime.adaptation.chain.peers
+        (peer,) = parts_of(runtime.adaptation).chain.peers
         policy = peer.event_policies[BY_METHOD["create_container"].number]
         assert policy is not None
         assert event.weigh(peer, policy, reply) is reply

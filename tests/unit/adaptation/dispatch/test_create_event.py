@@ -9,6 +9,7 @@ import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin, Restoration
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginError, UpdateError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -172,15 +173,15 @@ def test_a_creation_that_fails_leaves_no_container_behind(nri_runtime: FakeRunti
     nri_runtime.add(plugin("a", create_container=refuse))
     with pytest.raises(PluginError):
         nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
-    known = nri_runtime.adaptation.trail.inventory.known
+    known = parts_of(nri_runtime.adaptation).trail.inventory.known
     assert not known.is_creating("c") and "c" not in known
 
 
 def test_a_creation_that_is_aborted_is_forgotten(nri_runtime: FakeRuntime) -> None:
     reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="c"))
-    assert "c" in nri_runtime.adaptation.trail.inventory.known
+    assert "c" in parts_of(nri_runtime.adaptation).trail.inventory.known
     reply.abort()
-    assert "c" not in nri_runtime.adaptation.trail.inventory.known
+    assert "c" not in parts_of(nri_runtime.adaptation).trail.inventory.known
     assert nri_runtime.adaptation.provenance is not None
     assert nri_runtime.adaptation.provenance.explain("c") is None
 
@@ -189,7 +190,7 @@ def test_the_resources_of_a_created_container_are_those_with_the_adjustment(nri_
     nri_runtime.add(plugin("a", create_container=lambda *_: nri.Adjustment().set_cpu_shares(7)))
     container = make_container(id="c", cpu_shares=3, memory_limit=9)
     nri_runtime.adaptation.create_container(make_pod(), container)
-    resources = nri_runtime.adaptation.trail.inventory.resources_of("c")
+    resources = parts_of(nri_runtime.adaptation).trail.inventory.resources_of("c")
     assert resources is not None
     assert (resources.cpu.shares.value, resources.memory.limit.value) == (7, 9)
 

@@ -11,6 +11,7 @@ import pytest
 
 import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.api import messages as m
@@ -104,7 +105,7 @@ def test_the_next_place_is_taken_before_the_present_one_is_left(
 
     nri_runtime.add(Calls(lambda _: None), idx="10", name="a").add(OnlyStop(), idx="20", name="b")
     nri_runtime.add(Calls(lambda _: None), idx="30", name="c")
-    for peer in nri_runtime.adaptation.chain.peers:
+    for peer in parts_of(nri_runtime.adaptation).chain.peers:
         peer.lock = Telling()
         peer.lock.name = peer.name
     nri_runtime.start_container()
@@ -161,7 +162,7 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
     nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the plugin is at work again before the thread of the waiting event is awake."""
-    lock = nri_runtime.adaptation.chain.peers[0].lock
+    lock = parts_of(nri_runtime.adaptation).chain.peers[0].lock
     senders: list[tuple[str, bool]] = []
     begin = Invoker.begin
 
@@ -186,7 +187,7 @@ def test_an_interrupted_wait_lets_go_of_what_was_sent_for_it(
     nri_runtime: FakeRuntime, busy: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """KeyboardInterrupt in the thread of a runtime: the plugin answers the next event as if nothing had happened."""
-    lock = nri_runtime.adaptation.chain.peers[0].lock
+    lock = parts_of(nri_runtime.adaptation).chain.peers[0].lock
     wait = FifoLock.wait
 
     def interrupted(self: FifoLock, ticket: Any, deadline: float | None = None) -> None:
@@ -296,7 +297,7 @@ def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_come
     """Here: the plugin is not to get the event any more, and then again."""
     holding, failures = Holding(), list[BaseException]()
     nri_runtime.timeout(20).add(Calls(holding), name="holding")
-    (peer,) = nri_runtime.adaptation.chain.peers
+    (peer,) = parts_of(nri_runtime.adaptation).chain.peers
     plans = peer.event_policies
     threads = [calling(nri_runtime, "one", failures)]
     assert holding.entered.wait(10)
@@ -338,7 +339,7 @@ def test_a_call_that_fails_on_this_side_is_no_answer_and_no_miss(error: type[Bas
     interceptor, seen = Failing(), list[str]()
     with FakeRuntime(interceptors=[interceptor]) as runtime:
         runtime.add(Calls(lambda container: seen.append(container.id)), name="left-out")
-        (peer,) = runtime.adaptation.chain.peers
+        (peer,) = parts_of(runtime.adaptation).chain.peers
         runtime.timeout(1e-6)
         peer.breaker.configure(1, 0.0)
         runtime.start_container()
@@ -379,7 +380,7 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         threads = [threading.Thread(target=runtime.adaptation.start_container, args=(pod, container))]
         threads[0].start()
         assert entered.wait(10)
-        gate = runtime.adaptation.chain.gate
+        gate = parts_of(runtime.adaptation).chain.gate
         eventually(lambda: time.monotonic() > gate.rest_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
@@ -388,7 +389,9 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
             thread.start()
             return thread
 
-        eventually(lambda: runtime.adaptation.chain.gate.waiting, "the plugin waits for the busy one's event to end")
+        eventually(
+            lambda: parts_of(runtime.adaptation).chain.gate.waiting, "the plugin waits for the busy one's event to end"
+        )
         threads.append(told("post_start_container", pod, container))
         threads += [told(event, pod) for event in ("stop_pod_sandbox", "remove_pod_sandbox")]
         threads += [told(event, pod, container) for event in ("stop_container", "remove_container")]
@@ -405,7 +408,7 @@ def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod()
     holding, failures = Holding(), list[BaseException]()
     with FakeRuntime(policy='["10-holding"]\nfilters = { namespace = ["web"] }') as runtime:
         runtime.timeout(20).add(Calls(holding), name="holding")
-        (peer,) = runtime.adaptation.chain.peers
+        (peer,) = parts_of(runtime.adaptation).chain.peers
         threads = [calling(runtime, "one", failures, pod=make_pod(namespace="web"))]
         assert holding.entered.wait(10)
         threads.append(calling(runtime, "two", failures, pod=make_pod(namespace="other")))

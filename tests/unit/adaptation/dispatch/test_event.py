@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.event import Event
 from nri.adaptation.peers.event_request import EventRequest
 from nri.api import messages as m
@@ -131,7 +132,7 @@ def test_a_shadow_is_told_the_conflict_that_it_would_have_had(caplog: pytest.Log
 def test_what_waits_for_a_container_that_goes_in_the_meantime_is_left_out() -> None:
     """The answers want it updated and evicted while it is being created; its creation fails before the event ends."""
     with FakeRuntime() as runtime:
-        inventory = runtime.adaptation.trail.inventory
+        inventory = parts_of(runtime.adaptation).trail.inventory
         inventory.creating("soon", "default")
 
         def answer(*_: Any) -> Any:
@@ -151,7 +152,7 @@ def test_what_waits_for_a_container_that_goes_in_the_meantime_is_left_out() -> N
 
 def test_what_waits_for_a_container_that_is_created_in_the_meantime_is_in_the_reply() -> None:
     with FakeRuntime() as runtime:
-        inventory = runtime.adaptation.trail.inventory
+        inventory = parts_of(runtime.adaptation).trail.inventory
         inventory.creating("soon", "default")
 
         def answer(*_: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 
 import nri
 from nri.adaptation import Adaptation
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
 from nri.adaptation.peers.peer import Peer
@@ -216,7 +217,7 @@ def test_the_next_place_is_taken_before_one_is_left_that_does_not_get_the_event(
             super().release()
 
     runtime = node(Started(), OnlyStop(), Started())
-    for peer in runtime.adaptation.chain.peers:
+    for peer in parts_of(runtime.adaptation).chain.peers:
         peer.lock.acquire()  # its handshake may hold it a moment longer than the plugin is active
         peer.lock = Telling()
         peer.lock.name = peer.name
@@ -244,7 +245,7 @@ class Busy:
         self.plugin, self.errors = Notes(), []
         self.runtime = FakeRuntime(compat=mode, policy=policy or None)
         self.runtime.add(self.plugin).timeout(timeout_s)
-        self.peer = self.runtime.adaptation.registry.find("10-notes")
+        self.peer = parts_of(self.runtime.adaptation).registry.find("10-notes")
         assert self.peer is not None
         self.peer.lock.acquire()
         self.threads: list[threading.Thread] = []

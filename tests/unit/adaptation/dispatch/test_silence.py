@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.peers.peer import Peer
 from nri.api.events import EventMask
 from nri.errors import NriError
@@ -37,7 +38,7 @@ class Asked:
 @contextmanager
 def waiting(runtime: FakeRuntime, ask: Callable[[], Any]) -> Iterator[Peer]:
     """Four events that wait for the one plugin that there is, and are let go at the end."""
-    (peer,) = runtime.adaptation.chain.peers
+    (peer,) = parts_of(runtime.adaptation).chain.peers
     peer.lock.wait(peer.lock.place(), time.monotonic() + 10)  # the thread that has let it join may have it still
     threads = [threading.Thread(target=ask) for _ in range(THREADS)]
     for each in threads:

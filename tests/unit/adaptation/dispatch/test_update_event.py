@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
@@ -44,7 +45,7 @@ def shares(value: int) -> m.LinuxResources:
 def test_the_runtimes_own_request_counts_for_later_events(nri_runtime: FakeRuntime) -> None:
     nri_runtime.create_container(make_pod(), make_container(id="c", cpu_shares=1))
     nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
-    resources = nri_runtime.adaptation.trail.inventory.resources_of("c")
+    resources = parts_of(nri_runtime.adaptation).trail.inventory.resources_of("c")
     assert resources is not None
     assert resources.cpu.shares.value == 5
 
@@ -63,7 +64,7 @@ def test_the_message_is_the_references_reply_with_the_requested_container_last(n
 def test_an_update_of_what_was_created_in_the_meantime_stands_before_the_requested_one(
     nri_runtime: FakeRuntime,
 ) -> None:
-    inventory = nri_runtime.adaptation.trail.inventory
+    inventory = parts_of(nri_runtime.adaptation).trail.inventory
     inventory.creating("soon", "default")
 
     def creates(*_: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import nri
 from nri.adaptation import BuiltinPlugin
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.validation import validate
 from nri.adaptation.peers.peer import Peer
 from nri.adaptation.peers.state import State
@@ -110,7 +111,7 @@ def test_a_validator_that_leaves_while_the_event_is_on_its_way_fails_the_creatio
 def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_it_is_asked() -> None:
     """`synchronize` hangs, so events go on beside the joiner; what it is to forbid must not slip through."""
     with FakeRuntime(request_timeout_s=2.0) as runtime:
-        admission = runtime.adaptation.handshake.admission
+        admission = parts_of(runtime.adaptation).handshake.admission
         original, go = admission.snapshot, threading.Event()
         admission.snapshot = lambda: (go.wait(20), original())[1]
         check = Check(refuse="never")
@@ -118,14 +119,14 @@ def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_
         class Lets(nri.Plugin):
             def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
                 go.set()
-                eventually(lambda: runtime.adaptation.chain.validators, "the validator has joined")
+                eventually(lambda: parts_of(runtime.adaptation).chain.validators, "the validator has joined")
 
         go.set()
         runtime.add(Lets())
         go.clear()
         joining = threading.Thread(target=lambda: runtime.add(check, idx="50"))
         joining.start()
-        eventually(lambda: runtime.adaptation.chain.gate.inside, "the validator is joining")
+        eventually(lambda: parts_of(runtime.adaptation).chain.gate.inside, "the validator is joining")
         with pytest.raises(ValidationRejected):
             runtime.adaptation.create_container(make_pod(), make_container())  # which holds no block_sync()
         joining.join()
@@ -136,8 +137,8 @@ def test_a_required_validator_that_is_gone_is_missed_before_anybody_has_taken_no
         runtime.add(Check())
         adaptation = runtime.adaptation
         runtime.disconnect("10-check")
-        adaptation.chain.absent = ()
-        adaptation.chain.validators = (adaptation.registry.find("10-check"),)
+        parts_of(adaptation).chain.absent = ()
+        parts_of(adaptation).chain.validators = (parts_of(adaptation).registry.find("10-check"),)
         with pytest.raises(PluginError, match="has left before it was asked"):
             runtime.create_container()
 
@@ -225,7 +226,7 @@ def validators(count: int = 1, policy: str = "") -> Iterator[tuple[Peer, ...]]:
     with FakeRuntime(policy=policy) as runtime:
         for number in range(count):
             runtime.add(Check(), idx=f"{number}0")
-        yield runtime.adaptation.chain.validators
+        yield parts_of(runtime.adaptation).chain.validators
 
 
 def ask(

@@ -7,6 +7,7 @@ import time
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.errors import PluginError, PluginTimeout, PluginUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
 
@@ -302,7 +303,7 @@ def test_a_changed_file_holds_for_plugins_that_are_connected(tmp_path):
         adaptation = node.adaptation
         node.add(Inject())
         assert node.create_container().env == {"A": "1"}
-        with open(adaptation.policies.path, "w") as file:
+        with open(parts_of(adaptation).policies.path, "w") as file:
             file.write('["10-inject"]\nshadow = true\n')
         assert eventually(lambda: node.create_container().env == {}), "the new policy does not hold"
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.audit.inventory import Inventory
 from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.adaptation.peers.state import Signal, State
@@ -30,7 +31,7 @@ class Snapshots:
         self.seconds = seconds
         self.entered, self.go = threading.Event(), threading.Event()
         self.go.set()
-        admission = runtime.adaptation.handshake.admission
+        admission = parts_of(runtime.adaptation).handshake.admission
         self._original, admission.snapshot = admission.snapshot, self
 
     def __call__(self) -> object:
@@ -55,7 +56,7 @@ def answer_configure(raw: RawPlugin) -> None:
 
 
 def waiting(runtime: FakeRuntime) -> int:
-    return len(runtime.adaptation.handshake.admission.waiting)
+    return len(parts_of(runtime.adaptation).handshake.admission.waiting)
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_plugins_that_leave_while_they_wait_leave_no_thread_behind(patient: Fake
 
 
 def test_a_snapshot_that_fails_is_told_to_all_that_waited_for_it_and_the_next_one_counts(patient: FakeRuntime) -> None:
-    admission = patient.adaptation.handshake.admission
+    admission = parts_of(patient.adaptation).handshake.admission
     original = admission.snapshot
 
     def broken() -> object:
@@ -243,10 +244,13 @@ def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_
         threads = [threading.Thread(target=come_back, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
-        eventually(lambda: adaptation.chain.active < len(adaptation.chain.peers), "one of them takes its time")
+        eventually(
+            lambda: parts_of(adaptation).chain.active < len(parts_of(adaptation).chain.peers),
+            "one of them takes its time",
+        )
         quick = 0
         for _ in range(2000):
-            peers = len(adaptation.chain.peers)
+            peers = len(parts_of(adaptation).chain.peers)
             adaptation.start_container(make_pod(), make_container(id="c"))
             quick += peers == 1
             if quick > 40:

@@ -11,6 +11,7 @@ import pytest
 
 import nri
 from nri.adaptation import Adaptation
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import LocalProtocolError
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -31,7 +32,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         raise OSError("state file is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(nri_runtime.adaptation.handshake.admission, "snapshot", fail)
+        patch.setattr(parts_of(nri_runtime.adaptation).handshake.admission, "snapshot", fail)
         raw = RawPlugin(nri_runtime)
         raw.sock.sendall(register())
         raw.wait_for(b"Configure")
@@ -41,7 +42,7 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
     assert (
         "the runtime could not tell its state: OSError: state file is gone" in nri_runtime.health("10-raw").last_error
     )
-    assert nri_runtime.adaptation.trail.inventory.news == []
+    assert parts_of(nri_runtime.adaptation).trail.inventory.news == []
     nri_runtime.start_container()
     nri_runtime.add(Quiet())
 
@@ -62,7 +63,7 @@ def test_a_callback_that_tells_something_else_is_told_what_is_expected(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch, state: Any, what: str
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(nri_runtime.adaptation.handshake.admission, "snapshot", lambda: state)
+        patch.setattr(parts_of(nri_runtime.adaptation).handshake.admission, "snapshot", lambda: state)
         with pytest.raises(LocalProtocolError) as caught:
             nri_runtime.add(Quiet())
     wanted = f"TypeError: the runtime's synchronize callback returned {what}: (pods, containers) is expected"
@@ -95,7 +96,7 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
         with lock:
             thread.start()
             adaptation.connect(ours)
-            eventually(lambda: adaptation.chain.gate.inside, "the plugin is joining")
+            eventually(lambda: parts_of(adaptation).chain.gate.inside, "the plugin is joining")
             began = time.monotonic()
             adaptation.start_container(make_pod(), make_container())
             assert time.monotonic() - began < 10
@@ -107,20 +108,20 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
 def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() -> None:
     with FakeRuntime(policy="") as runtime:
         adaptation = runtime.adaptation
-        generation = adaptation.housekeeping.generation
+        generation = parts_of(adaptation).housekeeping.generation
         with adaptation.block_sync():
             runtime.add(Quiet(), wait=False)
-            eventually(lambda: adaptation.chain.gate.waiting, "the plugin waits to join")
-            change(Path(str(adaptation.policies.path)), '["10-quiet"]\nallow = { events = [] }\n')
-            eventually(lambda: adaptation.housekeeping.generation != generation, "the policy was read again")
+            eventually(lambda: parts_of(adaptation).chain.gate.waiting, "the plugin waits to join")
+            change(Path(str(parts_of(adaptation).policies.path)), '["10-quiet"]\nallow = { events = [] }\n')
+            eventually(lambda: parts_of(adaptation).housekeeping.generation != generation, "the policy was read again")
         assert adaptation.ready(["10-quiet"], 20)
-        peer = adaptation.registry.find("10-quiet")
+        peer = parts_of(adaptation).registry.find("10-quiet")
         assert peer is not None
         assert not any(peer.event_policies), "it is still sent events that it is not allowed to see"
 
 
 def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: FakeRuntime) -> None:
-    gate = nri_runtime.adaptation.chain.gate
+    gate = parts_of(nri_runtime.adaptation).chain.gate
     with nri_runtime.adaptation.block_sync():
         raw = RawPlugin(nri_runtime)
         raw.sock.sendall(register())
@@ -150,7 +151,7 @@ def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_i
                 inside.pop()
 
     with FakeRuntime(compat=compat) as runtime:
-        waiting = runtime.adaptation.handshake.admission.waiting
+        waiting = parts_of(runtime.adaptation).handshake.admission.waiting
         with runtime.adaptation.block_sync():
             for number in range(4):
                 runtime.add(Thorough(), idx=f"{number:02}", wait=False)
@@ -188,14 +189,14 @@ class Greedy(Quiet):
 def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         adaptation, at_it, go_on = runtime.adaptation, threading.Event(), threading.Event()
-        apply = adaptation.handshake.updates.in_synchronize
+        apply = parts_of(adaptation).handshake.updates.in_synchronize
 
         def held_up(*arguments: Any) -> None:
             at_it.set()
             assert go_on.wait(20)
             apply(*arguments)
 
-        adaptation.handshake.updates.in_synchronize = held_up  # type: ignore[method-assign]
+        parts_of(adaptation).handshake.updates.in_synchronize = held_up  # type: ignore[method-assign]
         runtime.add(Greedy(), wait=False)
         assert at_it.wait(20)
         assert adaptation.ready(["10-greedy"])
@@ -207,11 +208,11 @@ def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_appl
 
 def test_who_adds_a_plugin_to_the_runtime_of_tests_finds_what_it_answered_with_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
-        apply = runtime.adaptation.handshake.updates.in_synchronize
+        apply = parts_of(runtime.adaptation).handshake.updates.in_synchronize
 
         def slow(*arguments: Any) -> None:
             time.sleep(0.1)
             apply(*arguments)
 
-        runtime.adaptation.handshake.updates.in_synchronize = slow  # type: ignore[method-assign]
+        parts_of(runtime.adaptation).handshake.updates.in_synchronize = slow  # type: ignore[method-assign]
         assert [each.cpu_shares for each in runtime.add(Greedy()).updates] == [512]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.registration import housekeeping
 from nri.errors import PluginError
 from nri.testing import FakeRuntime
@@ -45,23 +46,23 @@ def test_a_policy_that_changes_makes_a_validator_of_a_shadow_and_is_told_to_list
     path.write_text('["10-a"]\nallow.events = ["StartContainer"]\n')
     with FakeRuntime(policy_path=str(path)) as runtime:
         runtime.add(plugin("a", start_container=lambda *_: None, validate_container_adjustment=lambda _: None))
-        assert runtime.adaptation.chain.validators == ()
+        assert parts_of(runtime.adaptation).chain.validators == ()
         path.write_text("")
-        eventually(lambda: runtime.adaptation.chain.validators, "it validates")
+        eventually(lambda: parts_of(runtime.adaptation).chain.validators, "it validates")
 
 
 def test_a_request_timeout_that_changes_holds_at_once() -> None:
     with FakeRuntime() as runtime:
         runtime.add(Quiet())
         runtime.adaptation.set_request_timeout(7.5)
-        (peer,) = runtime.adaptation.chain.peers
+        (peer,) = parts_of(runtime.adaptation).chain.peers
         assert {policy.timeout_s for policy in peer.event_policies if policy is not None} == {7.5}
 
 
 def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     with FakeRuntime() as runtime:
         runtime.add(Quiet())
-        (peer,) = runtime.adaptation.chain.peers
+        (peer,) = parts_of(runtime.adaptation).chain.peers
         before = len(os.listdir("/proc/self/fd"))
         assert peer.endpoint.fileno() >= 0
         runtime.disconnect()
@@ -71,7 +72,7 @@ def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pyt
 
 def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with FakeRuntime() as runtime:
-        registry = runtime.adaptation.registry
+        registry = parts_of(runtime.adaptation).registry
         calls: list[int] = []
 
         def broken() -> None:

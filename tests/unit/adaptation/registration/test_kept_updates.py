@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import Adaptation, BuiltinPlugin, CreateReply
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.audit import reporting
 from nri.adaptation.audit.inventory import Inventory, Presence
 from nri.adaptation.audit.trail import AuditTrail
@@ -194,8 +195,8 @@ def _unsolicited(node: Node, *updates: m.ContainerUpdate, evict: str = "") -> li
     request = m.UpdateContainersRequest(update=updates)
     if evict:
         request.evict.add(container_id=evict, reason="r")
-    (peer,) = node.adaptation.chain.peers
-    return node.adaptation.registry.update_queue.updates.unsolicited(peer, request, next(ARRIVALS))
+    (peer,) = parts_of(node.adaptation).chain.peers
+    return parts_of(node.adaptation).registry.update_queue.updates.unsolicited(peer, request, next(ARRIVALS))
 
 
 def test_later_updates_of_one_plugin_count_over_its_earlier_ones(node: Node) -> None:
@@ -266,7 +267,7 @@ def test_updates_never_overtake_those_that_wait(node: Node) -> None:
 @pytest.mark.pure
 def test_an_update_for_a_container_that_has_been_created_meanwhile_is_in_the_reply(node: Node) -> None:
     """It was being created when the plugin's answer was merged, and is there when the event ends."""
-    inventory = node.adaptation.trail.inventory
+    inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     node.handlers.create["b"] = lambda: shares("a", 7)
     create = inventory.keep_update
@@ -371,23 +372,23 @@ def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, e
 
 
 def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
-    inventory = node.adaptation.trail.inventory
+    inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     assert inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 2) is Presence.CREATING
     assert inventory.keep_update("10-p", shares("a", 7), "CreateContainer", 1) is Presence.CREATING
     inventory.created("a", POD, b"")
-    node.adaptation.kept_updates.hand_over("a")
+    parts_of(node.adaptation).kept_updates.hand_over("a")
     assert node.told == [("a", 8)]
 
 
 def test_an_answer_to_an_event_counts_over_what_its_plugin_asked_for_by_itself_before(node: Node) -> None:
-    inventory = node.adaptation.trail.inventory
+    inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
     _unsolicited(node, shares("a", 9))
     node.handlers.create["b"] = lambda: shares("a", 7)
     node.create("b")
     inventory.created("a", POD, b"")
-    node.adaptation.kept_updates.hand_over("a")
+    parts_of(node.adaptation).kept_updates.hand_over("a")
     assert node.told == [("a", 7)]
 
 
@@ -395,15 +396,15 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
     node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = node.adaptation.trail.inventory, node.adaptation.kept_updates
-    apply, failing = node.adaptation.trail.update, ["a"]
+    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).kept_updates
+    apply, failing = parts_of(node.adaptation).trail.update, ["a"]
 
     def broken(updates: list[m.ContainerUpdate]) -> None:
         if updates[0].container_id in failing:
             raise ZeroDivisionError("in the runtime")
         apply(updates)
 
-    monkeypatch.setattr(node.adaptation.trail, "update", broken)
+    monkeypatch.setattr(parts_of(node.adaptation).trail, "update", broken)
     for name in ("a", "b"):
         inventory.creating(name, "web")
         _unsolicited(node, shares(name))
@@ -415,14 +416,14 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
 
 
 def test_nothing_is_handed_over_for_a_container_that_does_not_wait(node: Node) -> None:
-    node.adaptation.kept_updates.hasten("unknown")
-    assert node.adaptation.kept_updates.waiting == {}
+    parts_of(node.adaptation).kept_updates.hasten("unknown")
+    assert parts_of(node.adaptation).kept_updates.waiting == {}
 
 
 def test_what_waits_when_the_runtime_stops_is_dropped_and_nothing_is_taken_any_more(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = node.adaptation.kept_updates
+    kept = parts_of(node.adaptation).kept_updates
     kept.add("a")
     worker = kept.worker
     assert worker is not None
@@ -438,7 +439,7 @@ def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one
 ) -> None:
     monkeypatch.setattr(kept_updates, "IDLE_S", 0.01)
     monkeypatch.setattr(kept_updates, "SETTLE_S", 0.05)
-    inventory, kept = node.adaptation.trail.inventory, node.adaptation.kept_updates
+    inventory, kept = parts_of(node.adaptation).trail.inventory, parts_of(node.adaptation).kept_updates
     for name in ("a", "b"):
         inventory.creating(name, "web")
         _unsolicited(node, shares(name))
@@ -503,8 +504,8 @@ def test_a_runtime_says_that_it_commits_before_it_ever_did(tmp_path: Path) -> No
         adaptation.start()
         try:
             reply = adaptation.create_container(POD, make_container(id="a", pod=POD))
-            assert adaptation.trail.inventory.known.is_creating("a") is commits
+            assert parts_of(adaptation).trail.inventory.known.is_creating("a") is commits
             reply.commit()
-            assert not adaptation.trail.inventory.known.is_creating("a")
+            assert not parts_of(adaptation).trail.inventory.known.is_creating("a")
         finally:
             adaptation.stop()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation import BuiltinPlugin
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.peers.peer import EXTERNAL, LAUNCHED, Peer
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import Action, Signal, State
@@ -86,7 +87,7 @@ def test_duplicates_refused(mode: Mode) -> None:
             assert [row.state for row in runtime.plugins if row.plugin == "10-quiet"] == ["active"]
         else:
             runtime.add(Quiet())
-            eventually(lambda: len(runtime.adaptation.chain.peers) == 2, "both take part")
+            eventually(lambda: len(parts_of(runtime.adaptation).chain.peers) == 2, "both take part")
 
 
 class Functions:
@@ -103,7 +104,7 @@ class Functions:
 
 
 def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime: FakeRuntime) -> None:
-    registry, functions = nri_runtime.adaptation.registry, Functions()
+    registry, functions = parts_of(nri_runtime.adaptation).registry, Functions()
     holder = RawPlugin(nri_runtime).join()
     peer = WasmPeer(registry, "10", "raw", functions, "", 0)
     registry.admit(peer)
@@ -117,7 +118,7 @@ def test_a_loaded_plugin_whose_name_another_has_is_refused_and_ended(nri_runtime
 def test_of_two_that_want_the_name_of_one_that_is_gone_at_one_time_one_gets_it(
     nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    registry = nri_runtime.adaptation.registry
+    registry = parts_of(nri_runtime.adaptation).registry
     gone, first, second = (WasmPeer(registry, "10", "same", Functions(), "", 0) for _ in range(3))
     registry.adopt(gone)
     gone.signal(Signal.STOP, "it has ended")
@@ -147,7 +148,7 @@ def test_registers_once(mode: Mode) -> None:
 
 
 def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: FakeRuntime) -> None:
-    registry = nri_runtime.adaptation.registry
+    registry = parts_of(nri_runtime.adaptation).registry
     ours, theirs = socket.socketpair()
     with theirs:
         peer = RemotePeer(registry, ours, LAUNCHED, index="10", name="file")
@@ -169,7 +170,7 @@ def test_what_a_plugin_does_is_logged_in_words_of_its_own(
     nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "nri.adaptation")
-    registry = nri_runtime.adaptation.registry
+    registry = parts_of(nri_runtime.adaptation).registry
     ours, theirs = socket.socketpair()
     peer = RemotePeer(registry, ours, EXTERNAL, index="10", name="p")
     peer.last_error = "why"
@@ -238,7 +239,7 @@ def ended_process() -> int:
 
 def test_a_plugin_whose_process_has_ended_is_not_alive_though_its_socket_is_open(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime).join()
-    peer: Any = nri_runtime.adaptation.registry.find(raw.label)
+    peer: Any = parts_of(nri_runtime.adaptation).registry.find(raw.label)
     assert is_alive(peer)
     peer.pid = ended_process()
     assert not is_alive(peer)
@@ -254,13 +255,13 @@ def test_a_plugin_of_another_user_is_alive_as_long_as_its_process_is(
         raise PermissionError
 
     monkeypatch.setattr("os.kill", not_ours)
-    assert is_alive(nri_runtime.adaptation.registry.find(raw.label))  # type: ignore[arg-type]
+    assert is_alive(parts_of(nri_runtime.adaptation).registry.find(raw.label))  # type: ignore[arg-type]
     raw.close()
 
 
 def test_a_plugin_that_has_hung_up_is_not_alive_before_anybody_has_read_it(nri_runtime: FakeRuntime) -> None:
     raw = RawPlugin(nri_runtime).join()
-    peer: Any = nri_runtime.adaptation.registry.find(raw.label)
+    peer: Any = parts_of(nri_runtime.adaptation).registry.find(raw.label)
     raw.close()
     assert not is_alive(peer)
 
@@ -270,15 +271,15 @@ def test_a_builtin_plugin_is_alive() -> None:
         def start_container(self, *_: Any) -> None: ...
 
     with FakeRuntime(builtin=[BuiltinPlugin("10", "in", Handles())]) as runtime:
-        assert is_alive(runtime.adaptation.registry.find("10-in"))  # type: ignore[arg-type]
+        assert is_alive(parts_of(runtime.adaptation).registry.find("10-in"))  # type: ignore[arg-type]
 
 
 def test_a_plugin_whose_process_has_ended_is_replaced_and_its_connection_closed(nri_runtime: FakeRuntime) -> None:
     first = RawPlugin(nri_runtime).join()
-    holder: Any = nri_runtime.adaptation.registry.find(first.label)
+    holder: Any = parts_of(nri_runtime.adaptation).registry.find(first.label)
     holder.pid = ended_process()
     second = RawPlugin(nri_runtime).join()
     assert first.ended(), "two connections go by one name"
-    assert nri_runtime.adaptation.registry.find(first.label) is not holder
+    assert parts_of(nri_runtime.adaptation).registry.find(first.label) is not holder
     for raw in (first, second):
         raw.close()

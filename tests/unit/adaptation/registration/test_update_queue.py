@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.registration import update_queue as unsolicited
 from nri.adaptation.registration.update_queue import UpdateQueue
 from nri.api import messages as m
@@ -55,8 +56,8 @@ def test_a_request_keeps_its_place_beside_the_plugins_answer_to_an_event(
 ) -> None:
     """Both come at once, and the threads that take them further are as slow as they like."""
     raw, taken = RawPlugin(nri_runtime).join(), []
-    (peer,) = nri_runtime.adaptation.chain.peers
-    updates = nri_runtime.adaptation.registry.update_queue.updates
+    (peer,) = parts_of(nri_runtime.adaptation).chain.peers
+    updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
     monkeypatch.setattr(updates, "unsolicited", lambda peer, message, number: taken.append(number) or [])
     event = threading.Thread(target=nri_runtime.start_container, daemon=True)
     event.start()
@@ -80,7 +81,9 @@ def test_an_exception_of_the_runtimes_callback_is_told_to_the_plugin(
     def refuse(_: Any) -> Any:
         raise RuntimeError("no cgroup")
 
-    monkeypatch.setattr(nri_runtime.adaptation.registry.update_queue.updates, "unsolicited", lambda *_: refuse(None))
+    monkeypatch.setattr(
+        parts_of(nri_runtime.adaptation).registry.update_queue.updates, "unsolicited", lambda *_: refuse(None)
+    )
     with pytest.raises(nri.RpcError, match="no cgroup"):
         plugin.runtime.update(shares("c0", 5)).result(timeout=10)
 
@@ -89,7 +92,7 @@ def test_a_callback_that_waits_for_an_event_to_end_does_not_deadlock(nri_runtime
     """The callback wants a lock that the caller of the event holds; the plugin asks from inside of that event."""
     lock = threading.Lock()
     applied = threading.Event()
-    updates = nri_runtime.adaptation.registry.update_queue.updates
+    updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
     original = updates.unsolicited
 
     def apply(*asked: Any) -> Any:
@@ -116,7 +119,7 @@ def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
 ) -> None:
     monkeypatch.setattr(unsolicited, "QUEUE", 3)
     go = threading.Event()
-    updates = nri_runtime.adaptation.registry.update_queue.updates
+    updates = parts_of(nri_runtime.adaptation).registry.update_queue.updates
     monkeypatch.setattr(updates, "unsolicited", lambda *_: go.wait(10) and [])
     raw = RawPlugin(nri_runtime).join()
     for number in range(6):
@@ -128,7 +131,7 @@ def test_a_plugin_that_asks_faster_than_the_runtime_applies_is_refused(
 
 def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime, plugin: Asks) -> None:
     go = threading.Event()
-    queue = nri_runtime.adaptation.registry.update_queue
+    queue = parts_of(nri_runtime.adaptation).registry.update_queue
     original = queue.updates.unsolicited
 
     def unsolicited(peer: Any, *asked: Any) -> Any:
@@ -179,7 +182,7 @@ def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
         return []
 
     with FakeRuntime() as runtime:
-        queue = runtime.adaptation.registry.update_queue
+        queue = parts_of(runtime.adaptation).registry.update_queue
         queue.updates.unsolicited = apply  # type: ignore[method-assign]
         raw = RawPlugin(runtime).join()
         for number in range(3):
@@ -209,7 +212,7 @@ def test_a_status_that_the_runtimes_callback_raises_is_the_answer() -> None:
 
     with FakeRuntime() as runtime:
         runtime.create_container(None, make_container(id="c"))
-        runtime.adaptation.trail.update = refuse
+        parts_of(runtime.adaptation).trail.update = refuse
         raw = RawPlugin(runtime).join()
         update = m.ContainerUpdate(container_id="c")
         update.linux.resources.cpu.shares.value = 5
@@ -232,7 +235,7 @@ def test_a_worker_that_has_nothing_to_do_ends_and_another_one_comes(monkeypatch:
         runtime.create_container(None, make_container(id="c"))
         asking = Asks()
         runtime.add(asking)
-        queue = runtime.adaptation.registry.update_queue
+        queue = parts_of(runtime.adaptation).registry.update_queue
         for shares in (5, 6):
             asking.runtime.update(nri.Update("c").set_cpu_shares(shares)).result(timeout=20)
             eventually(lambda: queue.workers == 0, "the worker has ended")

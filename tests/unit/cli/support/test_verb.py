@@ -62,11 +62,11 @@ show.add_command(people)
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        (["gret"], ', did you mean x greet?'),
-        (["people"], ', did you mean x list people or x show people?'),
-        (["peopel"], ', did you mean x list people?'),
-        (["list", "greet"], ', did you mean x greet?'),
-        (["list", "peopel"], ', did you mean x list people?'),
+        (["gret"], ", did you mean x greet?"),
+        (["people"], ", did you mean x list people or x show people?"),
+        (["peopel"], ", did you mean x list people?"),
+        (["list", "greet"], ", did you mean x greet?"),
+        (["list", "peopel"], ", did you mean x list people?"),
         (["zzz"], ""),
     ],
 )  # fmt: skip
