@@ -27,4 +27,4 @@ def test_to_import_it_runs_nothing() -> None:
 
 def test_its_exit_codes_and_words_are_those_of_the_command() -> None:
     done = run("versio")
-    assert (done.returncode, done.stderr) == (2, 'error: no verb "versio", did you mean version? try: nri --help\n')
+    assert (done.returncode, done.stderr) == (2, 'error: no verb "versio", did you mean nri version? try: nri --help\n')
