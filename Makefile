@@ -43,8 +43,8 @@ lint: venv       ## ruff, mypy, import-linter, generated code, lock file
 format: venv     ## let ruff format and fix what it can
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix-only --quiet .
 
-docs: venv       ## the documentation as HTML, warnings are errors
-	@$(PY) tools/check.py docs
+docs: venv       ## the documentation as HTML, warnings are errors; make test-docs runs its examples
+	@$(PY) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 bench: setup     ## measure against the Go reference; writes bench/RESULTS.md

@@ -55,6 +55,24 @@ packages() {
         say "warning: missing:$missing; what needs them is skipped or says so. Install them as root (on Debian: apt-get install$missing)"
 }
 
+# --- what Ctrl-C ends ---------------------------------------------------------------------------------------------
+
+# quietly COMMAND...: in a session of its own, where Ctrl-C does not reach it: Python would answer with a traceback.
+quietly() {
+    setsid "$@" </dev/null &
+    child=$!
+    trap 'end_child; echo "setup: interrupted; started again, it goes on" >&2; exit 130' INT
+    code=0
+    wait "$child" || code=$?
+    trap - INT
+    return "$code"
+}
+
+end_child() {
+    kill -s TERM -- "-$child" 2>/dev/null || :
+    wait "$child" 2>/dev/null || :
+}
+
 # --- the virtual environment ---------------------------------------------------------------------------------------
 
 fits() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
@@ -77,7 +95,7 @@ make_venv() {
         die "no Python 3.11 or newer with the venv module; install one (on Debian 12 or newer, as root: apt-get install python3-venv)"
     say "making .venv with $($python --version) ($(command -v "$python"))"
     rm -rf .venv
-    "$python" -m venv .venv
+    quietly "$python" -m venv .venv
 }
 
 venv() {
@@ -88,9 +106,9 @@ venv() {
         [ "$(cat ".venv/.nri-$set" 2>/dev/null)" = "$(cat "requirements/$set.txt" pyproject.toml | cksum)" ] && return 0
     done
     say "installing $(grep -c '^[a-zA-Z]' "$requirements") Python packages from $requirements into .venv"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$requirements" ||
+    quietly .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$requirements" ||
         die "pip could not install $requirements (see above). Is the package index reachable?"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+    quietly .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
     echo "$wanted" > ".venv/.nri-$1"
 }
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["LINE_LENGTH", "cut", "escape", "json_text", "lines", "plain", "quote"]
+__all__ = ["LINE_LENGTH", "count", "cut", "escape", "json_text", "lines", "plain", "quote"]
 
 #: Characters of a text of others in an error or a line of a log, if nothing else is said.
 LINE_LENGTH: Final = 1024
@@ -53,6 +53,11 @@ def json_text(text: str) -> str:
     JSON's own writers escape the control characters below 32, or else all that is not ASCII.
     """
     return text if text.isprintable() else "".join(map(_escape_in_json, text))
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: ``1 pod``, ``2 pods``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def quote(text: str) -> str:

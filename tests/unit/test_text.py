@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.errors import Conflict, UpdateError
-from nri.text import LINE_LENGTH, cut, escape, lines, plain, quote
+from nri.text import LINE_LENGTH, count, cut, escape, lines, plain, quote
 
 _ANY = st.text(st.characters())  # halves of surrogates, too
 
@@ -68,3 +68,7 @@ def test_an_error_never_holds_a_whole_key_or_id_of_a_plugin() -> None:
     long = "k" * (2 << 20)
     assert len(str(Conflict("c", 1, "Annotations", long, "10-a", "20-b"))) < 2 * LINE_LENGTH
     assert len(str(UpdateError("10-a", long, "it is not there"))) < 2 * LINE_LENGTH
+
+
+def test_one_is_singular() -> None:
+    assert [count(number, "pod") for number in (0, 1, 2)] == ["0 pods", "1 pod", "2 pods"]

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C says nothing while all else is loaded
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tools.demo import with_containerd, with_engine
@@ -57,4 +59,5 @@ def _terminated(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())

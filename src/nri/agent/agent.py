@@ -38,6 +38,7 @@ from nri.service.http import Answer, Handler, Server, json_answer
 from nri.service.probes import metrics, probes
 from nri.service.systemd import notify
 from nri.signals import Stop
+from nri.text import count
 
 __all__ = ["Agent", "Health", "Row", "pod_source", "rule_sources"]
 
@@ -213,7 +214,7 @@ class Agent:
         """Return the state of each part as it is now."""
         rows = [Row(part.name, *_health(part)) for part in (*self.transports, *self._loops)]
         pods = self.parts.pods
-        rows.append(Row("pods", pods.synced, pods.problem or f"{len(pods.pods())} pods"))
+        rows.append(Row("pods", pods.synced, pods.problem or count(len(pods.pods()), "pod")))
         # A document that cannot be read is told, and takes nothing away: its last good form is in force.
         refused = [f"{each.kind or 'a document'} of {each.source}: {each.error}" for each in self.parts.book.problems()]
         sources = [_health(source) for source in self._rules]

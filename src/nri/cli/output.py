@@ -1,10 +1,11 @@
 """The printing of results: tables for people, JSON and YAML for programs, colours only where they are welcome.
 
 Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
-long ids, and lines that are wider than the terminal, unless -w is given. `-o json` is one document, and one object per
-line where results come one by one (`stream`). What is printed comes from runtimes, containers and plugins, and is their
-exact data up to here: this is the one place that makes it fit for a terminal. All that is printed is escaped; colours
-are `Painted` parts of a line.
+long ids, and, unless -w is given, what a terminal has no room for: first columns that can be missed go, then the
+widest of the others are cut but for the first, which says what the row is of; then the end of the line. `-o json` is
+one document, and one object per line where results come one by one (`stream`). What is printed comes from runtimes,
+containers and plugins, and is their exact data up to here: this is the one place that makes it fit for a terminal. All
+that is printed is escaped; colours are `Painted` parts of a line.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from nri.cli.settings import Settings
 
+#: A column is made no smaller than this for a narrow terminal; on a narrower one the end of the line is cut.
+_NARROW = 12
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 
 
@@ -34,12 +37,14 @@ class Column(NamedTuple):
         key: of the value in each row.
         cut: the length that it is cut to in tables; 0: not cut.
         mark: what is cut ends with three dots. An id does not: its beginning is as good as the whole.
+        extra: it is left out where a terminal has no room for it.
     """
 
     title: str
     key: str
     cut: int = 0
     mark: bool = True
+    extra: bool = False
 
 
 def wants_color(mode: str, stream: TextIO) -> bool:
@@ -67,13 +72,13 @@ def paint(text: str, style: str, wanted: bool = True) -> str:
 
 
 class Output:
-    """Prints in the form that the global options ask for."""
+    """Prints in the form that the global options ask for. `width` is the terminal's, 0 where nothing is cut."""
 
     def __init__(self, settings: Settings) -> None:
         self.format = settings.output
         self.quiet = settings.quiet
         self.color = wants_color(settings.color, sys.stdout)
-        self._width = 0 if settings.wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
+        self.width = 0 if settings.wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     @property
     def human(self) -> bool:
@@ -125,13 +130,46 @@ class Output:
             self._draw(columns, [[cell(row.get(one.key), one.cut, mark=one.mark) for one in columns] for row in found])
 
     def _draw(self, columns: Sequence[Column], body: list[list[str]]) -> None:
-        heading = [column.title for column in columns]
-        widths = [max(len(line[place]) for line in (heading, *body)) for place in range(len(columns))]
-        for number, line in enumerate((heading, *body)):
-            padded = "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-            if self._width and len(padded) > self._width:
-                padded = padded[: self._width - 3] + "..."
-            self.text(padded if number else Painted(padded, "bold"))
+        table = [[column.title for column in columns], *body]
+        whole = [max(map(len, column)) for column in zip(*table, strict=True)]
+        shown = _shown(columns, whole, self.width) if self.width else range(len(columns))
+        kept = [whole[place] for place in shown]
+        room = self.width - sum(kept[:1]) - 2 * (len(kept) - 1)
+        widths = [*kept[:1], *_shrunk(kept[1:], room)] if self.width else kept
+        for number, line in enumerate(table):
+            cells = [_cut(line[place], width).ljust(width) for place, width in zip(shown, widths, strict=True)]
+            text = "  ".join(cells).rstrip()
+            text = _cut(text, self.width) if self.width else text
+            self.text(text if number else Painted(text, "bold"))
+        if self.width and _length(whole) > self.width:
+            self.note("(cut to the width of the terminal: -w shows all)")
+
+
+def _length(widths: Sequence[int]) -> int:
+    """The length of a line with columns of these widths."""
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _shown(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """The places of the columns that are shown: those that are extra only if there is room, from the left."""
+    kept = list(range(len(columns)))
+    for place in reversed(kept[:]):
+        if columns[place].extra and _length([widths[each] for each in kept]) > room:
+            kept.remove(place)
+    return kept
+
+
+def _shrunk(widths: Sequence[int], room: int) -> list[int]:
+    """The widths, the widest made smaller until all fit into the room; none is made smaller than `_NARROW`."""
+    most = max(room, _NARROW)
+    while most > _NARROW and sum(min(width, most) for width in widths) > room:
+        most -= 1
+    return [min(width, most) for width in widths]
+
+
+def _cut(text: str, most: int) -> str:
+    """The text, cut to so many characters; what was cut ends with three dots."""
+    return text if len(text) <= most else text[: max(most - 3, 0)] + "..."
 
 
 def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
@@ -141,14 +179,9 @@ def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     text = escape(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
-    if not cut or len(text) <= cut:
+    if not cut:
         return text
-    return text[: cut - 3] + "..." if mark else text[:cut]
-
-
-def count(number: int, noun: str) -> str:
-    """A number with its noun: ``1 pod``, ``2 pods``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return _cut(text, cut) if mark else text[:cut]
 
 
 def readable(value: Any) -> Any:

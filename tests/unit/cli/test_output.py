@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from nri.cli.output import Column, Output, Painted, cell, count, readable
+from nri.cli.output import Column, Output, Painted, cell, readable
 from nri.cli.settings import Settings
 
 COLUMNS = [Column("ID", "id", 4, mark=False), Column("NAME", "name"), Column("TAGS", "tags")]
@@ -113,8 +113,38 @@ def test_tables_are_cut_to_the_width_of_a_terminal_unless_they_may_be_wide(
     assert capsys.readouterr().out.splitlines() == ["A  B", line]
 
 
-def test_one_is_singular() -> None:
-    assert [count(number, "pod") for number in (0, 1, 2)] == ["0 pods", "1 pod", "2 pods"]
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (51, ["A     B                     C                     D", f"name  {'b' * 20}  {'c' * 20}  4"]),
+        (47, ["A     B                   C                   D", f"name  {'b' * 15}...  {'c' * 15}...  4"]),
+        (35, ["A     B             C             D", f"name  {'b' * 9}...  {'c' * 9}...  4"]),
+        (30, ["A     B             C      ...", f"name  {'b' * 9}...  ccccccc..."]),
+    ],
+)
+def test_the_widest_columns_but_for_the_first_are_cut_and_then_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, lines: list[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    row = {"a": "name", "b": "b" * 20, "c": "c" * 20, "d": 4}
+    output(color="never").table([Column(key.upper(), key) for key in row], [row])
+    captured = capsys.readouterr()
+    assert captured.out.splitlines() == lines
+    assert captured.err == ("" if "..." not in captured.out else "(cut to the width of the terminal: -w shows all)\n")
+
+
+def test_where_there_is_no_room_columns_that_can_be_missed_go_first_from_the_right(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    columns = [Column("A", "a", extra=True), Column("B", "b"), Column("C", "c", extra=True)]
+    shown = []
+    for width in ("100", "9", "6"):
+        monkeypatch.setenv("COLUMNS", width)
+        output(color="never").table(columns, [{"a": "aaa", "b": "bbb", "c": "ccc"}])
+        shown.append(capsys.readouterr().out.splitlines()[1])
+    assert shown == ["aaa  bbb  ccc", "aaa  bbb", "bbb"]
 
 
 def test_the_mode_of_a_file_is_octal() -> None:

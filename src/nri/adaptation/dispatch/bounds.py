@@ -13,7 +13,7 @@ from nri.adaptation.merge import limits
 from nri.adaptation.merge.update_book import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
 from nri.adaptation.peers.synchronize import ENVELOPE
 from nri.errors import PluginError
-from nri.text import cut, quote
+from nri.text import count, cut, quote
 from nri.ttrpc.codes import Code
 from nri.ttrpc.frames import MAX_DATA
 
@@ -87,6 +87,6 @@ def left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, s
         elif one.reason == NOT_IN_UPDATES:
             rows.append((one.container_id, f"{one.field} of an update by {one.plugin}", "left out", one.reason))
     if len(rows) > _NAMED:
-        more = f"{len(rows) - _NAMED} more updates"
+        more = count(len(rows) - _NAMED, "more update")
         rows[_NAMED:] = [(container_id, more, "left out", "as those before them")]
     return rows

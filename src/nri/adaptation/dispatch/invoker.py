@@ -40,6 +40,7 @@ from nri.errors import (
     ProtocolError,
     RpcError,
 )
+from nri.text import count
 from nri.ttrpc.codes import Code
 
 if TYPE_CHECKING:
@@ -310,7 +311,7 @@ def _standing(peer: Peer) -> str:
     """The standing of a plugin that cannot be asked, for an error's text."""
     state = "not connected" if peer.state is State.GONE else peer.state.value
     if peer.state is State.OPEN:
-        state = f"left out after {peer.breaker.missed} requests without an answer"
+        state = f"left out after {count(peer.breaker.missed, 'request')} without an answer"
     return f"{state} ({peer.last_error})" if peer.last_error else state
 
 

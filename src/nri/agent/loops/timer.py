@@ -27,7 +27,7 @@ from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
 from nri.host import Outcome, Result, Topology, read_topology
 from nri.policies.writes import Write
-from nri.text import plain
+from nri.text import count, plain
 
 __all__ = ["Loops"]
 
@@ -121,7 +121,7 @@ class Loops:
         if self._worker.error:
             return False, f"a round has failed: {self._worker.error}"
         on = ", ".join(loop.name for loop in self.loops) or "none"
-        wrong = f"; {len(self.errors)} errors ({self.errors[0]})" if self.errors else ""
+        wrong = f"; {count(len(self.errors), 'error')} ({self.errors[0]})" if self.errors else ""
         return True, f"{on}{wrong}"
 
     @property

@@ -15,7 +15,7 @@ from nri.agent.pods.source import Known, KnownPods
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
-from nri.text import plain
+from nri.text import count, plain
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
@@ -67,7 +67,7 @@ class FilePods(KnownPods):
         """Warn of pods without a uid that were not told yet."""
         texts = [_without_uid(document, pod) for document, pod in lacking[:_MOST_TOLD]]
         if len(lacking) > _MOST_TOLD:
-            texts.append(f"{len(lacking) - _MOST_TOLD} more pods have no uid and are left alone")
+            texts.append(f"{count(len(lacking) - _MOST_TOLD, 'more pod')} without a uid, left alone")
         for text in texts:
             if text not in self._told:
                 _log.warning("%s", text)

@@ -18,7 +18,7 @@ from nri.agent.rules.book import RuleBook
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
-from nri.text import plain
+from nri.text import count, plain
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
@@ -65,7 +65,7 @@ class FileRules:
 
     def health(self) -> tuple[bool, str]:
         """Always ready: no file is no rule. What is wrong with files stands in the book."""
-        return True, f"{len(self._said)} kinds of rules from {self._path}"
+        return True, f"{count(len(self._said), 'kind')} of rules from {self._path}"
 
     def look(self) -> None:
         """Take in what has changed since the last look."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from nri.api.naming import check_name, is_full_name, split_file_name
 from nri.cli.doctor import Finding, engine
-from nri.cli.output import count
 from nri.config.root import inside
 from nri.files import open_regular
 from nri.stub.program.failure_note import note_path, read_notes
+from nri.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

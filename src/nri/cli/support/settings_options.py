@@ -6,12 +6,13 @@ environment and the files. Next: `nri.config.settings`, which reads the files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import click
 
 if TYPE_CHECKING:
+    from nri.cli.output import Output
     from nri.cli.settings import Settings
     from nri.config.settings import Given, Loaded, SettingsLoader
 
@@ -124,4 +125,21 @@ class SettingsOptions(Generic[T]):
             Column("DEFAULT", "default"),
             Column("MEANING", "meaning"),
         ]
-        Output(settings).table(columns, found)
+        out = Output(settings)
+        if out.human and out.width and not out.quiet:
+            _describe(out, found)
+        else:
+            out.table(columns, found)
+
+
+def _describe(out: Output, keys: Sequence[Mapping[str, Any]]) -> None:
+    """Print keys for a person at a terminal, whose lines are too short for a table with all meanings."""
+    from textwrap import wrap
+
+    from nri.cli.output import Painted, cell
+
+    for key in keys:
+        out.text(Painted(key["key"], "bold"))
+        for text in (f"{key['kind']}; default: {cell(key['default'])}", key["meaning"]):
+            for line in wrap(text, max(out.width - 4, 16)):
+                out.text(f"    {line}")

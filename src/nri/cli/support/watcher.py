@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import MessageToDict
 
 from nri.api.events import EVENTS, EventMask
-from nri.cli.output import Painted, count
+from nri.cli.output import Painted
 from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
 from nri.stream import connect_unix
 from nri.stub.plugin import Plugin
@@ -23,7 +23,7 @@ from nri.stub.program.options import Options
 from nri.stub.program.process import Program
 from nri.stub.session.session import Session
 from nri.stub.session.subscription import known_to
-from nri.text import escape
+from nri.text import count, escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.output import Output, Painted, count
+from nri.cli.output import Output, Painted
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
+from nri.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.output import Column, Output, count
+from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb, VerbGroup
 from nri.errors import ConfigError
+from nri.text import count
 
 if TYPE_CHECKING:
     from nri.config.settings import SettingsLoader

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
-COLUMNS = (Column("NAME", "name"), Column("WHAT IT DOES", "summary"), Column("ANNOTATIONS", "shown"))
+COLUMNS = (Column("NAME", "name"), Column("WHAT IT DOES", "summary"), Column("ANNOTATIONS", "shown", extra=True))
 
 
 @click.group(

@@ -14,11 +14,15 @@ from nri.cli.errors import UNREACHABLE, Failure
 from nri.cli.output import Column, Output, readable
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
+from nri.text import count
 
+#: Ends the name of the node agent's plugin, `nri.agent.settings.NriSettings.name`.
+_AGENT = "-nri-agent"
 EXAMPLES = [
     "nri why web                             # every change of the pod's container, plugin by plugin",
     "nri why kube-system/dns-x7x2p/dns       # NAMESPACE/POD/CONTAINER",
     "nri why 1f2e3d -o json | jq '.steps[] | select(.field == \"Env\")'",
+    "nri agent explain default/web           # by which rules the node agent decided",
     "nri why --plugins                       # state of the runtime's plugins, and what they may do",
 ]
 
@@ -40,7 +44,8 @@ def command(settings: Settings, container: str | None, path: str | None, plugins
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. The
     runtime must be built on this package, with its admin socket on; containerd and CRI-O keep no such history. The
-    history begins when the runtime starts, and ends when the container is removed.
+    history begins when the runtime starts, and ends when the container is removed. By which rule and annotation
+    the node agent gave its values, nri agent explain says.
     """
     if bool(container) + plugins + policies != 1:
         raise click.UsageError("give one of CONTAINER, --plugins and --policies")
@@ -88,7 +93,9 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     from nri.adaptation.audit import show
 
     name, pod = chain["name"] or "(name not known)", chain["pod"] or "(not known)"
-    out.note(f"container {chain['container'][:13]} {name} of pod {pod}")
+    days = {step["time"].partition("T")[0] for step in chain["steps"]}
+    day = f", on {days.pop()}, times in UTC" if len(days) == 1 else ""
+    out.note(f"container {chain['container'][:13]} {name} of pod {pod}{day}")
     columns = [
         Column("TIME", "time"),
         Column("EVENT", "event"),
@@ -103,16 +110,23 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     out.table(
         columns,
         [
-            {**step, "before": show(readable(step["before"])), "after": show(readable(step["after"]))}
+            {
+                **step,
+                "time": step["time"].rpartition("T")[2].rstrip("Z") if day else step["time"],
+                "before": show(readable(step["before"])),
+                "after": show(readable(step["after"])),
+            }
             for step in chain["steps"]
         ],
     )
     for note in chain["notes"]:
         out.note(f"{note['time']} {note['text']}")
     if chain["forgotten"]:
-        out.note(f"{chain['forgotten']} older changes are no longer remembered")
+        out.note(f"no longer remembered: {count(chain['forgotten'], 'older change')}")
     if not chain["steps"]:
         out.note("no plugin changed anything")
+    if any(step["plugin"].endswith(_AGENT) for step in chain["steps"]):
+        out.note(f"the rules behind what the node agent set: nri agent explain {chain['pod']}".rstrip())
 
 
 def _show_plugins(out: Output, plugins: list[dict[str, Any]]) -> None:

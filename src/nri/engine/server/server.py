@@ -93,7 +93,7 @@ def cri_server(engine: Engine, streaming: Streaming) -> Server:
         RuntimeInfoCalls(_facts(engine)),
         PodCalls(pods, containers),
         ContainerCalls(containers),
-        ExecutionCalls(pods, containers, streaming),
+        ExecutionCalls(pods, containers, streaming, dry=engine.config.dry),
         StatsCalls(readings),
         EventCalls(engine.events),
         MetricCalls(readings),

@@ -1,7 +1,8 @@
 """Programs in containers, and ports of pods: ExecSync answers itself, the others with an address for the streams.
 
 Rules: a client that waits no longer ends its program; Exec, Attach and PortForward check what can be checked before an
-address is given out, because its client sees errors badly. Next: `nri.engine.services.stats`.
+address is given out, because its client sees errors badly. A dry engine has nothing to stream, and says so there.
+Next: `nri.engine.services.stats`.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class Streaming(Protocol):
 
 
 class ExecutionCalls:
-    """The calls that run or reach something inside."""
+    """The calls that run or reach something inside. `dry`: nothing runs there, so there is nothing to stream."""
 
-    def __init__(self, pods: Pods, containers: Containers, streaming: Streaming) -> None:
-        self._pods, self._containers, self._streaming = pods, containers, streaming
+    def __init__(self, pods: Pods, containers: Containers, streaming: Streaming, *, dry: bool = False) -> None:
+        self._pods, self._containers, self._streaming, self._dry = pods, containers, streaming, dry
 
     def exec_sync(self, request: pb.ExecSyncRequest, call: Call) -> pb.ExecSyncResponse:
         """Run a program to its end."""
@@ -80,13 +81,19 @@ class ExecutionCalls:
         for port in request.port:
             if not 0 < port < 1 << 16:
                 raise RequestError("port", port, "it is no port")
+        self._check_runs("port forward")
         return pb.PortForwardResponse(url=self._streaming.port_forward_url(pod.id, list(request.port)))
 
     def _running(self, prefix: str, step: str) -> str:
         found = self._containers.get(prefix)
         if found.state is not ContainerState.RUNNING:
             raise WrongState(f"container {found.id}", found.state, step)
+        self._check_runs(step)
         return found.id
+
+    def _check_runs(self, step: str) -> None:
+        if self._dry:
+            raise WrongState("this engine", "dry, and nothing runs in its containers", step)
 
 
 def fitting(stdout: bytes, stderr: bytes, room: int = OUTPUT_BYTES) -> tuple[bytes, bytes]:

@@ -139,7 +139,7 @@ def test_a_plugin_that_is_left_out_is_not_called_and_fails_what_it_is_required_f
         if required:
             with pytest.raises(
                 PluginUnavailable,
-                match="required for StartContainer, but left out after 1 requests without an answer",
+                match="required for StartContainer, but left out after 1 request without an answer",
             ):
                 runtime.start_container()
         go.set()

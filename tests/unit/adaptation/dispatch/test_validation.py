@@ -148,7 +148,7 @@ def test_a_validator_that_is_left_out_by_its_breaker_fails_the_creation() -> Non
     with FakeRuntime(policy=policy) as runtime:
         check = Check(silent=True)
         runtime.add(check).timeout(0.05)
-        for text in ("deadline exceeded", "left out after 1 requests"):
+        for text in ("deadline exceeded", "left out after 1 request"):
             with pytest.raises(PluginError, match=f"validator plugin 10-check failed: .*{text}"):
                 runtime.create_container()
         check.go.set()

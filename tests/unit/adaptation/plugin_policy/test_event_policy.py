@@ -276,7 +276,7 @@ def test_a_required_plugin_behind_an_open_breaker_refuses_at_once(runtime, slow)
     node = runtime('timeout = "50ms"\nrequired = true\nbreaker = { misses = 1, retry = "1h" }').add(slow)
     with pytest.raises(PluginTimeout):
         node.create_container()
-    with pytest.raises(PluginUnavailable, match="left out after 1 requests without an answer"):
+    with pytest.raises(PluginUnavailable, match="left out after 1 request without an answer"):
         node.create_container()
 
 

@@ -47,7 +47,7 @@ def test_a_pod_without_a_uid_is_told_once_with_its_file_and_what_to_do_and_left_
     assert len(caplog.messages) == 2
     file.write_text("---\n".join(odd[:1] * 30))
     source.look()
-    assert caplog.messages[-1] == "10 more pods have no uid and are left alone"
+    assert caplog.messages[-1] == "10 more pods without a uid, left alone"
 
 
 def test_changes_are_told_and_no_change_is_not(tmp_path: Path, source: FilePods) -> None:

@@ -88,6 +88,21 @@ def test_a_mistake_in_set_is_refused_with_an_example_of_that_program(program: st
         loaded(program, "--set", "nri.indx=1")
 
 
+def test_at_a_terminal_keys_are_told_in_lines_that_fit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    settings = Settings()
+    settings.color = "never"
+    PROGRAMS["agent"].list_keys(settings, "nri.socket", "nri keys")
+    assert capsys.readouterr().out.splitlines() == [
+        "nri.socket",
+        "    text; default: /var/run/nri/nri.sock",
+        "    the runtime's NRI socket.",
+    ]
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_keys_are_listed_by_their_beginning(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     PROGRAMS[program].list_keys(Settings(), "nri.", "nri keys")

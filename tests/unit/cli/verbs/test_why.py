@@ -9,6 +9,7 @@ import pytest
 from nri.adaptation.admin import Admin
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.plugin_policy.policy import Policies
+from nri.agent.settings.tables import NriSettings
 from nri.api import messages as m
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
@@ -55,7 +56,7 @@ def test_the_chain_is_a_table(nri, socket):
     assert done.returncode == 0, done.stderr
     heading, row = (line.split() for line in done.stdout.splitlines())
     assert heading == ["TIME", "EVENT", "PLUGIN", "FIELD", "KEY", "BEFORE", "AFTER"]
-    assert row == ["2001-09-09T01:46:40.000Z", "CreateContainer", "10-a", "Env", "A", '"0"', '"1"']
+    assert row == ["01:46:40.000", "CreateContainer", "10-a", "Env", "A", '"0"', '"1"']
     assert "container 1f2e3d4c5b6a7 web of pod prod/web-1" in done.stderr
 
 
@@ -163,7 +164,7 @@ class Printed:
 
 
 STEP = {
-    "time": "T",
+    "time": "2026-11-23T10:00:00.000Z",
     "event": "CreateContainer",
     "plugin": "10-a",
     "field": "Env",
@@ -180,10 +181,28 @@ def test_a_chain_with_notes_and_gaps_says_so():
     show_chain(out, {**CHAIN, "steps": [{**STEP, "note": "not applied"}], "notes": notes, "forgotten": 3})
     assert out.columns[-1] == "NOTE"
     assert out.notes == [
-        "container c1 (name not known) of pod (not known)",
+        "container c1 (name not known) of pod (not known), on 2026-11-23, times in UTC",
         "T CPUShares clamped",
-        "3 older changes are no longer remembered",
+        "no longer remembered: 3 older changes",
     ]
+
+
+def test_times_of_one_day_are_shown_without_it_and_others_in_full():
+    out, times = Printed(), ("2026-11-23T10:00:00.000Z", "2026-11-23T10:00:01.500Z")
+    steps = [{**STEP, "time": time, "note": ""} for time in times]
+    show_chain(out, {**CHAIN, "steps": steps})
+    assert [row["time"] for row in out.rows] == ["10:00:00.000", "10:00:01.500"]
+    assert out.notes[0].endswith(", on 2026-11-23, times in UTC")
+    steps[0]["time"] = "2026-11-22T10:00:00.000Z"
+    show_chain(out, {**CHAIN, "steps": steps})
+    assert [row["time"] for row in out.rows] == ["2026-11-22T10:00:00.000Z", times[1]]
+
+
+def test_of_what_the_node_agent_set_it_names_the_verb_that_explains_it():
+    out = Printed()
+    step = {**STEP, "plugin": f"00-{NriSettings().name}", "note": ""}
+    show_chain(out, {**CHAIN, "pod": "shop/web", "steps": [step]})
+    assert out.notes[-1] == "the rules behind what the node agent set: nri agent explain shop/web"
 
 
 def test_a_container_that_no_plugin_changed_is_told_as_that():

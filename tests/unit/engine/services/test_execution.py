@@ -10,6 +10,8 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.process import ExecResult
 from nri.engine.services.execution import ExecutionCalls, fitting
+from nri.engine.state import ContainerState, PodState
+from nri.engine.support.errors import WrongState
 
 
 class Containers:
@@ -44,3 +46,20 @@ def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits
 def test_outputs_are_cut_to_fit_together(stdout: int, stderr: int, fits: tuple[int, int]) -> None:
     out, err = fitting(b"o" * stdout, b"e" * stderr, 10)
     assert (len(out), len(err)) == fits
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("exec", pb.ExecRequest(container_id="c", cmd=["ls"], stdout=True)),
+        ("attach", pb.AttachRequest(container_id="c", stdout=True)),
+        ("port_forward", pb.PortForwardRequest(pod_sandbox_id="p", port=[80])),
+    ],
+)
+def test_a_dry_engine_says_that_nothing_runs_before_it_gives_out_an_address(method: str, request_: Any) -> None:
+    pods: Any = SimpleNamespace(get=lambda _: SimpleNamespace(id="p", state=PodState.READY))
+    containers: Any = SimpleNamespace(get=lambda _: SimpleNamespace(id="c", state=ContainerState.RUNNING))
+    calls = ExecutionCalls(pods, containers, streaming=SimpleNamespace(), dry=True)  # type: ignore[arg-type]
+    expected = f"^this engine is dry, and nothing runs in its containers: {method.replace('_', ' ')} is not possible$"
+    with pytest.raises(WrongState, match=expected):
+        getattr(calls, method)(request_, SimpleNamespace())

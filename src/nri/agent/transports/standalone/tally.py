@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nri.host import Outcome, Result
-from nri.text import plain
+from nri.text import count, plain
 
 __all__ = ["Tally"]
 
@@ -49,4 +49,4 @@ class Tally:
         bad = self.outcomes[Outcome.REFUSED] + self.outcomes[Outcome.CLAMPED]
         if bad:
             line += f", {bad} refused or clamped"
-        return f"{line}, {self.errors} errors ({self.first_error})" if self.errors else line
+        return f"{line}, {count(self.errors, 'error')} ({self.first_error})" if self.errors else line

@@ -24,9 +24,9 @@ VALUES = (
     Column("IS", "value", 50),
     Column("HOOK", "hook"),
     Column("WHY", "reason", 70),
-    Column("RULES", "rules"),
-    Column("READS", "reads", 70),
-    Column("VIA", "transport"),
+    Column("RULES", "rules", extra=True),
+    Column("READS", "reads", 70, extra=True),
+    Column("VIA", "transport", extra=True),
 )
 WRITES = (
     Column("CONTAINER", "container", 30),
@@ -34,7 +34,7 @@ WRITES = (
     Column("WANTED", "wanted", 30),
     Column("OUTCOME", "outcome"),
     Column("WHY", "reason", 120),
-    Column("CGROUP OR PROCESS", "target"),
+    Column("CGROUP OR PROCESS", "target", extra=True),
 )
 RULES = (
     Column("WRITTEN AT", "place", 60),

@@ -164,6 +164,7 @@ def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **opt
         "sudo nri agent explain default/web      # ask the agent that runs here",
         "sudo nri agent explain                  # of which pods does it know?",
         "nri agent explain --rules rules/ --pod pod.yaml     # without an agent: what would it do?",
+        "sudo nri why web                        # what all plugins changed in its container",
         "nri agent explain --rules rules/ --pod pod.yaml --set gates.Resctrl=true -o json",
     ],
 )
@@ -176,7 +177,8 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
     POD is NAMESPACE/NAME, a name that only one pod has, or a key out of the list that comes without it, such as a uid
     or kube-qos/BestEffort. It is asked of the agent that runs here. With --pod FILE nothing needs to run: the manifest
-    is decided by the rules of --rules, with the settings of --config and --set.
+    is decided by the rules of --rules, with the settings of --config and --set. What other plugins changed in a
+    container, and in which order, nri why says, where the runtime keeps it.
 
     Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
     """
@@ -210,6 +212,8 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     answer = enriched(_asked(settings, loaded.settings.socket, "/explain", pod=pod), profile)
     if out.human:
         show(out, answer)
+        if any(row.get("transport") == "nri" for row in answer["values"]):
+            out.note("what every plugin changed in one of its containers: nri why CONTAINER")
     else:
         out.document(answer)
 
@@ -254,7 +258,7 @@ def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
         Column("HERE", "here"),
         Column("FOUND, OR WHY NOT", "told", 80),
         Column("INSTEAD", "instead"),
-        Column("NEEDED BY", "needed_by", 40),
+        Column("NEEDED BY", "needed_by", 40, extra=True),
     ]
     out.table(columns, rows)
 

@@ -30,9 +30,9 @@ _COLUMNS = [
     Column("AGE", "age"),
     Column("ID", "id", 13, mark=False),
     Column("IMAGE", "image", 40),
-    Column("TRY", "attempt"),
-    Column("HANDLER", "handler"),
-    Column("POD ID", "pod_id", 13, mark=False),
+    Column("TRY", "attempt", extra=True),
+    Column("HANDLER", "handler", extra=True),
+    Column("POD ID", "pod_id", 13, mark=False, extra=True),
 ]
 
 

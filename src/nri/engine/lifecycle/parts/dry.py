@@ -1,8 +1,8 @@
 """The parts of an engine that runs nothing: its decisions, records, events and specs are the real ones.
 
 One job: :class:`DryMachinery`, for demos and tests without root or an OCI runtime. Rules: no process, mount, cgroup,
-namespace or network is made; an image is there as soon as it is named, and has no files; pods are on no network. Next:
-:mod:`nri.engine.process.dry`.
+namespace or network is made; an image is there as soon as it is named, has no files, and a word that stands for its
+command; pods are on no network. Next: :mod:`nri.engine.process.dry`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from nri.engine.support.errors import NotThere
 from nri.files import private_folder, remove_tree
 
 __all__ = ["DryMachinery"]
+
+
+#: What process.args has of a container whose manifest names no command: nobody has looked into its image.
+_COMMAND = "(the command of the image)"
 
 
 class DryMachinery(Machinery):
@@ -72,7 +76,7 @@ class _Images(ImageStore):
             return super().get(name)
         except NotThere:
             digest = hashlib.sha256(name.encode()).hexdigest()
-            return Image(f"sha256:{digest}", (name,), (), pulled_at_ns=time.time_ns())
+            return Image(f"sha256:{digest}", (name,), config={"Cmd": [_COMMAND]}, pulled_at_ns=time.time_ns())
 
     def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
         """The same: nothing is brought here."""

@@ -112,6 +112,7 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
         "NodeSLO: apiserver node-1",
     ):
         assert word in done.stdout, word
+    assert done.stderr == "what every plugin changed in one of its containers: nri why CONTAINER\n"
     found = document(nri("agent", "explain", "shop/web", "--agent-socket", path, "-o", "json").stdout)
     assert found["values"][0]["rules"] == ["NodeResourceTopology"]
     assert "scheduling.koordinator.sh/resource-status" in found["values"][0]["reads"]

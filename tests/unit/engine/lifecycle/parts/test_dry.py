@@ -47,11 +47,11 @@ def engine(tmp_path: Path, plugin: Plugin) -> Engine:
         yield made
 
 
-def make(engine: Engine) -> tuple[str, str]:
+def make(engine: Engine, command: tuple[str, ...] = ("sh",)) -> tuple[str, str]:
     pod_config = pb.PodSandboxConfig(metadata=pb.PodSandboxMetadata(name="web", uid="u", namespace="n"), hostname="web")
     pod = engine.pods.run(pod_config, "")
     config = pb.ContainerConfig(
-        metadata=pb.ContainerMetadata(name="app"), image=pb.ImageSpec(image="busybox"), command=["sh"]
+        metadata=pb.ContainerMetadata(name="app"), image=pb.ImageSpec(image="busybox"), command=command
     )
     config.linux.resources.memory_limit_in_bytes = 64 << 20
     return pod, engine.containers.create(pod, config, pod_config)
@@ -91,3 +91,9 @@ def test_nothing_of_the_machine_is_touched(engine: Engine, tmp_path: Path) -> No
 def test_any_image_is_there_by_its_name(engine: Engine) -> None:
     assert engine.images.pull("docker.io/library/x:1").id == engine.images.get("docker.io/library/x:1").id
     assert not engine.images.list()
+
+
+def test_a_container_without_a_command_has_a_word_that_stands_for_the_one_of_its_image(engine: Engine) -> None:
+    _, container = make(engine, command=())
+    engine.containers.start(container)
+    assert spec_of(engine, container)["process"]["args"] == ["(the command of the image)"]
