@@ -9,13 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tools.pictures import conflict, handshake, late, layers, order, provenance
+from tools.pictures import (
+    conflict,
+    engine_parts,
+    events,
+    handshake,
+    late,
+    layers,
+    life,
+    modes,
+    order,
+    overview,
+    provenance,
+    proxy_place,
+    two_ways,
+)
 from tools.pictures.svg import Picture
 
 __all__ = ["PICTURES"]
 
 #: File name without ending -> what draws it.
 PICTURES: dict[str, Callable[[], Picture]] = {
+    "overview": overview.draw,
+    "events": events.draw,
+    "life": life.draw,
+    "modes": modes.draw,
+    "engine": engine_parts.draw,
+    "proxy": proxy_place.draw,
+    "two-ways": two_ways.draw,
     "layers": layers.draw,
     "handshake": handshake.draw,
     "order": order.draw,

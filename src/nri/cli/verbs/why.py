@@ -16,7 +16,7 @@ from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb
 from nri.text import count
 
-#: Ends the name of the node agent's plugin, `nri.agent.settings.NriSettings.name`.
+#: Ends the name of the node agent's plugin, `nri.agent.settings.tables.NriSettings.name`.
 _AGENT = "-nri-agent"
 EXAMPLES = [
     "nri why web                             # every change of the pod's container, plugin by plugin",

@@ -1,0 +1,48 @@
+"""Where NRI stands: what a runtime asks between knowing a container and making it.
+
+One job: the first picture of a reader. Rules: three plugins stand for any number. Next: `tools.pictures.events`.
+"""
+
+from __future__ import annotations
+
+from tools.pictures.svg import Picture
+
+ALT = (
+    "The kubelet asks the container runtime over the CRI to create a container. The runtime prepares image, network and "
+    "OCI spec; then its NRI adaptation asks the plugins one after another, here 10-injector, 20-pin and 90-audit, and "
+    "merges their answers; with the result it calls the OCI runtime, which makes the container."
+)
+PLUGINS = (
+    ("10-injector", '"add this"', "1st"),
+    ("20-pin", '"on these CPUs"', "2nd"),
+    ("90-audit", '"fine"', "3rd"),
+)
+
+
+def draw() -> Picture:
+    """The picture."""
+    picture = Picture(860, 372, ALT)
+    picture.box((20, 76, 820, 150), (), "blue")
+    picture.words(324, 96, "container runtime", "blue", bold=True, size=13)
+    picture.words(466, 96, "containerd, CRI-O, nri engine", "soft", size=12)
+    picture.box((34, 16, 170, 34), "kubelet", bold=True, size=14)
+    picture.arrow((119, 50), (119, 118))
+    picture.words(130, 62, "CRI: create this container", "soft", size=12.5)
+    for x, width, lines, colour in (
+        (34, 220, ["prepares", "image, network, OCI spec"], "plain"),
+        (324, 212, ["NRI adaptation", "asks, merges, validates"], "purple"),
+        (606, 220, ["OCI runtime", "runc, crun: makes it"], "plain"),
+    ):
+        picture.box((x, 120, width, 60), lines, colour, bold=True, size=14)
+    picture.arrow((254, 150), (322, 150))
+    picture.arrow((536, 150), (604, 150))
+    for number, (name, said, place) in enumerate(PLUGINS):
+        x = 430 + (number - 1) * 240
+        picture.box((x - 95, 296, 190, 56), [f"`{name}`", said], "green", bold=True, size=13.5)
+        start = 430 + (number - 1) * 56
+        picture.arrow((start, 180), (start, 252), (x, 270), (x, 294), colour="purple")
+        picture.words(x + 10, 284, place, "purple", size=12)
+    picture.words(740, 206, "before anything exists", "soft", size=12, align="middle")
+    picture.words(34, 244, "one unix socket, the plugins are", "soft", size=12)
+    picture.words(34, 261, "programs of their own", "soft", size=12)
+    return picture
