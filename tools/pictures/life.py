@@ -10,9 +10,9 @@ from nri.adaptation.peers.state import State
 from tools.pictures.svg import Picture
 
 ALT = (
-    "A plugin that connects is connected; after RegisterPlugin it is registered, after Configure configured, and after "
-    "Synchronize active, where events and updates pass. It is gone if it is silent for 5 seconds, has a bad name or "
-    "index, answers Configure with an error or too late, or loses its connection; then it connects again."
+    "A plugin that connects is connected; after RegisterPlugin it is registered, after Configure configured, and "
+    "after Synchronize active, where events and updates pass. It is gone if it is silent for 5 seconds, has a bad "
+    "name or index, answers Configure with an error or too late, or loses its connection; then it connects again."
 )
 STEPS = (
     (State.CONNECTED, "RegisterPlugin", "silent for 5 s"),
@@ -35,7 +35,8 @@ def draw() -> Picture:
         if call:
             picture.arrow((x + width, 82), (x + width + gap - 2, 82), colour="purple")
             picture.words(x + width + gap / 2, 40, call, "ink", size=12, align="middle")
-    picture.box((28, 184, 776, 40), f"{State.GONE.value}: what it has adjusted stays; it connects again", "red", size=13.5)
+    gone = f"{State.GONE.value}: what it has adjusted stays; it connects again"
+    picture.box((28, 184, 776, 40), gone, "red", size=13.5)
     picture.words(734, 40, "events, updates", "green", size=12, align="middle")
     picture.arrow((28 + 20, 184), (28 + 20, 106), colour="plain")
     return picture

@@ -8,9 +8,9 @@ from __future__ import annotations
 from tools.pictures.svg import Picture
 
 ALT = (
-    "The kubelet asks the container runtime over the CRI to create a container. The runtime prepares image, network and "
-    "OCI spec; then its NRI adaptation asks the plugins one after another, here 10-injector, 20-pin and 90-audit, and "
-    "merges their answers; with the result it calls the OCI runtime, which makes the container."
+    "The kubelet asks the container runtime over the CRI to create a container. The runtime prepares image, network "
+    "and OCI spec; then its NRI adaptation asks the plugins one after another, here 10-injector, 20-pin and "
+    "90-audit, and merges their answers; with the result it calls the OCI runtime, which makes the container."
 )
 PLUGINS = (
     ("10-injector", '"add this"', "1st"),
@@ -42,7 +42,7 @@ def draw() -> Picture:
         start = 430 + (number - 1) * 56
         picture.arrow((start, 180), (start, 252), (x, 270), (x, 294), colour="purple")
         picture.words(x + 10, 284, place, "purple", size=12)
-    picture.words(740, 206, "before anything exists", "soft", size=12, align="middle")
+    picture.words(512, 206, "before the container exists", "soft", size=12)
     picture.words(34, 244, "one unix socket, the plugins are", "soft", size=12)
     picture.words(34, 261, "programs of their own", "soft", size=12)
     return picture
