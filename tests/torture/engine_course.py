@@ -24,6 +24,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.server.server import CALLS
 from tests.engine.machine import settled
 from tests.support.layout_registry import LayoutRegistry
+from tests.support.traces import traces
 from tests.torture.holdings import status_of
 from tools.runtimes.cri import CALL_TIMEOUT_S, Pod
 from tools.runtimes.engine import Engine
@@ -34,11 +35,6 @@ POLITE = 20
 MEMORY_MIB = 192
 #: Descriptors and threads that may be left over: the pool keeps the threads of calls at a time, gRPC some of its own.
 DESCRIPTORS, THREADS = 4, CALLS + 24
-#: Below the engine's folder: what pods, containers and pulls are made of.
-PLACES = (
-    "state/pods", "state/bundles", "state/netns", "state/exits", "root/records/pods", "root/records/containers",
-    "root/images/snapshots", "root/images/pulls", "root/images/images", "root/networks",
-)  # fmt: skip
 _METHODS = {method.name: method for service in pb.DESCRIPTOR.services_by_name.values() for method in service.methods}
 
 
@@ -141,11 +137,20 @@ class EngineSetting:
         self.engine.close()
         self.registry.__exit__()
 
+    def held(self) -> dict[str, int]:
+        """What the engine's process holds now; memory in KiB."""
+        pid = self.engine.pid
+        return {
+            "memory": status_of(pid, "VmRSS"),
+            "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+            "threads": status_of(pid, "Threads"),
+        }
+
     def run(self, attack: EngineAttack) -> EngineOutcome:
         """Run one attack beside the visits of polite pods."""
         outcome = EngineOutcome(attack)
         pid = self.engine.pid
-        held, left = _held(pid), self._left()
+        held, left = self.held(), traces(self.engine.run_dir)
         logged = len(self.engine.log.read_bytes())
         Path(f"/proc/{pid}/clear_refs").write_text("5")
         with Visits(self) as visits, TemporaryDirectory(prefix="nri-t-") as folder:
@@ -165,14 +170,13 @@ class EngineSetting:
         wrong = [] if outcome.done else ["the attack did nothing"]
         if outcome.visits < POLITE:
             wrong.append(f"only {outcome.visits} of {POLITE} polite pods were visited")
-        more = settled(lambda: [each for each in self._left() if each not in left])
+        more = settled(lambda: [each for each in traces(self.engine.run_dir) if each not in left])
         wrong += [f"{each} is left behind" for each in more[:5]]
         if outcome.memory_mib > MEMORY_MIB:
             wrong.append(f"memory grew by {outcome.memory_mib:.0f} MiB")
-        pid = self.engine.pid
         for name, slack in (("descriptors", DESCRIPTORS), ("threads", THREADS)):
             until = time.monotonic() + 10 * PATIENCE
-            while (now := _held(pid)[name]) > held[name] + slack and time.monotonic() < until:
+            while (now := self.held()[name]) > held[name] + slack and time.monotonic() < until:
                 time.sleep(0.05)
             if now > held[name] + slack:
                 wrong.append(f"{now - held[name]} {name} are left over")
@@ -182,15 +186,6 @@ class EngineSetting:
         if len(long) > 1 << 14:
             wrong.append(f"a line of the log has {len(long)} bytes: {long[:80]!r}")
         return wrong
-
-    def _left(self) -> list[str]:
-        """What pods, containers and images have put onto the machine by now, but for the visits' own containers."""
-        run_dir = self.engine.run_dir
-        found = [str(path) for place in PLACES for path in (run_dir / place).glob("*")]
-        found += [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()
-                  if run_dir.name in line.split()[4]]  # fmt: skip
-        tops = [*Path("/sys/fs/cgroup").glob(run_dir.name), *Path("/sys/fs/cgroup").glob(f"*/{run_dir.name}")]
-        return found + [folder for top in tops for folder, _, _ in os.walk(top)]
 
 
 class Visits:
@@ -236,11 +231,3 @@ class Visits:
         self._thread.join(CALL_TIMEOUT_S * 2)
         if self._thread.is_alive():
             self.wrong.append("a visit of a polite pod hangs")
-
-
-def _held(pid: int) -> dict[str, int]:
-    return {
-        "memory": status_of(pid, "VmRSS"),
-        "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
-        "threads": status_of(pid, "Threads"),
-    }

@@ -1,24 +1,30 @@
-"""One node for a long time: attacks in random order, plugins that join and leave beside, and a look at what is left.
+"""A node and an engine for a long time: attacks on either in random order, beside 20 polite pods of the engine.
 
-Every round is judged like an attack of its own. Over all rounds, descriptors and threads must not go up, and memory
-not in the second half: records and the allocator's pools are full by then. The order comes from a seed, which is
-printed.
+Every round is judged like an attack of its own: on the node, beside plugins that join and leave in half of the rounds,
+or on the engine. Polite pods are visited in all of them. Over all rounds, descriptors and threads must not go up, and
+memory not in the second half: records and the allocator's pools are full by then. The order comes from a seed, which
+is printed. Who is not root has no engine.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
+from typing import Self
 
-from tests.torture import judge
+from tests.torture import engine_attacks, judge
 from tests.torture.attack import Attack
 from tests.torture.attacks import ATTACKS, ROWS
 from tests.torture.course import Setting
-from tests.torture.table import line
+from tests.torture.engine_course import DESCRIPTORS, THREADS, EngineAttack, EngineSetting
+from tests.torture.stillness import Stillness
+from tests.torture.table import engine_line, line
 
 #: Rounds after which a node has made all that it keeps for good.
 WARM = 3
@@ -32,48 +38,118 @@ def soak(minutes: float, timeout_s: float, seed: int, names: Sequence[str] = ())
     """Soak for so many minutes; returns how many faults there were.
 
     Args:
-        names: of the attacks; none: all for which any node does.
+        names: of the attacks; none: all for which any node, or any engine, does.
     """
-    dice = random.Random(seed)
     until = time.monotonic() + 60 * minutes
-    tell = partial(print, flush=True)
     tell(f"soak: {minutes:g} minutes, seed {seed}")
-    rows = [ATTACKS[name] for name in names] or [row for row in ROWS if not row.node]
-    held: list[dict[str, int]] = []
-    threads: list[str] = []
-    faults = events = joins = 0
-    with Setting(Attack("soak", "", "", lambda target: None), timeout_s, ONE_POOL) as setting:
-        setting.shown()  # who answers `nri why` stays
+    with Soak(timeout_s, seed, names) as made:
         while time.monotonic() < until:
-            row = dice.choice(rows)
-            seconds = dice.uniform(1.0, 6.0)
-            with ExitStack() as stack:
-                if dice.random() < 0.5:
-                    guests = ATTACKS["joiners"]
-                    stack.enter_context(setting.hostile(guests, seconds))
-                    row = replace(row, log_lines=row.log_lines + guests.log_lines)
-                    joins += 1
-                outcome = setting.run(row, seconds)
-            wrong = judge.faults(outcome)
-            held.append(outcome.after)
-            events += sum(map(len, outcome.events))
-            faults += len(wrong)
-            tell(f"{outcome.after['memory'] >> 10:>5} MiB  {line(outcome)}")
-            threads = outcome.rest["threads"]
-            for each in wrong:
-                tell(f"    FAILED: {each}")
-    for each in growth(held):
-        faults += 1
-        tell(f"    FAILED: {each}")
-    if len(held) > WARM:
-        first, last = held[WARM - 1], held[-1]
-        tell(f"held after round {WARM}: {first}, after round {len(held)}: {last}; threads: {', '.join(threads)}")
-    tell(f"{len(held)} rounds, {joins} of them beside plugins that join and leave, {events} events, {faults} faults")
-    return faults
+            made.round()
+        return made.end()
 
 
-def growth(held: list[dict[str, int]]) -> list[str]:
-    """What has gone up: memory since the first half, as records and the allocator's pools fill; all else at all."""
+tell = partial(print, flush=True)
+
+
+class Soak:
+    """A node and an engine, and what each held after every round; ends with the block."""
+
+    def __init__(self, timeout_s: float, seed: int, names: Sequence[str]) -> None:
+        self._dice = random.Random(seed)
+        self._timeout_s, self._root = timeout_s, not os.geteuid()
+        rows = [ATTACKS[name] for name in names if name in ATTACKS] or [row for row in ROWS if not row.node]
+        others = [engine_attacks.ATTACKS[name] for name in names if name in engine_attacks.ATTACKS]
+        if self._root and not names:
+            others = [*engine_attacks.ROWS]
+        self._rows: list[Attack | EngineAttack] = [*([] if others and names else rows), *others]
+        self._held: list[dict[str, int]] = []
+        self._engine_held: list[dict[str, int]] = []
+        self._threads: list[str] = []
+        self._faults = self._events = self._joins = self._visits = 0
+        self._worst_s = 0.0
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with self._stack as stack:
+            quiet = Attack("soak", "", "", lambda target: None)
+            self._node = stack.enter_context(Setting(quiet, self._timeout_s, ONE_POOL))
+            self._node.shown()  # who answers `nri why` stays
+            self._engine = stack.enter_context(EngineSetting()) if self._root else None
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def round(self) -> None:
+        """One attack, and what is wrong after it."""
+        row = self._dice.choice(self._rows)
+        wrong: list[str] = []
+        with Stillness() as still:
+            if self._engine is None:
+                assert isinstance(row, Attack)
+                self._attack_node(row, wrong)
+            else:
+                attack = row
+                if isinstance(row, Attack):
+                    attack = EngineAttack(row.name, "", "", lambda _: self._attack_node(row, wrong))
+                wrong += self._attack_engine(attack, self._engine)
+        self._faults += len(wrong)
+        for each in wrong:
+            tell(f"    FAILED: {each}")
+        if wrong:
+            tell(f"    the machine stood still for {still.worst_s:.2f} s at most")
+
+    def _attack_node(self, row: Attack, wrong: list[str]) -> int:
+        """Attack the node, perhaps beside plugins that join and leave; how many events there were."""
+        seconds = self._dice.uniform(1.0, 6.0)
+        with ExitStack() as stack:
+            if self._dice.random() < 0.5:
+                guests = ATTACKS["joiners"]
+                stack.enter_context(self._node.hostile(guests, seconds))
+                row = replace(row, log_lines=row.log_lines + guests.log_lines)
+                self._joins += 1
+            outcome = self._node.run(row, seconds)
+        wrong += judge.faults(outcome)
+        self._held.append(outcome.after)
+        self._threads = outcome.rest["threads"]
+        events = sum(map(len, outcome.events))
+        self._events += events
+        tell(f"{outcome.after['memory'] >> 10:>5} MiB  {line(outcome)}")
+        return events
+
+    def _attack_engine(self, attack: EngineAttack, engine: EngineSetting) -> list[str]:
+        """Attack the engine, or do something beside its pods; what is wrong with it."""
+        outcome = engine.run(attack)
+        self._engine_held.append(held := engine.held())
+        self._visits += outcome.visits
+        self._worst_s = max(self._worst_s, outcome.worst_s)
+        tell(f"{held['memory'] >> 10:>5} MiB  {engine_line(outcome)}")
+        return outcome.wrong
+
+    def end(self) -> int:
+        """Say what it all came to; how many faults there were."""
+        slack = {"descriptors": DESCRIPTORS, "threads": THREADS}
+        for who, held, grown in (
+            ("the node", self._held, growth(self._held)),
+            ("the engine", self._engine_held, growth(self._engine_held, slack)),
+        ):
+            for each in grown:
+                self._faults += 1
+                tell(f"    FAILED: {who}: {each}")
+            if len(held) > WARM:
+                tell(f"{who} held after round {WARM}: {held[WARM - 1]}, after round {len(held)}: {held[-1]}")
+        tell(f"threads of the node: {', '.join(self._threads)}")
+        tell(
+            f"{len(self._held)} rounds on the node, {self._joins} of them beside plugins that join and leave, "
+            f"{self._events} events; {len(self._engine_held)} beside polite pods, {self._visits} visits of them, "
+            f"the longest {self._worst_s:.2f} s; {self._faults} faults"
+        )
+        return self._faults
+
+
+def growth(held: list[dict[str, int]], slack: Mapping[str, int] = MappingProxyType({})) -> list[str]:
+    """What has gone up: memory since the first half, as records and the allocator's pools fill; else by any `slack`."""
     if len(held) <= WARM:
         return []
     warm, half = held[WARM - 1], held[WARM - 1 : max(WARM, len(held) // 2)]
@@ -85,6 +161,6 @@ def growth(held: list[dict[str, int]]) -> list[str]:
     found += [
         f"{last[name] - warm[name]} more {name} than after round {WARM}"
         for name in ("descriptors", "threads")
-        if last[name] > warm[name]
+        if last[name] > warm[name] + slack.get(name, 0)
     ]
     return found
