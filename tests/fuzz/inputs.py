@@ -20,7 +20,28 @@ WORDS = (
 )  # fmt: skip
 SCALARS: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(-(2**70), 2**70), st.floats(), st.text(max_size=6),
-    st.sampled_from(["", "500m", "1Gi", "1e99", "-1", "10-a", "*", "!a", "k=v", "0-3", "2s", "\x1b[2J", "9" * 400]),
+    st.sampled_from(["", "500m", "1Gi", "1e99", "-1", "10-a", "*", "!a", "k=v", "0-3", "2s", "\x1b[2J", "9" * 400,
+                     "[" * 3000, '{"a":' * 101 + "1" + "}" * 101]),
+)  # fmt: skip
+
+
+def _nested(depth: int) -> Any:
+    tree: Any = []
+    for number in range(depth):
+        tree = {"a": tree} if number % 2 else [tree]
+    return tree
+
+
+#: Trees that are deeper than any reader allows, and not as deep as Python goes by itself.
+_DEEP_TREES = st.sampled_from([_nested(depth) for depth in (99, 150, 400)])
+_ALIASES = "".join(f"a{number}: &a{number}\n  - *a{number - 1}\n" for number in range(1, 500))
+#: Whole texts that are nested deeply, in each way of JSON, YAML and TOML: a bit deeper than is allowed, and far more.
+DEEP = tuple(
+    text.encode()
+    for depth in (101, 900, 20_000)
+    for text in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth, "- " * depth + "x", "? " * depth,
+                 "a = " + "[" * depth + "]" * depth, "a = " + "{a = " * depth + "1" + "}" * depth,
+                 "a." * depth + "a = 1", "[" + "a." * depth + "a]", "a0: &a0 x\n" + _ALIASES)
 )  # fmt: skip
 
 
@@ -51,7 +72,7 @@ def replaced(draw: st.DrawFn, samples: Sequence[Any], keys: Sequence[str]) -> An
         elif what == 1:
             holder.append(holder[key])
         else:
-            holder[key] = draw(SCALARS | trees(keys, 4))
+            holder[key] = draw(SCALARS | trees(keys, 4) | _DEEP_TREES)
     return tree
 
 
@@ -87,7 +108,9 @@ def texts(samples: Sequence[str]) -> st.SearchStrategy[bytes]:
     """Texts that are made of pieces, and spoiled samples."""
     words = [word.encode() for word in WORDS]
     made = st.lists(st.sampled_from(words) | st.text(max_size=4).map(_encoded), max_size=12).map(b"".join)
-    return st.one_of(spoiled([sample.encode() for sample in samples], words), made, st.binary(max_size=40))
+    return st.one_of(
+        spoiled([sample.encode() for sample in samples], words), made, st.binary(max_size=40), st.sampled_from(DEEP)
+    )
 
 
 def _encoded(text: str) -> bytes:

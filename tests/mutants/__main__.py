@@ -57,7 +57,7 @@ def noticed(tree: Path, mutant: Mutant) -> tuple[bool, str]:
         code, last = run_tests(tree, [mutant.tests])
     finally:
         path.write_text(source, encoding="utf-8")
-    return code in (1, 2), last
+    return code in (1, 2) or code < 0, last  # a crash is noticed, too
 
 
 def main(words: list[str]) -> int:

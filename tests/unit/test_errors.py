@@ -43,6 +43,37 @@ def test_an_exception_in_one_line_says_what_it_is(error: Exception, text: str) -
     assert errors.describe(error) == text
 
 
+#: What a plugin, a runtime or a file may hold: it forges a line, steers the terminal, turns the text, and is long.
+HOSTILE = "a\nERROR nri: forged\x1b[2J\u202e" + "b" * 100_000
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ConfigError(HOSTILE, "", HOSTILE),
+        errors.ConfigError("file", HOSTILE, "no", HOSTILE),
+        PluginError(HOSTILE, HOSTILE),
+        PluginRejected(HOSTILE, HOSTILE),
+        errors.ConflictError(errors.Conflict("c", 1, "Env", HOSTILE, "10-a", "20-b")),
+        errors.ValidationRejected(HOSTILE, HOSTILE),
+        errors.UpdateError(HOSTILE, HOSTILE, HOSTILE),
+        errors.UpdateError("10-a", "c", "no", HOSTILE),
+        errors.SpecError(HOSTILE, HOSTILE),
+        errors.RequestError(HOSTILE, HOSTILE, HOSTILE),
+        errors.RequestError("field", [HOSTILE], "no"),
+        errors.PluginTimeout("10-a", HOSTILE),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_texts_of_others_in_an_error_are_one_short_line(error: Exception) -> None:
+    assert str(error).isprintable() and len(str(error)) <= errors.TEXT_LENGTH
+
+
+@pytest.mark.parametrize("error", [ValueError(HOSTILE), errors.Reject(HOSTILE)])
+def test_an_exception_in_one_line_is_short_and_fit_for_a_terminal(error: Exception) -> None:
+    assert errors.describe(error).isprintable() and len(errors.describe(error)) <= errors.TEXT_LENGTH
+
+
 def test_who_broke_the_protocol_has_to_be_said() -> None:
     with pytest.raises(TypeError, match="raise LocalProtocolError or RemoteProtocolError"):
         errors.ProtocolError("a frame too many")

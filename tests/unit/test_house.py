@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import graphlib
+import re
+from pathlib import Path
 
 import grimp
 import pytest
 
 from tests.support import private_names
 
+SOURCE = Path(__file__).parents[2] / "src/nri"
 #: How often tests reach into private names, by room. A test goes through the public face instead, or goes; so a number
 #: here only gets smaller. `python -m tests.support.private_names WORD` prints the places.
 PRIVATE_NAMES = {
@@ -32,6 +35,17 @@ def test_no_import_comes_back_to_where_it_started_also_for_type_checkers(package
         order.prepare()
     except graphlib.CycleError as error:
         raise AssertionError(f"a circle: {' <- '.join(error.args[1])}") from None
+
+
+#: Who reads JSON, or takes what recursion has come to, by itself: the one reader, what lies below it, and what reads
+#: value after value out of a stream.
+OWN_READERS = {"config/syntax.py", "files.py", "engine/streaming/channels/command.py"}
+
+
+def test_all_json_is_read_by_the_one_reader_that_bounds_its_depth() -> None:
+    sources = {str(path.relative_to(SOURCE)): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    others = {name for name, text in sources.items() if re.search(r"\bjson\.loads?\(|RecursionError", text)}
+    assert others == OWN_READERS, "nri.config.syntax.parse_json refuses what is nested deeper than code can walk"
 
 
 def test_no_more_tests_than_before_reach_into_private_names() -> None:

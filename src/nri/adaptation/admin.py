@@ -21,7 +21,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.bounded_log import BoundedLog
-from nri.errors import RpcError
+from nri.config.syntax import parse_json
+from nri.errors import RemoteProtocolError, RpcError
 from nri.kube.named import any_of, find
 from nri.ttrpc import Client, Code, Method, Server, Service
 from nri.unix import credentials, make_folder
@@ -131,8 +132,8 @@ def _json(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[bytes
 
     def method(payload: bytes) -> bytes:
         try:
-            request = json.loads(payload or b"{}")
-        except (ValueError, RecursionError) as error:
+            request = parse_json(payload or b"{}")
+        except ValueError as error:
             raise RpcError(Code.INVALID_ARGUMENT, f"the request is not JSON: {error}") from None
         if not isinstance(request, dict):
             raise RpcError(Code.INVALID_ARGUMENT, "the request is not a JSON object")
@@ -158,7 +159,9 @@ def ask(path: str, method: str, request: dict[str, Any], timeout_s: float = 5.0)
     raises.
     """
     with Client.connect(path) as client:
-        reply: dict[str, Any] = json.loads(
-            client.call(SERVICE, method, json.dumps(request).encode(), timeout_s=timeout_s)
-        )
+        answer = client.call(SERVICE, method, json.dumps(request).encode(), timeout_s=timeout_s)
+    try:
+        reply: dict[str, Any] = parse_json(answer)
+    except ValueError as error:
+        raise RemoteProtocolError(f"the answer of {path} is no JSON: {error}") from None
     return reply

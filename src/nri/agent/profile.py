@@ -58,7 +58,7 @@ class Kind(NamedTuple):
         """Return the rule of a document. ValueError if it cannot be read, whatever is wrong with it."""
         try:
             return self.parse(document)
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
             raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from None
 
 

@@ -33,9 +33,9 @@ def show(path: Path) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of a parser's complaint about input that it cannot digest: too deep, too many digits."""
+    """Return the first line of a parser's complaint about input that it cannot digest, as too many digits."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return "nested too deeply" if isinstance(error, RecursionError) else uncapital(text.partition(";")[0])
+    return uncapital(text.partition(";")[0])
 
 
 def uncapital(text: str) -> str:

@@ -11,7 +11,6 @@ flags. Unknown keys are errors, and the errors of all sources are reported toget
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -19,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from nri.config.layers import Layer, layer_of, merge
 from nri.config.listing import Key, Many, keys
 from nri.config.source import Source, read_file
+from nri.config.syntax import parse_text
 from nri.errors import ConfigError
 
 __all__ = ["FileLayer", "Given", "Loaded", "SettingsLoader", "file_layer", "given_layer", "parse_setting"]
@@ -124,8 +124,8 @@ def parse_setting(text: str, example: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise ConfigError("--set", key, "not KEY=VALUE", f"such as --set {example}")
     try:
-        return key.strip(), tomllib.loads(f"value = {value}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+        return key.strip(), parse_text(Source("--set", f"value = {value}", "toml"))["value"]
+    except ConfigError:
         return key.strip(), value.strip()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nri.config.source import Format, Source
 
 
-__all__ = ["Lines", "format_of", "line_of", "parse_json", "parse_text", "show", "toml_key"]
+__all__ = ["Lines", "TooDeep", "format_of", "line_of", "parse_json", "parse_text", "show", "toml_key"]
 
 
 def format_of(source: Source) -> Format:
@@ -44,20 +44,32 @@ def parse_text(source: Source) -> Any:
     return tree
 
 
-def parse_json(data: str | bytes) -> Any:
-    """JSON of another program as plain values. Raises ValueError, also for what is nested deeper than `DEEPEST`."""
+class TooDeep(ValueError):
+    """A text that is nested deeper than `DEEPEST` levels: code that walks its values might not return."""
+
+    def __init__(self) -> None:
+        super().__init__(f"nested deeper than {DEEPEST} levels")
+
+
+def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
+    """JSON of others as plain values; every reader of JSON goes through here. `hooks` are those of `json.loads`.
+
+    Raises json.JSONDecodeError with its place for what is no JSON, `TooDeep`, and ValueError for what else is wrong.
+    """
     import json
 
     try:
-        level = [found := json.loads(data)]
+        level = [found := json.loads(data, **hooks)]  # type: ignore[arg-type]
     except RecursionError:
-        raise ValueError(f"nested deeper than {DEEPEST} levels") from None
+        raise TooDeep from None
+    if sum(map(data.count, "[{" if isinstance(data, str) else (b"[", b"{"))) <= DEEPEST:  # type: ignore[arg-type]
+        return found
     for _ in range(DEEPEST):
         level = [each for value in level if isinstance(value, (dict, list))
                  for each in (value.values() if isinstance(value, dict) else value)]  # fmt: skip
         if not level:
             return found
-    raise ValueError(f"nested deeper than {DEEPEST} levels")
+    raise TooDeep
 
 
 #: Escapes of JSON and YAML that may stand for half a character, which no message can hold.
@@ -125,10 +137,10 @@ def deep_line(text: str) -> int | None:
 
 def _indigestible(source: Source, form: str, error: Exception) -> ConfigError:
     """The error for what a parser cannot digest: too deep, or a number with too many digits."""
-    line = deep_line(source.text) if isinstance(error, RecursionError) else None
+    if isinstance(error, TooDeep):
+        return ConfigError(at(source, deep_line(source.text)), "", str(error))
     digits = re.search(rf"[0-9]{{{LONGEST_NUMBER},}}", source.text)
-    if not isinstance(error, RecursionError) and digits:
-        line = source.text.count("\n", 0, digits.start()) + 1
+    line = source.text.count("\n", 0, digits.start()) + 1 if digits else None
     return ConfigError(at(source, line), "", f"not valid {form}: {first_line(error)}")
 
 
@@ -155,7 +167,7 @@ def _parse_json(source: Source) -> Any:
         return seen
 
     try:
-        return json.loads(source.text, object_pairs_hook=unique)
+        return parse_json(source.text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         hint = ""
         if source.format == "auto":
@@ -167,7 +179,7 @@ def _parse_json(source: Source) -> Any:
             hint = "and it is no YAML either"
         reason = f"not valid JSON: {uncapital(error.msg)} in column {error.colno}"
         raise ConfigError(at(source, error.lineno), "", reason, hint) from None
-    except (RecursionError, ValueError) as error:
+    except ValueError as error:
         raise _indigestible(source, "JSON", error) from None
 
 
@@ -205,7 +217,9 @@ def _parse_toml(source: Source) -> Any:
         message = where[1] if where else str(error)
         line = int(where[2]) if where and where[2] else source.text.rstrip("\n").count("\n") + 1
         raise ConfigError(at(source, line), "", f"not valid TOML: {uncapital(message)}") from None
-    except (RecursionError, ValueError) as error:
+    except RecursionError:
+        raise _indigestible(source, "TOML", TooDeep()) from None
+    except ValueError as error:
         raise _indigestible(source, "TOML", error) from None
 
 

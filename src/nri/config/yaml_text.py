@@ -57,7 +57,7 @@ def _read(source: Source, most_values: int, finish: Callable[[Any, Any], Any]) -
         problem = str(error.problem or error.context)
         hint = "indent with blanks, not tabs" if "\\t" in problem else ""
         raise ConfigError(at(source, line), "", f"not valid YAML: {problem}", hint) from None
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(source.name, "", f"not valid YAML: {first_line(error)}") from None
     finally:
         if loader is not None:
@@ -142,25 +142,28 @@ def _refuse_tags(source: Source, node: Any, seen: set[int]) -> None:
             _refuse_tags(source, child, seen)
 
 
-def _weigh(source: Source, node: Any, seen: dict[int, int], most: int) -> int:
-    """Count the values that a node stands for, aliases each time. A few lines of YAML can stand for billions.
+def _weigh(source: Source, node: Any, seen: dict[int, tuple[int, int]], most: int) -> tuple[int, int]:
+    """Count the values that a node stands for, and their levels, aliases each time: few lines can stand for billions.
 
-    `seen` holds the weights of nodes that are done, and 0 for those that are being weighed: those hold themselves.
+    `seen` holds both of nodes that are done, and zeros for those that are being weighed: those hold themselves.
     """
     if node.id == "scalar":
-        return 1
+        return 1, 0
+    where = at(source, node.start_mark.line + 1)
     if id(node) in seen:
-        if not seen[id(node)]:
-            raise ConfigError(at(source, node.start_mark.line + 1), "", "the value holds itself")
+        if not seen[id(node)][0]:
+            raise ConfigError(where, "", "the value holds itself")
         return seen[id(node)]
-    seen[id(node)] = 0
+    seen[id(node)] = 0, 0
     children = node.value if node.id == "sequence" else [part for pair in node.value for part in pair]
-    weight = 1 + sum(_weigh(source, child, seen, most) for child in children)
-    if weight > most:
-        where = at(source, node.start_mark.line + 1)
+    weights = [(1, 0), *(_weigh(source, child, seen, most) for child in children)]
+    values, depth = sum(each for each, _ in weights), 1 + max(each for _, each in weights)
+    if values > most:
         raise ConfigError(where, "", f"stands for more than {most} values", "aliases (*name) multiply what they name")
-    seen[id(node)] = weight
-    return weight
+    if depth > DEEPEST:
+        raise ConfigError(where, "", f"nested deeper than {DEEPEST} levels", "aliases (*name) nest what they name")
+    seen[id(node)] = values, depth
+    return values, depth
 
 
 class YamlLines:

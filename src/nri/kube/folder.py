@@ -87,8 +87,6 @@ class Folder:
             found = list(objects(source))
         except ConfigError as error:
             self.errors[name] = error
-        except RecursionError:
-            self.errors[name] = ConfigError(name, "", "nested too deep")
         else:
             if len(found) > MOST_OBJECTS:
                 self.errors[name] = ConfigError(name, "", f"holds more than {MOST_OBJECTS} objects")

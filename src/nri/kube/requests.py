@@ -8,11 +8,11 @@ thousandths of the node's, so the least one that gives that score counts; these 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from nri.config.syntax import parse_json
 from nri.kube import quantity
 
 __all__ = ["ANNOTATION", "Requests", "annotated", "estimated", "memory_of_oom_score", "millicpu_of_quota",
@@ -74,7 +74,7 @@ def estimated(
 def annotated(annotations: Mapping[str, str], container_name: str) -> Requests | None:
     """The exact values of a container that the annotation has; None if it has none, or cannot be read."""
     try:
-        whole = json.loads(annotations.get(ANNOTATION, "{}"))
+        whole = parse_json(annotations.get(ANNOTATION, "{}"))
         found = _found(whole, container_name)
         if found is None:
             return None
@@ -85,7 +85,7 @@ def annotated(annotations: Mapping[str, str], container_name: str) -> Requests |
             _amount(asked, "memory", 1),
             _amount(limits, "memory", 1),
         )
-    except (AttributeError, RecursionError, TypeError, ValueError):
+    except (AttributeError, TypeError, ValueError):
         return None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple, NoReturn
 
+from nri.config.syntax import TooDeep, parse_json
 from nri.kube import quantity
 from nri.text import cut
 
@@ -48,9 +49,9 @@ class Items(NamedTuple):
 def decode(text: str, shape: Any) -> Any:
     """Read JSON text as a value of a shape. ValueError says what is wrong with it, in one line."""
     try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        value = parse_json(text, parse_constant=_no_constant)
+    except TooDeep:
+        raise
     except ValueError as error:
         raise ValueError(f"{cut(json.dumps(text), _MOST_SHOWN)} is not JSON: {error}") from None
     return _empty(shape) if value is None else fit(value, shape, "")

@@ -21,6 +21,7 @@ from google.protobuf.message import Message
 
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge
 from nri.api import messages as m
+from nri.config.syntax import parse_json
 from nri.errors import ConfigError, NriError
 from nri.files import read_regular
 from nri.rules import Rules
@@ -80,10 +81,10 @@ def _unpacked(raw: bytes, path: str) -> bytes:
 
 def _case(line: str, where: str, wrong: Callable[[Any], str]) -> Case:
     try:
-        case = json.loads(line)
+        case = parse_json(line)
     except json.JSONDecodeError as error:
         raise ConfigError(where, "", f"not a JSON object: {error.msg} at column {error.colno}") from error
-    except (ValueError, RecursionError) as error:  # too many digits, too deep
+    except ValueError as error:  # too many digits, too deep
         raise ConfigError(where, "", f"not a JSON object: {str(error).partition(';')[0]}") from error
     if reason := wrong(case):
         raise ConfigError(where, "", f"not a case: {reason}")

@@ -13,9 +13,9 @@ from nri.adaptation.admin import SERVICE, Admin, ask
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
-from nri.errors import ConnectionClosed, RpcError, RuntimeUnavailable
+from nri.errors import ConnectionClosed, RemoteProtocolError, RpcError, RuntimeUnavailable
 from nri.rules import Rules
-from nri.ttrpc import Client, Code
+from nri.ttrpc import Client, Code, Method, Server, Service
 
 PLUGINS = [{"plugin": "10-a", "state": "active"}]
 
@@ -138,6 +138,14 @@ def test_a_chain_that_is_too_long_for_one_reply_loses_its_oldest_steps(path, pro
     chain = ask(path, "Why", {"container": "c1"})
     assert chain["forgotten"] > 0
     assert chain["steps"][-1]["after"].startswith("59"), "the newest step is missing"
+
+
+@pytest.mark.parametrize("answer", [b"{", b"[" * 100_000])
+def test_an_answer_that_is_no_json_is_an_error_that_names_the_socket(tmp_path, answer):
+    path = str(tmp_path / "admin.sock")
+    service = Service(SERVICE, {"Plugins": Method(lambda payload: answer)})
+    with Server(path, [service]), pytest.raises(RemoteProtocolError, match=f"answer of {path} is no JSON: "):
+        ask(path, "Plugins", {})
 
 
 def test_nobody_at_the_socket_is_an_unavailable_runtime(tmp_path):

@@ -31,4 +31,3 @@ def test_a_parsers_words_become_the_middle_of_a_sentence() -> None:
     assert uncapital("Expecting value") == "expecting value"
     assert first_line(ValueError("Too many digits; use more\nand a second line")) == "too many digits"
     assert first_line(ValueError()) == "valueError"
-    assert first_line(RecursionError("maximum depth")) == "nested too deeply"

@@ -108,6 +108,7 @@ def test_a_value_of_set_is_toml_and_else_text() -> None:
     assert parse_setting("nri.disable=true", "a=1") == ("nri.disable", True)
     assert parse_setting("nri.allowed_uids=[1, 2]", "a=1") == ("nri.allowed_uids", [1, 2])
     assert parse_setting("socket=/run/x=y.sock", "a=1") == ("socket", "/run/x=y.sock")
+    assert parse_setting("socket=" + "[" * 5000, "a=1") == ("socket", "[" * 5000)
     with pytest.raises(ConfigError, match=r"not KEY=VALUE \(such as --set a=1\)"):
         parse_setting("socket", "a=1")
 

@@ -9,7 +9,7 @@ import pytest
 
 from nri.config import Source, parse_text
 from nri.config.place import Path
-from nri.config.syntax import format_of, line_of, parse_json, toml_key
+from nri.config.syntax import TooDeep, format_of, line_of, parse_json, toml_key
 from nri.errors import ConfigError
 
 
@@ -52,10 +52,10 @@ def test_yaml_that_begins_like_json_is_read_as_yaml(text: str, tree: dict[str, A
         ("a = 1\na = 2", "toml", "s:2: not valid TOML: cannot overwrite a value"),
         ("a = ", "toml", "s:1: not valid TOML: invalid value"),
         ('{"x": {\n\t"a": 1,\n"a": 2}}', "json", "s:3: x.a: the key is given twice (keep one of them)"),
-        ("[" * 100_000, "json", "s:1: not valid JSON: nested too deeply"),
+        ("[" * 100_000, "json", "s:1: nested deeper than 100 levels"),
         ('{"a":\n' + "[" * 150 + "]" * 150 + "}", "json", "s:2: nested deeper than 100 levels"),
         ("a = 1\nb = " + "[" * 150 + "]" * 150, "toml", "s:2: nested deeper than 100 levels"),
-        ("a = 1\nb = " + "[" * 5000 + "]" * 5000, "toml", "s:2: not valid TOML: nested too deeply"),
+        ("a = 1\nb = " + "[" * 5000 + "]" * 5000, "toml", "s:2: nested deeper than 100 levels"),
         ("b = 1\n" + "a." * 30_000 + "a = 1", "toml", "s:2: nested deeper than 100 levels"),
         ("['a'" + ' . "b"' * 30_000 + "]", "toml", "s:1: nested deeper than 100 levels"),
         ("[" + "a." * 60 + "a]\n" + "b." * 60 + "b = 1", "toml", "s: nested deeper than 100 levels"),
@@ -103,6 +103,13 @@ def test_a_dotted_key_of_toml_is_taken_apart() -> None:
 def test_json_of_other_programs_is_bounded_in_depth(data: str | bytes, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_json(data)
+
+
+def test_json_is_read_with_the_hooks_of_pythons_own_reader() -> None:
+    assert parse_json('{"a": 1, "a": 2}', object_pairs_hook=list) == [("a", 1), ("a", 2)]
+    assert parse_json("[NaN]", parse_constant=str.lower) == ["nan"]
+    with pytest.raises(TooDeep):
+        parse_json('{"a":' * 101 + "1" + "}" * 101, object_pairs_hook=dict)
 
 
 def test_json_of_other_programs_is_read_as_it_is() -> None:

@@ -10,6 +10,9 @@ from nri.config import Source
 from nri.config.yaml_text import DEEPEST, YamlLines, compose_yaml, parse_yaml
 from nri.errors import ConfigError
 
+#: 600 levels without a bracket or an indentation, each of them an alias.
+CHAIN = "a0: &a0\n  - x\n" + "".join(f"a{number}: &a{number}\n  - *a{number - 1}\n" for number in range(1, 600))
+
 
 @pytest.mark.parametrize(
     ("text", "value"),
@@ -40,6 +43,8 @@ def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
         ("a: 1\nb: 2\na: 3", "s:3: a: the key is given twice"),
         ("x:\n  a: 1\n  a: 2", "s:3: x.a: the key is given twice"),
         ("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1), f"nested deeper than {DEEPEST} levels"),
+        ("- " * 100_000, f"s:1: nested deeper than {DEEPEST} levels"),
+        (CHAIN, f"s:201: nested deeper than {DEEPEST} levels (aliases (*name) nest what they name)"),
         ("a: &a [*a]", "the value holds itself"),
         ("a: b: c", "s:1: not valid YAML: mapping values are not allowed"),
         ("a: !!python/object:os.system x", "s:1: the tag !!python/object:os.system is not known here for a scalar"),

@@ -19,7 +19,6 @@ from nri.config.complaint import Problem, together
 from nri.config.layers import located
 from nri.config.syntax import parse_text
 from nri.config.typed import Partial, build, check
-from nri.errors import ConfigError
 
 __all__ = ["DEFAULTS", "BreakerTable", "RequiredTable", "Table", "parse", "read"]
 
@@ -94,10 +93,7 @@ def read(path: str) -> dict[str, Table]:
 
 def parse(source: Source) -> dict[str, Table]:
     """The tables of a text by name, as `read` gives them."""
-    try:
-        tree = parse_text(source) or {}
-    except (ValueError, OverflowError, RecursionError) as error:
-        raise ConfigError(source.name, "", f"not valid TOML: {error}") from None
+    tree = parse_text(source) or {}
     problems: list[Problem] = []
     tables: dict[str, Table] = {}
     defaults = tree.get(DEFAULTS)

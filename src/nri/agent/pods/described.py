@@ -7,11 +7,11 @@ adjusted since and is no request. What is not there, or has another form, is not
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.policies import paths
 
@@ -91,8 +91,8 @@ def _info(answer: pb.PodSandboxStatusResponse | pb.ContainerStatusResponse) -> A
     if not text or len(text) > _LONGEST:
         return None
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         return None
 
 

@@ -8,7 +8,6 @@ because it is rotated in its file. Next: `nri.agent.pods.cri`.
 from __future__ import annotations
 
 import http.client
-import json
 import logging
 import os
 import socket
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from nri.agent.pods.source import Known, KnownPods, Pod, without_ours
 from nri.agent.settings.kubelet_address import KubeletAddress, kubelet_address
 from nri.agent.worker import Worker
+from nri.config.syntax import parse_json
 from nri.errors import ConfigError
 from nri.files import read_regular
 from nri.text import plain
@@ -161,10 +161,7 @@ def _context(ca: str, where: KubeletAddress) -> ssl.SSLContext:
 
 def pods_of(data: bytes) -> list[Pod]:
     """Return the pods of the kubelet's answer; ValueError if it is none."""
-    try:
-        found = json.loads(data)
-    except RecursionError:
-        raise ValueError("the answer is nested too deep") from None
+    found = parse_json(data)
     items: Any = found.get("items", "") if isinstance(found, dict) else ""
     if items is None:  # the kubelet's word for no pods
         return []

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from nri.config.syntax import parse_json
 from nri.engine.images.reference import DIGEST
 from nri.engine.support.errors import InvalidRequest
 
@@ -40,9 +41,9 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     if len(data) > LIMIT_BYTES:
         raise InvalidRequest(f"image {name}: a manifest or configuration of more than {LIMIT_BYTES} bytes")
     try:
-        found = json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_refused)
+        found = parse_json(data.decode(), object_pairs_hook=_once, parse_constant=_refused)
         json.dumps(found, ensure_ascii=False).encode()  # no message can hold half of a character
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise InvalidRequest(f"image {name}: a manifest or configuration that cannot be read: {error}") from None
     if not isinstance(found, dict):
         raise InvalidRequest(f"image {name}: a manifest or configuration that is no table")

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nri.config.syntax import parse_json
 from nri.engine.process.conmon import Created
 from nri.engine.process.execution import ExecResult
 from nri.engine.process.exits import Exit
@@ -51,7 +52,7 @@ class DryRuntime:
         """Take note of a new container, as conmon has a real runtime do."""
         action = f"{self.name} create {container_id}"
         try:
-            arguments = json.loads((bundle / "config.json").read_bytes())["process"]["args"]
+            arguments = parse_json((bundle / "config.json").read_bytes())["process"]["args"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CommandFailed(action, 1, f"config.json cannot be used: {error}") from error
         if not arguments:
@@ -95,7 +96,7 @@ class DryRuntime:
     def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
         """Merge resources into the bundle's configuration, where they can be read back."""
         path = self._find(container_id).bundle / "config.json"
-        spec = json.loads(path.read_bytes())
+        spec = parse_json(path.read_bytes())
         target = spec.setdefault("linux", {}).setdefault("resources", {})
         for name, values in resources.items():
             if isinstance(values, Mapping):

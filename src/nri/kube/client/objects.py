@@ -6,10 +6,10 @@ use here and often its biggest part. An answer that no API sends is a ValueError
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from nri.config.syntax import parse_json
 from nri.errors import NriError
 from nri.text import plain
 
@@ -157,8 +157,8 @@ def _table(value: Any, what: str) -> Object:
 
 def _decode(data: bytes) -> Any:
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
+        return parse_json(data)
+    except ValueError as error:
         raise ValueError(f"it is not JSON: {error}") from None
 
 

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from nri.config.complaint import suggest
+from nri.config.syntax import parse_json
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
 from nri.files import open_regular
@@ -71,8 +72,8 @@ def read_listing(path: str) -> Listing:
     if len(data) > FILE_BYTES:
         raise ConfigError(path, "", f"more than {FILE_BYTES >> 20} MiB")
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        found = parse_json(data)
+    except ValueError as error:
         raise ConfigError(path, "", f"it is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise ConfigError(path, "", 'an object was expected, such as {"version": "0.1", "plugins": []}')

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 
 from nri.api.resource_names import CPU, CPUSET, MEMORY
+from nri.config.syntax import parse_json
 from nri.text import plain, quote
 
 TYPE_CHECKING = False
@@ -93,7 +94,7 @@ def read_result(output: bytes, code: int) -> dict[str, Any]:
         AnswerError: it is none.
     """
     try:
-        answer = json.loads(output)
+        answer = parse_json(output)
         if answer is not None and not isinstance(answer, dict):
             raise _NoResult(f"an object was expected, not {type(answer).__name__}")
         given = {key.lower(): value for key, value in (answer or {}).items() if value is not None}
@@ -102,7 +103,7 @@ def read_result(output: bytes, code: int) -> dict[str, Any]:
         if not isinstance(metadata, dict):
             raise _NoResult(f"metadata: an object was expected, not {plain(json.dumps(metadata), 80)}")
         result.update(_given({"metadata": {key: _text(metadata, key, "metadata.") for key in metadata}}))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         wrote = quote(output[:SHOWN_BYTES].decode(errors="replace")) if output else "<empty>"
         cut = "..." if len(output) > SHOWN_BYTES else ""
         ended = f" exit code: {code}" if code else ""

@@ -9,7 +9,7 @@
     run(note)
 
 The file's name is the plugin's type, and it is started for each event with the request on stdin. New plugins are better
-written with `nri.Plugin`; this is for those that have to run under runtimes of before, too. Loads nothing but json.
+written with `nri.Plugin`; this is for those that have to run under runtimes of before, too. Loads little but json.
 """
 
 from __future__ import annotations
@@ -132,9 +132,11 @@ def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = N
 
     The exit code is 0 with a result, also one that refuses, and 1 without a request that can be read.
     """
+    from nri.config.syntax import parse_json
+
     try:
-        given = json.load(stdin or sys.stdin)
-    except (ValueError, RecursionError) as error:
+        given = parse_json((stdin or sys.stdin).read())
+    except ValueError as error:
         sys.exit(f"the request on stdin cannot be read: {error}")
     if not isinstance(given, dict):
         sys.exit("the request on stdin cannot be read: it is no object")

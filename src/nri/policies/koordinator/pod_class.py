@@ -13,12 +13,12 @@ could be harmed. The default priority of a class serves to sort pods that may be
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, Final
 
+from nri.config.syntax import parse_json
 from nri.kube.quantity import ceil
 from nri.policies.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
 from nri.policies.manifest import kube_class, total
@@ -141,8 +141,8 @@ def policy_allows(pod: _Pod, feature: str) -> bool:
     if text is None:
         return True
     try:
-        listed = json.loads(text)
-    except (ValueError, RecursionError):
+        listed = parse_json(text)
+    except ValueError:
         return False
     return (
         isinstance(listed, list) and all(each is None or isinstance(each, str) for each in listed) and feature in listed

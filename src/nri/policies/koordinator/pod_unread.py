@@ -7,10 +7,10 @@ keys than the agent reads, and others have keys of their own. Next: `nri.policie
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from nri.config.syntax import parse_json
 from nri.policies.contexts import ExtendedResources
 from nri.policies.koordinator import pod_annotations
 from nri.policies.koordinator.loops.block_io import ANNOTATION_BLOCK_IO
@@ -96,8 +96,8 @@ def _inside(annotations: Mapping[str, str]) -> Iterator[str]:
 
 def _lines(key: str, text: str, shape: Any) -> list[str]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text)
+    except ValueError:
         return []
     found = [*below(value, shape, "")]
     if key == ANNOTATION_EXTENDED:

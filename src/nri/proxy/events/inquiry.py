@@ -7,13 +7,13 @@ form. Next: `nri.proxy.events.views`, which makes messages for plugins of it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
+from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.passing import Backend
 
@@ -100,8 +100,8 @@ def _info(info: Mapping[str, str]) -> dict[str, Any]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return parse_json(text)
+    except ValueError:
         return None
 
 
@@ -119,6 +119,6 @@ def _message(value: Any, empty: M) -> M:
         made = type(empty)()
         try:
             return json_format.ParseDict(value, made, ignore_unknown_fields=True)
-        except (json_format.ParseError, ValueError, TypeError, RecursionError):
+        except (json_format.ParseError, ValueError, TypeError):
             pass
     return empty

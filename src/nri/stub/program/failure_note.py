@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from nri.api.naming import FAILED_DIR
+from nri.config.syntax import parse_json
 from nri.files import read_regular, write_whole
 
 __all__ = ["FailureNote", "note_path", "read_notes", "remove_note", "write_note"]
@@ -73,8 +74,8 @@ def read_notes(folder: str) -> list[FailureNote]:
         if name.startswith("."):
             continue  # half written
         try:
-            told = json.loads(read_regular(os.path.join(folder, FAILED_DIR, name), _MOST_BYTES))
+            told = parse_json(read_regular(os.path.join(folder, FAILED_DIR, name), _MOST_BYTES))
             found.append(FailureNote(name, str(told["error"]), float(told["time"]), int(told["pid"])))
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError):
             continue
     return found

@@ -101,6 +101,23 @@ def test_an_undo_that_fails_leaves_the_pod_to_be_stopped_again(dry: Any) -> None
     assert dry.told.of("pod") == WHOLE
 
 
+def test_a_pod_whose_removal_came_to_no_end_may_be_stopped_again_and_removed(
+    dry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    with monkeypatch.context() as patch:
+        patch.setattr("nri.engine.lifecycle.creation.remove_tree", lambda _: (_ for _ in ()).throw(OSError("busy")))
+        with pytest.raises(EngineError, match="busy"):
+            dry.engine.pods.remove(pod)
+    assert dry.engine.pods.get(pod).state is PodState.REMOVING
+    # As a kubelet does before each removal: refused that, it would never come to the removal.
+    dry.engine.containers.stop(made)
+    dry.engine.pods.stop(pod)
+    dry.engine.pods.remove(pod)
+    assert dry.told.of("pod") == WHOLE and dry.engine.pods.list() == []
+
+
 def test_new_resources_are_asked_for_kept_and_told(dry: Any) -> None:
     pod = dry.pod()
     overhead, wanted = pb.LinuxContainerResources(cpu_shares=7), pb.LinuxContainerResources(cpu_shares=9)

@@ -6,12 +6,12 @@ Next: `nri.service.http` is the other end.
 from __future__ import annotations
 
 import http.client
-import json
 import socket
 from typing import Any
 from urllib.parse import quote
 
 from nri.cli.errors import UNREACHABLE, Failure
+from nri.config.syntax import parse_json
 
 #: The longest answer that is read, in bytes.
 MOST_BYTES = 64 << 20
@@ -55,6 +55,6 @@ def ask(path: str, target: str, timeout_s: float, **query: str) -> tuple[int, An
     if len(body) > MOST_BYTES:
         raise Failure(f"the answer of {path} is longer than {MOST_BYTES >> 20} MiB")
     try:
-        return response.status, json.loads(body)
+        return response.status, parse_json(body)
     except ValueError:
         return response.status, body.decode("utf-8", "replace")

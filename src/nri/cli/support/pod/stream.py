@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 import h11
 
 from nri.cli.errors import USAGE, Failure
+from nri.config.syntax import parse_json
 from nri.engine.streaming import spdy
 from nri.engine.streaming.link import CHUNK, Link
 from nri.errors import NriError, RemoteProtocolError
@@ -225,20 +226,20 @@ class _Conversation:
         if not text and self._link.lost:
             raise NriError("the runtime ended the connection without saying how the program ended")
         try:
-            found = json.loads(text or '{"status": "Success"}')
+            found = parse_json(text or '{"status": "Success"}')
             if found["status"] == "Success":
                 return 0
             causes = (found.get("details") or {}).get("causes") or []
             return next(int(one["message"]) & 0xFF for one in causes if one.get("reason") == "ExitCode")
-        except (ValueError, RecursionError, TypeError, KeyError, AttributeError, StopIteration):
+        except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
             raise NriError(_message(text)) from None
 
 
 def _message(text: str) -> str:
     """A person's words for an outcome that is no exit code."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
+        found = parse_json(text)
+    except ValueError:
         found = None
     message = found.get("message") if isinstance(found, dict) else None
     return plain(str(message or text))

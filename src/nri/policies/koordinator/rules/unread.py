@@ -7,10 +7,10 @@ which all is off: the manager writes these for each class. Next: `nri.agent.rule
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from nri.config.syntax import parse_json
 from nri.policies.koordinator import names
 from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl
 from nri.policies.koordinator.rules import host_applications, node_slo, node_topology
@@ -127,8 +127,8 @@ def _annotations(given: Any) -> Iterator[Unread]:
     for key, text in given.items() if isinstance(given, dict) else ():
         if key in node_topology.SHAPES:
             try:
-                value = json.loads(text)
-            except (TypeError, ValueError, RecursionError):
+                value = parse_json(text)
+            except (TypeError, ValueError):
                 continue
             yield from below(value, node_topology.SHAPES[key], f"annotation {key}: ")
         elif (near := nearly(str(key), _ANNOTATIONS)) and near not in given:

@@ -6,11 +6,11 @@ out of range are refused as a whole. Next: `nri.agent.profiles.koordinator.strat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
 from nri.agent.loops.round import Round, StrategyPod
+from nri.config.syntax import parse_json
 from nri.policies.kept import Kept
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.loops import block_io, memory_qos
@@ -211,11 +211,8 @@ def _pod_disks(text: str) -> tuple[DiskLimits, ...]:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The object that a JSON text is. Raises ValueError, also for one that is nested too deep."""
-    try:
-        given = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deep") from None
+    """The object that a JSON text is. Raises ValueError."""
+    given = parse_json(text)
     if not isinstance(given, dict):
         raise ValueError("it is not an object")  # noqa: TRY004  (a bad annotation, not a bad call)
     return given

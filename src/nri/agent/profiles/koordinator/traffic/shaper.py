@@ -7,7 +7,6 @@ if it is not there; all of it once in `refresh_s`. What is taken away is only wh
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,6 +14,7 @@ from typing import Any, Final
 from nri.agent.profiles.koordinator.traffic import programs
 from nri.agent.profiles.koordinator.traffic.plan import CHAIN, SETS, Plan, minors
 from nri.agent.profiles.koordinator.traffic.programs import Ran, Run
+from nri.config.syntax import parse_json
 from nri.host import Outcome, Result, Root
 
 __all__ = ["Shaper", "default_interface"]
@@ -146,7 +146,7 @@ class Shaper:
         """Kind and handle of the discipline of an interface; None if it cannot be asked."""
         done = self._run(["tc", "-j", "qdisc", "show", "dev", interface], "")
         try:
-            rows = json.loads(done.out or "[]") if done.code == 0 else None
+            rows = parse_json(done.out or "[]") if done.code == 0 else None
         except ValueError:
             return None
         if not isinstance(rows, list):
