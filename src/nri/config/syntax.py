@@ -14,7 +14,7 @@ from nri.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from nri.config.source import Format, Source
@@ -54,15 +54,22 @@ class TooDeep(ValueError):
 def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
     """JSON of others as plain values; every reader of JSON goes through here. `hooks` are those of `json.loads`.
 
+    Half of a character (a surrogate without its other half), which no message can hold, becomes U+FFFD, as with Go.
     Raises json.JSONDecodeError with its place for what is no JSON, `TooDeep`, and ValueError for what else is wrong.
     """
+    text = data if isinstance(data, str) else data.decode("utf-8-sig")
+    return _load_json(_ESCAPE.sub(_whole, text) if _MAY_BE_ODD.search(text) else text, hooks)
+
+
+def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
+    """JSON as it is written, of any characters, but bounded in depth."""
     import json
 
     try:
-        level = [found := json.loads(data, **hooks)]  # type: ignore[arg-type]
+        level = [found := json.loads(text, **hooks)]  # type: ignore[arg-type]
     except RecursionError:
         raise TooDeep from None
-    if sum(map(data.count, "[{" if isinstance(data, str) else (b"[", b"{"))) <= DEEPEST:  # type: ignore[arg-type]
+    if text.count("[") + text.count("{") <= DEEPEST:
         return found
     for _ in range(DEEPEST):
         level = [each for value in level if isinstance(value, (dict, list))
@@ -74,6 +81,15 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
 
 #: Escapes of JSON and YAML that may stand for half a character, which no message can hold.
 _MAY_BE_ODD = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
+#: Any escape of JSON; both halves of a character are one.
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[dD][89a-fA-F][0-9a-fA-F]{2}|.)", re.DOTALL
+)
+
+
+def _whole(escape: re.Match[str]) -> str:
+    """An escape of JSON, or that of U+FFFD for half of a character."""
+    return "\\ufffd" if len(escape[0]) == len("\\ud800") else escape[0]
 
 
 def _refuse_odd(source: Source, tree: Any) -> None:
@@ -167,7 +183,7 @@ def _parse_json(source: Source) -> Any:
         return seen
 
     try:
-        return parse_json(source.text, object_pairs_hook=unique)
+        return _load_json(source.text, {"object_pairs_hook": unique})
     except json.JSONDecodeError as error:
         hint = ""
         if source.format == "auto":

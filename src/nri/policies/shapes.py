@@ -98,8 +98,6 @@ def _scalar(value: Any, shape: Any, where: str) -> Any:
             return quantity.capped(value)
         except ValueError as error:
             raise ValueError(f"{_place(where)}{error}") from None
-    if isinstance(value, str) and not value.isascii():  # half of a surrogate pair, which no message can hold
-        value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if shape is INT_OR_TEXT:
         if isinstance(value, str):
             return value

@@ -105,6 +105,27 @@ def test_json_of_other_programs_is_bounded_in_depth(data: str | bytes, problem: 
         parse_json(data)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'"a\ud800b"', "a\ufffdb"),
+        (r'{"\uDFFF": 1}', {"\ufffd": 1}),
+        (r'"\ud83d\ude00"', "\U0001f600"),
+        (r'"\ud83d\ud83d\ude00\ude00"', "\ufffd\U0001f600\ufffd"),
+        (r'"\\ud800\\\ud800"', "\\ud800\\\ufffd"),
+    ],
+)
+def test_half_of_a_character_in_json_of_others_is_replaced(text: str, value: Any) -> None:
+    assert parse_json(text) == parse_json(text.encode()) == value
+
+
+@pytest.mark.parametrize("data", [b'"\xed\xa0\x80"', b'"\xff"', "[1]".encode("utf-16")])
+def test_json_of_others_is_utf_8(data: bytes) -> None:
+    with pytest.raises(ValueError, match="utf-8"):
+        parse_json(data)
+    assert parse_json(b"\xef\xbb\xbf[1]") == [1]
+
+
 def test_json_is_read_with_the_hooks_of_pythons_own_reader() -> None:
     assert parse_json('{"a": 1, "a": 2}', object_pairs_hook=list) == [("a", 1), ("a", 2)]
     assert parse_json("[NaN]", parse_constant=str.lower) == ["nan"]

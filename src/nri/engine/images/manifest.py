@@ -8,7 +8,6 @@ unpacked. Each error names the image. Pure. Next: :mod:`nri.engine.images.unpack
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -41,8 +40,7 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     if len(data) > LIMIT_BYTES:
         raise InvalidRequest(f"image {name}: a manifest or configuration of more than {LIMIT_BYTES} bytes")
     try:
-        found = parse_json(data.decode(), object_pairs_hook=_once, parse_constant=_refused)
-        json.dumps(found, ensure_ascii=False).encode()  # no message can hold half of a character
+        found = parse_json(data, object_pairs_hook=_once, parse_constant=_refused)
     except ValueError as error:
         raise InvalidRequest(f"image {name}: a manifest or configuration that cannot be read: {error}") from None
     if not isinstance(found, dict):

@@ -92,10 +92,7 @@ class Pods:
             self._stop(pod)
 
     def _stop(self, pod: PodEntry) -> None:
-        if pod.record.state in (
-            PodState.STOPPED,
-            PodState.REMOVING,
-        ):  # a removal that came to no end may be stopped, too
+        if pod.record.state in (PodState.STOPPED, PodState.REMOVING):  # kubelets stop before each try of a removal
             return
         was_ready = pod.record.state is PodState.READY
         self._inventory.move_pod(pod, "stop")

@@ -18,6 +18,8 @@ import json
 import os
 import sys
 
+from nri.config.syntax import parse_json
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -132,8 +134,6 @@ def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = N
 
     The exit code is 0 with a result, also one that refuses, and 1 without a request that can be read.
     """
-    from nri.config.syntax import parse_json
-
     try:
         given = parse_json((stdin or sys.stdin).read())
     except ValueError as error:

@@ -24,7 +24,7 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 @pytest.mark.parametrize(
     "text",
     ["", "{", "[]", "7", '"x"', "null", "[" * 100_000, '{"a":' * 100_000, '{"a": 1, "a": 1}', '{"b": {"a": 1, "a": 2}}',
-     "\xff", '{"a": NaN}', '{"a": -Infinity}', r'{"User": "\ud800"}', r'{"\udfff": 1}', "\0{\0}"],
+     "\xff", '{"a": NaN}', '{"a": -Infinity}', r'{"User": "\ud8zz"}', "\0{\0}"],
 )  # fmt: skip
 def test_what_is_no_document_is_refused_with_the_images_name(text: str) -> None:
     with pytest.raises(InvalidRequest, match="image evil:1: a manifest or configuration"):
@@ -32,7 +32,7 @@ def test_what_is_no_document_is_refused_with_the_images_name(text: str) -> None:
 
 
 def test_a_document_is_a_table_of_bounded_length() -> None:
-    assert parse(b'{"a": {"b": [1]}}', "x") == {"a": {"b": [1]}}
+    assert parse(rb'{"a": {"b": ["\ud800"]}}', "x") == {"a": {"b": ["\ufffd"]}}
     with pytest.raises(InvalidRequest, match="of more than 4194304 bytes"):
         parse(b" " * ((4 << 20) + 1), "x")
 
