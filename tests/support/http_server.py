@@ -12,7 +12,7 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,34 @@ def stream(*pieces: bytes, hold: threading.Event | None = None) -> Answer:
             request.wfile.flush()
         if hold is not None:
             hold.wait(60)
+
+    return answer
+
+
+def truncated(data: bytes) -> Answer:
+    """An answer whose connection ends in its middle."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(data)))
+        request.end_headers()
+        request.close_connection = True
+        request.wfile.write(data[: len(data) // 2])
+
+    return answer
+
+
+def endless(data: bytes) -> Answer:
+    """An answer that says the same again and again, until the client ends the connection."""
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Connection", "close")
+        request.end_headers()
+        request.close_connection = True
+        with suppress(OSError):
+            while True:
+                request.wfile.write(data)
 
     return answer
 

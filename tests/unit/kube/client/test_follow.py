@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nri.kube.client import PODS, Apiserver, Follower, follow
-from tests.support.http_server import HttpServer, page, status, stream
+from tests.support.http_server import Answer, HttpServer, body, endless, page, status, stream, truncated
 
 
 def pod(name: str, version: str = "5") -> dict[str, Any]:
@@ -113,6 +113,76 @@ def test_an_apiserver_that_never_reaches_the_known_version_is_believed(
     follower.run_once()
     assert told.names[-1] == ["b"]
     assert "resourceVersion" not in server.asked[3]["query"]
+
+
+_PAGE = json.dumps(pods("b", version="20")).encode()
+_DEEP = b'{"metadata": {"resourceVersion": "9"}, "items": ' + b"[" * 100_000
+#: What an apiserver, or what stands in its place, may send for a list, and for a watch.
+UNREADABLE = {
+    "text": b"upstream connect error\x1b[2J",
+    "nothing": b"",
+    "no object": b"[]",
+    "null": b"null",
+    "no list": b'{"metadata": {"resourceVersion": "9"}, "items": {"a": 1}}',
+    "no objects in it": b'{"metadata": {"resourceVersion": "9"}, "items": [7]}',
+    "no metadata": b'{"metadata": {"resourceVersion": "9"}, "items": [{"metadata": []}]}',
+    "a name that is a number": b'{"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"name": 7}}]}',
+    "a version that is a number": b'{"metadata": {"resourceVersion": 9}, "items": []}',
+    "deep": _DEEP,
+    "a bit too deep": _DEEP[: -100_000 + 110] + b"]" * 110 + b"}",
+    "a number without end": b'{"metadata": {"resourceVersion": "9"}, "items": ' + b"9" * 10_000 + b"}",
+    "bytes that are no text": _PAGE.replace(b"ns", b"\xff"),
+    "half of a character as bytes": _PAGE.replace(b"ns", b"\xed\xa0\x80"),
+}
+_LISTS: dict[str, Answer] = {
+    **{name: body(data) for name, data in UNREADABLE.items()},
+    "cut off": truncated(_PAGE),
+    "half of it": body(_PAGE[: len(_PAGE) // 2]),
+    "endless": endless(_PAGE * 1000),
+}
+_EVENTS: dict[str, Answer] = {
+    **{name: stream(data + b"\n") for name, data in UNREADABLE.items() if data},
+    "no type": stream(b'{"object": {}}\n'),
+    "no object of it": stream(b'{"type": "ADDED", "object": 7}\n'),
+    "cut off": truncated(event("ADDED", "b", "8")),
+    "endless": endless(_PAGE * 1000),
+}
+
+
+@pytest.mark.parametrize("answer", _LISTS.values(), ids=_LISTS)
+def test_a_list_that_cannot_be_read_is_a_problem_and_what_is_known_stays(
+    server: HttpServer, follower: Follower, told: Told, answer: Answer
+) -> None:
+    server.script(page(pods("a")), status(410, "too old"), answer)
+    follower.run_once()
+    follower.run_once()
+    (problem,) = told.problems
+    assert problem.startswith("cannot list pods") and problem.isprintable() and len(problem) < 2000
+    server.script(page(pods("b", version="20")), stream())
+    follower.run_once()
+    assert told.names == [["a"], ["b"]], "what was known stays, until an answer can be read"
+    assert told.problems[1:] == [""]
+
+
+@pytest.mark.parametrize("answer", _EVENTS.values(), ids=_EVENTS)
+def test_a_watch_that_cannot_be_read_is_a_problem_and_goes_on_from_what_is_known(
+    server: HttpServer, follower: Follower, told: Told, answer: Answer
+) -> None:
+    server.script(page(pods("a")), answer)
+    follower.run_once()
+    (problem,) = told.problems
+    assert problem.startswith("cannot watch pods") and problem.isprintable() and len(problem) < 2000
+    server.script(stream(event("ADDED", "b", "8")))
+    follower.run_once()
+    assert told.names == [["a"], ["a", "b"]]
+    assert server.asked[-1]["query"]["resourceVersion"] == "7"
+    assert told.problems[1:] == [""]
+
+
+def test_half_of_a_character_spoils_no_list(server: HttpServer, follower: Follower, told: Told) -> None:
+    server.script(body(_PAGE.replace(b'"b"', rb'"b\ud800"')), stream())
+    follower.run_once()
+    assert (told.names, told.problems) == ([["b\ufffd"]], [])
 
 
 def test_a_problem_is_told_once_and_its_end_too_and_what_is_known_stays(
