@@ -17,7 +17,7 @@ from nri.config.runtimes import config_file
 from nri.config.runtimes.config_file import ConfigFile, KeyPath, Setting
 from nri.config.runtimes.reading import Draft, Kind, Reading, Remark
 from nri.config.source import Source
-from nri.config.syntax import parse_text
+from nri.config.syntax import parse_json, parse_text
 from nri.errors import ConfigError
 
 NAME = "isulad"
@@ -73,7 +73,7 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
     text = _PARTS.sub(lambda found: found[1] or "", source.text)
     for _ in range(_MOST_MISTAKES):
         try:
-            json.loads(text)
+            parse_json(text)
         except json.JSONDecodeError as error:
             mended = _mend(text, error)
             if mended is None:
@@ -82,7 +82,7 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
             reason = f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} in column {column}"
             remarks.append(Remark(mended.kind, f"{source.name}:{line}", {"reason": reason}))
             text = mended.text
-        except (RecursionError, ValueError):
+        except ValueError:
             break  # the parser says it better
         else:
             break
