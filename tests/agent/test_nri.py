@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 import grpc
 import pytest
 
+import nri
+from nri.stub.session.session import Session
 from tests.agent.files import of_process
 from tests.agent.node import REQUEST_S, WAIT_S, AgentProgram, Node, machine, until
 from tests.agent.pods import COMMAND, SCORED, SENSITIVE
@@ -365,3 +368,70 @@ def footprint(pid: int) -> dict[str, int]:
     status = Path(f"/proc/{pid}/status").read_text()
     resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     return {"kB": resident, **{name: len(os.listdir(f"/proc/{pid}/{name}")) for name in ("fd", "task")}}
+
+
+BURST = """
+[gates]
+CPUBurst = true
+BECPUSuppress = false
+CPUSetAllocator = false
+"""
+
+
+class Recorder(nri.Plugin):
+    """Another plugin, which only sees what the runtime has."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.quotas: dict[str, int] = {}
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        self.quotas = {each.id: each.linux.resources.cpu.quota.value for each in containers}
+
+
+@contextlib.contextmanager
+def taking_part(plugin: nri.Plugin, node: Node) -> Iterator[None]:
+    """Have a plugin take part in a runtime, in a thread."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(node.daemon.nri_socket))
+    session = Session(plugin, connection, index="95", name="recorder")
+    thread = threading.Thread(target=session.run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        session.stop()
+        thread.join(WAIT_S)
+
+
+def quota_in_spec(node: Node, container: str) -> int:
+    """The quota that the runtime itself holds to be the container's."""
+    return int(node.daemon.cri.info(container)["runtimeSpec"]["linux"]["resources"]["cpu"].get("quota") or 0)
+
+
+def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Node) -> None:
+    """A quota that somebody has scaled, and that nobody asks for, is put back to what the container asks for."""
+    place.rule("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "none"}}})
+    web = place.run_pod("web", "Burstable", **SENSITIVE)
+    app = place.daemon.cri.run(web, "app", COMMAND, cpu_quota=50_000, cpu_period=100_000, cpu_shares=512)
+    place.daemon.cri.update(app, cpu_quota=80_000, cpu_period=100_000)
+    assert (place.of(app, "cpu.cfs_quota_us"), quota_in_spec(place, app)) == ("80000", 80_000)
+    with AgentProgram(place, "nri", BURST) as agent:
+        until(lambda: place.of(app, "cpu.cfs_quota_us") == "50000", agent.story)
+        until(lambda: quota_in_spec(place, app) == 50_000, agent.story)
+
+        def told() -> list[tuple[str, str, str]]:
+            rows = agent.explain("web")["writes"]
+            return [
+                (row["outcome"], row["transport"], row["reason"]) for row in rows
+                if (row["container"], row["name"]) == ("app", "cpu.cfs_quota")
+            ]  # fmt: skip
+
+        until(lambda: told() == [("applied", "nri", "")], lambda: f"{told()}\n{agent.story()}")
+        place.daemon.cri.update(app, cpu_shares=300)
+        assert place.of(app, "cpu.shares") == "300"
+        assert (place.of(app, "cpu.cfs_quota_us"), quota_in_spec(place, app)) == ("50000", 50_000)
+        recorder = Recorder()
+        with taking_part(recorder, place):
+            until(lambda: recorder.quotas.get(app) == 50_000, lambda: f"{recorder.quotas}\n{agent.story()}")

@@ -131,8 +131,9 @@ class Agent:
             raise NriError(f"profile {profile.name} has no mode {lacking[0]}; it has {', '.join(known)}")
         self.transports: list[Transport] = [load(known[mode])(settings, self.parts) for mode in settings.modes]
         # Strategies have the shape of a transport: they are told of rules, and have a health.
+        values = next((each.values for each in self.transports if each.values is not None), None)
         self._loops: list[Transport] = (
-            [load(_LOOPS)(settings, self.parts)] if profile.strategies_on(settings.gates) else []
+            [load(_LOOPS)(settings, self.parts, values)] if profile.strategies_on(settings.gates) else []
         )
         self._registry = CollectorRegistry()
         self._registry.register(observer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from nri import host
 from nri.agent.observe import Observer
@@ -28,7 +28,7 @@ from nri.policies.messages import AT_CREATION, knob_of_file
 from nri.policies.paths import MANY_PODS, of_many_pods
 from nri.policies.writes import OOM_SCORE, Write, pod_writes, writes
 
-__all__ = ["Context", "Executor"]
+__all__ = ["Context", "Executor", "ValueWriter", "Written", "tidy"]
 
 Context = PodContext | ContainerContext | KubeQosContext | HostApplicationContext
 
@@ -38,6 +38,27 @@ _DEEPEST: Final = 4
 _ROUNDS: Final = 3
 _NO_KNOB: Final = "there is no knob of this name"
 _RUNTIMES: Final = "only a runtime sets it"
+
+
+class Written(NamedTuple):
+    """The result of a value, and whether a runtime has set it."""
+
+    result: Result
+    by_runtime: bool
+
+
+class ValueWriter(Protocol):
+    """Has values of containers that run set by their runtime, and all others by the executor.
+
+    Attributes:
+        name: its word in records.
+    """
+
+    name: str
+
+    def write(self, wanted: Sequence[Write]) -> list[Written]:
+        """Have values set; one result for each, in the order of `wanted`."""
+        ...
 
 
 class Executor:

@@ -7,7 +7,7 @@ contexts is in `nri.policies.koordinator.convert`. Next: `nri.policies.changes`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "KubeQosContext",
     "PodContext",
     "Resources",
+    "RoomContext",
+    "while_created",
 ]
 
 
@@ -71,6 +73,18 @@ class ContainerContext:
     env: Mapping[str, str] = field(default_factory=dict)
     resources: Resources | None = None
     extended: ExtendedResources | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoomContext(ContainerContext):
+    """A container that runs, while another one, `new`, is about to be created."""
+
+    new: ContainerContext = field(default_factory=ContainerContext)
+
+
+def while_created(container: ContainerContext, new: ContainerContext) -> RoomContext:
+    """Return the context of a container that runs, while another one is about to be created."""
+    return RoomContext(**{each.name: getattr(container, each.name) for each in fields(ContainerContext)}, new=new)
 
 
 @dataclass(frozen=True, slots=True)

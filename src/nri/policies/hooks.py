@@ -17,6 +17,7 @@ __all__ = [
     "CREATE",
     "FOLDER",
     "LATER",
+    "MAKE_ROOM",
     "MEND_CONTAINER",
     "MEND_POD",
     "MEND_SANDBOX",
@@ -42,6 +43,9 @@ RUN_POD, CREATE, UPDATE, REMOVE_POD = (
 #: What a timer or a changed rule decides for, beside pods and containers.
 FOLDER, PROGRAM = "KubeQoS", "HostApplication"
 MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
+#: What the creation of a container asks of one that runs already: its context is a `RoomContext`. Where a transport is
+#: asked before a creation, the changes go with its answer; they hold until a later decision about that container.
+MAKE_ROOM: Final = "MakeRoom"
 #: The stages for what runs already, with the one whose hooks decide at them, and which switches them off with it.
 LATER: Final = {MEND_POD: RUN_POD, MEND_SANDBOX: UPDATE, MEND_CONTAINER: UPDATE}
 #: The stages, with the call of the CRI that each belongs to; the last five belong to none.
@@ -50,6 +54,7 @@ STAGES: Final = {
     CREATE: "CreateContainer",
     UPDATE: "UpdateContainer",
     REMOVE_POD: "RemovePodSandbox",
+    MAKE_ROOM: "CreateContainer",
     FOLDER: "",
     PROGRAM: "",
     **dict.fromkeys(LATER, ""),

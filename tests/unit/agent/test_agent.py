@@ -36,8 +36,9 @@ STEPS: list[str] = []
 class Recorded:
     """A transport, or the loops, that notes what is done with it."""
 
-    def __init__(self, settings: AgentSettings, parts: Parts, name: str = "") -> None:
-        self.name, self.parts = name, parts
+    def __init__(self, settings: AgentSettings, parts: Parts, name: str = "", given: tuple[object, ...] = ()) -> None:
+        self.name, self.parts, self.given = name, parts, given
+        self.values = self if name == "NriTransport" else None
         self.state: tuple[bool, str] = (True, "connected")
         self.kinds: list[frozenset[str]] = []
 
@@ -85,7 +86,7 @@ class Rules:
 def classes(name: str) -> Any:
     last = name.rpartition(":")[2]
     known: dict[str, Any] = {"FileRules": Rules, "ProxyTransport": Breaks}
-    made: Callable[..., Any] = lambda settings, parts: Recorded(settings, parts, last)  # noqa: E731
+    made: Callable[..., Any] = lambda settings, parts, *given: Recorded(settings, parts, last, given)  # noqa: E731
     return known.get(last, made)
 
 
@@ -230,6 +231,15 @@ def test_a_transport_that_breaks_its_end_keeps_no_other_running(make: Callable[.
 def test_the_driver_of_the_settings_counts(make: Callable[..., Agent]) -> None:
     assert make().parts.driver == "cgroupfs"
     assert make(standalone=StandaloneSettings(cgroup_driver="systemd")).parts.driver == "systemd"
+
+
+@pytest.mark.parametrize("modes", [("nri",), ("standalone", "nri"), ("standalone",)])
+def test_strategies_have_their_values_set_by_the_transport_that_can(
+    make: Callable[..., Agent], modes: tuple[str, ...]
+) -> None:
+    agent = make(modes=modes)
+    (loops,) = agent._loops
+    assert loops.given == (next((each for each in agent.transports if each.name == "NriTransport"), None),)  # type: ignore[attr-defined]
 
 
 def test_without_strategies_there_are_no_loops(make: Callable[..., Agent]) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from nri.agent.executor import ValueWriter
 from nri.agent.explain import Subject
 from nri.agent.loops.evictor import Evictor, evictor_of
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
@@ -61,21 +62,25 @@ class Loops:
     Args:
         settings: of the agent: `loops`, and which strategies are on.
         parts: what the agent shares.
+        values: sets what strategies decide; None for the executor.
         evictor: who makes pods go; None for the one that the settings make possible.
         now: monotonic seconds.
     """
 
     name = "loops"
+    values = None
 
     def __init__(
         self,
         settings: AgentSettings,
         parts: Parts,
+        values: ValueWriter | None = None,
         *,
         evictor: Evictor | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parts, self._evictor = parts, evictor or evictor_of(settings)
+        self._values = values
         self._rules: Rules = parts.profile.strategy_rules()
         on = parts.profile.strategies_on(settings.gates)
         made: dict[str, list[str]] = {}
@@ -235,19 +240,22 @@ class Loops:
             Write(each.folder, each.knob, each.value, f"{each.loop}: {each.reason}", each.devices)
             for each in made.values
         ]
-        results = self._parts.executor.write(writes, keep=False) if writes else []
-        for each, result in zip(made.values, results, strict=True):
-            self._record(each, result)
+        if self._values is not None:
+            for each, written in zip(made.values, self._values.write(writes), strict=True):
+                self._record(each, written.result, self._values.name if written.by_runtime else self.name)
+        else:
+            for each, result in zip(made.values, self._parts.executor.write(writes, keep=False), strict=True):
+                self._record(each, result, self.name)
         for group in made.groups:
             self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
 
-    def _record(self, given: KnobValue, result: Result) -> None:
+    def _record(self, given: KnobValue, result: Result, by: str) -> None:
         """Record what changed something, or could not; what was so already is not told every second anew."""
         if result.outcome in (Outcome.UNCHANGED, Outcome.GONE):
             return
         value = given.value if given.devices is None else str(dict(given.devices))
         self._parts.history.decided(given.subject, _STAGE, self.name, [(given.knob, value, given.loop, given.reason)])
-        self._parts.history.record(given.subject, self.name, [result])
+        self._parts.history.record(given.subject, by, [result])
 
     def _spare(self, made: Round[Any]) -> None:
         """Tell of the pods that would be evicted if they could be, each once while it runs."""

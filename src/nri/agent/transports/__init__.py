@@ -6,6 +6,7 @@ what it has no words for goes to `nri.agent.executor`. Next: `nri.agent.transpor
 
 from typing import Protocol
 
+from nri.agent.executor import ValueWriter
 from nri.agent.worker import Component
 
 __all__ = ["Transport"]
@@ -16,9 +17,11 @@ class Transport(Component, Protocol):
 
     Attributes:
         name: its word among the modes of the settings: "nri", "proxy", "standalone", "hooks".
+        values: sets what strategies decide; None if the executor does all of that.
     """
 
     name: str
+    values: ValueWriter | None
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
         """Apply the rules again to what runs already; called from a source's thread, so it only notes the work."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from nri.policies.changes import NO_CHANGES, Changes
+from nri.policies.changes import NO_CHANGES, Changes, Setting
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 __all__ = ["Held", "HeldContainer"]
@@ -29,6 +29,9 @@ class HeldContainer:
         generation: the rules by which that was decided; older than those of now: they have changed since.
         created: whether the runtime knows it, so that it can be updated.
         asked: how often the kubelet has asked for other resources.
+        asked_for: the resources that it has asked for, by knob.
+        said: the runtime's view of the resources, as far as it is known.
+        decided: the values that came by updates of our own: of strategies, and to make room for others.
     """
 
     pod_id: str
@@ -37,6 +40,15 @@ class HeldContainer:
     generation: int = 0
     created: bool = False
     asked: int = 0
+    asked_for: dict[str, Setting] = field(default_factory=dict)
+    said: dict[str, Setting] = field(default_factory=dict)
+    decided: dict[str, Setting] = field(default_factory=dict)
+
+    def hand_over(self, changes: Changes) -> None:
+        """Note what hooks have decided, whose values are no update's of our own any more."""
+        self.changes = changes
+        for name in changes.knobs:
+            self.decided.pop(name, None)
 
 
 class Held:

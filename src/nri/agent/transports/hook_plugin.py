@@ -4,10 +4,10 @@
 |---|---|
 | Synchronize | all that runs is decided again: updates in the reply, pods' values by writes |
 | RunPodSandbox | pod values are written; those of a cgroup that is not there yet wait for it |
-| CreateContainer | adjustment; the waiting values of its pod |
+| CreateContainer | adjustment; the waiting values of its pod; updates of others, if a hook decides so |
 | PostCreateContainer | what the runtime made of the adjustment is recorded |
 | StartContainer | before the first instruction CPUs are cleared; one that was never decided gets all by writes |
-| UpdateContainer | update of what was asked for, with the container's own id; cleared CPUs follow after it |
+| UpdateContainer | update of what was asked for, and of strategies' values; cleared CPUs follow after it |
 | RemovePodSandbox | what the hooks gave to the pod is taken back |
 
 Rules: only the failure policy "Fail" refuses a request, with the hook's name; nothing else that goes wrong here costs a
@@ -31,6 +31,7 @@ from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
 from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import EVENTS, subscription
+from nri.agent.transports.updates import RuntimeUpdates
 from nri.api import messages as m
 from nri.api import versions
 from nri.api.builders.adjustment import Adjustment
@@ -39,6 +40,7 @@ from nri.api.builders.update import Update
 from nri.api.events import EventMask
 from nri.errors import Reject
 from nri.host import Result
+from nri.policies import messages
 from nri.policies.changes import NO_CHANGES, Changes
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, Outcome
@@ -48,10 +50,12 @@ from nri.stub.session.background import every
 from nri.stub.session.subscription import FAILURE_POLICY_SINCE, known_to
 from nri.text import plain
 
-__all__ = ["EVENTS", "HookPlugin"]
+__all__ = ["EVENTS", "Answer", "HookPlugin"]
 
 _log = logging.getLogger(__name__)
 Asked = dict[tuple[str, str], Resources]
+#: An adjustment of the container, and updates of others.
+Answer = tuple[Adjustment | None, list[Update]]
 _T = TypeVar("_T")
 #: How often pods that went without a word are looked for, in seconds.
 SWEEP_S: Final = 60.0
@@ -70,6 +74,7 @@ class HookPlugin(Plugin):
         held: what runs, as far as the runtime has told.
         reapply: decides again for what runs.
         refresher: the thread for it, which the transport starts and stops.
+        updates: tells the runtime what was decided for containers that run beside that.
     """
 
     name = "nri-agent"
@@ -88,6 +93,7 @@ class HookPlugin(Plugin):
         self._scales = any(owns.knob == QUOTA for hook in parts.profile.hooks for owns in hook.owns)
         self.reapply = Reapply(parts, self.held, transport)
         self.refresher = Refresher(lambda: self.reapply.run(self.runtime), f"nri-agent-{transport}-refresh")
+        self.updates = RuntimeUpdates(parts, self.held, transport, lambda: self.runtime)
         parts.observer.gauge("held", self.held.counts)
 
     def rules_changed(self) -> None:
@@ -159,8 +165,8 @@ class HookPlugin(Plugin):
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
-    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Adjustment | None:
-        """Adjust a container that is about to be created."""
+    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Answer:
+        """Adjust a container that is about to be created, and have others make room for it."""
         generation = self.reapply.generation
         context = places.container_context(pod, container, self._scheme)
         if self.held.pod(pod.id) is None:
@@ -172,17 +178,22 @@ class HookPlugin(Plugin):
         made = self._quietly("folders", lambda: parts.profile.prepare(parts.root, changes, parts.book.node))
         if made:
             parts.decisions.record(context, self._transport, made)
-        self.held.put(container.id, HeldContainer(pod.id, context, changes, generation))
+        asked_for = messages.reported(container.linux.resources)
+        self.held.put(container.id, HeldContainer(pod.id, context, changes, generation, asked_for=asked_for))
         message = self._converted(context, lambda: words.adjustment(changes, context.resources, parts.executor.on_v2))
-        return Adjustment.of(message) if message is not None and message.ByteSize() else None
+        room = self._quietly("room", lambda: self.updates.room(container.id, context, self.time_left())) or []
+        adjusted = Adjustment.of(message) if message is not None and message.ByteSize() else None
+        return adjusted, [Update.of(each) for each in room]
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Record what the runtime made of the adjustment."""
         if (known := self.held.container(container.id)) is None:
             return
         self.held.mark_created(known, places.placed(known.context, pod, container, self._scheme))
+        known.said = messages.reported(container.linux.resources)
         if known.changes:
             self._compare(known, container)
+        self._quietly("room", lambda: self.updates.created(container.id))
         self._since(known.generation)
 
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -200,19 +211,24 @@ class HookPlugin(Plugin):
         changes = self._sayable(context, self._decide(UPDATE, context))
         known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
         self.held.ask(known, context)
-        known.changes, known.generation = changes, generation
+        known.hand_over(changes)
+        known.generation = generation
+        changes = self.updates.kept(known, resources) | changes
         message = self._converted(context, lambda: words.update(changes, container.id, self._parts.executor.on_v2))
         return Update.of(message) if message is not None else None
 
     def post_update_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Record what the runtime made of the update; clear the CPUs again that it may have set."""
         known = self.held.container(container.id)
+        if known is not None:
+            known.said = messages.reported(container.linux.resources)
         if known is not None and known.changes:
             self._compare(known, container)
             self._clear(known)
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Forget a container that has stopped."""
+        self.updates.forget(container.id)
         if (known := self.held.drop(container.id)) is not None:
             self._parts.executor.forget(known.context.cgroup_parent)
 
@@ -265,7 +281,12 @@ class HookPlugin(Plugin):
             told = words.asked_before(pod, container, context.resources) if self._scales else context.resources
             resources = asked.get((pod.uid, container.name)) or told
         context = replace(context, resources=resources)
-        self.held.put(container.id, HeldContainer(pod.id, context, None, now, created=True))
+        found = HeldContainer(
+            pod.id, context, None, now, created=True, said=messages.reported(container.linux.resources)
+        )
+        if before is not None:
+            found.asked_for, found.decided = before.asked_for, before.decided
+        self.held.put(container.id, found)
 
     def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer:
         """Decide for a container that starts and whose creation was not told; all of it by writes."""

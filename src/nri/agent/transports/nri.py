@@ -48,6 +48,7 @@ class NriTransport:
 
     Attributes:
         name: "nri".
+        values: sets what strategies decide.
         plugin: what is registered.
     """
 
@@ -58,6 +59,7 @@ class NriTransport:
         self.label = naming.full_name(own.index, own.name)
         self.plugin = HookPlugin(parts, self.name, fail=settings.failure_policy == "Fail")
         self.plugin._log_name = self.label
+        self.values = self.plugin.updates
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None

@@ -53,7 +53,7 @@ class ProxyTransport:
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts) -> None:
-        self.name = "proxy"
+        self.name, self.values = "proxy", None
         self._settings, self._observer = settings, parts.observer
         self.label = naming.full_name(settings.nri.index, settings.nri.name)
         self.proxy: Proxy | None = None

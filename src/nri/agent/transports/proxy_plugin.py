@@ -19,7 +19,7 @@ from nri.agent.parts import Parts
 from nri.agent.transports import places
 from nri.agent.transports.clears import is_clear
 from nri.agent.transports.held import HeldContainer
-from nri.agent.transports.hook_plugin import Asked, HookPlugin
+from nri.agent.transports.hook_plugin import Answer, Asked, HookPlugin
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
@@ -71,14 +71,15 @@ class ProxyPlugin(HookPlugin):
                 self._place(by_id[each.pod_sandbox_id], each)
         return super().synchronize(pods, containers)
 
-    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Adjustment | None:
+    def create_container(self, pod: m.PodSandbox, container: m.Container) -> Answer:
         """Adjust a container that is about to be created; its group of threads follows when there are some."""
-        wanted = super().create_container(pod, container) or Adjustment()
+        adjusted, updates = super().create_container(pod, container)
+        wanted = adjusted or Adjustment()
         wanted.message.linux.resources.ClearField("rdt_class")
         known = self.held.container(container.id)
         if known is not None and is_clear(known.changes):
             wanted.add_annotation(CLEAR_CPUS, "yes")
-        return wanted if wanted.message.ByteSize() else None
+        return (wanted if wanted.message.ByteSize() else None), updates
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Note the container's folder, now that it has its id."""

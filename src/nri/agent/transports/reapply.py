@@ -91,7 +91,7 @@ class Reapply:
             changes = self._decide(known)
             if changes is None:
                 continue
-            known.changes = changes
+            known.hand_over(changes)
             update = self._update(known, changes, number, reported[number])
             if update is not None:
                 updates.append(update)
@@ -158,7 +158,7 @@ class Reapply:
             known.generation = generation
             if changes is None or (before is not None and before.knobs == changes.knobs):
                 continue
-            known.changes = changes
+            known.hand_over(changes)
             self._beside(known, changes)
             update = self._update(known, changes, number)
             if update is not None:
@@ -184,6 +184,8 @@ class Reapply:
             if self._held.container(number) is not known:  # it has stopped meanwhile
                 continue
             bad = number in failed
+            if not bad:
+                known.said.update(words.updatable(due.changes, self._parts.executor.on_v2).knobs)
             self._tell(known, due.changes, reason if bad else "")
             if bad or known.asked != due.asked:  # a kubelet that asks for something else meanwhile: decide by that
                 known.changes, well = None, False

@@ -6,15 +6,18 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from nri.agent.executor import Written
 from nri.agent.loops import Loops
 from nri.agent.settings.values import AgentSettings, LoopSettings
 from nri.policies.koordinator import names as n
+from nri.policies.writes import Write
 from tests.support.host_trees import TOP
-from tests.support.loop_world import Asked, LoopWorld
+from tests.support.loop_world import ALL_ON, Asked, LoopWorld
 from tests.support.scrape import scrape
 from tests.support.standalone_world import CONTROLLERS
 from tests.unit.agent.profiles.koordinator.strategies.test_evict import batch
@@ -76,6 +79,32 @@ def test_a_pod_that_makes_no_sense_costs_no_other_its_values(tmp_path: Path) -> 
     world.loop()
     assert world.text(folder, "memory.min") == str(1 << 20)
     assert 'ns/b: "much" is not a quantity' in world.loops.health()[1]
+
+
+class ByRuntime:
+    """Sets values of containers by a runtime, which is one in name alone."""
+
+    name = "nri"
+
+    def __init__(self, world: LoopWorld) -> None:
+        self._executor = world.parts.executor
+
+    def write(self, wanted: Sequence[Write]) -> list[Written]:
+        found = zip(wanted, self._executor.write(wanted, keep=False), strict=True)
+        return [Written(result, write.folder.endswith("/ac")) for write, result in found]
+
+
+def test_the_record_of_a_value_says_whether_the_runtime_has_set_it(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, ALL)
+    ls = pod("a", n.LS, containers=[{"name": "c", "resources": {"requests": {"memory": "2Mi"}}}])
+    world.pod(ls)
+    world.source.replace([ls])
+    world.loops = Loops(AgentSettings(gates=ALL_ON), world.parts, ByRuntime(world), evictor=Asked(), now=world.clock)
+    world.loop(2)
+    told = world.history.of("ns/a")
+    assert told is not None
+    rows = {(row["container"], row["name"]): row["transport"] for row in told["writes"]}
+    assert (rows["", "memory.min"], rows["c", "memory.min"]) == ("loops", "nri")
 
 
 def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:

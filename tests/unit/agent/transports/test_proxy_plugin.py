@@ -67,10 +67,10 @@ def test_a_runtime_without_a_name_is_taken_for_containerd(tmp_path: Path) -> Non
 
 def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:
     best_effort = pod()
-    made = plugin(tmp_path).create_container(best_effort, container())
+    made, _ = plugin(tmp_path).create_container(best_effort, container())
     assert made is not None
     assert made.message.annotations[CLEAR_CPUS] == "yes"
-    shared = plugin(tmp_path / "b").create_container(pod(LS), container())
+    shared, _ = plugin(tmp_path / "b").create_container(pod(LS), container())
     assert shared is not None
     assert shared.message.linux.resources.cpu.cpus == "0-3"
     assert CLEAR_CPUS not in shared.message.annotations

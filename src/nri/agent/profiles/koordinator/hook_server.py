@@ -49,6 +49,7 @@ class HooksTransport:
     """
 
     name = "hooks"
+    values = None
 
     def __init__(self, settings: AgentSettings, parts: Parts) -> None:
         self._settings = settings.hooks

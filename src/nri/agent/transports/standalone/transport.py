@@ -51,6 +51,7 @@ class Standalone:
     """
 
     name = NAME
+    values = None
 
     def __init__(
         self,

@@ -1,0 +1,375 @@
+"""What strategies decide for a container goes to its runtime, and the record says what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from nri.agent.parts import Parts
+from nri.agent.transports.held import Held, HeldContainer
+from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.transports.updates import RuntimeUpdates
+from nri.api import messages as m
+from nri.api.builders.update import Update
+from nri.errors import ConnectionClosed, DeadlineExceeded
+from nri.host import Outcome
+from nri.policies import messages
+from nri.policies.changes import Changes, Decision
+from nri.policies.contexts import ContainerContext, PodContext, RoomContext
+from nri.policies.hooks import MAKE_ROOM, Hook
+from nri.policies.writes import Write
+from nri.policies.writes import writes as writes_of
+from nri.stub.support.runtime_handle import RuntimeHandle
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support import agents
+from tests.support.host_trees import v1
+
+POD = agents.POD
+QUOTA = "cpu.cfs_quota"
+
+
+class Runtime:
+    """A runtime that updates containers as it is told: it writes what it takes of an update to their cgroups."""
+
+    name = "a runtime"
+    connected = True
+
+    def __init__(self, parts: Parts, folders: dict[str, str]) -> None:
+        self._parts, self._folders = parts, folders
+        self.updates: list[m.ContainerUpdate] = []
+        self.refuses: set[str] = set()
+        #: Knobs that it takes, and does nothing about.
+        self.drops: set[str] = set()
+        self.error: Exception | None = None
+        self.before_update: Callable[[], object] = lambda: None
+
+    def update(self, *updates: m.ContainerUpdate) -> Runtime:
+        self.before_update()
+        self._failed = [Update.of(each) for each in updates if each.container_id in self.refuses]
+        self.updates += updates
+        for each in updates:
+            if each.container_id not in self.refuses and self.error is None:
+                said = Changes(messages.reported(each.linux.resources)).without(self.drops)
+                self._parts.executor.write(writes_of(self._folders[each.container_id], said))
+        return self
+
+    def result(self) -> list[Update]:
+        if self.error is not None:
+            raise self.error
+        return self._failed
+
+    def quotas(self) -> list[tuple[str, int]]:
+        return [(each.container_id, each.linux.resources.cpu.quota.value) for each in self.updates]
+
+
+class World:
+    """A machine of files with containers `a` and `b`, and their runtime."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders = {name: f"{POD}/{name}" for name in ("a", "b")}
+        self.root = v1(folder, POD, *self.folders.values())
+        self.clock = agents.Clock()
+        self.parts = agents.parts(self.root, clock=self.clock)
+        self.held = Held()
+        self.runtime = Runtime(self.parts, self.folders)
+        for name, path in self.folders.items():
+            context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, path)
+            self.held.put(name, HeldContainer("sandbox", context, created=True))
+        self.updates = RuntimeUpdates(
+            self.parts, self.held, "nri", lambda: cast(RuntimeHandle, self.runtime), self.clock
+        )
+
+    def known(self, name: str) -> HeldContainer:
+        found = self.held.container(name)
+        assert found is not None
+        return found
+
+    def set(self, *values: tuple[str, int]) -> list[tuple[str, str, bool]]:
+        """Have quotas of containers set; return outcome and reason of each, and whether the runtime has set it."""
+        wanted = [Write(self.folders.get(name, name), QUOTA, str(value), "why") for name, value in values]
+        found = self.updates.write(wanted)
+        return [(each.result.outcome.value, each.result.reason, each.by_runtime) for each in found]
+
+    def quota(self, name: str) -> str:
+        return agents.text(self.root, "cpu,cpuacct", self.folders.get(name, name), "cpu.cfs_quota_us")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_value_of_a_container_is_set_by_its_runtime_and_one_of_a_pod_by_the_executor(world: World) -> None:
+    assert world.set(("a", 20_000), (POD, 50_000)) == [("applied", "", True), ("applied", "", False)]
+    assert world.runtime.quotas() == [("a", 20_000)]
+    assert (world.quota("a"), world.quota(POD)) == ("20000", "50000")
+
+
+def test_what_the_runtime_has_is_not_told_again_and_what_somebody_else_overwrites_is_repaired(world: World) -> None:
+    world.set(("a", 20_000))
+    assert world.set(("a", 20_000)) == [("unchanged", "", False)]
+    world.parts.executor.write([Write(world.folders["a"], QUOTA, "70000")])
+    assert world.set(("a", 20_000)) == [("applied", "", False)]
+    assert world.runtime.quotas() == [("a", 20_000)]
+    assert world.quota("a") == "20000"
+
+
+def test_what_the_runtime_reports_already_is_not_told(world: World) -> None:
+    world.known("a").said = {QUOTA: 20_000}
+    world.set(("a", 20_000), ("b", 20_000))
+    assert world.runtime.quotas() == [("b", 20_000)]
+
+
+def test_a_refusal_is_told_and_the_value_is_written_to_its_file(world: World) -> None:
+    world.runtime.refuses = {"a"}
+    (refused, done) = world.set(("a", 20_000), ("b", 30_000))
+    assert refused[0] == "applied" and not refused[2]
+    assert refused[1] == (
+        "the runtime did not take it, so it was written to its file: it could not update the container"
+    )
+    assert done == ("applied", "", True)
+    assert (world.quota("a"), world.quota("b")) == ("20000", "30000")
+
+
+def test_a_value_that_was_refused_is_told_again_after_a_pause_or_when_it_is_another_one(world: World) -> None:
+    world.runtime.refuses = {"a"}
+    world.set(("a", 20_000))
+    world.runtime.refuses = set()
+    world.set(("a", 20_000))
+    assert len(world.runtime.updates) == 1
+    world.set(("a", 30_000))
+    assert world.runtime.quotas()[1:] == [("a", 30_000)]
+    world.runtime.refuses = {"a"}
+    world.set(("a", 40_000))
+    world.runtime.refuses = set()
+    world.clock.now += 61
+    world.set()
+    assert world.runtime.quotas()[3:] == [("a", 40_000)], "the runtime's view is made true, though nobody asks anew"
+
+
+def test_what_a_runtime_takes_and_does_not_set_is_written_and_told(world: World) -> None:
+    world.runtime.drops = {QUOTA}
+    (row,) = world.set(("a", 20_000))
+    assert row == ("applied", "the runtime took the update and did not set it, so it was written to its file", False)
+
+
+@pytest.mark.parametrize(("error", "waits"), [(DeadlineExceeded("an answer"), True), (ConnectionClosed("gone"), False)])
+def test_a_runtime_that_does_not_answer_is_left_alone_for_a_while(world: World, error: Exception, waits: bool) -> None:
+    world.runtime.error = error
+    ((outcome, reason, _),) = world.set(("a", 20_000))
+    assert outcome == "applied" and str(error) in reason
+    world.runtime.error = None
+    world.set(("b", 30_000))
+    assert (("b", 30_000) in world.runtime.quotas()) is not waits
+    assert world.quota("b") == "30000"
+    world.clock.now += 61
+    world.set()
+    assert world.runtime.quotas()[-1][0] in ("a", "b")
+    assert world.known("b").said[QUOTA] == 30_000
+
+
+def test_without_a_connection_the_executor_does_all(world: World) -> None:
+    world.runtime.connected = False
+    assert world.set(("a", 20_000)) == [("applied", "", False)]
+    assert world.runtime.updates == []
+
+
+def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
+    for number in range(40):
+        name = f"c{number}"
+        world.folders[name] = f"{POD}/{name}"
+        context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, world.folders[name])
+        world.held.put(name, HeldContainer("sandbox", context, created=True))
+
+    def slow() -> None:
+        world.clock.now += 5
+
+    world.runtime.before_update = slow
+    rows = world.set(*((f"c{number}", 20_000) for number in range(40)))
+    assert len(world.runtime.updates) == 32
+    assert {reason.rpartition(": ")[2] for _, reason, _ in rows[32:]} == {"it had enough to do for one round"}
+    world.set()
+    assert len(world.runtime.updates) == 40
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        Write(f"{POD}/a", "cpu.bvt", "-1"),
+        Write(f"{POD}/a", "io.read_bps", "", "", {"8:0": 1}),
+        Write(f"{POD}/a", "oom_score_adj", "5"),
+        Write(f"{POD}/a", "cpuset.cpus", ""),
+        Write(f"{POD}/a", "cpu.cfs_quota", "much"),
+        Write(f"{POD}/nobody", "cpu.cfs_quota", "20000"),
+        Write(POD, "cpu.cfs_quota", "20000"),
+    ],
+    ids=lambda write: f"{write.folder[-6:]} {write.knob} {write.value}",
+)
+def test_what_no_update_can_say_is_the_executors(world: World, write: Write) -> None:
+    (written,) = world.updates.write([write])
+    assert not written.by_runtime
+    assert world.runtime.updates == []
+
+
+def test_a_pod_that_shrinks_is_written_again_after_its_containers(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = world.parts.executor
+    real = executor.write
+
+    def nested(wanted: list[Write], **how: Any) -> list[Any]:
+        """A kernel of cgroup v1: no pod may have less than its container."""
+        found = real(wanted, **how)
+        return [
+            replace(result, outcome=Outcome.REFUSED, reason="Invalid argument")
+            if write.folder == POD and world.quota("a") != "20000"
+            else result
+            for write, result in zip(wanted, found, strict=True)
+        ]
+
+    monkeypatch.setattr(type(executor), "write", lambda _self, wanted, **how: nested(wanted, **how))
+    assert [row[0] for row in world.set((POD, 20_000), ("a", 20_000))] == ["unchanged", "applied"]
+
+
+# -- what the kubelet asks for ----------------------------------------------------------------------------------------
+
+
+def requested(**fields: int) -> m.LinuxResources:
+    made = m.LinuxResources()
+    for name, value in fields.items():
+        getattr(made.cpu, name).value = value
+    return made
+
+
+def test_what_the_kubelet_asks_for_as_before_keeps_a_strategys_value_and_what_it_asks_for_anew_counts(
+    world: World,
+) -> None:
+    known = world.known("a")
+    known.asked_for = {QUOTA: 10_000}
+    world.set(("a", 20_000))
+    assert world.updates.kept(known, requested(shares=2, quota=0)) == Changes({QUOTA: 20_000})
+    assert world.updates.kept(known, requested(quota=10_000)) == Changes({QUOTA: 20_000})
+    assert world.updates.kept(known, requested(quota=15_000)) == Changes()
+    assert known.asked_for == {QUOTA: 15_000, "cpu.shares": 2}
+
+
+def test_a_value_that_a_hook_decides_is_no_strategys_any_more(world: World) -> None:
+    world.set(("a", 20_000))
+    world.known("a").hand_over(Changes({QUOTA: 5000}))
+    assert world.known("a").decided == {}
+
+
+def test_a_kubelets_request_is_answered_with_strategies_values_beside_those_of_hooks(tmp_path: Path) -> None:
+    made, _ = plugin(tmp_path, "web")
+    pod = made_pod()
+    with FakeRuntime() as runtime:
+        runtime.add(made).run_pod_sandbox(pod)
+        container = run(runtime, pod, "web").container
+        made.updates.write([Write("kubepods/pod1/web", QUOTA, "20000")])
+        assert held(made, "web").said == {QUOTA: 20_000}
+        reply = runtime.update_container(pod, container, requested(shares=512))
+        assert reply.resources.cpu.quota.value == 20_000
+        assert runtime.update_container(pod, container, requested(quota=90_000)).resources.cpu.quota.value == 90_000
+
+
+def test_what_strategies_decided_outlives_the_runtimes_restart(tmp_path: Path) -> None:
+    made, _ = plugin(tmp_path, "web")
+    pod = made_pod()
+    with FakeRuntime() as runtime:
+        runtime.add(made).run_pod_sandbox(pod)
+        run(runtime, pod, "web")
+        made.updates.write([Write("kubepods/pod1/web", QUOTA, "20000")])
+        runtime.restart()
+        assert held(made, "web").decided == {QUOTA: 20_000}
+
+
+def held(made: HookPlugin, name: str) -> HeldContainer:
+    found = made.held.container(name)
+    assert found is not None
+    return found
+
+
+# -- room for a container that is being created ------------------------------------------------------------------------
+
+
+def shrink(context: RoomContext, _rules: object) -> Decision:
+    """Best-effort containers make room for one that says so."""
+    if context.new.name != "important" or context.name == "spared":
+        return Decision()
+    knobs = {QUOTA: 5000, "cpu.bvt": -1} if context.name != "odd" else {"cpuset.cpus": "no CPUs"}
+    return Decision(Changes(knobs), f"room for {context.new.name}")
+
+
+ROOM = Hook("Room", True, (), (), {MAKE_ROOM: shrink})
+
+
+def plugin(folder: Path, *names: str) -> tuple[HookPlugin, Parts]:
+    """A plugin of a profile with one more hook, on a machine with the cgroups of these containers."""
+    parts = agents.parts(v1(folder, *(f"kubepods/pod1/{name}" for name in names)))
+    profile = replace(parts.profile, name="test", hooks=(ROOM,))
+    decisions = type(parts.decisions)(profile, parts.book, parts.executor, parts.history, parts.observer)
+    parts = replace(parts, profile=profile, decisions=decisions)
+    return HookPlugin(parts), parts
+
+
+def made_pod() -> m.PodSandbox:
+    pod = make_pod(name="p", uid="1")
+    pod.linux.cgroup_parent = "/kubepods/pod1"
+    return pod
+
+
+def run(runtime: FakeRuntime, pod: m.PodSandbox, name: str) -> Any:
+    """Create and start a container; return what its creation was answered."""
+    container = make_container(name, pod=pod, id=name)
+    container.linux.cgroups_path = f"/kubepods/pod1/{name}"
+    reply = runtime.create_container(pod, container)
+    runtime.post_create_container(pod, reply.container)
+    runtime.start_container(pod, reply.container)
+    return reply
+
+
+def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: Path) -> None:
+    made, parts = plugin(tmp_path, "batch", "spared", "odd", "important")
+    pod = made_pod()
+    with FakeRuntime() as runtime:
+        runtime.add(made).run_pod_sandbox(pod)
+        for name in ("batch", "spared", "odd"):
+            assert run(runtime, pod, name).updates == {}
+        updates = run(runtime, pod, "important").updates
+    assert {name: each.message.linux.resources.cpu.quota.value for name, each in updates.items()} == {"batch": 5000}
+    told = parts.history.of("1") or {}
+    rows = {(row["container"], row["name"]): (row["outcome"], row["reason"]) for row in told["writes"]}
+    assert rows["batch", QUOTA] == (
+        "applied", "the runtime took the update and did not set it, so it was written to its file",
+    )  # fmt: skip
+    assert rows["batch", "cpu.bvt"][0] in ("applied", "unsupported"), "NRI has no word for it"
+    assert rows["odd", "cpuset.cpus"][0] == "refused"
+    (why,) = [row for row in told["values"] if (row["container"], row["field"]) == ("batch", QUOTA)]
+    assert (why["hook"], why["reason"], why["stage"]) == ("Room", "room for important", "MakeRoom")
+
+
+def test_a_creation_that_comes_to_nothing_leaves_nothing_to_look_at(tmp_path: Path) -> None:
+    made, parts = plugin(tmp_path, "batch", "important")
+    pod = made_pod()
+    with FakeRuntime() as runtime:
+        runtime.add(made).run_pod_sandbox(pod)
+        run(runtime, pod, "batch")
+        container = make_container("important", pod=pod, id="important")
+        runtime.create_container(pod, container)
+        runtime.remove_container(pod, container)
+        made.updates.created("important")
+    assert QUOTA not in {row["name"] for row in (parts.history.of("1") or {})["writes"]}
+
+
+def test_hooks_have_a_part_of_the_runtimes_time_to_make_room(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = replace(world.parts.profile, hooks=(ROOM,))
+    updates = RuntimeUpdates(
+        replace(world.parts, profile=profile), world.held, "nri", lambda: cast(RuntimeHandle, world.runtime)
+    )
+    new = ContainerContext(name="important")
+    assert updates.room("c", new, -1.0) == []
+    assert world.known("a").decided == {}
