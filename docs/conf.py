@@ -41,7 +41,7 @@ html_title = f"nri {release}"
 html_show_sourcelink = False
 html_static_path = ["_static"]
 html_css_files = ["wide.css"]
-html_js_files = ["copy.js"]
+html_js_files = ["page.js"]
 
 
 def unreleased() -> str:

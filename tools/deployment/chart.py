@@ -17,9 +17,11 @@ from nri.cli.support import registered
 from nri.config import typed
 from nri.policies.default_validator import KEYS, ValidatorConfig
 from tools.deployment.kustomize import HEAD, IMAGE
+from tools.deployment.readme import readme
 from tools.deployment.table import HEALTH_PORT, SOCKET_DIR, Need, semantic_version, version
 
 LIBRARY = "nri-plugin"
+PAGE = "docs/howto/deploy.md"
 Json = dict[str, Any]
 PATH: Json = {"type": "string", "pattern": "^/[^.]"}
 
@@ -94,6 +96,7 @@ def files(need: Need) -> dict[str, str]:
         "needs.yaml": HEAD + needs(need),
         "values.yaml": HEAD + values(need),
         "values.schema.json": json.dumps(schema(need), indent=2) + "\n",
+        "README.md": readme(yaml.safe_load(chart(need)), HEAD, PAGE, values(need), schema(need), _meanings(need.name)),
         "templates/plugin.yaml": '{{ include "nri-plugin.all" . }}\n',
         "templates/NOTES.txt": '{{ include "nri-plugin.notes" . }}\n',
     }
@@ -246,6 +249,14 @@ def config_schema(name: str) -> Json:
         return {"type": "object", "maxProperties": 0}
     properties = {key: _type(annotation) for key, annotation in fields.items()}
     return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _meanings(name: str) -> dict[str, tuple[str, str]]:
+    """No default, and where it stands what the keys of a plugin's configuration mean."""
+    page = f"src/nri/plugins/{name.replace('-', '_')}/README.md"
+    return {
+        f"config.{key}": ("", f"see [its page](../../../{page})") for key in config_schema(name).get("properties", {})
+    }
 
 
 def _fields(name: str, cls: type | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from nri.agent.settings import AgentSettings
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.config import OneOf
 from nri.config.duration import DURATION
 from nri.config.typed import fields_of
@@ -34,6 +34,7 @@ from tools.deployment.agent.table import (
     roles,
 )
 from tools.deployment.chart import IMAGE_VALUES, PATH, POD_VALUES, an_object, application, as_yaml, schema_of
+from tools.deployment.readme import readme
 
 Json = dict[str, Any]
 
@@ -61,8 +62,11 @@ seLinuxOptions: {{}}
 
 def files() -> dict[str, str]:
     """The chart's files below deploy/helm, by path."""
+    chart = application("agent", "Koordinator's QoS rules for the pods of each node.")
+    own = {f"config.{row.key}": (row.default, row.meaning) for row in AGENT_SETTINGS.known_keys()}
     made = {
-        "Chart.yaml": HEAD + application("agent", "Koordinator's QoS rules for the pods of each node."),
+        "Chart.yaml": HEAD + chart,
+        "README.md": readme(yaml.safe_load(chart), HEAD, "docs/howto/agent.md", values(), schema(), own),
         "needs.yaml": HEAD + needs(),
         "values.yaml": HEAD + values(),
         "values.schema.json": json.dumps(schema(), indent=2) + "\n",

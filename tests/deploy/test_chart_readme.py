@@ -1,0 +1,54 @@
+"""The README of each chart: a row for every value that its schema takes, with default and meaning."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tools.deployment.readme import WHOLE, comments, leaves, readme
+
+HELM = Path(__file__).resolve().parents[2] / "deploy/helm"
+CHARTS = sorted(path.parent for path in HELM.glob("*/values.schema.json"))
+ROW = re.compile(r"^\| `([^`]+)` \| (.+?) \| (.+?) \| (.+) \|$", re.MULTILINE)
+VALUES = "image: {repository: r/i}\n# How loud.\nlevel: info # debug, info\nother: {}\n"
+SCHEMA: dict[str, Any] = {"properties": {"level": {"enum": ["debug", "info"]}, "global": {"type": "object"}}}
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
+def test_every_value_that_can_be_set_has_a_row_with_a_meaning(chart: Path) -> None:
+    rows = {path: meaning for path, _, _, meaning in ROW.findall((chart / "README.md").read_text())}
+    schema = json.loads((chart / "values.schema.json").read_text())
+    assert set(rows) <= {path for path, _ in leaves(schema, {*WHOLE, *rows})}
+    top = {path.partition(".")[0] for path, _ in leaves(schema, WHOLE)}
+    assert {path.partition(".")[0] for path in rows} == top
+    assert all(rows.values())
+
+
+@pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
+def test_a_default_of_the_table_is_that_of_the_values(chart: Path) -> None:
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    rows = {path: default for path, _, default, _ in ROW.findall((chart / "README.md").read_text())}
+    assert rows["image.repository"] == f'`"{values["image"]["repository"]}"`'
+    assert rows["maxUnavailable"] == f"`{values['maxUnavailable']}`"
+
+
+def test_a_comment_belongs_to_the_key_below_it_or_before_it_and_examples_are_left_out() -> None:
+    text = "# One. For example:\n#   b: 1\na: {}\n\nb:\n  # Two\n  # lines.\n  c: 1\n  d: x # behind\n- e\n"
+    assert comments(text) == {"a": "One.", "b.c": "Two lines.", "b.d": "behind"}
+
+
+def test_a_row_has_type_default_and_meaning() -> None:
+    text = readme({"name": "n", "description": "Does it."}, "# Made.\n", "docs/p.md", VALUES, SCHEMA, {})
+    assert '| `level` | `debug` or `info` | `"info"` | debug, info |' in text
+    assert "global" not in text
+
+
+def test_a_value_that_nothing_explains_is_an_error() -> None:
+    schema = {"properties": {**SCHEMA["properties"], "odd": {"type": "string"}}}
+    with pytest.raises(LookupError, match="n: nothing says what the value odd means"):
+        readme({"name": "n", "description": ""}, "", "", VALUES, schema, {})
