@@ -34,8 +34,8 @@ pods_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--pods-dir",
     metavar="DIR",
     envvar="NRI_PODS_DIR",
-    help="Where pods have logs and emptyDir volumes (environment: NRI_PODS_DIR). Default: /var/lib/nri-pods, and for "
-    "others than root ~/.local/state/nri-pods.",
+    help="The folder of logs and emptyDir volumes (environment: NRI_PODS_DIR). Default: /var/lib/nri-pods, or "
+    "~/.local/state/nri-pods for users other than root.",
 )
 
 

@@ -79,7 +79,7 @@ PROXY_OPTIONS = SettingsOptions(
 def command(settings: Settings, /, **options: Any) -> int:
     """Run a CRI proxy that gives NRI plugins the events of a runtime that has no NRI.
 
-    It stands between kubelet and runtime, and every call goes through it. Calls about pods and containers are shown
+    The kubelet connects to it, and it passes every call on to the runtime. Calls about pods and containers are shown
     to plugins, and their answers are put into the request, as far as the CRI can express them. Plugins connect at
     --socket-path. Containers run on when the proxy stops, and its next start knows them.
 

@@ -31,8 +31,8 @@ _grace = click.option(
 def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, cri_socket: str | None) -> None:
     """Stop pods: their containers may end by themselves for a while, then they are killed. Logs and states stay.
 
-    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. The while is terminationGracePeriodSeconds of the
-    manifest, else 30 s.
+    POD is an id or the beginning of one, NAME or NAMESPACE/NAME. They have terminationGracePeriodSeconds of
+    the manifest, else 30 s.
     """
     from nri.cli.support.pod import lifecycle
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @cri_option
 @click.pass_obj
 def command(settings: Settings, word: str, cri_socket: str | None) -> None:
-    """Print the status of a pod with those of its containers, or of one container, and what the runtime says besides.
+    """Print the status of a pod and its containers, or of one container, and the details that the runtime adds.
 
     A pod is NAME, NAMESPACE/NAME or the beginning of its id; a container is POD/NAME, NAMESPACE/POD/NAME, NAME or the
     beginning of its id. The result is JSON, or YAML with -o yaml.

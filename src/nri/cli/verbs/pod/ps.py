@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = [
     "nri pod ps                              # pods that are ready, with their containers",
-    "nri pod ps -a                           # all pods, and earlier lives of containers",
+    "nri pod ps -a                           # all pods, and earlier runs of containers",
     "nri pod ps --namespace kube-system -q   # ids of pods alone",
     "nri pod ps web -o json --cri-socket /run/crio/crio.sock",
 ]
@@ -39,7 +39,7 @@ _COLUMNS = [
 @click.command("ps", cls=Verb, examples=EXAMPLES, short_help="list pods with their containers")
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 @click.option(
-    "--all", "-a", "everything", is_flag=True, help="Also pods that have ended, and ended lives of containers."
+    "--all", "-a", "everything", is_flag=True, help="Also pods that have ended, and earlier runs of containers."
 )
 @click.option("--namespace", metavar="NAME", help="Only pods of this Kubernetes namespace.")
 @cri_option

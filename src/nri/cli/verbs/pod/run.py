@@ -57,10 +57,10 @@ def command(
 ) -> int:
     """Run the pods of Kubernetes manifests: images are pulled, the sandbox is made, containers are started in order.
 
-    As a kubelet does it: classes of service, cgroups below kubepods, init containers and sidecars, hostPath and
-    emptyDir volumes, host ports, security contexts. A key that is not carried out is named in a note, with file and
-    line; one without which the container would be wrong, such as a volume of a cluster, is an error before anything
-    runs. A pod of which a part cannot be started is removed again.
+    It follows a kubelet in QoS classes, cgroups below kubepods, init containers and sidecars, hostPath and emptyDir
+    volumes, host ports and security contexts. A note names each key that has no effect, with file and line. If a
+    container would be wrong without a key, such as a volume of a cluster, that is an error before anything runs. If a
+    part of a pod cannot be started, the pod is removed again.
 
     An init container may take ten minutes, or --timeout. With -q only ids are printed.
     """

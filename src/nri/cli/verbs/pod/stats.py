@@ -39,7 +39,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 @cri_option
 @click.pass_obj
 def command(settings: Settings, pods: tuple[str, ...], interval: float, cri_socket: str | None) -> None:
-    """Show what containers use that run: CPU over an interval, in cores; memory that counts against a limit; disk.
+    """Show the use of running containers: CPU over an interval, in cores; memory that counts against a limit; disk.
 
     POD is an id or the beginning of one, NAME or NAMESPACE/NAME. With -o json: all that the runtime reports.
     """
