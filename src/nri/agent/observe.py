@@ -31,7 +31,7 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "hook_changes_total": ("counter", ("transport", "stage", "hook"), "Times that a hook wanted a change."),
     "hook_errors_total": ("counter", ("transport", "stage", "hook"), "Times that a hook could not decide."),
     "writes_total": ("counter", ("knob", "outcome"), "Writes to the machine, by what came of them."),
-    "pod_slips_total": ("counter", ("transport",), "Mistakes in pods that were reported: annotations and keys that nothing reads."),
+    "pod_slips_total": ("counter", ("transport",), "Mistakes in pods: annotations and keys that nothing reads."),
     "left_out_total": ("counter", ("reason",), "Work that a bound has left out."),
     "events_total": (
         "counter",
