@@ -78,7 +78,7 @@ def agent() -> None:
 
 @agent.command(
     cls=Verb,
-    short_help="run it in the foreground, until it is told to stop",
+    short_help="run it in the foreground, until it is stopped",
     examples=[
         "sudo nri agent run                      # with /etc/nri/agent.toml, if it is there",
         "sudo nri agent run --mode nri --rules rules/ -v",
@@ -89,10 +89,11 @@ def agent() -> None:
 @AGENT_OPTIONS
 @click.pass_obj
 def run(settings: Settings, /, **options: Any) -> int:
-    """Run the agent in the foreground until SIGTERM or Ctrl-C. What it has set stays in force when it ends.
+    """Run the agent in the foreground until SIGTERM or Ctrl-C. The values that it has set stay when it ends.
 
-    Its log goes to standard error: -v says more, --log-format json writes objects. When it has started it says so in
-    one line, and to systemd if that started it; it does not wait for runtime or apiserver, and says when it found them.
+    Its log goes to standard error: -v logs more, --log-format json writes objects. One line says when it has started,
+    and systemd is notified if it started the agent. It starts without waiting for the runtime or the apiserver, and
+    logs when it has found them.
 
     Exits with 0 after SIGTERM, with 130 after Ctrl-C, with 1 if it cannot start, with 2 for mistakes in its settings.
     """
@@ -116,10 +117,10 @@ def run(settings: Settings, /, **options: Any) -> int:
 @AGENT_OPTIONS.only("--rules", config=False)
 @click.pass_obj
 def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **options: Any) -> int:
-    """Check settings, rules and pods, and say everything that is wrong with them at once; nothing is changed or asked.
+    """Check settings, rules and pods, and print all mistakes at once. It changes nothing and connects to nothing.
 
-    FILE is the agent's configuration, in TOML, YAML or JSON; later files override earlier ones. Of pods, the
-    annotations are read as the hooks read them that the settings switch on; what has no effect, or is misspelt, is a
+    FILE is the agent's configuration, in TOML, YAML or JSON; later files override earlier ones. Annotations of pods are
+    read as the hooks that the settings switch on read them. An annotation or key without effect, or misspelt, is a
     note and no mistake.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
@@ -173,11 +174,11 @@ def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **opt
 @AGENT_OPTIONS.only("--rules", "--root", "--agent-socket")
 @click.pass_obj
 def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
-    """Explain which rule, annotation and hook gave a pod which value; what came of it; what is unsupported, and why.
+    """Explain which rule, annotation and hook gave a pod each value, whether it was applied, and if not, why.
 
-    POD is NAMESPACE/NAME, a name that only one pod has, or a key out of the list that comes without it, such as a uid
-    or kube-qos/BestEffort. It is asked of the agent that runs here. With --pod FILE nothing needs to run: the manifest
-    is decided by the rules of --rules, with the settings of --config and --set. What other plugins changed in a
+    POD is NAMESPACE/NAME, a name that only one pod has, or a key such as a uid or kube-qos/BestEffort from the list
+    that is printed without POD. The agent that runs here answers. With --pod FILE no agent is needed: the rules of
+    --rules and the settings of --config and --set are applied to the manifest. What other plugins changed in a
     container, and in which order, nri why says, where the runtime keeps it.
 
     Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
@@ -220,7 +221,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
 @agent.command(
     cls=Verb,
-    short_help="see which knobs and features this kernel has, and what does the same",
+    short_help="see which knobs and features this kernel has, and what to use instead",
     examples=[
         "nri agent capabilities",
         "nri agent capabilities --all            # also what none of Koordinator's rules needs",
@@ -231,10 +232,10 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 @AGENT_OPTIONS.only("--root")
 @click.pass_obj
 def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
-    """Show every knob and feature that the rules need, whether it works here, and if not, why and what does the same.
+    """Show every knob and feature that the rules need, whether it works here, and if not, why and what to use instead.
 
-    Changes nothing. A knob has one name on all kernels; which file it is depends on the cgroup version. Files that only
-    kernels of Anolis OS or Alibaba Cloud Linux have are not supported elsewhere: the agent says so of each write.
+    Changes nothing. A knob has the same name on all kernels; its file depends on the cgroup version. Some files exist
+    only in kernels of Anolis OS or Alibaba Cloud Linux: elsewhere the agent reports each write to them as unsupported.
     """
     from nri import host
     from nri.agent.capabilities import capabilities as found
