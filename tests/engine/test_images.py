@@ -19,7 +19,9 @@ from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.engine.support.kernel import is_mount_point
 from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess, busybox
+from tests.support.layout_registry import LayoutRegistry
 from tests.support.needs import need_tool
+from tests.support.oci_layouts import MEDIA, base_layer, digest, layout
 
 ME = Credentials("me", "secret")
 
@@ -197,6 +199,33 @@ def test_a_mirror_is_asked_in_place_of_a_registry_that_is_not_there(
     absent = Registry("registry.example.invalid", mirrors=(f"http://{registry.host}",))
     image = made(machine, absent).pull("registry.example.invalid/team/app:1")
     assert image.repo_tags == ("registry.example.invalid/team/app:1",)
+
+
+def test_lists_in_a_list_are_gone_through_to_the_image_for_this_machine(machine: Machine, tmp_path: Path) -> None:
+    index = f"{MEDIA}.index.v1+json"
+    with LayoutRegistry() as registry:
+
+        def put(name: str, *rows: dict[str, object]) -> dict[str, object]:
+            data = json.dumps({"schemaVersion": 2, "mediaType": index, "manifests": rows}).encode()
+            registry.put(name, data, index)
+            return {"mediaType": index, "digest": digest(data), "size": len(data)}
+
+        def row(name: str, **more: object) -> dict[str, object]:
+            data = registry.tags[name][1]
+            return {"mediaType": f"{MEDIA}.manifest.v1+json", "digest": digest(data), "size": len(data), **more}
+
+        registry.push("team/mine:1", layout(tmp_path / "mine", [base_layer()]))
+        alien = {"os": "linux", "architecture": "alien", "rootfs": {"type": "layers", "diff_ids": []}}
+        registry.push("team/alien:1", layout(tmp_path / "alien", [], whole_config=alien))
+        others = put("team/others:1", row("team/alien:1", platform={"os": "linux", "architecture": "alien"}))
+        unsaid = put("team/unsaid:1", row("team/alien:1"), row("team/mine:1"))
+        put("team/all:1", others, unsaid)
+        store = made(machine, Registry(registry.host, insecure=True))
+        image = store.pull(f"{registry.host}/team/all:1")
+        assert image.id == json.loads(registry.tags["team/mine:1"][1])["config"]["digest"]
+        with pytest.raises(InvalidRequest, match=r"is not for linux/.*; there is linux/alien"):
+            store.pull(f"{registry.host}/team/others:1")
+        assert left_over(store) == []
 
 
 def test_an_image_that_is_not_there_is_named(store: ImageStore, registry: RegistryProcess) -> None:

@@ -14,12 +14,14 @@ from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images.image import Image, account_file
 from nri.engine.images.manifest import (
-    choose_platform,
     config_digest,
     container_config,
     diff_ids,
+    for_this_machine,
     is_index,
     layers,
+    not_for_this_machine,
+    other_machine,
     parse,
 )
 from nri.engine.images.reference import DIGEST, parse_reference
@@ -76,11 +78,15 @@ _DEVICES = "Inter-|   Receive  \n face |bytes\n  eth0: 1 2 3 4 5 6 7 8 9 10 11 1
 def _document(data: bytes) -> None:
     """Whatever its maker says that it is, it may be asked for as any of the three."""
     found = parse(data, "evil:1")
-    for ask in (is_index, choose_platform, config_digest, layers, diff_ids, container_config):
+    for ask in (is_index, for_this_machine, other_machine, config_digest, layers, diff_ids, container_config):
         with suppress(InvalidRequest):
             answer = ask(found, "evil:1")
-            if ask in (choose_platform, config_digest):
+            if ask is config_digest:
                 assert DIGEST.fullmatch(str(answer))
+            elif ask is for_this_machine:
+                listed, others = for_this_machine(found, "evil:1")
+                assert all(DIGEST.fullmatch(each.digest) for each in listed)
+                assert str(not_for_this_machine("evil:1", others)).isprintable()
             elif isinstance(answer, dict):
                 image = Image(_DIGEST, config=answer)
                 image_message(image).SerializeToString()

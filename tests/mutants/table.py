@@ -110,6 +110,8 @@ MUTANTS = (
     Mutant("agent/profiles/koordinator/strategies/evict.py", "if not why and evict.frees", "if evict.frees",
            "unit/agent/profiles/koordinator/strategies/test_evict.py"),
     # The engine and the proxy
+    Mutant("engine/images/store.py", "if depth > _DEEPEST_INDEX:", "if False:", "unit/engine/images/test_store.py"),
+    Mutant("engine/images/store.py", "if read == _MOST_LISTED:", "if False:", "unit/engine/images/test_store.py"),
     Mutant("engine/images/manifest.py", "if len(made) != len(pairs):", "if False:", "unit/engine/images"),
     Mutant("engine/spec/user.py", "text.isascii() and text.isdecimal()", "text.isdecimal()",
            "unit/engine/spec/test_user.py"),

@@ -51,7 +51,7 @@ def bad_masks(target: Target) -> None:
             plugin.register()
             request = plugin.wait_for("Configure")
             turns = target.count["turns"]
-            wrong = m.ConfigureResponse(events=-1).SerializeToString()
+            wrong = m.ConfigureResponse(events=1 << 30).SerializeToString()
             plugin.answer(request.stream_id, wrong if turns % 2 else Raw(b"\x12\x05\xff\xff\xff\xff\xff"))
             plugin.next(1.0)
 
@@ -153,7 +153,7 @@ ROWS = (
     Attack(
         "bad-masks",
         "answers Configure with events that do not exist, or garbage",
-        "it does not join",
+        "the former joins and gets no event, the latter does not join",
         bad_masks,
         log_lines=200,
         short=False,

@@ -9,14 +9,27 @@ unpacked. Each error names the image. Pure. Next: :mod:`nri.engine.images.unpack
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nri.config.syntax import parse_json
 from nri.engine.images.reference import DIGEST
 from nri.engine.support.errors import InvalidRequest
+from nri.text import plain
 
-__all__ = ["Layers", "choose_platform", "config_digest", "container_config", "diff_ids", "is_index", "layers", "parse"]
+__all__ = [
+    "Layers",
+    "Listed",
+    "config_digest",
+    "container_config",
+    "diff_ids",
+    "for_this_machine",
+    "is_index",
+    "layers",
+    "not_for_this_machine",
+    "other_machine",
+    "parse",
+]
 
 #: Bytes of one document at most, as registries and other runtimes have it.
 LIMIT_BYTES = 4 << 20
@@ -102,24 +115,58 @@ def is_index(manifest: Mapping[str, Any], name: str) -> bool:
     return found
 
 
-def choose_platform(index: Mapping[str, Any], name: str, machine: str = "") -> str:
-    """The digest of the manifest for this machine in a list, or of a further list. InvalidRequest: there is none."""
-    machine = machine or os.uname().machine
-    wanted = _ARCHITECTURES.get(machine, machine)
+class Listed(NamedTuple):
+    """A manifest, or a further list, that a list names.
+
+    Attributes:
+        digest: its digest.
+        sure: the list says that it is for this machine; else what it is has to be looked at.
+    """
+
+    digest: str
+    sure: bool
+
+
+def for_this_machine(index: Mapping[str, Any], name: str, machine: str = "") -> tuple[list[Listed], list[str]]:
+    """What of a list may be for this machine, the best first, and for which machines the rest is.
+
+    As containerd has it: what names this platform first, its best variant before others, then what names none. Raises
+    InvalidRequest for a list that is none.
+    """
+    wanted = _architecture(machine)
     order = _VARIANTS.get(wanted, ("",))
-    found, there = [], set()
+    found, others = [], []
     for row in _rows(index, "manifests", name):
         platform = _get(row, "platform", dict, name, "manifests[]")
         system, architecture, variant = (
             _get(platform, key, str, name, "manifests[].platform") for key in ("os", "architecture", "variant")
         )
-        there.add("/".join(filter(None, (system, architecture, variant))) or "a list of lists")
-        nested = not platform and _get(row, "mediaType", str, name, "manifests[]") in _INDEXES
-        if nested or ((system or "linux", architecture or wanted) == ("linux", wanted) and variant in order):
-            found.append((order.index(variant) if not nested else len(order), _digest(row, name, "manifests[]")))
-    if not found:
-        raise InvalidRequest(f"{name} is not for linux/{wanted}; there is {', '.join(sorted(there)) or 'nothing'}")
-    return min(found, key=lambda each: each[0])[1]
+        if not platform:
+            found.append((len(order), Listed(_digest(row, name, "manifests[]"), sure=False)))
+        elif (system or "linux", architecture or wanted) == ("linux", wanted) and variant in order:
+            found.append((order.index(variant), Listed(_digest(row, name, "manifests[]"), sure=True)))
+        else:
+            others.append("/".join(filter(None, (system, architecture, variant))))
+    return [each for _, each in sorted(found, key=lambda each: each[0])], others
+
+
+def other_machine(config: Mapping[str, Any], name: str, machine: str = "") -> str:
+    """The other machine that an image is for by its configuration; "" if that is this one, or is not said."""
+    wanted = _architecture(machine)
+    system, architecture, variant = (_get(config, key, str, name) for key in ("os", "architecture", "variant"))
+    same = (system or "linux", architecture or wanted) == ("linux", wanted) and variant in _VARIANTS.get(wanted, ("",))
+    return "" if same else "/".join(filter(None, (system, architecture, variant)))
+
+
+def not_for_this_machine(name: str, others: Iterable[str], machine: str = "") -> InvalidRequest:
+    """The error for an image of which nothing is for this machine."""
+    there = ", ".join(sorted({*others})) or "nothing"
+    return InvalidRequest(plain(f"{name} is not for linux/{_architecture(machine)}; there is {there}"))
+
+
+def _architecture(machine: str) -> str:
+    machine = machine or os.uname().machine
+    return _ARCHITECTURES.get(machine, machine)
 
 
 # --- manifest ---

@@ -23,7 +23,17 @@ from typing import Any
 
 from nri.config.syntax import parse_json
 from nri.engine.images.image import Image, account_file
-from nri.engine.images.manifest import choose_platform, config_digest, container_config, is_index, layers, parse
+from nri.engine.images.manifest import (
+    Listed,
+    config_digest,
+    container_config,
+    for_this_machine,
+    is_index,
+    layers,
+    not_for_this_machine,
+    other_machine,
+    parse,
+)
 from nri.engine.images.mapping import Mapping
 from nri.engine.images.reference import DIGEST, Reference, parse_reference
 from nri.engine.images.registries import Credentials
@@ -44,6 +54,8 @@ _RECORD, _REMOVED = "image.json", "removed.json"
 _log = logging.getLogger(__name__)
 #: Lists of manifests in lists: one is usual, two are allowed for.
 _DEEPEST_INDEX = 3
+#: Manifests that are looked at for one image; each is a request of the registry.
+_MOST_LISTED = 24
 
 
 class ImageStore:
@@ -99,18 +111,42 @@ class ImageStore:
     def _for_this_machine(
         self, name: Reference, digest: str, manifest: dict[str, Any], folder: Path, credentials: Credentials | None
     ) -> tuple[str, dict[str, Any]]:
-        """The manifest for this machine, through lists of them, and its name by digest."""
-        for _ in range(_DEEPEST_INDEX):
-            pinned = f"{name.repository}@{digest}"
-            if not is_index(manifest, str(name)):
+        """The manifest for this machine, and its name by digest, through lists and lists in them: the first that fits.
+
+        How deep lists are and how much is read of them is bounded: each costs a request of the registry.
+        """
+        waiting, others, read = [(Listed(digest, sure=True), 1)], list[str](), 0
+        while waiting:
+            listed, depth = waiting.pop()
+            pinned = f"{name.repository}@{listed.digest}"
+            if read == _MOST_LISTED:
+                raise InvalidRequest(f"image {name}: none of {_MOST_LISTED} manifests in its lists is for this machine")
+            if read:
+                manifest = self._listed(pinned, name, folder, credentials)
+            read += 1
+            if is_index(manifest, str(name)):
+                if depth > _DEEPEST_INDEX:
+                    raise InvalidRequest(f"image {name}: lists of manifests in lists, more than {_DEEPEST_INDEX} deep")
+                fitting, rest = for_this_machine(manifest, str(name))
+                waiting += [(each, depth + 1) for each in reversed(fitting)]
+                others += rest
+                continue
+            other = "" if listed.sure else self._other_machine(pinned, name, folder, credentials)
+            if not other:
                 return pinned, manifest
-            digest = choose_platform(manifest, str(name))
-            pinned = f"{name.repository}@{digest}"
-            raw = self.transport.manifest(pinned, folder, credentials)
-            if "sha256:" + hashlib.sha256(raw).hexdigest() != digest:
-                raise EngineError(f"the registry sent something else for {pinned}")
-            manifest = parse(raw, str(name))
-        raise InvalidRequest(f"image {name}: lists of manifests in lists, more than {_DEEPEST_INDEX} deep")
+            others.append(other)
+        raise not_for_this_machine(str(name), others)
+
+    def _listed(self, pinned: str, name: Reference, folder: Path, credentials: Credentials | None) -> dict[str, Any]:
+        raw = self.transport.manifest(pinned, folder, credentials)
+        if "sha256:" + hashlib.sha256(raw).hexdigest() != pinned.rpartition("@")[2]:
+            raise EngineError(f"the registry sent something else for {pinned}")
+        return parse(raw, str(name))
+
+    def _other_machine(self, pinned: str, name: Reference, folder: Path, credentials: Credentials | None) -> str:
+        """For which other machine a manifest is whose list does not say; "" if it is for this one."""
+        raw = self.transport.manifest(pinned, folder, credentials, of_config=True)
+        return other_machine(parse(raw, str(name)), str(name))
 
     def load(self, source: str, reference: str, progress: OnProgress | None = None) -> Image:
         """Bring an image from an archive or a layout: ``oci-archive:/path[:name]``, or ``docker-archive:``, ``oci:``.

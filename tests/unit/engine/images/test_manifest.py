@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from nri.engine.images.manifest import (
-    choose_platform,
     config_digest,
     container_config,
     diff_ids,
+    for_this_machine,
     is_index,
     layers,
+    not_for_this_machine,
+    other_machine,
     parse,
 )
 from nri.engine.support.errors import InvalidRequest
@@ -136,22 +138,41 @@ def index(*rows: str) -> dict[str, Any]:
         ("loongarch64", ["linux/loongarch64"], 0),
     ],
 )
-def test_the_best_image_for_a_machine_is_chosen(machine: str, rows: list[str], chosen: int) -> None:
-    assert choose_platform(index(*rows), "x", machine) == f"sha256:{chosen:064}"
+def test_the_best_image_for_a_machine_comes_first(machine: str, rows: list[str], chosen: int) -> None:
+    found, _ = for_this_machine(index(*rows), "x", machine)
+    assert found[0] == (f"sha256:{chosen:064}", True)
 
 
-def test_a_list_in_a_list_is_gone_into_where_nothing_fits_better() -> None:
-    made = index("linux/amd64")
-    made["manifests"].insert(0, {"mediaType": INDEX, "digest": OTHER})
-    assert choose_platform(made, "x", "x86_64") == f"sha256:{0:064}"
-    assert choose_platform(made, "x", "s390x") == OTHER
+def test_what_names_no_platform_comes_after_what_names_this_one_in_its_order() -> None:
+    made = index("linux/amd64", "linux/arm64")
+    made["manifests"][0:0] = [{"mediaType": INDEX, "digest": OTHER}, {"digest": DIGEST}]
+    unsure = [(OTHER, False), (DIGEST, False)]
+    assert for_this_machine(made, "x", "x86_64") == ([(f"sha256:{0:064}", True), *unsure], ["linux/arm64"])
+    assert for_this_machine(made, "x", "s390x") == (unsure, ["linux/amd64", "linux/arm64"])
+
+
+@pytest.mark.parametrize(
+    ("config", "other"),
+    [
+        ({}, ""),
+        ({"os": "linux", "architecture": "arm64"}, ""),
+        ({"architecture": "arm64", "variant": "v8"}, ""),
+        ({"os": "windows", "architecture": "arm64"}, "windows/arm64"),
+        ({"os": "linux", "architecture": "arm", "variant": "v7"}, "linux/arm/v7"),
+        ({"os": "linux", "architecture": "arm64", "variant": "v9"}, "linux/arm64/v9"),
+    ],
+)
+def test_a_configuration_says_for_which_machine_an_image_is(config: dict[str, Any], other: str) -> None:
+    assert other_machine(config, "x", "aarch64") == other
 
 
 def test_an_image_for_other_machines_says_for_which() -> None:
-    with pytest.raises(InvalidRequest, match=r"x is not for linux/amd64; there is linux/alien, linux/amd64/v4"):
-        choose_platform(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
-    with pytest.raises(InvalidRequest, match="there is nothing"):
-        choose_platform({"manifests": []}, "x", "x86_64")
+    found, others = for_this_machine(index("linux/alien", "linux/amd64/v4"), "x", "x86_64")
+    assert found == []
+    told = "x is not for linux/amd64; there is linux/alien, linux/amd64/v4"
+    assert str(not_for_this_machine("x", others, "x86_64")) == told
+    assert "there is nothing" in str(not_for_this_machine("x", [], "x86_64"))
+    assert len(str(not_for_this_machine("x", ["\x1b" + "a" * 100_000], "x86_64"))) < 2000
 
 
 @pytest.mark.parametrize(
@@ -166,7 +187,7 @@ def test_an_image_for_other_machines_says_for_which() -> None:
 )
 def test_a_list_that_is_none_is_refused(manifest: Any, problem: str) -> None:
     with pytest.raises(InvalidRequest, match=problem):
-        choose_platform(manifest, "x", "x86_64")
+        for_this_machine(manifest, "x", "x86_64")
 
 
 def test_a_list_and_a_manifest_are_told_apart_and_never_both() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -237,3 +239,100 @@ def test_one_name_is_held_once_and_others_go_on() -> None:
     thread.join(10)
     assert order == ["other", "first", "second"]
     assert locks._held == {}
+
+
+# --- lists of manifests in lists ----------------------------------------------------------------------------------
+
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+HERE = ARCHITECTURES.get(os.uname().machine, os.uname().machine)
+
+
+class Listing:
+    """In the place of a registry: documents by their digests. A copy ends the pull, and says of what."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+        self.top = ""
+        self.asked = 0
+
+    def add(self, document: Any) -> str:
+        data = json.dumps(document).encode()
+        digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self.blobs[digest] = data
+        return digest
+
+    def image(self, architecture: str, **more: Any) -> str:
+        config = self.add({"os": "linux", "architecture": architecture, **more})
+        return self.add({"config": {"digest": config}, "layers": []})
+
+    def list(self, *rows: str | tuple[str, str]) -> str:
+        """A list of digests, each with the architecture that it is said to be for, or without a word."""
+        made: list[dict[str, Any]] = []
+        for row in rows:
+            digest, architecture = (row, "") if isinstance(row, str) else row
+            platform = {"platform": {"os": "linux", "architecture": architecture}} if architecture else {}
+            made.append({"digest": digest, "mediaType": INDEX, **platform})
+        return self.add({"mediaType": INDEX, "manifests": made})
+
+    def manifest(self, name: str, folder: Path, credentials: Any = None, *, of_config: bool = False) -> bytes:
+        self.asked += 1
+        data = self.blobs[name.partition("@")[2] or self.top]
+        return self.blobs[json.loads(data)["config"]["digest"]] if of_config else data
+
+    def copy(self, source: str, *_: Any) -> None:
+        raise EngineError(f"copied {source.partition('@')[2]}")
+
+    def pulled(self, folder: Path, top: str) -> str:
+        """What a pull of this list comes to: the digest that it copies, or its error."""
+        self.top = top
+        with pytest.raises(EngineError) as caught:
+            ImageStore(folder, self, driver="copy").pull("a/b:1")  # type: ignore[arg-type]
+        return str(caught.value).removeprefix("copied ")
+
+
+def test_a_list_in_which_nothing_fits_is_left_for_the_next_one(tmp_path: Path) -> None:
+    registry = Listing()
+    mine = registry.image(HERE)
+    alien = registry.list((registry.image("alien"), "alien"))
+    assert registry.pulled(tmp_path, registry.list(alien, registry.list(alien), registry.list((mine, HERE)))) == mine
+
+
+def test_what_is_said_to_be_for_this_machine_comes_before_what_would_have_to_be_looked_at(tmp_path: Path) -> None:
+    registry = Listing()
+    first, second = registry.image(HERE), registry.image(HERE, created="later")
+    assert registry.pulled(tmp_path, registry.list(registry.list((first, HERE)), (second, HERE))) == second
+    assert registry.asked == 2
+
+
+def test_of_a_manifest_without_a_platform_the_configuration_says_for_which_machine_it_is(tmp_path: Path) -> None:
+    registry = Listing()
+    mine = registry.image(HERE)
+    assert registry.pulled(tmp_path, registry.list(registry.image("alien"), mine)) == mine
+    told = registry.pulled(tmp_path, registry.list(registry.image("alien"), registry.list((mine, "odd"))))
+    assert told == f"docker.io/a/b:1 is not for linux/{HERE}; there is linux/alien, linux/odd"
+
+
+def test_lists_in_lists_have_a_bound_in_depth(tmp_path: Path) -> None:
+    registry = Listing()
+    mine = registry.image(HERE)
+    three = registry.list(registry.list(registry.list(mine)))
+    assert registry.pulled(tmp_path, three) == mine
+    assert "lists of manifests in lists, more than 3 deep" in registry.pulled(tmp_path, registry.list(three))
+
+
+def test_lists_in_lists_have_a_bound_in_number(tmp_path: Path) -> None:
+    registry = Listing()
+    aliens = [registry.list((registry.image(f"alien{number}"), f"alien{number}")) for number in range(100)]
+    mine = registry.list((registry.image(HERE), HERE))
+    assert "none of 24 manifests in its lists" in registry.pulled(tmp_path, registry.list(*aliens, mine))
+    assert registry.asked == 24
+
+
+def test_a_registry_that_sends_another_list_is_named(tmp_path: Path) -> None:
+    registry = Listing()
+    inner = registry.list((registry.image(HERE), HERE))
+    top = registry.list(inner)
+    registry.blobs[inner] += b" "
+    assert registry.pulled(tmp_path, top) == f"the registry sent something else for docker.io/a/b@{inner}"
