@@ -90,21 +90,26 @@ class ContainerRecord:
 
     def with_words(self, before: tuple[bytes, FieldOrder | None], words: tuple[_Word, ...]) -> ContainerRecord:
         """The same container with these words over what it had before them; all newest ones count."""
-        while words and (len(words) > OPEN or words[0].by is None):
-            before, words = _over(*before, words[0]), words[1:]
-        resources, order = before
+        now = before
         for word in words:
-            resources, order = _over(resources, order, word)
-        made = ContainerRecord(self.pod_id, self.namespace, resources, order)
+            now = _over(*now, word)
+        return self._with(before, words, now)
+
+    def with_word(self, word: _Word) -> ContainerRecord:
+        """The same container with one word more; what the others came to is not worked out again."""
+        now = self.resources, self.known_order()
+        return self._with(self.before if self.words else now, (*self.words, word), _over(*now, word))
+
+    def _with(
+        self, before: tuple[bytes, FieldOrder | None], words: tuple[_Word, ...], now: tuple[bytes, FieldOrder | None]
+    ) -> ContainerRecord:
+        """The same container with what it has now, which words over `before` come to; only open ones are kept."""
+        made = ContainerRecord(self.pod_id, self.namespace, *now)
+        while words and (len(words) > OPEN or words[0].by is None):
+            before, words = _over(*before, words[0]) if len(words) > 1 else now, words[1:]
         if words:
             made.before, made.words = before, words
         return made
-
-    def with_word(self, word: _Word) -> ContainerRecord:
-        """The same container with one word more."""
-        if self.words:
-            return self.with_words(self.before, (*self.words, word))
-        return self.with_words((self.resources, self.known_order()), (word,))
 
 
 def _over(resources: bytes, order: FieldOrder | None, word: _Word) -> tuple[bytes, FieldOrder]:
