@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 # What these packages name in __all__ is public (docs/reference).
 PUBLIC = ("nri", "nri.testing", "nri.adaptation", "nri.ttrpc", "nri.config", "nri.metrics", "nri.oci", "nri.mux")
+# Long pages to look things up in, and the level of the sections that are folded there.
+FOLDED = {"deviations": 2, "reliability": 2, "protocol/messages": 3}
 META = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 project = "nri"
@@ -108,6 +110,26 @@ def inline_pictures(app: Sphinx, tree: nodes.document, _page: str) -> None:
             image.replace_self(nodes.raw("", drawing, format="html"))
 
 
+def fold_sections(_app: Sphinx, tree: nodes.document, page: str) -> None:
+    """On long pages to look things up in, fold what has tables, below headings that stay: they are the index."""
+    wanted = FOLDED.get(page, 0)
+    for section in [each for each in tree.findall(nodes.section) if _depth(each) == wanted]:
+        rows = sum(len(list(body.findall(nodes.row))) for body in section.findall(nodes.tbody))
+        if not rows:
+            continue
+        count = f"{rows} entries" if rows > 1 else "1 entry"
+        head = f'<details class="fold"><summary>{count}</summary>'
+        section.insert(1, nodes.raw("", head, format="html"))
+        section.append(nodes.raw("", "</details>", format="html"))
+
+
+def _depth(section: nodes.Node) -> int:
+    depth = 0
+    while isinstance(section, nodes.section):
+        section, depth = section.parent, depth + 1
+    return depth
+
+
 def load_lazy_names(_app: Sphinx) -> None:
     """Load what the public packages import on first use: autodoc sees only what is there already."""
     for name in PUBLIC:
@@ -124,6 +146,7 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", skip_tuple_fields)
     app.connect("autodoc-process-docstring", mark_examples, priority=400)  # napoleon comes later
     app.connect("doctree-resolved", inline_pictures)
+    app.connect("doctree-resolved", fold_sections)
     app.connect("source-read", fill_changelog)
     app.connect("source-read", fill_command_line)
     app.connect("source-read", fill_plugins)

@@ -36,12 +36,54 @@ document.addEventListener("DOMContentLoaded", () => {
 
 // A table that is wider than a narrow screen becomes a list there (wide.css): each cell with the heading of its column.
 document.addEventListener("DOMContentLoaded", () => {
+  const folds = document.querySelectorAll("details.fold");
+  folds.forEach((fold) => (fold.open = true)); // what is folded has no width
   for (const table of document.querySelectorAll("article table.docutils")) {
     const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.trim());
     if (table.offsetWidth <= table.parentElement.clientWidth || titles.length < 3) continue;
     for (const row of table.querySelectorAll("tbody tr")) {
-      [...row.cells].forEach((cell, place) => (cell.dataset.title = titles[place] || ""));
+      [...row.cells].forEach((cell, place) => {
+        cell.dataset.title = titles[place] || "";
+        cell.classList.toggle("empty", !cell.textContent.trim());
+      });
     }
     table.classList.add("listed");
   }
+  folds.forEach((fold) => (fold.open = false));
+});
+
+// Folded sections (conf.py) open for who follows a link into one, prints the page, or looks for a word in the box above.
+document.addEventListener("DOMContentLoaded", () => {
+  const folds = [...document.querySelectorAll("details.fold")];
+  if (!folds.length) return;
+  const open = () => {
+    const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (!target) return;
+    for (const fold of folds) {
+      if (fold.contains(target) || fold.parentElement === target) fold.open = true;
+    }
+    target.scrollIntoView();
+  };
+  addEventListener("hashchange", open);
+  addEventListener("beforeprint", () => folds.forEach((fold) => (fold.open = true)));
+  open();
+  const box = document.createElement("input");
+  box.type = "search";
+  box.className = "find";
+  box.placeholder = "Find an entry on this page";
+  box.setAttribute("aria-label", box.placeholder);
+  box.addEventListener("input", () => {
+    const word = box.value.trim().toLowerCase();
+    for (const fold of folds) {
+      let some = fold.parentElement.querySelector("h2, h3").textContent.toLowerCase().includes(word);
+      for (const row of fold.querySelectorAll("tbody tr")) {
+        const here = row.textContent.toLowerCase().includes(word);
+        row.hidden = !here;
+        some ||= here;
+      }
+      fold.open = Boolean(word) && some;
+      fold.parentElement.hidden = !some;
+    }
+  });
+  document.querySelector("article h1").after(box);
 });
