@@ -225,7 +225,7 @@ def plugin_needs() -> str:
     """What each bundled plugin needs of a node besides the socket, from deploy/plugins.yaml."""
     rows = []
     for need in deployment.read():
-        paths = ", ".join(f"`{mount.host}`" for mount in need.mounts) or "-"
+        paths = ", ".join(f"`{mount.host}`{' (written)' if mount.write else ''}" for mount in need.mounts) or "-"
         powers = ", ".join(f"{name} ({why})" for name, why in need.capabilities.items()) or "-"
         rows.append((f"`{need.name}`", paths, powers, "the node's" if need.host_network else "-"))
     return table(("plugin", "paths of the node, to read", "capabilities", "network"), rows)

@@ -125,7 +125,9 @@ def test_it_sees_of_the_node_the_socket_s_folder_and_what_the_table_gives_a_reas
         mounts = {each["name"]: each for each in container(text)["volumeMounts"]}
         found = {key: (volumes[key]["path"], mounts[key]["mountPath"], volumes[key]["type"]) for key in volumes}
         assert found == wanted
-        assert all(mount["readOnly"] is True and "subPath" not in mount for mount in mounts.values())
+        written = {mount.name for mount in NEEDS[name].mounts if mount.write}
+        assert {key for key, mount in mounts.items() if not mount["readOnly"]} == written
+        assert all("subPath" not in mount for mount in mounts.values())
         assert all("mountPropagation" not in mounts[each.name] for each in NEEDS[name].mounts if not each.changes)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import combinations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri.config import Source, read
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container, NoPlace, Pins
+from nri.policies.placement.kept import Kept
+from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import GIB, balloons, container, guest, topology_aware
 
@@ -140,6 +144,50 @@ def test_nothing_is_granted_twice_or_lost_and_all_comes_back(
     elif isinstance(policy, Balloons) and isinstance(empty, Balloons) and choices is Choices.DEFAULT:
         assert not any(balloon.pods for balloon in policy.balloons)
         assert len(policy.balloons) == len(empty.balloons)
+
+
+def remade(policy: Policy, names: list[str]) -> Policy:
+    """A new policy with what this one has written down, and the containers as a runtime tells of them, adjusted."""
+    kept = read(Kept, [Source("state", json.dumps(policy.saved().tree()), "json")])
+    told = {name: copied(policy.containers[name]) for name in names}
+    for one in told.values():
+        one.requests = Requests(1)
+    kept.restore(told.values())
+    if isinstance(policy, Balloons):
+        return Balloons(policy.machine, policy.options, policy.choices, kept=kept, containers=told)
+    return TopologyAware(policy.machine, policy.options, policy.choices, kept, told)
+
+
+@given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
+def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
+    topology: Topology, name: str, sequence: list[tuple[str, str, object]]
+) -> None:
+    policy = make(name, topology, Choices.DEFAULT)
+    play(policy, sequence)
+    for names in (list(policy.containers), sorted(policy.containers, reverse=True)):
+        again = remade(policy, names)
+        check(again)
+        missing = {one for one in policy.containers if one not in again.containers}
+        assert not any(policy.pins.get(one) for one in missing), "a container was not taken up again"
+        assert pinned(again) == pinned(policy)
+        if all(one in policy.zones.zones for one in policy.pins):  # one that found no memory may find some now
+            assert again.pins == policy.pins
+            assert again.zones.zones == policy.zones.zones
+
+
+@given(machines, machines, st.sampled_from(["topology-aware", "balloons"]), steps())
+def test_what_another_machine_has_not_is_not_taken_up(
+    topology: Topology, other: Topology, name: str, sequence: list[tuple[str, str, object]]
+) -> None:
+    policy = make(name, topology, Choices.DEFAULT)
+    play(policy, sequence)
+    policy.machine = Machine.of(other)
+    again = remade(policy, list(policy.containers))
+    check(again)
+    for one in list(again.containers):
+        again.release(one)
+    check(again)
+    assert again.zones.zones == {}
 
 
 @given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from nri.api import cpuset
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.policies.placement.balloons.policy import Balloons
@@ -13,6 +14,7 @@ from nri.policies.placement.containers import Container, Pod
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import Machines, make_policy
+from tests.support.host_trees import write_files
 
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "placement"
 GIB = 1 << 30
@@ -22,6 +24,35 @@ def guest(packages: int = 2, nodes: int = 2, cores: int = 2, threads: int = 2, *
     """A machine by its shape, 2 GiB in each memory node; CPUs are numbered depth first."""
     shape = {"kind": "tree", "packages": packages, "numa_per_die": nodes, "cores_per_numa": cores, "threads": threads}
     return Machines({"guest": {"mem_kib_per_node": 2 << 20, **shape, **more}}, DATA).get("guest")
+
+
+def write_machine(folder: Path, topology: Topology) -> Path:
+    """A root folder whose /sys shows a machine; returns it."""
+    cpu, node = "sys/devices/system/cpu", "sys/devices/system/node"
+    files = {
+        f"{cpu}/online": cpuset.to_text(topology.online),
+        f"{cpu}/present": cpuset.to_text(topology.present),
+        f"{cpu}/isolated": cpuset.to_text(topology.isolated),
+        f"{node}/online": cpuset.to_text(topology.nodes),
+    }
+    for number, one in topology.cpus.items():
+        base = f"{cpu}/cpu{number}"
+        files[f"{base}/topology/physical_package_id"] = str(one.package)
+        files[f"{base}/topology/die_id"] = str(one.die)
+        files[f"{base}/topology/cluster_id"] = str(one.cluster)
+        files[f"{base}/topology/core_id"] = str(one.core)
+        files[f"{base}/topology/thread_siblings_list"] = cpuset.to_text(one.threads)
+        for place, cache in enumerate(one.caches):
+            files[f"{base}/cache/index{place}/level"] = str(cache.level)
+            files[f"{base}/cache/index{place}/type"] = cache.kind
+            files[f"{base}/cache/index{place}/id"] = str(cache.number)
+            files[f"{base}/cache/index{place}/shared_cpu_list"] = cpuset.to_text(cache.cpus)
+    for number, each in topology.nodes.items():
+        files[f"{node}/node{number}/cpulist"] = cpuset.to_text(each.cpus)
+        files[f"{node}/node{number}/meminfo"] = f"Node {number} MemTotal: {each.memory_bytes >> 10} kB\n"
+        files[f"{node}/node{number}/distance"] = " ".join(map(str, each.distances.values()))
+    write_files(folder, files)
+    return folder
 
 
 def topology_aware(topology: Topology | None = None, choices: Choices = Choices.DEFAULT, **spec: Any) -> TopologyAware:

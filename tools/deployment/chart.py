@@ -132,7 +132,9 @@ def application(name: str, does: str, **more: Any) -> str:
 def needs(need: Need) -> str:
     """needs.yaml: what the plugin needs of a node, with the reasons."""
     mounts = [
-        {"name": one.name, "host": one.host, "at": one.at, "type": one.type, "changes": one.changes, "why": one.why}
+        {"name": one.name, "host": one.host, "at": one.at, "type": one.type, "changes": one.changes}
+        | ({"write": True} if one.write else {})
+        | {"why": one.why}
         for one in need.mounts
     ]
     return as_yaml(
@@ -148,7 +150,7 @@ def needs(need: Need) -> str:
 def values(need: Need) -> str:
     """values.yaml, with a line on each choice."""
     place = "# Its place in the order of plugins.\n" + (
-        'idx: "10"\n' if need.indexed else f'indices: "{need.args[1]}"\n'
+        f'idx: "{need.args[1]}"\n' if need.indexed else f'indices: "{need.args[1]}"\n'
     )
     config = "# It has no configuration."
     if config_schema(need.name).get("maxProperties") != 0:

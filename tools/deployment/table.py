@@ -84,20 +84,20 @@ def _need(name: str, row: dict[str, Any]) -> Need:
     for key in ("args", "unit_args"):
         if key in row:
             values[key] = tuple(row[key])
-    return Need(name=name, **values | opened(name, row, "changes"))
+    return Need(name=name, **values | opened(name, row, ("changes", "write")))
 
 
-def opened(name: str, row: dict[str, Any], flag: str, root: str = "") -> dict[str, Any]:
+def opened(name: str, row: dict[str, Any], flags: tuple[str, ...], root: str = "") -> dict[str, Any]:
     """The mounts and the unit's lines of a row. Raises ValueError for what they cannot mean.
 
     Args:
         name: the row's, for errors.
         row: its keys.
-        flag: what may be said of its mounts besides: `write` or `changes`.
+        flags: what may be said of its mounts besides: `write`, `changes`.
         root: where the container has the node's paths, unless a mount says otherwise.
     """
     for mount in row.get("mounts", ()):
-        if unknown := mount.keys() - MOUNT_KEYS - {flag}:
+        if unknown := mount.keys() - MOUNT_KEYS - set(flags):
             raise ValueError(f"{name}: mount {mount['name']}: unknown key {min(unknown)}")
         if mount["type"] not in MOUNT_TYPES:
             raise ValueError(f"{name}: mount {mount['name']}: type {mount['type']} is none of {', '.join(MOUNT_TYPES)}")

@@ -2,7 +2,8 @@
 
 `read` is for those who need the instance alone; `merge` also says who set what, and takes layers, which files of
 several formats, the environment and flags become. Later layers override earlier ones, key by key. Every problem of
-every layer is reported at once. Next: `nri.config.typed`, which checks the values.
+every layer is reported at once. A class with a `resource_kind` also takes a Kubernetes resource of that kind, whose
+`spec` it is. Next: `nri.config.typed`, which checks the values.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MOST_PROBLEMS, Problem, apart, together
+from nri.config.complaint import MOST_PROBLEMS, Problem, apart, shorten, together
 from nri.config.place import Path, at, show
 from nri.errors import ConfigError
 
@@ -76,7 +77,8 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
     errors: list[ConfigError] = []
     whole = typed.Partial(cls, {})
     where = "configuration"
-    for layer in layers:
+    for given in layers:
+        layer = given if isinstance(given, ConfigError) else _unwrapped(cls, given)
         if isinstance(layer, ConfigError):
             errors += apart(layer)
             continue
@@ -96,6 +98,16 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
     if errors:
         raise together(errors)
     return made
+
+
+def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
+    """The layer below `spec`, if the tree is a Kubernetes resource and `cls` says of which kind it may be."""
+    kind, tree = getattr(cls, "resource_kind", ""), layer.tree
+    if not kind or not isinstance(tree, dict) or "kind" not in tree:
+        return layer
+    if tree["kind"] != kind:
+        return ConfigError(layer.place(("kind",)), "kind", f"expected {kind}, not {shorten(tree['kind'])}")
+    return Layer(tree.get("spec") or {}, lambda path: layer.place(("spec", *path)))
 
 
 def _remember(places: dict[Path, str], partial: typed.Partial, layer: Layer) -> None:

@@ -47,6 +47,8 @@ class PluginBase:
     #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`; until
     #: then, as in a test that calls a handler, the defaults alone.
     config: Any = ConfigBefore()
+    #: The file of `--config`, or "the runtime's configuration", for errors that only `configure` finds; "" for none.
+    config_source: str = ""
     #: The mirror, if `mirror` is true. Empty before there is a runtime.
     state: Mirror = StateBefore()  # type: ignore[assignment]  # what it gives is one
     #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.

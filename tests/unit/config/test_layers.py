@@ -72,3 +72,19 @@ def test_nothing_at_all_is_the_defaults() -> None:
 
 def test_an_empty_text_says_nothing() -> None:
     assert merge(Config, [layer("a", "")]).origins == {}
+
+
+class Policy:
+    resource_kind = "PinPolicy"
+    cpus: str = ""
+
+
+def test_a_class_with_a_kind_is_also_read_from_a_resource_of_that_kind() -> None:
+    bare, whole = layer("bare", 'cpus = "1"'), layer("whole", 'kind = "PinPolicy"\n[spec]\ncpus = "2"')
+    merged = merge(Policy, [bare, whole])
+    assert (merged.value.cpus, merged.origins) == ("2", {"cpus": "whole:3"})
+    with pytest.raises(ConfigError, match=r'^bad:3: cpu: unknown key \(did you mean "cpus"\?\)'):
+        merge(Policy, [layer("bad", 'kind = "PinPolicy"\n[spec]\ncpu = "2"')])
+    with pytest.raises(ConfigError, match=r'^other:1: kind: expected PinPolicy, not "Pod"'):
+        merge(Policy, [layer("other", 'kind = "Pod"')])
+    assert merge(Policy, [layer("empty", 'kind = "PinPolicy"')]).value.cpus == ""

@@ -14,6 +14,8 @@ from tests.unit.stub.test_imports import NEVER
 
 #: What a plugin needs from the start, with the reason.
 NEEDED = {
+    "balloons": {"dataclasses", "inspect"},  # these two have values of policies, which are dataclasses
+    "topology-aware": {"dataclasses", "inspect"},
     "default-validator": {"dataclasses", "inspect"},  # its configuration is that of the policy, a dataclass
     "differ": {"logging"},  # these two write each request into the log
     "logger": {"logging"},

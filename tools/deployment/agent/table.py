@@ -76,4 +76,4 @@ def _row(name: str, row: dict[str, Any]) -> Row:
     choice, _, value = name.partition(" ")
     if choice not in CHOICES or bool(value) is (choice == "always"):
         raise ValueError(f"{name}: not one of {', '.join(CHOICES)} with what is chosen")
-    return Row(choice, value, **row | opened(name, row, "write", HOST))
+    return Row(choice, value, **row | opened(name, row, ("write",), HOST))

@@ -88,7 +88,7 @@ spec:
             - name: {{ .name }}
               {{- /* Paths below it are told by the runtime: elsewhere on the node is elsewhere here. */}}
               mountPath: {{ ternary $host .at (and .changes (ne $host .host)) }}
-              readOnly: true
+              readOnly: {{ not .write }}
               {{- if .changes }}
               mountPropagation: HostToContainer
               {{- end }}

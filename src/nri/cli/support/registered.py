@@ -123,6 +123,9 @@ def _type(annotation: object) -> str:
 
 
 def _default(config: type, name: str) -> str:
+    field = getattr(config, "__dataclass_fields__", {}).get(name)
+    if field is not None and callable(field.default_factory):
+        return f"default {field.default_factory()!r}"
     return f"default {getattr(config, name)!r}" if hasattr(config, name) else "required"
 
 

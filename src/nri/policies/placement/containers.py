@@ -18,7 +18,7 @@ from nri.policies.placement.zones import parse_kinds
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["Changes", "Container", "Hint", "NoPlace", "Pins", "Pod", "container_of"]
+__all__ = ["Changes", "Container", "Hint", "NoPlace", "Pins", "Pod", "always", "container_of"]
 
 SUFFIX = ".resource-policy.nri.io"
 _NOTHING = Requests()
@@ -36,6 +36,10 @@ class NoPlace(NriError):
         super().__init__(f"no place for {container}: {reason}")
         self.container = container
         self.reason = reason
+
+
+def always() -> None:
+    """There is always time; see `in_time` of the policies."""
 
 
 class Pins(NamedTuple):
@@ -177,6 +181,11 @@ class Changes:
     def again(self, name: str, shares: int | None = None) -> None:
         """Give out a container's pins once more, with these shares if it was pinned to none."""
         self._changed[name] = Pins(shares=shares) | self.pins.get(name, Pins())
+
+    def leave_shares(self, name: str) -> None:
+        """Pin a container to no shares any more: it has those that it was given by others."""
+        if name in self.pins:
+            self.pins[name] = self.pins[name]._replace(shares=None)
 
     def forget(self, name: str) -> None:
         """Forget a container that is gone."""

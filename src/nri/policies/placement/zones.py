@@ -160,6 +160,19 @@ class MemoryZones:
         self._forget()
         return offer
 
+    def adopt(self, request: Request, zone: int) -> None:
+        """Give a user just this zone. Raises NoMemory if it is none, or has not so much left."""
+        request = self._checked(request)
+        if not zone or zone & ~self.all:
+            raise NoMemory(f"there are no memory nodes {masks.text(zone & ~self.all)}")
+        self._age += 1
+        self._requests[request.user] = replace(request, age=self._age)
+        self._assign(request.user, zone)
+        self._version += 1
+        if self._overcommitted(zone)[0]:
+            self.release(request.user)
+            raise NoMemory(f"nodes {masks.text(zone)} have not so much left")
+
     def widen(self, user: str, nodes: int, kinds: int) -> tuple[int, dict[str, int]]:
         """Add nodes and kinds to a user's zone, never take any away; the new zone, and who moved. Raises NoMemory."""
         request, zone = self._requests[user], self.zones[user]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["apply", "check_flags"]
 
+_RUNTIME = "the runtime's configuration"
 _NONE: Mapping[str, list[str] | bool] = {}
 
 
@@ -32,6 +33,7 @@ def apply(plugin: PluginBase, text: str, file: str | None = None, own: Mapping[s
         ConfigError: a source cannot be read, or does not fit; names source, key and value.
     """
     config_class = plugin.Config
+    plugin.config_source = file or (_RUNTIME if text.strip() else "")
     if config_class is None and file is None:
         plugin.config = text
         return
@@ -48,7 +50,7 @@ def apply(plugin: PluginBase, text: str, file: str | None = None, own: Mapping[s
 
     sources = []
     if text.strip():
-        sources.append(Source("the runtime's configuration", text, plugin.config_format))
+        sources.append(Source(_RUNTIME, text, plugin.config_format))
     if file is not None:
         sources.append(read_file(file, None if plugin.config_format == "auto" else plugin.config_format))
     if config_class is None:

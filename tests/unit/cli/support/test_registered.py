@@ -48,6 +48,15 @@ def test_a_plugin_that_cannot_be_loaded_is_told_with_its_reason(others) -> None:
         registered.load(registered.find("odd"))
 
 
+def test_keys_are_told_with_their_defaults() -> None:
+    found = registered.describe(registered.find("balloons"))["configuration"]
+    assert found["pinCPU"] == "bool, default True"
+    assert found["reservedPoolNamespaces"] == "list[str], default ['kube-system']"
+    assert registered.describe(registered.find("topology-aware"))["configuration"]["reservedResources"].endswith(
+        "required"
+    )
+
+
 def test_names_are_listed_once_and_in_order(others) -> None:
     others(("pin", "a:Pin"), ("dot", "d:Dot"), ("pin", "c:Pin"))
     assert registered.names() == ["dot", "pin"]

@@ -68,6 +68,16 @@ def test_flags_of_its_own_come_before_the_file_and_that_before_the_runtimes_text
     assert (plugin.config.cpus, plugin.config.mode, plugin.config.zones) == ("2", "hard", ["file"])
 
 
+def test_a_plugin_knows_where_its_configuration_came_from(tmp_path) -> None:
+    (tmp_path / "pin.yaml").write_text("cpus: '1'\n")
+    plugin = configured("")
+    assert plugin.config_source == ""
+    settings.apply(plugin, "cpus: '2'")
+    assert plugin.config_source == "the runtime's configuration"
+    settings.apply(plugin, "cpus: '2'", str(tmp_path / "pin.yaml"))
+    assert plugin.config_source == str(tmp_path / "pin.yaml")
+
+
 def test_a_flag_that_does_not_fit_is_told_by_its_name() -> None:
     with pytest.raises(nri.ConfigError, match=r'^--mode: mode: expected one of soft, hard, not "sotf" \(did you mean'):
         settings.check_flags(Flagged, {"mode": ["sotf"]})

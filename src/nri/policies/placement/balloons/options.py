@@ -136,6 +136,10 @@ class Options:
     cpuClasses: list[dict[str, Any]] = field(default_factory=list)
     turboDomain: str = "package"
     controllableInterrupts: list[str] = field(default_factory=lambda: ["*"])
+    agent: dict[str, Any] = field(default_factory=dict)
+    control: dict[str, Any] = field(default_factory=dict)
+    instrumentation: dict[str, Any] = field(default_factory=dict)
+    log: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         types = {each.name: each for each in self.balloonTypes}

@@ -7,10 +7,11 @@ one that can grow, or to a new one, in the order that its type prefers. Rules: p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
+from types import MappingProxyType
 
 from nri.kube.quantity import cpu_shares
 from nri.kube.requests import Requests
@@ -20,13 +21,16 @@ from nri.policies.placement.balloons.balloon import Balloon
 from nri.policies.placement.balloons.options import DEFAULT, RESERVED, BalloonType, LoadClass, Options
 from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, build
 from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Changes, Container, NoPlace, Pins
+from nri.policies.placement.containers import Changes, Container, NoPlace, Pins, always
 from nri.policies.placement.expressions import expand, matches
+from nri.policies.placement.kept import Kept, KeptBalloon, KeptContainer, KeptPart
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
 
 __all__ = ["Balloons"]
+
+_NONE: Mapping[str, Container] = MappingProxyType({})
 
 #: Names of the devices that are no devices: reserved and isolated CPUs, and the two kinds of cores.
 _RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
@@ -42,7 +46,13 @@ class Balloons:
 
     Args:
         near: the CPUs near to a device by its path in /sys, several sets if it has several.
+        kept: what an earlier one gave to these containers, the oldest first; those that can keep it have it afterwards.
+
+    Attributes:
+        in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
     """
+
+    name = "balloons"
 
     def __init__(
         self,
@@ -50,6 +60,8 @@ class Balloons:
         options: Options,
         choices: Choices = Choices.DEFAULT,
         near: Callable[[str], list[int]] = lambda _path: [],
+        kept: Kept | None = None,
+        containers: Mapping[str, Container] = _NONE,
     ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
         self._near = near
@@ -70,11 +82,113 @@ class Balloons:
         self.containers: dict[str, Container] = {}
         self._resized: dict[str, Requests] = {}
         self._changes = Changes()
+        self.in_time: Callable[[], None] = always
+        for balloon in kept.balloons if kept is not None else ():
+            self._adopt(balloon, containers)
+        self._share_idle(self.free, 0)
+        for balloon in kept.balloons if kept is not None else ():
+            self._adopt_zones(balloon)
         for priority in Priority:
             for each in self.types:
-                for _ in range(each.minBalloons if each.priority is priority else 0):
+                for _ in range(each.minBalloons - len(self._of(each)) if each.priority is priority else 0):
                     self.balloons.append(self._new(each))
+        self._fit_adopted()
         self._repin(self._share_idle(self.free, 0))
+        self._repin(self.balloons)
+
+    # -- what is kept over a restart ----------------------------------------------------------------------------------
+
+    @property
+    def pins(self) -> Mapping[str, Pins]:
+        """All pins as they are."""
+        return self._changes.pins
+
+    def saved(self) -> Kept:
+        """What every balloon and container has."""
+        return Kept(
+            self.name,
+            containers={name: KeptContainer.of(each) for name, each in self.containers.items()},
+            balloons=[
+                KeptBalloon(
+                    [
+                        KeptPart(part.type.name, part.instance, masks.text(part.cpus), len(part.components))
+                        for part in balloon.parts()
+                    ],
+                    masks.text(balloon.idle),
+                    {name: masks.text(self.zones.zones.get(name, 0)) for name in balloon.containers},
+                )
+                for balloon in self.balloons
+            ],
+        )
+
+    def _adopt(self, kept: KeptBalloon, containers: Mapping[str, Container]) -> None:
+        """Make a balloon as it was, with those of its containers that still belong there; nothing if it cannot be."""
+        free = self.free
+        balloon = self._remade(list(kept.parts))
+        if balloon is None or 0 < balloon.type.maxBalloons <= len(self._of(balloon.type)):
+            self.free = free
+            return
+        members = [containers[name] for name in containers if name in kept.containers]
+        members = [each for each in members if self._belongs(each, balloon)]
+        if not members and len(self._of(balloon.type)) >= balloon.type.minBalloons:
+            self.free = free
+            return
+        balloon.idle = masks.parse(kept.idle) & self.free
+        self.balloons.append(balloon)
+        for each in members:
+            if self._most_m(balloon) >= each.requests.cpu_m + self._requested(balloon):
+                self.containers[each.id] = each
+                self._join(each, balloon)
+
+    def _remade(self, parts: list[KeptPart]) -> Balloon | None:
+        """A balloon of its parts, whose CPUs are taken; None if one of them cannot be as it was."""
+        waiting: list[tuple[Balloon, int]] = []
+        top = None
+        for part in parts:
+            kind, cpus = self._by_name.get(part.type), masks.parse(part.cpus)
+            count = cpus.bit_count()
+            if kind is None or bool(kind.components) != bool(part.components):
+                return None
+            balloon = self._empty(kind, part.instance)
+            if not part.components:
+                if cpus & ~self.free or count < kind.minCPUs or 0 < kind.maxCPUs < count:
+                    return None
+                self.free &= ~cpus
+            balloon.cpus = cpus
+            if waiting:
+                above, left = waiting.pop()
+                above.components.append(balloon)
+                waiting += [(above, left - 1)] if left > 1 else []
+            elif top is not None:
+                return None
+            top = top or balloon
+            waiting += [(balloon, part.components)] if part.components else []
+        return None if waiting else top
+
+    def _belongs(self, container: Container, balloon: Balloon) -> bool:
+        try:
+            return not self._left_alone(container) and self._type_of(container) is balloon.type
+        except NoPlace:
+            return False
+
+    def _adopt_zones(self, kept: KeptBalloon) -> None:
+        """Let containers have their memory nodes; those that cannot get others when they are pinned."""
+        for name, zone in kept.containers.items():
+            container = self.containers.get(name)
+            balloon = None if container is None else self._balloon_of(container)
+            if container is not None and balloon is not None and zone:
+                nodes = self.machine.nodes_of(balloon.cpus | balloon.idle)
+                with suppress(NoMemory):
+                    self.zones.adopt(self._memory_of(container, balloon, nodes), masks.parse(zone))
+
+    def _fit_adopted(self) -> None:
+        """Let balloons that were taken up have the CPUs that they need by now."""
+        for balloon in self.balloons:
+            if balloon.pods:
+                try:
+                    self._resize(balloon, max(1, self._requested(balloon)))
+                except ValueError:
+                    continue  # it stays as large as it was
 
     # -- types --------------------------------------------------------------------------------------------------------
 
@@ -148,15 +262,17 @@ class Balloons:
 
     def create(self, container: Container) -> dict[str, Pins]:
         """Place a container; the pins of all that change. Raises NoPlace."""
-        preserve = self.options.preserve
-        left_alone = container.preserves("cpu") or (
-            preserve is not None and any(one.holds(container, container.pod) for one in preserve.matchExpressions)
-        )
         with self._undone_if_refused():
             self.containers[container.id] = container
-            if not left_alone:
+            if not self._left_alone(container):
                 self._place(container)
         return self._changes.take()
+
+    def _left_alone(self, container: Container) -> bool:
+        preserve = self.options.preserve
+        return container.preserves("cpu") or (
+            preserve is not None and any(one.holds(container, container.pod) for one in preserve.matchExpressions)
+        )
 
     def release(self, container_id: str) -> dict[str, Pins]:
         """Take back what a container has, if anything."""
@@ -192,6 +308,7 @@ class Balloons:
 
     def _follow(self, container: Container, balloon: Balloon, requests: Requests) -> None:
         container.requests = requests
+        self._changes.leave_shares(container.id)
         wanted = self._requested(balloon)
         if self._most_m(balloon) >= wanted:
             self._resize(balloon, max(1, wanted))
@@ -232,9 +349,12 @@ class Balloons:
                 self._resize(balloon, wanted)
             except ValueError as error:
                 raise NoPlace(str(container), f"balloon {balloon} cannot grow to {wanted}m: {error}") from None
+        self._join(container, balloon)
+        self._repin([balloon])
+
+    def _join(self, container: Container, balloon: Balloon) -> None:
         balloon.pods.setdefault(container.pod.id, []).append(container.id)
         self._count_group(balloon, container, 1)
-        self._repin([balloon])
 
     def _dismiss(self, container: Container, balloon: Balloon) -> None:
         self.zones.release(container.id)
@@ -282,6 +402,7 @@ class Balloons:
         ]
         chain += [new, *fill] if kind.preferNewBalloons else [*fill, new]
         for method, find in chain:
+            self.in_time()
             found = find()
             if found:
                 room = self._most_free_m if method == "grow" else self._free_m
@@ -353,11 +474,9 @@ class Balloons:
             raise ValueError(f"there are {len(others)} balloons {kind.name} already")
         taken = {each.instance for each in others}
         instance = next(number for number in range(len(others) + 1) if number not in taken)
+        balloon = self._empty(kind, instance)
         if kind.components:
-            balloon = Balloon(kind, instance, components=self._new_components(kind))
-        else:
-            loaded = frozenset(_loaded(self._loads[load]) for load in kind.loads)
-            balloon = Balloon(kind, instance, TreeAllocator(self._tree, self._preferences(kind)), loaded=loaded)
+            balloon.components = self._new_components(kind)
         try:
             self._resize(balloon, 1000 * kind.minCPUs)
         except ValueError:
@@ -365,6 +484,13 @@ class Balloons:
                 self.free |= component.cpus
             raise
         return balloon
+
+    def _empty(self, kind: BalloonType, instance: int) -> Balloon:
+        """A balloon without CPUs, and without components if it is to be of some."""
+        if kind.components:
+            return Balloon(kind, instance)
+        loaded = frozenset(_loaded(self._loads[load]) for load in kind.loads)
+        return Balloon(kind, instance, TreeAllocator(self._tree, self._preferences(kind)), loaded=loaded)
 
     def _new_components(self, kind: BalloonType) -> list[Balloon]:
         """One of each component; or, to keep them equal, one of that type of which there are fewest."""
@@ -497,19 +623,22 @@ class Balloons:
                 self._changes.set(container.id, shares=cpu_shares(Fraction(container.requests.cpu_m, 1000)))
         own = balloon.type.pinMemory
         if self.options.pinMemory if own is None else own:
-            preserved = container.preserves("memory")
-            kinds = 0 if preserved else container.asks_memory() or balloon.type.kinds
-            nodes = masks.parse(container.mems) if preserved else nodes
-            zone = self._zone(container, nodes, kinds, preserved)
-            if not (preserved and self.choices.preserved_memory_stays):
+            zone = self._zone(self._memory_of(container, balloon, nodes))
+            if not (container.preserves("memory") and self.choices.preserved_memory_stays):
                 self._changes.set(container.id, mems=masks.text(zone))
 
-    def _zone(self, container: Container, nodes: int, kinds: int, preserved: bool) -> int:
-        """The memory nodes of a container whose CPUs are near to these; just these if there is not enough."""
-        moved: dict[str, int] = {}
-        zones, name = self.zones, container.id
+    def _memory_of(self, container: Container, balloon: Balloon, nodes: int) -> MemoryRequest:
+        """The request of memory of a container whose CPUs are near to these nodes."""
+        preserved = container.preserves("memory")
+        kinds = 0 if preserved else container.asks_memory() or balloon.type.kinds
+        nodes = masks.parse(container.mems) if preserved else nodes
         priority = PRESERVED if preserved else PRIORITIES[container.qos]
-        request = MemoryRequest(name, container.requests.memory_limit_bytes, nodes, kinds, priority)
+        return MemoryRequest(container.id, container.requests.memory_limit_bytes, nodes, kinds, priority)
+
+    def _zone(self, request: MemoryRequest) -> int:
+        """The memory nodes of a container; just those to begin with if there is not enough."""
+        moved: dict[str, int] = {}
+        zones, name, nodes, kinds = self.zones, request.user, request.nodes, request.kinds
         try:
             if name in zones.zones and self.choices.memory_follows_cpus:
                 if zones.begins_at(name, nodes, kinds):

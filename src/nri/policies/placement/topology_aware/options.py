@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from nri.policies.placement.amounts import Amounts
 
@@ -27,3 +27,15 @@ class Options:
     reservedPoolNamespaces: list[str] = field(default_factory=list)
     defaultCPUPriority: Literal["high", "normal", "low", "none"] = "none"
     unlimitedBurstable: Level = "package"
+    schedulingClasses: list[dict[str, Any]] = field(default_factory=list)
+    namespaceSchedulingClasses: dict[str, str] = field(default_factory=dict)
+    podQoSSchedulingClasses: dict[str, str] = field(default_factory=dict)
+    cpuClasses: list[dict[str, Any]] = field(default_factory=list)
+    sharedPoolCPUClass: str = ""
+    reservedPoolCPUClass: str = ""
+    defaultExclusiveCPUClass: str = ""
+    controllableInterrupts: list[str] = field(default_factory=lambda: ["*"])
+    agent: dict[str, Any] = field(default_factory=dict)
+    control: dict[str, Any] = field(default_factory=dict)
+    instrumentation: dict[str, Any] = field(default_factory=dict)
+    log: dict[str, Any] = field(default_factory=dict)

@@ -7,8 +7,10 @@ which pools were looked at and what each lacked. Next: the plugin.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 from nri.kube.quantity import cpu_shares
 from nri.kube.requests import Requests
@@ -16,7 +18,8 @@ from nri.policies.placement import masks
 from nri.policies.placement.affinity import Affinity, affinities
 from nri.policies.placement.allocator import CpuAllocator
 from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Changes, Container, Hint, NoPlace, Pins
+from nri.policies.placement.containers import Changes, Container, Hint, NoPlace, Pins, always
+from nri.policies.placement.kept import Kept, KeptContainer, KeptGrant
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
@@ -26,6 +29,8 @@ from nri.policies.placement.zones import ALL_KINDS, PRIORITIES, MemoryZones, NoM
 from nri.policies.placement.zones import Request as MemoryRequest
 
 __all__ = ["Grant", "TopologyAware"]
+
+_NONE: Mapping[str, Container] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -55,9 +60,25 @@ class Grant:
 
 
 class TopologyAware:
-    """The policy. Raises ValueError for options that do not go with the machine."""
+    """The policy. Raises ValueError for options that do not go with the machine.
 
-    def __init__(self, machine: Machine, options: Options, choices: Choices = Choices.DEFAULT) -> None:
+    Args:
+        kept: what an earlier one gave to these containers, the oldest first; those that can keep it have it afterwards.
+
+    Attributes:
+        in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
+    """
+
+    name = "topology-aware"
+
+    def __init__(
+        self,
+        machine: Machine,
+        options: Options,
+        choices: Choices = Choices.DEFAULT,
+        kept: Kept | None = None,
+        containers: Mapping[str, Container] = _NONE,
+    ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
@@ -71,6 +92,13 @@ class TopologyAware:
         self.grants: dict[str, Grant] = {}
         self.containers: dict[str, Container] = {}
         self._changes = Changes()
+        self.in_time: Callable[[], None] = always
+        grants = {} if kept is None else kept.grants
+        for name, container in containers.items():
+            if name in grants:
+                self._adopt(container, grants[name])
+        for grant in self.grants.values():
+            self._pin(grant)
 
     def _reserve(self) -> int:
         amounts, isolated = self.options.reservedResources, self.machine.isolated & self.allowed
@@ -91,6 +119,56 @@ class TopologyAware:
         if not reserved:
             raise ValueError("reservedResources.cpu names no CPU, and topology-aware cannot start without one")
         return reserved
+
+    # -- what is kept over a restart ----------------------------------------------------------------------------------
+
+    @property
+    def pins(self) -> Mapping[str, Pins]:
+        """All pins as they are."""
+        return self._changes.pins
+
+    def saved(self) -> Kept:
+        """What every container has."""
+        return Kept(
+            self.name,
+            containers={name: KeptContainer.of(each) for name, each in self.containers.items()},
+            grants={
+                name: KeptGrant(
+                    grant.pool.name,
+                    grant.kind.value,
+                    masks.text(grant.exclusive),
+                    grant.portion_m,
+                    masks.text(grant.zone),
+                )
+                for name, grant in self.grants.items()
+            },
+        )
+
+    def _adopt(self, container: Container, kept: KeptGrant) -> None:
+        """Give a container what it had, if there is such a pool, with that much left; else nothing."""
+        pool, kind = self.pools.by_name.get(kept.pool), CpuKind(kept.kind)
+        exclusive, zone = masks.parse(kept.exclusive), masks.parse(kept.zone)
+        if pool is None or exclusive & ~(pool.free_isolated | pool.free_sharable):
+            return
+        grant = Grant(container, pool, kind, exclusive, kept.portion_m, zone, preserved=container.preserves("memory"))
+        grant.idle = self._is_idle(grant)
+        try:
+            self.zones.adopt(self._memory_of(grant), zone)
+        except NoMemory:
+            return
+        pool.take(exclusive)
+        self._enter(grant)
+        self.containers[container.id] = container
+        if pool.is_overpromised() or (kind is CpuKind.RESERVED and not pool.reserved):
+            self._take_back(container.id)
+            del self.containers[container.id]
+
+    def _memory_of(self, grant: Grant) -> MemoryRequest:
+        """The request of the memory that a container has."""
+        container = grant.container
+        size = container.requests.memory_bytes or container.requests.memory_limit_bytes
+        kinds = self.zones.kinds_of(grant.zone)
+        return MemoryRequest(container.id, size, grant.zone, kinds, PRIORITIES[container.qos])
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -157,6 +235,7 @@ class TopologyAware:
         weights = self._affinity(request.container)
         scores = []
         for pool in self.pools.by_id:
+            self.in_time()
             score = Score.of(pool, request, self.machine)
             score.affinity = affinity_score(weights, pool) if weights else 0.0
             self._offer(score, request)
@@ -291,9 +370,7 @@ class TopologyAware:
     def _restore(self, grant: Grant) -> None:
         """Give a container back exactly what it had."""
         grant.pool.take(grant.exclusive)
-        size = grant.container.requests.memory_bytes or grant.container.requests.memory_limit_bytes
-        kinds = self.zones.kinds_of(grant.zone)
-        self.zones.allocate(MemoryRequest(grant.container.id, size, grant.zone, kinds, PRIORITIES[grant.container.qos]))
+        self.zones.allocate(self._memory_of(grant))
         self._enter(grant)
 
     # -- pins ---------------------------------------------------------------------------------------------------------

@@ -91,6 +91,13 @@ class Pool:
     def _left(self, cpus: int, account: str) -> int:
         return 1000 * cpus.bit_count() - sum(int(getattr(pool, account)) for pool in self.below())
 
+    def is_overpromised(self) -> bool:
+        """Whether here, above or below more is promised than there is."""
+        return any(
+            pool._left(pool.free_sharable, "shared_m") < 0 or pool._left(pool.reserved, "reserved_m") < 0
+            for pool in (*self.above(), *self.below())
+        )
+
     def sliceable(self, allocator: CpuAllocator) -> int:
         """The CPUs that may become exclusive: of each leaf as many whole ones as nobody was promised a share of."""
         found = 0

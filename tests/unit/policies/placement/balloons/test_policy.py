@@ -1,12 +1,18 @@
 """balloons on a machine of four memory nodes with four CPUs each. Deviations show both modes."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
+from nri.policies.placement.balloons.options import BalloonType, Options
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace, Pins
+from nri.policies.placement.kept import Kept, KeptPart
 from tests.support.placement import GIB, balloons, container, guest
 
 MODES = (Choices.DEFAULT, Choices.REFERENCE)
@@ -185,3 +191,88 @@ def test_hidden_threads_and_devices() -> None:
     found = policy.create(container("a", 2000, **{"balloon.balloons": "near"}))
     assert found["a"].cpus == "10"
     assert policy.create(container("b", 1000, hide_hyperthreads="no"))["b"].cpus is not None
+
+
+# -- what is kept over a restart ---------------------------------------------------------------------------------------
+
+BOTH = {"name": "both", "components": [{"balloonType": "left"}, {"balloonType": "right"}]}
+PARTS = ({"name": "left"}, {"name": "right"})
+
+
+def again(policy: Balloons, kept: Kept | None = None, **options: Any) -> Balloons:
+    """A policy that takes up what another one gave, perhaps with other options."""
+    kept = kept or policy.saved()
+    made = {name: replace(each) for name, each in policy.containers.items()}
+    options = {**vars(policy.options), **options}
+    return Balloons(policy.machine, Options(**options), kept=kept, containers=made)
+
+
+def test_a_composite_is_taken_up_with_its_components() -> None:
+    policy = balloons(BOTH, *PARTS)
+    policy.create(container("c", 4000, **{"balloon.balloons": "both"}))
+    found = again(policy)
+    assert found.saved() == policy.saved()
+    assert [part.type.name for part in found.balloons[-1].parts()] == ["both", "left", "right"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda parts: parts[1:],  # not as many as it is said to have
+        lambda parts: [*parts, parts[-1]],  # more
+        lambda parts: [replace(parts[0], type="gone"), *parts[1:]],
+        lambda parts: [replace(parts[0], components=0), *parts[1:]],
+        lambda parts: [parts[0], parts[1], replace(parts[2], cpus=parts[1].cpus)],  # one CPU twice
+        lambda parts: [parts[0], parts[1], replace(parts[2], cpus="4000")],
+    ],
+)
+def test_a_balloon_that_cannot_be_as_it_was_is_not_taken_up(change: Callable[[list[KeptPart]], list[KeptPart]]) -> None:
+    policy = balloons(BOTH, *PARTS)
+    policy.create(container("c", 4000, **{"balloon.balloons": "both"}))
+    kept = policy.saved()
+    last = kept.balloons[-1]
+    found = again(policy, replace(kept, balloons=[*kept.balloons[:-1], replace(last, parts=change(last.parts))]))
+    assert found.containers == {}
+    assert found.free == policy.free | policy.balloons[-1].cpus
+
+
+def test_containers_stay_in_a_balloon_that_is_theirs_by_the_new_options_and_fits_them() -> None:
+    policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 6})
+    for name, cpu_m in (("a", 2000), ("b", 3000), ("c", 1000)):
+        policy.create(container(name, cpu_m, namespace="web"))
+    policy.create(container("d", 1000))
+    elsewhere = again(policy, balloonTypes=[BalloonType("web", namespaces=["other"], maxCPUs=6)])
+    assert list(elsewhere.containers) == ["d"]
+    assert [str(each) for each in elsewhere.balloons] == ["reserved[0]", "default[0]"]
+    larger = again(policy, balloonTypes=[BalloonType("web", namespaces=["web"], minCPUs=8)])
+    assert "a" not in larger.containers
+    unknown = balloons({"name": "web", "namespaces": ["web"]})
+    unknown.create(container("a", 1000, **{"balloon.balloons": "web"}))
+    assert again(unknown, balloonTypes=[]).containers == {}
+
+
+def test_a_balloon_keeps_those_that_it_can_grow_to() -> None:
+    policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 6})
+    for name, cpu_m in (("a", 2000), ("b", 3000)):
+        policy.create(container(name, cpu_m, namespace="web"))
+    policy.containers["b"].requests = Requests(9000)
+    assert list(again(policy).containers) == ["a"]
+
+
+def test_more_balloons_than_there_may_be_are_not_taken_up_and_the_least_are_made() -> None:
+    policy = balloons({"name": "web", "namespaces": ["web"], "preferNewBalloons": True})
+    for name in "abc":
+        policy.create(container(name, 1000, namespace="web"))
+    one = again(policy, balloonTypes=[BalloonType("web", namespaces=["web"], maxBalloons=1)])
+    assert list(one.containers) == ["a"]
+    four = again(policy, balloonTypes=[BalloonType("web", namespaces=["web"], minBalloons=4, minCPUs=1)])
+    assert {str(each) for each in four.balloons} == {"reserved[0]", "default[0]", *(f"web[{n}]" for n in range(4))}
+
+
+def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
+    policy = balloons()
+    policy.create(container("a", 1000, GIB))
+    kept = policy.saved()
+    kept.balloons[-1].containers["a"] = "17"
+    found = again(policy, kept)
+    assert found.pins == policy.pins

@@ -6,9 +6,12 @@ import pytest
 
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
+from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Hint, NoPlace, Pins
+from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
+from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import GIB, container, guest, topology_aware
 
@@ -169,3 +172,48 @@ def test_a_machine_of_4096_sparse_cpus_is_placed_on() -> None:
     policy = TopologyAware(Machine.of(topology), topology_aware().options)
     assert policy.create(container("main", 3000))["main"].cpus == "256,264,272"
     assert max(masks.members(policy.pools.root.free_sharable)) == 4088
+
+
+# -- what is kept over a restart ---------------------------------------------------------------------------------------
+
+
+def again(policy: TopologyAware, kept: Kept | None = None, **options: object) -> TopologyAware:
+    """A policy that takes up what another one gave, perhaps with other options."""
+    made = {name: replace(each) for name, each in policy.containers.items()}
+    options = {**vars(policy.options), **options}
+    return TopologyAware(policy.machine, Options(**options), kept=kept or policy.saved(), containers=made)  # type: ignore[arg-type]
+
+
+def test_grants_are_taken_up_but_for_those_that_options_or_machine_no_longer_allow() -> None:
+    policy = topology_aware()
+    for name in "ab":
+        policy.create(container(name, 2000))
+    policy.create(container("s", 100, namespace="kube-system"))
+    assert again(policy).saved() == policy.saved()
+    assert list(again(policy, availableResources=Amounts("exclude-cpuset:4-5")).containers) == ["b", "s"]
+    assert list(again(policy, reservedResources=Amounts("cpuset:8")).containers) == ["a", "s"]
+
+
+def test_a_pool_promises_no_more_than_it_has() -> None:
+    policy = topology_aware()
+    policy.create(container("a", 3900, qos="Burstable"))
+    policy.create(container("s", 900, namespace="kube-system"))
+    kept = policy.saved()
+    for name, portion_m in (("a", 70000), ("s", 1001)):
+        grants = {**kept.grants, name: replace(kept.grants[name], portion_m=portion_m)}
+        found = again(policy, replace(kept, grants=grants))
+        assert name not in found.containers
+        assert len(found.containers) == 1
+    nowhere = replace(kept, grants={"a": replace(kept.grants["a"], pool="NUMA node #9")})
+    assert again(policy, nowhere).containers == {}
+
+
+def test_memory_is_taken_up_only_where_there_is_as_much() -> None:
+    policy = topology_aware()
+    policy.create(container("a", 1000, 2 * GIB))
+    kept = policy.saved()
+    for zone in ("", "17"):
+        grants = {"a": replace(kept.grants["a"], zone=zone)}
+        assert again(policy, replace(kept, grants=grants)).containers == {}
+    policy.containers["a"].requests = Requests(1000, 1000, 3 * GIB, 3 * GIB)
+    assert again(policy).containers == {}

@@ -1,0 +1,69 @@
+"""`balloons`: give containers CPUs together, in sets that grow and shrink with what their containers request.
+
+One job: the policy `nri.policies.placement.balloons` as a plugin, under the options and annotations of nri-plugins'
+plugin of this name. The plugin around it is `nri.plugins.placement.plugin_base`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin, Policy
+from nri.policies.placement.balloons.options import Options
+from nri.policies.placement.balloons.policy import Balloons
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from nri.policies.placement.containers import Container
+    from nri.policies.placement.kept import Kept
+    from nri.policies.placement.machine import Machine
+    from nri.stub.program.options import Flag
+
+__all__ = ["BalloonsPlugin"]
+
+#: Keys of a type that have no effect here.
+_OF_TYPES = ("cpuClass", "irqClaim", "irqMode", "schedulingClass", "showContainersInNrt")
+_SUFFIX = ".resource-policy.nri.io"
+
+
+class BalloonsPlugin(PlacementPlugin):
+    """Pin containers to sets of CPUs that grow and shrink with what they request: balloons, of types that you name."""
+
+    name = "balloons"
+    flags: ClassVar[Mapping[str, Flag]] = FLAGS
+    annotations: ClassVar[Mapping[str, str]] = {
+        f"{key}{_SUFFIX}": what
+        for key, what in {
+            "balloon.balloons": "the type of balloon that it belongs to",
+            "memory-type": "dram, pmem, hbm or mixed; several with commas",
+            "hide-hyperthreads": "true: one thread of each core",
+            "cpu.preserve": "true: it is in no balloon",
+            "memory.preserve": "true: its memory nodes are left alone",
+        }.items()
+    }
+
+    @dataclass
+    class Config(Options):
+        """Keys of the configuration, or of the `spec` of a BalloonsPolicy: see the plugin's page."""
+
+        resource_kind: ClassVar[str] = "BalloonsPolicy"
+        stateDir: str = "/var/lib/nri/placement"
+        hostRoot: str = "/"
+
+    config: Config
+
+    def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
+        yield from super().without_effect(options)
+        for each in options.balloonTypes:
+            for key in _OF_TYPES:
+                if getattr(each, key):
+                    yield f"balloonTypes {each.name}: {key}", "it is not carried out here"
+
+    def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
+        return Balloons(machine, options, kept=kept, containers=containers)
+
+
+if __name__ == "__main__":
+    BalloonsPlugin.main()

@@ -1,0 +1,5 @@
+"""What `topology-aware` and `balloons` share: the plugin around a policy of `nri.policies.placement`.
+
+Read `plugin_base` (events to decisions, decisions to answers), `answers` (pins as messages), `checkpoint` (what is kept
+over a restart).
+"""

@@ -1,0 +1,87 @@
+"""Pins as messages of NRI, and what a runtime tells of resources as requests. Pure.
+
+One job: the way between `nri.policies.placement.containers` and answers. Next: `plugin_base`, which gives them.
+"""
+
+from __future__ import annotations
+
+import nri
+from nri.api import cpuset
+from nri.kube.quantity import CPU_PERIOD_US
+from nri.kube.requests import Requests, estimated
+from nri.policies.placement.containers import Container, Pins
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["adjustment_of", "differing", "requests_after", "updates_of"]
+
+
+def adjustment_of(pins: Pins) -> nri.Adjustment:
+    """The adjustment of a container that is created."""
+    made = nri.Adjustment()
+    if pins.cpus:
+        made.set_cpuset_cpus(pins.cpus)
+    if pins.mems:
+        made.set_cpuset_mems(pins.mems)
+    if pins.shares:
+        made.set_cpu_shares(pins.shares)
+    return made
+
+
+def updates_of(changes: Mapping[str, Pins]) -> list[nri.Update]:
+    """Updates of containers that run; one that has just ended is no reason to fail what they come with."""
+    made = []
+    for name, pins in changes.items():
+        update = nri.Update(name).set_ignore_failure()
+        if pins.cpus:
+            update.set_cpuset_cpus(pins.cpus)
+        if pins.mems:
+            update.set_cpuset_mems(pins.mems)
+        if pins.shares:
+            update.set_cpu_shares(pins.shares)
+        if pins.cpus or pins.mems or pins.shares:
+            made.append(update)
+    return made
+
+
+def differing(pins: Pins, container: nri.Container) -> Pins:
+    """Those pins that a container does not have yet, by what the runtime tells of it."""
+    cpu = container.linux.resources.cpu
+    return Pins(
+        pins.cpus if pins.cpus and _differ(pins.cpus, cpu.cpus) else None,
+        pins.mems if pins.mems and _differ(pins.mems, cpu.mems) else None,
+        pins.shares if pins.shares and pins.shares != cpu.shares.value else None,
+    )
+
+
+def _differ(wanted: str, found: str) -> bool:
+    try:
+        return cpuset.parse(wanted) != cpuset.parse(found)
+    except ValueError:
+        return True
+
+
+def requests_after(
+    container: Container, told: nri.Container, resources: nri.LinuxResources, node_bytes: int
+) -> Requests:
+    """The requests of a container that gets other resources; what these do not say stays as it is."""
+    before, cpu = container.requests, resources.cpu
+    shares, limit = cpu.shares.value, resources.memory.limit.value
+    found = estimated(
+        container.qos,
+        shares,
+        cpu.quota.value,
+        cpu.period.value or CPU_PERIOD_US,
+        limit or before.memory_limit_bytes,
+        told.linux.oom_score_adj.value,
+        node_bytes,
+    )
+    limited = cpu.HasField("quota") or (shares and container.qos == "Guaranteed")
+    return Requests(
+        found.cpu_m if shares else before.cpu_m,
+        found.cpu_limit_m if limited else before.cpu_limit_m,
+        found.memory_bytes if limit else before.memory_bytes,
+        limit or before.memory_limit_bytes,
+    )

@@ -1,0 +1,365 @@
+"""The plugin around a placement policy: events become decisions, and decisions adjustments and updates.
+
+One job: :class:`PlacementPlugin`. A container that is created is pinned, and all others that change with it are updated
+in the same answer. At Synchronize, and where configuration changes, a new policy takes up what the one before had
+given, places what is left, and replaces that one only if all went well. Rules: one event at a time; a decision ends
+before the runtime gives up; what was decided is in the state file before it is answered.
+Next: `nri.plugins.topology_aware.plugin` and `nri.plugins.balloons.plugin`, which say whose policy it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
+
+import nri
+from nri.api import messages as m
+from nri.errors import ConfigError, NriError
+from nri.host import Root, read_topology
+from nri.kube.requests import Requests
+from nri.plugins.placement.answers import adjustment_of, differing, requests_after, updates_of
+from nri.plugins.placement.checkpoint import Checkpoint
+from nri.policies.placement.containers import Container, NoPlace, Pins, always, container_of
+from nri.policies.placement.machine import Machine
+from nri.stub.program.options import Flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from nri.policies.placement.kept import Kept
+
+__all__ = ["FLAGS", "PlacementPlugin", "Policy"]
+
+#: What of the time until the runtime gives up a decision may take.
+_PART = 0.8
+#: How long one turn of placing what was left over may take, in seconds.
+_TURN_S = 0.5
+_ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
+
+#: Keys of all policies that have no effect here, with the reason.
+_WITHOUT_EFFECT = {
+    "agent": "there is no agent beside the plugin",
+    "control": "classes of block I/O and RDT are set by the plugin rdt",
+    "controllableInterrupts": "interrupts are left where they are",
+    "cpuClasses": "frequencies and idle states of CPUs are left as they are",
+    "instrumentation": "metrics are served at --metrics ADDRESS",
+    "log": "the log is set by --log-level",
+    "schedulingClasses": "schedulers of containers are left as they are",
+}
+_NOTHING: Any = (None, "", False, [], {}, ["*"])
+
+FLAGS: Mapping[str, Flag] = {
+    "state-dir": Flag("stateDir", "DIR", "where the state file is (default /var/lib/nri/placement)"),
+    "host-root": Flag("hostRoot", "DIR", "where the node's root is (default /)"),
+}
+
+
+class Policy(Protocol):
+    """What a policy of `nri.policies.placement` does."""
+
+    containers: dict[str, Container]
+    in_time: Callable[[], None]
+
+    @property
+    def pins(self) -> Mapping[str, Pins]:
+        """All pins as they are."""
+        ...
+
+    def create(self, container: Container) -> dict[str, Pins]:
+        """Place a container."""
+        ...
+
+    def release(self, container_id: str) -> dict[str, Pins]:
+        """Take back what it has."""
+        ...
+
+    def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
+        """Place it anew."""
+        ...
+
+    def saved(self) -> Kept:
+        """What it has given."""
+        ...
+
+
+class PlacementPlugin(nri.Plugin):
+    """The base of plugins that pin containers to CPUs and memory nodes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._policy: Policy | None = None
+        self._options: Any = None
+        self._machine: Machine | None = None
+        self._node_bytes = 0
+        self._kept: Kept | None = None
+        self._connected = False
+        #: Containers that could not be placed in time, the oldest first.
+        self._later: dict[str, Container] = {}
+        #: Containers that were given less than they ask for, or nothing, with the reason.
+        self.squeezed: dict[str, str] = {}
+
+    def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
+        """Make the policy. Raises ValueError for options that do not go with the machine."""
+        raise NotImplementedError
+
+    def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
+        """Keys of the configuration that are given, and have no effect here, each with the reason."""
+        return [(key, reason) for key, reason in _WITHOUT_EFFECT.items() if getattr(options, key, None) not in _NOTHING]
+
+    # -- configuration ------------------------------------------------------------------------------------------------
+
+    def configure(self) -> None:
+        with self._lock:
+            try:
+                self._ask(self._configure())
+            except ConfigError as error:
+                if self._policy is None or self._connected:
+                    raise
+                self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
+
+    def _configure(self) -> dict[str, Pins]:
+        """Make a policy for the configuration; the pins that change with it."""
+        options = self.config
+        for key, reason in self.without_effect(options):
+            self.log.warning("%s has no effect: %s", key, reason)
+        topology = read_topology(Root(options.hostRoot))
+        if not topology.cpus:
+            raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
+        machine = Machine.of(topology)
+        before, changes = self._policy, dict[str, Pins]()
+        if before is None:
+            self._kept, complaint = Checkpoint(options.stateDir, self.name).read()
+            if complaint:
+                self.log.warning("%s; all containers are placed anew", complaint)
+            policy = self._made(machine, options, None, {})
+        elif options == self._options and machine == self._machine:
+            return {}
+        else:
+            policy = self._made(machine, options, before.saved(), before.containers)
+            self._place_all(policy, before.containers.values())
+            changes = {name: pins for name, pins in policy.pins.items() if pins != before.pins.get(name)}
+        self._policy, self._options, self._machine = policy, options, machine
+        self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
+        if before is not None:
+            self._save(policy)
+        return changes
+
+    def _source(self) -> str:
+        return self.config_source or "the configuration"
+
+    def _made(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
+        try:
+            return self.make(machine, options, kept, containers)
+        except ValueError as error:
+            raise ConfigError(self._source(), "", str(error)) from error
+
+    def _place_all(self, policy: Policy, containers: Iterable[Container]) -> None:
+        """Place what a new policy has not taken up. ConfigError if one would have no place."""
+        for container in containers:
+            if container.id not in policy.containers:
+                try:
+                    policy.create(container)
+                except NoPlace as error:
+                    hint = "leave it more CPUs, or delete the pod first"
+                    raise ConfigError(self._source(), "", f"it leaves {error}", hint) from error
+
+    # -- what runs already --------------------------------------------------------------------------------------------
+
+    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[nri.Update]:
+        with self._lock:
+            in_time = self.timer("all containers")
+            told = _newest(pods, containers)
+            by_pod = {pod.id: pod for pod in pods}
+            found = {
+                each.id: container_of(by_pod[each.pod_sandbox_id], each, self._node_bytes) for each in told.values()
+            }
+            before = self.present
+            kept = self._kept or before.saved()
+            kept.restore(found.values())
+            try:
+                policy = self.make(self._present_machine(), self._options, kept, found)
+            except ValueError as error:
+                self.log.warning("nothing can stay as it was: %s; all containers are placed anew", error)
+                policy = self.make(self._present_machine(), self._options, None, {})
+            self.squeezed, self._later = {}, {}
+            for container in found.values():
+                if container.id in policy.containers:
+                    continue
+                try:
+                    in_time()
+                    self._squeeze(policy, container)
+                except NoPlace:
+                    self._later[container.id] = container
+            self._policy, self._kept, self._connected = policy, None, True
+            self._save(policy)
+            changes = {name: differing(pins, told[name]) for name, pins in policy.pins.items()}
+        self.log.info(
+            "%d containers are placed, %d of them as they were%s",
+            len(policy.containers),
+            len([name for name in policy.containers if name in kept.containers]),
+            f"; {len(self._later)} more follow" if self._later else "",
+        )
+        return updates_of(changes)
+
+    def _squeeze(self, policy: Policy, container: Container) -> None:
+        """Place a container that runs already; if there is no place, as if it asked for nothing; else not at all."""
+        try:
+            policy.create(container)
+        except NoPlace as error:
+            self.squeezed[container.id] = error.reason
+            self.log.warning("%s; it runs without CPUs of its own", error)
+            container.requests = Requests()
+            try:
+                policy.create(container)
+            except NoPlace:
+                self.log.warning("%s is not pinned at all", container)
+        self._tell(container)
+
+    @nri.every(1.0)
+    def place_later(self) -> None:
+        """Place what Synchronize had no time for."""
+        if not self._later:
+            return
+        with self._lock:
+            policy, changes, end = self.present, dict[str, Pins](), monotonic() + _TURN_S
+            before = dict(policy.pins)
+            while self._later and monotonic() < end:
+                name = next(iter(self._later))
+                self._squeeze(policy, self._later.pop(name))
+            changes = {name: pins for name, pins in policy.pins.items() if pins != before.get(name)}
+            self._save(policy)
+        self._ask(changes)
+
+    def closed(self) -> None:
+        with self._lock:
+            self._connected = False
+
+    # -- containers ---------------------------------------------------------------------------------------------------
+
+    def create_container(self, pod: m.PodSandbox, container: m.Container) -> tuple[nri.Adjustment, list[nri.Update]]:
+        with self._lock:
+            policy, made = self.present, container_of(pod, container, self._node_bytes)
+            changes = self._release_stale(policy, made)
+            policy.in_time = self.timer(str(made))
+            try:
+                changes |= {name: changes.get(name, Pins()) | pins for name, pins in policy.create(made).items()}
+            except NoPlace as error:
+                self._ask(changes)
+                raise nri.Reject(str(error)) from error
+            finally:
+                policy.in_time = always
+                self._save(policy)
+            self._tell(made)
+            mine = changes.pop(made.id, Pins())
+        self.log.info("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
+        return adjustment_of(mine), updates_of(changes)
+
+    def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
+        """Take back what an earlier instance of a container has, of whose end nobody told."""
+        changes: dict[str, Pins] = {}
+        for old in [each for each in policy.containers.values() if _place_of(each) == _place_of(made)]:
+            self.log.info("an earlier instance of %s is taken for ended", made)
+            changes |= {name: changes.get(name, Pins()) | pins for name, pins in self._release(policy, old.id).items()}
+        return changes
+
+    def update_container(
+        self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources
+    ) -> list[nri.Update] | None:
+        with self._lock:
+            policy = self.present
+            known = policy.containers.get(container.id)
+            if known is None:
+                return None
+            if resources.cpu.cpus:
+                self.log.warning(
+                    "the kubelet's CPU manager pins containers, too, and is overruled: set cpuManagerPolicy to none"
+                )
+            policy.in_time = self.timer(str(known))
+            try:
+                changes = policy.resize(container.id, requests_after(known, container, resources, self._node_bytes))
+            except NoPlace as error:
+                raise nri.Reject(str(error)) from error
+            finally:
+                policy.in_time = always
+            self.squeezed.pop(container.id, None)
+            self._save(policy)
+        return updates_of(changes)
+
+    def stop_container(self, pod: m.PodSandbox, container: m.Container) -> list[nri.Update]:
+        return updates_of(self._end(container.id))
+
+    def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+        self._ask(self._end(container.id))
+
+    def _end(self, container_id: str) -> dict[str, Pins]:
+        with self._lock:
+            policy = self.present
+            known = container_id in policy.containers
+            changes = self._release(policy, container_id)
+            if known:
+                self._save(policy)
+            return changes
+
+    def _release(self, policy: Policy, container_id: str) -> dict[str, Pins]:
+        self._later.pop(container_id, None)
+        self.squeezed.pop(container_id, None)
+        changes = policy.release(container_id)
+        changes.pop(container_id, None)
+        return changes
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def present(self) -> Policy:
+        """The policy that decides now."""
+        assert self._policy is not None, "no event comes before configure"
+        return self._policy
+
+    def _present_machine(self) -> Machine:
+        assert self._machine is not None, "no event comes before configure"
+        return self._machine
+
+    def timer(self, what: str) -> Callable[[], None]:
+        """A function that raises NoPlace once the time for this request is used up."""
+        left = self.time_left()
+        if left is None:
+            left = self.runtime.request_timeout_s
+        end = monotonic() + left * _PART
+
+        def in_time() -> None:
+            if monotonic() > end:
+                raise NoPlace(what, f"the decision takes longer than {left * _PART:.1f} s; the runtime waits no longer")
+
+        return in_time
+
+    def _ask(self, changes: Mapping[str, Pins]) -> None:
+        """Ask the runtime to update containers; without a connection the next Synchronize does."""
+        if self._connected:
+            with suppress(NriError):
+                self.runtime.update(updates_of(changes))
+
+    def _save(self, policy: Policy) -> None:
+        try:
+            Checkpoint(self._options.stateDir, self.name).write(policy.saved())
+        except OSError as error:
+            self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
+
+    def _tell(self, container: Container) -> None:
+        for doubt in container.doubts:
+            self.log.warning("%s: %s; it counts as not given", container, doubt)
+
+
+def _place_of(container: Container) -> tuple[str, ...]:
+    """Names of which there is one container at a time."""
+    return container.pod.uid, container.pod.namespace, container.pod.name, container.name
+
+
+def _newest(pods: list[m.PodSandbox], containers: list[m.Container]) -> dict[str, m.Container]:
+    """The containers that are alive, by id, the oldest first; of several with one name the newest."""
+    names = {pod.id: (pod.uid, pod.namespace, pod.name) for pod in pods}
+    alive = [each for each in containers if each.state in _ALIVE and each.pod_sandbox_id in names]
+    alive.sort(key=lambda each: (each.created_at, each.id))
+    last = {(names[each.pod_sandbox_id], each.name): each.id for each in alive}
+    return {each.id: each for each in alive if last[names[each.pod_sandbox_id], each.name] == each.id}

@@ -1,0 +1,1 @@
+"""`topology-aware`: containers in the part of the machine that fits them best."""

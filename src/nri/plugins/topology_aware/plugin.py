@@ -1,0 +1,69 @@
+"""`topology-aware`: pin each container to CPUs and memory that are near to each other, by a tree of the machine.
+
+One job: the policy `nri.policies.placement.topology_aware` as a plugin, under the options and annotations of
+nri-plugins' plugin of this name. The plugin around it is `nri.plugins.placement.plugin_base`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin, Policy
+from nri.policies.placement.topology_aware.options import Options
+from nri.policies.placement.topology_aware.policy import TopologyAware
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from nri.policies.placement.containers import Container
+    from nri.policies.placement.kept import Kept
+    from nri.policies.placement.machine import Machine
+    from nri.stub.program.options import Flag
+
+__all__ = ["TopologyAwarePlugin"]
+
+_SUFFIX = ".resource-policy.nri.io"
+
+
+class TopologyAwarePlugin(PlacementPlugin):
+    """Pin containers to CPUs and memory nodes that are near to each other, exclusive ones for Guaranteed pods."""
+
+    name = "topology-aware"
+    flags: ClassVar[Mapping[str, Flag]] = FLAGS
+    annotations: ClassVar[Mapping[str, str]] = {
+        f"{key}{_SUFFIX}": what
+        for key, what in {
+            "prefer-shared-cpus": "true: no exclusive CPUs; false: also beside a part of a CPU",
+            "prefer-isolated-cpus": "whether exclusive CPUs are best ones that the kernel isolates",
+            "require-isolated-cpus": "true: the container is refused if there are none",
+            "prefer-reserved-cpus": "true: the CPUs of the system",
+            "prefer-cpu-priority": "high, normal, low or none",
+            "memory-type": "dram, pmem, hbm or mixed; several with commas",
+            "hide-hyperthreads": "true: one thread of each core",
+            "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
+            "strict.topologyhints": "true: refused if it cannot be near to its devices",
+            "cpu.preserve": "true: its CPUs are left alone",
+            "memory.preserve": "true: its memory nodes are left alone",
+        }.items()
+    } | {
+        "resource-policy.nri.io/affinity": "containers that it is best near to",
+        "resource-policy.nri.io/anti-affinity": "containers that it is best far from",
+    }
+
+    @dataclass(frozen=True)
+    class Config(Options):
+        """Keys of the configuration, or of the `spec` of a TopologyAwarePolicy: see the plugin's page."""
+
+        resource_kind: ClassVar[str] = "TopologyAwarePolicy"
+        stateDir: str = "/var/lib/nri/placement"
+        hostRoot: str = "/"
+
+    config: Config
+
+    def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
+        return TopologyAware(machine, options, kept=kept, containers=containers)
+
+
+if __name__ == "__main__":
+    TopologyAwarePlugin.main()

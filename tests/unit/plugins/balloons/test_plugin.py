@@ -1,0 +1,37 @@
+"""`balloons` on a machine of sixteen CPUs: one set of CPUs for the containers of a type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.testing import FakeRuntime
+from tests.unit.plugins.placement.placing import ask, cpus, create, pod, started
+
+TYPE = {"name": "shop", "namespaces": ["default"], "maxCPUs": 4}
+
+
+def test_containers_of_a_type_share_a_balloon_that_grows_with_them(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+    started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE])
+    create(nri_runtime, pod("a"), ask("a", 1000))
+    before = cpus(nri_runtime)["a"]
+    create(nri_runtime, pod("b"), ask("b", 1500))
+    after = cpus(nri_runtime)
+    assert after["a"] == after["b"] != before
+
+
+def test_an_unknown_type_is_refused_with_those_that_there_are(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+    started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE])
+    asking = pod("a", **{"balloon.balloons": "shops"})
+    with pytest.raises(nri.PluginError, match="there is no type of balloons 'shops': reserved, shop, default"):
+        nri_runtime.create_container(asking, ask("a", 1000))
+
+
+def test_keys_of_types_without_an_effect_are_told(
+    nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE | {"cpuClass": "fast"}])
+    assert "balloonTypes shop: cpuClass has no effect" in caplog.text

@@ -1,0 +1,341 @@
+"""The plugin around a policy: answers to events, what is kept, and what becomes of mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.errors import ConfigError
+from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.policies.placement.containers import NoPlace
+from nri.testing import FakeRuntime, make_container
+from tests.support.placement import guest, write_machine
+from tests.unit.plugins.placement.placing import ask, config, cpus, create, pod, started, stop
+
+
+@pytest.fixture
+def runtime() -> Iterator[FakeRuntime]:
+    with FakeRuntime(real_time=False) as made:
+        yield made
+
+
+def test_a_container_is_pinned_and_those_that_share_are_updated_in_the_same_answer(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path)
+    shared = runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
+    assert (shared.adjust.cpuset_cpus, shared.adjust.cpuset_mems, shared.adjust.cpu_shares) == ("4-7", "1", 512)
+    own = runtime.create_container(pod("own"), ask("own", 14000))
+    assert own.adjust.cpuset_cpus == "1-6,8-15"
+    (update,) = own.updates.values()
+    assert (update.container_id, update.cpuset_cpus) == (shared.container.id, "7")
+    back = runtime.stop_container(runtime.pods[own.container.pod_sandbox_id], own.container)
+    assert [each.cpuset_cpus for each in back.updates.values()] == ["4-7"]
+
+
+def test_a_container_that_is_removed_without_a_stop_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+    started(runtime, tmp_path)
+    runtime.create_container(pod("shared", "burstable"), ask("shared", 500, limit_m=600))
+    own_pod, own = pod("own"), ask("own", 14000)
+    runtime.create_container(own_pod, own)
+    runtime.remove_container(own_pod, own)
+    wait_for(lambda: [each.cpuset_cpus for each in runtime.updates] == ["4-7"])
+
+
+def wait_for(condition: object) -> None:
+    import time
+
+    deadline = time.monotonic() + 20
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.005)
+
+
+def test_one_that_fits_nowhere_is_refused_with_what_each_pool_lacks(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    with pytest.raises(nri.PluginError, match=r"no place for default/huge/huge: .*root lacks 2000m CPU"):
+        runtime.create_container(pod("huge"), ask("huge", 17000))
+    assert plugin.present.containers == {}
+
+
+def test_a_resize_is_answered_or_refused_and_then_nothing_changes(runtime: FakeRuntime, tmp_path: Path) -> None:
+    started(runtime, tmp_path)
+    own_pod, own = pod("own"), ask("own", 2000)
+    runtime.create_container(own_pod, own)
+    grown = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
+    assert grown.resources.cpu.cpus == "4-6"
+    with pytest.raises(nri.PluginError, match="no place for default/own/own"):
+        runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(30720))
+    again = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(3072))
+    assert again.resources.cpu.cpus == "4-6"
+    assert runtime.update_container(own_pod, make_container("unknown", own_pod)).resources.cpu.cpus == ""
+
+
+def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    own_pod, own = pod("own"), ask("own", 2000)
+    runtime.create_container(own_pod, own)
+    reply = runtime.update_container(own_pod, own, nri.Update(own).set_cpuset_cpus("0-15"))
+    assert reply.resources.cpu.cpus == "4-5"
+    assert "set cpuManagerPolicy to none" in caplog.text
+
+
+def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    runtime.create_container(pod("own", prefer_shared_cpus="perhaps"), ask("own", 2000))
+    assert "prefer-shared-cpus.resource-policy.nri.io: 'perhaps' is neither true nor false" in caplog.text
+
+
+def test_an_earlier_instance_whose_end_nobody_told_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    own_pod = pod("own")
+    first = runtime.create_container(own_pod, ask("own", 3000))
+    second = runtime.create_container(own_pod, ask("own", 3000))
+    assert second.adjust.cpuset_cpus == first.adjust.cpuset_cpus
+    assert list(plugin.present.containers) == [second.container.id]
+
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def fill(runtime: FakeRuntime) -> None:
+    """Containers of each kind; one in between is gone."""
+    gone = ask("gone", 2000)
+    create(runtime, pod("a"), ask("a", 2000))
+    create(runtime, pod("gone"), gone)
+    create(runtime, pod("b"), ask("b", 3500))
+    create(runtime, pod("c", prefer_shared_cpus="false"), ask("c", 1500))
+    create(runtime, pod("d", "burstable"), ask("d", 700, limit_m=900))
+    create(runtime, pod("e", "besteffort"), ask("e", 0))
+    stop(runtime, gone)
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
+    tmp_path: Path, kind: type[TopologyAwarePlugin]
+) -> None:
+    with FakeRuntime(real_time=False) as runtime:
+        first = started(runtime, tmp_path, kind())
+        fill(runtime)
+        before, saved = cpus(runtime), first.present.saved()
+        pods, containers = list(runtime.pods.values()), list(runtime.containers.values())
+    with FakeRuntime(pods=pods, containers=reversed(containers), real_time=False) as runtime:
+        second = started(runtime, tmp_path, kind())
+        assert cpus(runtime) == before
+        assert runtime.updates == []
+        again = second.present.saved()
+        assert (again.grants, again.containers) == (saved.grants, saved.containers)
+        assert {str(each) for each in again.balloons} == {str(each) for each in saved.balloons}
+
+
+def test_a_connection_that_was_lost_changes_nothing(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    fill(runtime)
+    before, pins = cpus(runtime), dict(plugin.present.pins)
+    runtime.restart()
+    assert cpus(runtime) == before
+    assert dict(plugin.present.pins) == pins
+    assert runtime.updates == []
+
+
+def test_what_ended_meanwhile_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    fill(runtime)
+    for each in runtime.containers.values():
+        if each.name in ("a", "b"):
+            each.state = m.ContainerState.CONTAINER_STOPPED
+    runtime.restart()
+    assert sorted(each.name for each in plugin.present.containers.values()) == ["c", "d", "e"]
+    assert plugin.present.pools.root.free_sharable.bit_count() == 14
+
+
+def test_containers_that_run_already_are_placed_the_oldest_first(runtime: FakeRuntime, tmp_path: Path) -> None:
+    pods = [pod(name) for name in "ab"]
+    for place, each in enumerate(pods):
+        runtime.pods[each.id] = each
+        made = ask(each.name, 3000, pod=each, created_at=10 - place, state=m.ContainerState.CONTAINER_RUNNING)
+        runtime.containers[made.id] = made
+    started(runtime, tmp_path)
+    assert cpus(runtime) == {"a": "8-10", "b": "4-6"}
+
+
+def test_of_two_instances_with_one_name_the_newer_is_placed(runtime: FakeRuntime, tmp_path: Path) -> None:
+    own_pod = pod("own")
+    runtime.pods[own_pod.id] = own_pod
+    for created in (1, 2):
+        made = ask("own", 3000, pod=own_pod, id=f"c{created}", created_at=created)
+        made.state = m.ContainerState.CONTAINER_RUNNING
+        runtime.containers[made.id] = made
+    plugin = started(runtime, tmp_path)
+    assert list(plugin.present.containers) == ["c2"]
+
+
+def test_one_that_runs_and_no_longer_fits_runs_with_the_others_and_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own_pod = pod("own")
+    runtime.pods[own_pod.id] = own_pod
+    made = ask("own", 20000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    runtime.containers[made.id] = made
+    plugin = started(runtime, tmp_path)
+    assert "no place for default/own/own" in plugin.squeezed[made.id] or "lacks" in plugin.squeezed[made.id]
+    assert "it runs without CPUs of its own" in caplog.text
+    assert cpus(runtime)["own"]
+
+
+def test_what_synchronize_has_no_time_for_follows(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_pod = pod("own")
+    runtime.pods[own_pod.id] = own_pod
+    made = ask("own", 3000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    runtime.containers[made.id] = made
+    plugin = TopologyAwarePlugin()
+
+    def late(_what: str) -> object:
+        def in_time() -> None:
+            raise NoPlace("all containers", "late")
+
+        return in_time
+
+    monkeypatch.setattr(plugin, "timer", late)
+    started(runtime, tmp_path, plugin)
+    assert cpus(runtime) == {"own": ""}
+    runtime.tick()
+    wait_for(lambda: cpus(runtime) == {"own": "4-6"})
+    runtime.tick()
+
+
+def test_a_decision_that_takes_longer_than_the_runtime_waits_is_refused(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    now = iter([0.0, 100.0, 200.0])
+    monkeypatch.setattr("nri.plugins.placement.plugin_base.monotonic", lambda: next(now))
+    with pytest.raises(nri.PluginError, match="the decision takes longer than"):
+        runtime.create_container(pod("own"), ask("own", 3000))
+    assert plugin.present.containers == {}
+
+
+def test_a_state_that_cannot_be_written_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    started(runtime, tmp_path, stateDir=str(tmp_path / "file"))
+    runtime.create_container(pod("own"), ask("own", 3000))
+    assert "the state cannot be kept over a restart" in caplog.text
+
+
+def test_a_state_that_cannot_be_read_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/topology-aware.json").write_text("{")
+    started(runtime, tmp_path)
+    assert "topology-aware.json" in caplog.text
+    assert "all containers are placed anew" in caplog.text
+
+
+# -- configuration -----------------------------------------------------------------------------------------------------
+
+
+def reconfigure(plugin: TopologyAwarePlugin, folder: Path, **options: object) -> None:
+    """Give a plugin another configuration, as when its file has changed."""
+    from nri.stub.session import settings
+
+    settings.apply(plugin, config(folder, **options))
+    plugin.configure()
+
+
+def test_a_new_configuration_moves_only_what_it_has_to(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    runtime.create_container(pod("a"), ask("a", 2000))
+    runtime.create_container(pod("b"), ask("b", 2000))
+    assert cpus(runtime) == {"a": "4-5", "b": "8-9"}
+    reconfigure(plugin, tmp_path, availableResources={"cpu": "exclude-cpuset:4-7"})
+    wait_for(lambda: cpus(runtime) == {"a": "12-13", "b": "8-9"})
+
+
+def test_one_that_leaves_a_container_without_a_place_is_refused_and_nothing_changes(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    runtime.create_container(pod("a"), ask("a", 6000))
+    before = dict(plugin.present.pins)
+    with pytest.raises(ConfigError, match=r"configuration: it leaves no place for default/a/a: .*leave it more CPUs"):
+        reconfigure(plugin, tmp_path, availableResources={"cpu": "cpuset:0-3"})
+    assert dict(plugin.present.pins) == before
+
+
+def test_after_a_reconnect_a_wrong_configuration_leaves_the_last_good_one(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = started(runtime, tmp_path)
+    present = plugin.present
+    plugin.closed()
+    reconfigure(plugin, tmp_path, reservedResources={"cpu": "cpuset:77"})
+    assert plugin.present is present
+    assert "77 are not among the available CPUs; the configuration stays what it was" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reservedResources": {"cpu": "cpuset:77"}}, "the runtime's configuration: reservedResources.cpu: 77 are not"),
+        ({"reservedResources": {}}, "reservedResources.cpu is missing"),
+        ({"pinCPUs": True}, r'pinCPUs: unknown key \(did you mean "pinCPU"\?\)'),
+        ({"unlimitedBurstable": "nume"}, r'unlimitedBurstable: expected one of .*did you mean "numa"'),
+        ({"hostRoot": "/nowhere"}, "hostRoot: /nowhere has no CPUs"),
+    ],
+)
+def test_a_wrong_configuration_keeps_it_from_taking_part(
+    runtime: FakeRuntime, tmp_path: Path, options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(nri.NriError, match=words):
+        started(runtime, tmp_path, **options)
+
+
+def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Path) -> None:
+    spec = json.loads(config(tmp_path))
+    resource = {"apiVersion": "config.nri/v1alpha1", "kind": "TopologyAwarePolicy", "metadata": {"name": "default"}}
+    plugin = TopologyAwarePlugin()
+    runtime.add(plugin, idx="90", config=json.dumps(resource | {"spec": spec}))
+    assert plugin.config.reservedResources.cpu == "cpuset:0"
+    with pytest.raises(nri.NriError, match='kind: expected TopologyAwarePolicy, not "BalloonsPolicy"'):
+        runtime.add(TopologyAwarePlugin(), idx="91", config=json.dumps(resource | {"kind": "BalloonsPolicy"}))
+
+
+def test_keys_without_an_effect_are_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path, log={"debug": ["*"]}, instrumentation={"reportPeriod": "60s"})
+    assert "log has no effect: the log is set by --log-level" in caplog.text
+    assert "instrumentation has no effect" in caplog.text
+
+
+def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path)
+    runtime.create_container(pod("a"), ask("a", 2000))
+    topology = guest()
+    left = {number: cpu for number, cpu in topology.cpus.items() if number not in (4, 5)}
+    write_machine(tmp_path, replace(topology, cpus=left, offline=frozenset({4, 5})))
+    plugin.configure()
+    wait_for(lambda: cpus(runtime) == {"a": "6-7"} or cpus(runtime)["a"] != "4-5")
+
+
+def test_the_base_is_no_policy() -> None:
+    from nri.plugins.placement.plugin_base import PlacementPlugin
+
+    with pytest.raises(NotImplementedError):
+        PlacementPlugin().make(None, None, None, {})  # type: ignore[arg-type]

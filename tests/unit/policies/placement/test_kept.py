@@ -1,0 +1,51 @@
+"""What a policy writes down, as JSON and back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nri.config import Source, read
+from nri.errors import ConfigError
+from nri.kube.requests import Requests
+from nri.policies.placement.containers import Hint
+from nri.policies.placement.kept import Kept
+from tests.support.placement import balloons, container, topology_aware
+
+
+def read_again(kept: Kept) -> Kept:
+    return read(Kept, [Source("state", json.dumps(kept.tree()), "json")])
+
+
+def test_all_of_both_policies_comes_back() -> None:
+    first, second = topology_aware(), balloons({"name": "both", "components": [{"balloonType": "a"}]}, {"name": "a"})
+    for policy in (first, second):
+        policy.create(container("one", 1500, balloon_balloons="both"))
+        policy.create(container("two", 200, qos="Burstable"))
+        assert read_again(policy.saved()) == policy.saved()
+        assert set(policy.saved().containers) == {"one", "two"}
+
+
+def test_a_container_is_as_it_came_again() -> None:
+    policy = topology_aware()
+    one = container("one", 1500)
+    one.hints, one.shares, one.mems = {"gpu": Hint(nodes="1")}, 1536, "0-1"
+    policy.create(one)
+    told = container("one", 500)
+    policy.saved().restore([told, container("unknown", 1)])
+    assert told.requests == Requests(1500, 1500)
+    assert (told.hints, told.shares, told.mems) == ({"gpu": Hint(nodes="1")}, 1536, "0-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"policy": "balloons", "version": 2}', "it is of version 2, and this program reads version 1"),
+        ('{"policy": "balloons", "grants": {"a": {"pool": 1}}}', "grants.a.pool: expected text, not 1"),
+        ("{}", "policy: missing"),
+    ],
+)
+def test_another_form_is_refused_with_the_reason(text: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(Kept, [Source("state", text, "json")])
