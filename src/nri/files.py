@@ -59,9 +59,9 @@ _ATTEMPTS, _PAUSE_S = 100, 0.02
 #: /dev/null, by which people say "no file".
 _NULL: Final = os.makedev(1, 3)
 #: Folders of one folder that are noted at a time while a tree is removed.
-_BATCH: Final = 1000
+BATCH: Final = 1000
 #: What is deeper is moved up before it is removed, if there is room for its name.
-_DEEPEST: Final = 4096
+DEEPEST: Final = 4096
 #: A folder that is not empty, or that something is mounted on; of cgroups, one that has others in it.
 _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
@@ -422,7 +422,7 @@ def _remove(path: StrPath, files: bool) -> None:
         ways = [_clear(place, files)]  # for each folder on the way: those in it that are not empty
         while ways:
             occupied, more = ways[-1]
-            if occupied and files and place.depth >= _DEEPEST and _lift(place.folder, occupied[-1][0], top):
+            if occupied and files and place.depth >= DEEPEST and _lift(place.folder, occupied[-1][0], top):
                 occupied.pop()
                 ways[0] = ways[0]._replace(more=True)
             elif occupied:
@@ -473,7 +473,7 @@ def _clear(place: _Climb, files: bool) -> _Cleared:
                     error.filename = place.name(entry.name)
                     raise
                 occupied.append((entry.name, entry.inode()))
-                if len(occupied) == _BATCH:
+                if len(occupied) == BATCH:
                     return _Cleared(occupied, more=True)
     return _Cleared(occupied, more=False)
 
@@ -558,7 +558,7 @@ def usage(path: StrPath, *, most_entries: float = inf, within_s: float = inf) ->
     for number, found in enumerate(_stats(path), 1):
         if found is None:
             return Usage(size, inodes, whole=False)
-        if number > most_entries or (number % _BATCH == 0 and time.monotonic() > end):
+        if number > most_entries or (number % BATCH == 0 and time.monotonic() > end):
             return Usage(size, inodes, whole=False)
         if found.st_nlink > 1 and not stat.S_ISDIR(found.st_mode):
             if (found.st_dev, found.st_ino) in linked:

@@ -138,8 +138,8 @@ class AgentProgram:
         self.node, self.modes = node, modes
         self.socket = str(node.folder / "agent.sock")
         self.log = node.folder / "agent.log"
-        self._file = node.folder / "agent.toml"
-        self._file.write_text(_configuration(node, self.socket, pods) + more)
+        self.settings_file = node.folder / "agent.toml"
+        self.settings_file.write_text(_configuration(node, self.socket, pods) + more)
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -164,7 +164,7 @@ class AgentProgram:
             "--mode",
             self.modes,
             "--config",
-            str(self._file),
+            str(self.settings_file),
         ]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -218,7 +218,7 @@ class AgentProgram:
 
     def ask(self, target: str) -> Any:
         """The answer to a request at its socket; JSON is read."""
-        status, kind, text = self._asked(target)
+        status, kind, text = self.asked(target)
         assert status == 200, f"{target}: {status} {text}\n{self.story()}"
         return json.loads(text) if kind == "application/json" else text
 
@@ -231,7 +231,7 @@ class AgentProgram:
         """What it says of itself, for failures."""
         log = self.log.read_text(errors="replace")[-4000:]
         try:
-            return f"{self._asked('/readyz')[2]}\n{log}"
+            return f"{self.asked('/readyz')[2]}\n{log}"
         except OSError as error:
             return f"{error}\n{log}"
 
@@ -239,11 +239,12 @@ class AgentProgram:
         assert self.process is not None
         assert self.process.poll() is None, f"it has ended\n{self.log.read_text(errors='replace')[-4000:]}"
         try:
-            return self._asked("/readyz")[0]
+            return self.asked("/readyz")[0]
         except OSError:
             return 0
 
-    def _asked(self, target: str) -> tuple[int, str, str]:
+    def asked(self, target: str) -> tuple[int, str, str]:
+        """Status, type and text of the answer at its socket. Raises OSError where nobody listens."""
         connection = http.client.HTTPConnection("agent", timeout=WAIT_S)
         connection.sock = socket.socket(socket.AF_UNIX)
         try:

@@ -62,10 +62,10 @@ def agent_of(api: ControlPlane, ruled: Node) -> Iterator[AgentProgram]:
     kubeconfig.write_text(json.dumps(api.kubeconfig_of(token)))
     made = AgentProgram(ruled, "nri,standalone", "[gates]\nBECPUSuppress = false\n")
     files = f'source = "files"\npath = "{ruled.rules}"'
-    text = made._file.read_text()
+    text = made.settings_file.read_text()
     assert files in text
     rules = f'source = "apiserver"\nkubeconfig = "{kubeconfig}"\nnode_name = "{NODE}"'
-    made._file.write_text(text.replace(files, rules))
+    made.settings_file.write_text(text.replace(files, rules))
     try:
         yield made
     finally:
@@ -134,11 +134,11 @@ def registered(agent: AgentProgram) -> None:
 
     def told() -> str:
         try:
-            return agent._asked("/readyz")[2]
+            return agent.asked("/readyz")[2]
         except OSError:
             return ""
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(agent, "wait_ready", lambda: until(lambda: "registered with" in told(), agent.story))
         agent.start()
-    assert agent._asked("/readyz")[0] == 503, told()
+    assert agent.asked("/readyz")[0] == 503, told()

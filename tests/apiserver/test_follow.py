@@ -8,10 +8,11 @@ import logging
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from nri.kube.client import NODE_SLOS, NODES, PODS, Apiserver, ApiserverError, Follower, connect
+from nri.kube.client import NODE_SLOS, NODES, PODS, Apiserver, ApiserverError, Follower, Kind, connect
 from tests.apiserver.following import NODE, Told, make_crds, node, pod, slo, value, wait_for
 from tests.kubernetes.control_plane import ControlPlane
 
@@ -82,7 +83,7 @@ def test_custom_resources_are_followed_by_name(api: ControlPlane, follow: Follow
 def test_more_objects_than_a_page_has_are_all_listed(
     api: ControlPlane, client: Apiserver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.kube.client.connection._PAGE", 20)
+    monkeypatch.setattr("nri.kube.client.connection.PAGE", 20)
     api.apply(*(slo({}, name=f"many-{number}") for number in range(50)))
     items, version = client.list(NODE_SLOS)
     assert len({item["metadata"]["name"] for item in items}) == 50
@@ -139,7 +140,6 @@ def test_what_changed_while_the_apiserver_forgot_its_history_is_listed_anew(api:
     # It is kept away by a pause that ends when all has happened.
     gate = threading.Event()
     follower, told = follow(NODES, pause=lambda seconds: gate.wait(600))
-    before = follower._version
     api.kill_apiserver()
     wait_for(lambda: follower.problem, "problem")
     api.start_apiserver()
@@ -148,7 +148,7 @@ def test_what_changed_while_the_apiserver_forgot_its_history_is_listed_anew(api:
     compact(api)
     api.kill_apiserver()
     api.start_apiserver()
-    assert follower._version == before
+    assert told.last == {"kept": "1", "lost": "1"}
     gate.set()
     wait_for(lambda: told.last == {"kept": "2"}, "list after 410")
     api.kubectl("delete", "node", "kept")
@@ -180,17 +180,35 @@ def test_a_version_that_is_forgotten_and_one_that_is_to_come_are_expired(api: Co
     api.kubectl("delete", "node", NODE)
 
 
+#: A version of which the apiserver has not heard.
+LATER = "99999999"
+
+
+class Followed:
+    """An apiserver that has lost what it knew: its first list is empty and of a version that is still to come.
+
+    Attributes:
+        asked: the version of each list that was asked for.
+    """
+
+    def __init__(self, api: Apiserver) -> None:
+        self._api, self.watch = api, api.watch
+        self.asked: list[str] = []
+
+    def list(self, kind: Kind, fields: str, version: str) -> tuple[list[Any], str]:
+        self.asked.append(version)
+        return self._api.list(kind, fields, version) if len(self.asked) > 1 else ([], LATER)
+
+
 def test_an_etcd_of_an_older_day_is_believed_in_the_end(api: ControlPlane, client: Apiserver) -> None:
     api.apply(node(v="1"))
-    told = Told()
-    follower = Follower(client, NODES, told)
-    follower._newest = "99999999"
-    follower.run_once()
-    assert told.last is None
-    follower._pause = lambda seconds: None
+    told, followed = Told(), Followed(client)
+    follower = Follower(followed, NODES, told, pause=lambda seconds: None)  # type: ignore[arg-type]
     follower.start()
     wait_for(lambda: told.last == {NODE: "1"}, "list of what there is")
     follower.stop()
+    assert followed.asked[:2] == ["0", LATER], "first it insists on what it knew"
+    assert followed.asked[-1] == ""
     api.kubectl("delete", "node", NODE)
 
 
@@ -199,26 +217,27 @@ def test_a_resource_that_the_cluster_does_not_have_is_told_and_asked_for_again(
 ) -> None:
     api.kubectl("delete", "crd", "nodeslos.slo.koordinator.sh")
     told = Told()
-    follower = Follower(client, NODE_SLOS, told)
+    follower = Follower(client, NODE_SLOS, told, pause=lambda seconds: None)
     try:
         wait_for(lambda: follower.run_once() and follower.problem, "problem")
         assert "CustomResourceDefinition" in follower.problem
         assert told.last is None
     finally:
         make_crds(api)
-    follower._pause = lambda seconds: None
     follower.start()
     wait_for(lambda: follower.synced and not follower.problem, "list")
     follower.stop()
 
 
-def test_stopping_does_not_wait_for_the_end_of_a_watch(follow: Follow) -> None:
-    follower, _ = follow(NODES)
-    wait_for(lambda: follower._open is not None, "watch")
-    thread = follower._thread
+def test_stopping_does_not_wait_for_the_end_of_a_watch(api: ControlPlane, follow: Follow) -> None:
+    before = {*threading.enumerate()}
+    follower, told = follow(NODES)
+    api.apply(node(v="1"))
+    wait_for(lambda: told.last == {NODE: "1"}, "watch")
+    (thread,) = {*threading.enumerate()} - before
     follower.stop()
-    assert thread is not None and not thread.is_alive(), "it waits for the end of its watch"
-    assert follower._thread is None
+    assert not thread.is_alive(), "it waits for the end of its watch"
+    api.kubectl("delete", "node", NODE)
 
 
 def test_events_of_one_moment_are_told_in_order(api: ControlPlane, follow: Follow) -> None:

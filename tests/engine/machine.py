@@ -95,13 +95,14 @@ class Machine:
         """All on this machine that has the folder's name: mounts, cgroups, processes."""
         mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if self.name in line]
         cgroups = [str(path) for path in self._cgroups() if path.name != self.name]
-        return [*mounts, *cgroups, *(f"process {pid}: {line}" for pid, line in self._processes())]
+        return [*mounts, *cgroups, *(f"process {pid}: {line}" for pid, line in self.processes())]
 
     def _cgroups(self) -> list[Path]:
         tops = [*Path("/sys/fs/cgroup").glob(self.name), *Path("/sys/fs/cgroup").glob(f"*/{self.name}")]
         return [Path(folder) for top in tops for folder, _, _ in os.walk(top, topdown=False)]
 
-    def _processes(self) -> list[tuple[int, str]]:
+    def processes(self) -> list[tuple[int, str]]:
+        """Number and command line of each process with the folder's name in that, or in its cgroup."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
@@ -127,8 +128,8 @@ class Machine:
             watcher.close()
         left = settled(self.leftovers)
         deadline = time.monotonic() + 10
-        while self._processes() and time.monotonic() < deadline:
-            for pid, _ in self._processes():
+        while self.processes() and time.monotonic() < deadline:
+            for pid, _ in self.processes():
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:

@@ -58,7 +58,7 @@ class Life:
         self._pod = engine.pods.run(config)
         ends = self._random.random() < 0.2
         command = ("sh", "-c", "sleep 0.05") if ends else ("sleep", "1000000")
-        self._ask("CreateContainer", lambda: setattr(self, "_made", self.node.create(self._pod, "main", command)))
+        self._ask("CreateContainer", lambda: self._create(command))
         if not self._made:
             return
         self._ask("StartContainer", lambda: engine.containers.start(self._made))
@@ -67,6 +67,9 @@ class Life:
             self._ask("UpdateContainer", lambda: engine.containers.update_resources(self._made, shares))
         else:
             self.refused.discard("UpdateContainer")
+
+    def _create(self, command: tuple[str, ...]) -> None:
+        self._made = self.node.create(self._pod, "main", command)
 
     def end(self) -> None:
         """From whatever it is to nothing."""

@@ -219,8 +219,7 @@ def test_a_program_has_a_terminal_that_changes_its_size(make: Make) -> None:
     seen = b""
     try:
         assert execution.stdin is not None
-        machine = container.machine
-        machine.wait_for(execution._pid_file.exists, "the shell's start")
+        seen += os.read(execution.stdout, 4096)  # its prompt
         execution.resize(101, 42)
         deadline = time.monotonic() + 20
         while b"42 101" not in seen and time.monotonic() < deadline:
@@ -239,10 +238,13 @@ def test_a_program_whose_client_goes_is_killed(make: Make) -> None:
     container = make("sleep 300").start()
     process = exec_process(container.machine.process_of(container.bundle), ["sleep", "4321"])
     execution = Execution(container.runtime, container.id, process)
-    container.machine.wait_for(lambda: execution._pid_file.exists() and execution._pid_file.read_text(), "its start")
-    pid = int(execution._pid_file.read_text())
+
+    def running() -> list[int]:
+        return [pid for pid, line in container.machine.processes() if line.strip() == "sleep 4321"]
+
+    container.machine.wait_for(running, "its start")
     execution.close()
-    container.machine.wait_for(lambda: not Path(f"/proc/{pid}").exists(), "its end")
+    container.machine.wait_for(lambda: not running(), "its end")
 
 
 def test_a_program_is_killed_also_before_its_runtime_has_told_its_number(make: Make) -> None:
@@ -251,8 +253,8 @@ def test_a_program_is_killed_also_before_its_runtime_has_told_its_number(make: M
     for wait_s in (0.0, 0.01, 0.02, 0.03, 0.05, None):
         execution = Execution(container.runtime, container.id, process)
         if wait_s is None:
-            container.machine.wait_for(execution._pid_file.exists, "its start")
-            execution._pid_file.unlink()
+            container.machine.wait_for(lambda: [*container.runtime.calls.glob("*/pid")], "its start")
+            next(container.runtime.calls.glob("*/pid")).unlink()
         else:
             time.sleep(wait_s)
         execution.close()

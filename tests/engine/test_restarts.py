@@ -93,7 +93,7 @@ def killer(node: Node, path: Path, program: str, condition: str, late_s: int = 0
 
 def _wait_gone(node: Node, word: str) -> None:
     """Wait until no process of the machine has this word on its command line."""
-    node.wait_for(lambda: not [line for _, line in node.machine._processes() if word in line], f"the end of {word}")
+    node.wait_for(lambda: not [line for _, line in node.machine.processes() if word in line], f"the end of {word}")
 
 
 def _with_pid(node: Node, work: Callable[[Engine], Any]) -> Callable[[Engine], None]:
@@ -264,7 +264,7 @@ def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once
         node.create(pod, "never", ("/nonesuch",))
     killed_while(node, lambda _: die())
     assert node.machine.leftovers(), "everything is gone"
-    ended = [pid for pid, line in node.machine._processes() if made["ended"] in line]
+    ended = [pid for pid, line in node.machine.processes() if made["ended"] in line]
     _kill_child(ended)
     plugin = Recorder()
     node.start(builtin=[_builtin(plugin)])
@@ -327,7 +327,7 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
     try:
         killed_while(node, lambda engine: _until_it_joined(engine, watch))
         (rootfs / "tmp/end").touch()
-        node.wait_for(lambda: not [pid for pid, line in node.machine._processes() if made in line], "conmon's end")
+        node.wait_for(lambda: not [pid for pid, line in node.machine.processes() if made in line], "conmon's end")
         node.start()
         node.wait_exited(made)
         node.engine.containers.remove(made)
@@ -486,9 +486,9 @@ def test_after_the_machine_was_started_anew_all_has_ended(node: Node) -> None:
     made = node.run(pod)
     node.stop()
     # What a restart of the machine takes: processes, mounts, and all below /run.
-    for pid, _ in node.machine._processes():
+    for pid, _ in node.machine.processes():
         os.kill(pid, signal.SIGKILL)
-    node.wait_for(lambda: not node.machine._processes(), "the end of all processes")
+    node.wait_for(lambda: not node.machine.processes(), "the end of all processes")
     for line in reversed(Path("/proc/self/mountinfo").read_text().splitlines()):
         if str(node.folder) in line:
             subprocess.run(["umount", "-l", line.split()[4]], check=True, timeout=20)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -111,9 +110,7 @@ def log_of_file(engine: Engine) -> Path:
 
 
 def test_it_stops_in_order_and_says_so(engine: Engine, talker: str) -> None:
-    assert engine._process is not None
-    engine._process.send_signal(signal.SIGTERM)
-    assert engine._process.wait(TIMEOUT_S) == 0
+    assert engine.stop() == 0
     assert engine.log_lines("stopping after SIGTERM; containers run on")
     assert not engine.cri_socket.exists()
     engine.restart()

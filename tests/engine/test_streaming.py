@@ -25,6 +25,7 @@ from tests.engine.live import Live
 from tests.engine.machine import Machine
 from tests.peers.build import peer
 from tests.peers.drivers import Line, LineProcess
+from tests.support.stream_world import is_running
 
 OVER = ("spdy", "websocket")
 
@@ -213,7 +214,7 @@ def test_a_program_whose_client_leaves_is_killed(world: World, over: str) -> Non
 
 def _running(world: World, line: str) -> list[int]:
     """The processes of this command line in the cgroups of the test's own containers."""
-    return [pid for pid, found in world.machine._processes() if found.strip() == line]
+    return [pid for pid, found in world.machine.processes() if found.strip() == line]
 
 
 def _line(path: Path) -> str:
@@ -283,7 +284,7 @@ def test_the_servers_stop_ends_programs_and_leaves_the_container(world: World) -
     session.wait_said("here\n")
     world.server.stop()
     session.end()
-    assert world.executions[0]._process.poll() is not None
+    assert not is_running(world.executions[0])
     assert world.runtime.state(world.id).status == "running"
 
 

@@ -61,9 +61,7 @@ class Machine:
         rows = tuple(replace(row, path=f"{row.path}/{top}") for row in self.everything.rows)
         self.hierarchies = Hierarchies(root, rows)
         self.book, self.source, self.history, observer = RuleBook(node, PROFILE.kinds), Source(), History(), Observer()
-        executor = Executor(root, observer=observer)
-        executor.hierarchies = self.hierarchies
-        executor._writer = Writer(self.hierarchies)
+        executor = Executor(root, observer=observer, hierarchies=self.hierarchies)
         decisions = Decisions(PROFILE, self.book, executor, self.history, observer)
         self.parts = Parts(
             PROFILE,

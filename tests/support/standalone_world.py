@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +108,15 @@ class Programs:
     def __init__(self) -> None:
         self.calls: list[tuple[list[str], str]] = []
         self.discipline = '[{"kind":"noqueue","handle":"0:","root":true}]'
+        self.classes = ""
         self.jump = False
 
     def __call__(self, argv: Sequence[str], text: str) -> Ran:
         self.calls.append((list(argv), text))
         if list(argv[:3]) == ["tc", "-j", "qdisc"]:
             return Ran(0, self.discipline)
+        if list(argv[:3]) == ["tc", "class", "show"]:
+            return Ran(0, self.classes)
         if list(argv[:3]) == ["tc", "qdisc", "replace"]:
             self.discipline = '[{"kind":"htb","handle":"1:","root":true}]'
         if "-C" in argv and not self.jump:
@@ -150,10 +153,16 @@ class World:
         base: the node before any rule was read.
         settings: of the agent.
         driver: who makes the cgroups.
+        now: the clock of its threads; None for the one that the test moves.
     """
 
     def __init__(
-        self, folder: Path, base: Node, settings: AgentSettings | None = None, driver: str = paths.CGROUPFS
+        self,
+        folder: Path,
+        base: Node,
+        settings: AgentSettings | None = None,
+        driver: str = paths.CGROUPFS,
+        now: Callable[[], float] | None = None,
     ) -> None:
         self.folder, self.driver, self.clock = folder, driver, Clock()
         self.root = MachineRoot(folder)
@@ -191,7 +200,7 @@ class World:
         self.settings = settings or AgentSettings(terway=TerwaySettings(Path("/var/lib/terway/qos")))
         shaper = Shaper(self.programs, lambda *_: None, self.clock)
         network = Network(self.settings, self.parts, shaper)
-        self.standalone = Standalone(self.settings, self.parts, network=network, now=self.clock)
+        self.standalone = Standalone(self.settings, self.parts, network=network, now=now or self.clock)
 
     def cgroup(self, path: str, pids: Iterable[int] = ()) -> None:
         """Make a cgroup with the first values, and processes in it."""

@@ -38,6 +38,10 @@ class SpdyClient:
         block = bytes(2) + self._packer.pack(headers)
         return self._last, control(frames.SYN_STREAM, self._last, 0, rest=block, flags=flags)
 
+    def more(self, stream: int, headers: Mapping[str, str], *, flags: int = 0) -> bytes:
+        """More headers of a stream, which is open."""
+        return control(frames.HEADERS, stream, rest=self._packer.pack(headers), flags=flags)
+
     @staticmethod
     def send(stream: int, data: bytes, *, end: bool = False) -> bytes:
         return data_frame(stream, data, fin=end)

@@ -248,7 +248,7 @@ def test_a_tree_deeper_than_any_path_is_walked_and_removed_with_few_descriptors(
 def test_a_tree_that_is_deeper_than_its_removal_goes_down_is_lifted(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.files._DEEPEST", 7)
+    monkeypatch.setattr("nri.files.DEEPEST", 7)
     deepen(tree, 100)
     for number in range(3):
         (tree / f"beside{number}/b").mkdir(parents=True)
@@ -257,7 +257,7 @@ def test_a_tree_that_is_deeper_than_its_removal_goes_down_is_lifted(
 
 
 def test_a_wide_tree_is_removed_in_batches(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.files._BATCH", 3)
+    monkeypatch.setattr("nri.files.BATCH", 3)
     for number in range(20):
         (tree / f"{number}/in/it").mkdir(parents=True)
         (tree / f"{number}/file").touch()

@@ -27,16 +27,16 @@ START_TIMEOUT_S = 30.0 * PATIENCE
 STOP_TIMEOUT_S = 10.0 * PATIENCE
 
 
-def end_process(process: subprocess.Popen[bytes] | None, number: int, timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """End a process by a signal, and kill it if it does not in time; nothing if there is none, or it has ended."""
+def end_process(process: subprocess.Popen[bytes] | None, number: int, timeout_s: float = STOP_TIMEOUT_S) -> int | None:
+    """End a process by a signal, and kill it if it does not in time; returns its exit code, None if there is none."""
     if process is None or process.poll() is not None:
-        return
+        return None if process is None else process.returncode
     process.send_signal(number)
     try:
-        process.wait(timeout_s)
+        return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+        return process.wait()
 
 
 class Daemon:
@@ -69,9 +69,9 @@ class Daemon:
             raise RuntimeError(f"{self.what} is not running: call start() first")
         return self._process.pid
 
-    def stop(self) -> None:
-        """End it with SIGTERM; pods and containers stay."""
-        self._end(signal.SIGTERM)
+    def stop(self) -> int | None:
+        """End it with SIGTERM; pods and containers stay. Returns its exit code, None if it did not run."""
+        return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
         """End it with SIGKILL, as a crash would; pods and containers stay."""
@@ -108,10 +108,10 @@ class Daemon:
         """Whether it serves by now: daemons of this project say so in their logs."""
         return b" ready: " in self.log.read_bytes()[self._begun :]
 
-    def _end(self, number: int) -> None:
+    def _end(self, number: int) -> int | None:
         process, self._process = self._process, None
         self._disconnect()
-        end_process(process, number)
+        return end_process(process, number)
 
     def _disconnect(self) -> None:
         if self._cri is not None:

@@ -70,9 +70,10 @@ class Executor:
         observer: counts what is written.
         clock: monotonic seconds.
         scheduler: core scheduling; None for this machine's.
+        hierarchies: the cgroups; None for those of the machine.
 
     Attributes:
-        hierarchies: the machine's cgroups.
+        hierarchies: the cgroups.
         cookies: core scheduling of containers.
     """
 
@@ -84,9 +85,10 @@ class Executor:
         observer: Observer | None = None,
         clock: Callable[[], float] = time.monotonic,
         scheduler: host.CoreScheduler | None = None,
+        hierarchies: host.Hierarchies | None = None,
     ) -> None:
         self.root = root
-        self.hierarchies = host.detect(root)
+        self.hierarchies = host.detect(root) if hierarchies is None else hierarchies
         self.cookies = CoreScheduling(scheduler or host.CoreScheduler(), clock)
         self._observer = observer or Observer()
         self._writer = host.Writer(self.hierarchies, refresh_s=refresh_s, now=clock)

@@ -35,7 +35,7 @@ Case = dict[str, Any]
 _OPS = ("create", "update", "stop", "spec")
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 #: No file of cases is as large.
-_MOST_BYTES = _FILE_BYTES = 512 << 20
+MOST_BYTES = _FILE_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +72,9 @@ def read_cases(path: str | Path, wrong: Callable[[Any], str] | None = None) -> I
 def _unpacked(raw: bytes, path: str) -> bytes:
     """The content of an xz file; a file of a few bytes must not fill memory."""
     unpacker = lzma.LZMADecompressor()
-    text = unpacker.decompress(raw, _MOST_BYTES)
+    text = unpacker.decompress(raw, MOST_BYTES)
     if not unpacker.eof:
-        reason = f"larger than {_MOST_BYTES >> 20} MiB" if len(text) >= _MOST_BYTES else "it ends too early"
+        reason = f"larger than {MOST_BYTES >> 20} MiB" if len(text) >= MOST_BYTES else "it ends too early"
         raise ConfigError(path, "", reason)
     return text + (_unpacked(unpacker.unused_data, path) if unpacker.unused_data.startswith(_XZ_MAGIC) else b"")
 

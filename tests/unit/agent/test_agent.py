@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,12 @@ from nri.errors import NriError
 from nri.policies.contexts import ContainerContext, PodContext
 from tests.support.agents import TOPOLOGY, UID, Pods
 from tests.support.host_trees import v1, write_files
+from tests.support.ports import HeldPort
 from tests.support.scrape import scrape
 from tests.support.signals import signal_in_a_wait
 
 STEPS: list[str] = []
+RECORDED: list[Recorded] = []
 
 
 class Recorded:
@@ -41,6 +43,8 @@ class Recorded:
         self.values = self if name == "NriTransport" else None
         self.state: tuple[bool, str] = (True, "connected")
         self.kinds: list[frozenset[str]] = []
+        if type(self) is Recorded:
+            RECORDED.append(self)
 
     def start(self) -> None:
         STEPS.append(f"start {self.name}")
@@ -94,6 +98,7 @@ def classes(name: str) -> Any:
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Agent]:
     monkeypatch.setattr(module, "load", classes)
     STEPS.clear()
+    RECORDED.clear()
 
     def made(**given: Any) -> Agent:
         root = v1(tmp_path / "root", "kubepods")
@@ -149,12 +154,8 @@ def test_it_does_not_start_beside_a_koordlet_unless_told(make: Callable[..., Age
 def test_a_changed_rule_is_told_to_every_transport(make: Callable[..., Agent]) -> None:
     agent = make(modes=("proxy", "nri", "standalone"))
     agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")
-    _, nri, standalone = (transport for transport in agent.transports)
-    assert isinstance(nri, Recorded)
-    assert isinstance(standalone, Recorded)
-    (loops,) = agent._loops
-    assert isinstance(loops, Recorded)
-    assert nri.kinds == standalone.kinds == loops.kinds == [frozenset({"NodeResourceTopology"})]
+    assert {each.name for each in RECORDED} == {"NriTransport", "Standalone", "Loops"}
+    assert [each.kinds for each in RECORDED] == [[frozenset({"NodeResourceTopology"})]] * 3
 
 
 def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:
@@ -238,8 +239,8 @@ def test_strategies_have_their_values_set_by_the_transport_that_can(
     make: Callable[..., Agent], modes: tuple[str, ...]
 ) -> None:
     agent = make(modes=modes)
-    (loops,) = agent._loops
-    assert loops.given == (next((each for each in agent.transports if each.name == "NriTransport"), None),)  # type: ignore[attr-defined]
+    (loops,) = (each for each in RECORDED if each.name == "Loops")
+    assert loops.given == (next((each for each in agent.transports if each.name == "NriTransport"), None),)
 
 
 def test_without_strategies_there_are_no_loops(make: Callable[..., Agent]) -> None:
@@ -313,13 +314,19 @@ def test_a_signal_in_the_instant_before_the_wait_is_not_lost(
         assert make().run() == 0
 
 
-def test_over_tcp_it_says_which_parts_are_ready_and_not_why(make: Callable[..., Agent]) -> None:
-    agent = make(http=HttpSettings("127.0.0.1:0"))
+@pytest.fixture
+def port() -> Iterator[int]:
+    held = HeldPort()
+    yield held.number
+    held.close()
+
+
+def test_over_tcp_it_says_which_parts_are_ready_and_not_why(make: Callable[..., Agent], port: int) -> None:
+    agent = make(http=HttpSettings(f"127.0.0.1:{port}"))
     agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
     agent.start()
     try:
-        assert agent._server is not None
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", agent._server.port, timeout=10)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
             connection.request("GET", "/readyz")
             answer = connection.getresponse()
             text = answer.read().decode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -354,20 +356,30 @@ def test_nothing_is_on_cgroup_v2_where_v1_is_mounted_as_well(root: Root) -> None
     assert not parts(root).executor.on_v2("unified.memory.reclaim")
 
 
-def test_what_is_remembered_is_counted_while_nothing_else_changes_it(
-    root: Root, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_remembered_is_counted_while_others_come_and_go(root: Root) -> None:
     executor = parts(root).executor
-    locked = list[bool]()
 
-    class Waiting:
-        def __len__(self) -> int:
-            locked.append(executor._lock.locked())
-            return 3
+    def write(folder: str) -> None:
+        executor.write([Write(folder, "cpu.shares", "512")])
 
-    monkeypatch.setattr(executor, "_pending", Waiting())
-    assert executor.held()["waiting writes"] == 3
-    assert locked == [True]
+    def come_and_go() -> None:
+        for number in range(300):
+            write(f"gone/{number}")
+            executor.forget(f"gone/{number}")
+
+    for number in range(500):
+        write(f"stays/{number}")
+    thread = threading.Thread(target=come_and_go)
+    often = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        while thread.is_alive():
+            assert executor.held()["waiting writes"] in (500, 501)
+    finally:
+        sys.setswitchinterval(often)
+        thread.join()
+    assert executor.held()["waiting writes"] == 500
 
 
 def test_cpus_that_no_machine_has_are_refused_at_no_cost_for_each_container(

@@ -82,10 +82,13 @@ def test_an_event_has_the_statuses_of_its_pod_and_containers_and_none_once_that_
         made = engine.containers.create(
             pod, pb.ContainerConfig(metadata={"name": "c"}, image={"image": "busybox"}, command=["sh"])
         )
-        event = pb.ContainerEventResponse()
-        engine.events._describe(event, pod)
-        assert event.pod_sandbox_status.metadata.name == "web"
-        assert [each.id for each in event.containers_statuses] == [made]
-        event = pb.ContainerEventResponse()
-        engine.events._describe(event, "f" * 64)
-        assert not event.HasField("pod_sandbox_status")
+        with engine.events.subscribe() as listener:
+            engine.containers.start(made)
+            event = listener.get(20)
+            assert event is not None and event.pod_sandbox_status.metadata.name == "web"
+            assert [each.id for each in event.containers_statuses] == [made]
+            engine.pods.remove(pod)
+            while event.container_id != pod or event.container_event_type != pb.CONTAINER_DELETED_EVENT:
+                event = listener.get(20)
+                assert event is not None, "the pod's end was not told"
+            assert not event.HasField("pod_sandbox_status") and not event.containers_statuses

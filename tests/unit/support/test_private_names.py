@@ -13,10 +13,20 @@ from tests.support.private_names import accesses
         ("from nri.mux.trunk import _x", []),
         ("from nri.text import _OTHER, plain", []),
         ('monkeypatch.setattr(invoker, "_reporting", None)', ["monkeypatch.setattr(invoker, '_reporting', None)"]),
+        ('setattr("nri.dispatch.invoker._reporting", 1)', ["setattr('nri.dispatch.invoker._reporting', 1)"]),
         ("class A:\n    def __init__(self):\n        self._reporting = 1\n\nA()._reporting", []),
         ("row._replace(a=1)", []),
     ],
-    ids=["no name of the product's", "attribute", "no such name", "nor this", "setattr", "its own", "named tuple"],
+    ids=[
+        "no name of the product's",
+        "attribute",
+        "no such name",
+        "nor this",
+        "setattr",
+        "setattr by path",
+        "its own",
+        "named tuple",
+    ],
 )
 def test_private_names_of_the_product_count_and_no_others(source: str, found: list[str]) -> None:
     assert [text for _, text in accesses(source)] == found

@@ -5,62 +5,59 @@ from __future__ import annotations
 import pytest
 
 import nri
-from nri.adaptation import OrderedUpdates
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.errors import PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
-from nri.testing.events import Contents
 
 
-def test_an_update_changes_the_container_and_is_noted() -> None:
-    container = make_container(cpu_shares=5)
-    contents = Contents(containers=[container])
-    update = nri.Update(container).set_cpu_shares(7)
-    assert contents._update(OrderedUpdates([update.message])) == []
-    assert container.linux.resources.cpu.shares.value == 7
-    assert contents.updates == [update]
+def test_an_update_changes_the_container_and_is_noted(nri_runtime: FakeRuntime) -> None:
+    plugin = Notes()
+    nri_runtime.add(plugin).create_container(None, make_container(id="c", cpu_shares=5))
+    update = nri.Update("c").set_cpu_shares(7)
+    assert plugin.runtime.update(update).result(timeout=20) == []
+    assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == 7
+    assert nri_runtime.updates == [update]
 
 
-def test_an_update_that_is_refused_or_of_no_container_fails_and_changes_nothing() -> None:
-    container = make_container(cpu_shares=5)
-    contents = Contents(containers=[container])
-    contents.refuse_updates.add(container.id)
-    updates = [nri.Update(container).set_cpu_shares(7).message, nri.Update("nobody").message]
-    assert contents._update(OrderedUpdates(updates)) == updates
-    assert container.linux.resources.cpu.shares.value == 5
-    assert contents.updates == []
+def test_an_update_that_is_refused_or_of_no_container_fails_and_changes_nothing(nri_runtime: FakeRuntime) -> None:
+    plugin = Notes()
+    nri_runtime.add(plugin).create_container(None, make_container(id="c", cpu_shares=5))
+    nri_runtime.refuse_updates.add("c")
+    updates = [nri.Update("c").set_cpu_shares(7), nri.Update("nobody")]
+    failed = plugin.runtime.update(updates).result(timeout=20)
+    assert [each.container_id for each in failed] == ["c", "nobody"]
+    assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5
+    assert nri_runtime.updates == []
 
 
-def test_evictions_are_noted_in_order() -> None:
-    contents = Contents()
-    contents._evict([m.ContainerEviction(container_id="a"), m.ContainerEviction(container_id="b", reason="c")])
-    assert contents.evictions == [nri.Eviction("a"), nri.Eviction("b", "c")]
+def test_evictions_are_noted_in_order(nri_runtime: FakeRuntime) -> None:
+    plugin = Notes()
+    nri_runtime.add(plugin)
+    for name, reason in (("a", ""), ("b", "too loud")):
+        nri_runtime.create_container(None, make_container(id=name))
+        plugin.runtime.evict(name, reason).result(timeout=20)
+    assert nri_runtime.evictions == [nri.Eviction("a"), nri.Eviction("b", "too loud")]
 
 
 def test_an_event_without_a_pod_is_of_the_last_pod_and_its_last_container() -> None:
-    first, second = make_pod(), make_pod()
+    first, second, plugin = make_pod(), make_pod(), Notes()
     inside = make_container(pod=first)
-    contents = Contents([first, second], [inside])
-    assert contents._pod(None) is second
-    assert contents._container(first, None) is inside
-    made = contents._container(second, None)
-    assert made.pod_sandbox_id == second.id and contents.containers[made.id] is made
+    with FakeRuntime(pods=[first, second], containers=[inside]) as runtime:
+        runtime.add(plugin)
+        runtime.start_container(first)
+        runtime.start_container()
+        runtime.start_container()
+        assert len(runtime.containers) == 2
+    assert plugin.seen == [f"{first.id} {inside.id}", *[f"{second.id} {[*runtime.containers][-1]}"] * 2]
 
 
-def test_a_pod_that_is_not_known_yet_is_from_now_on() -> None:
-    contents, pod = Contents(), make_pod()
-    assert contents._pod(pod) is pod and contents.pods == {pod.id: pod}
-    made = Contents()._pod(None)
-    assert made.id
-
-
-def test_a_snapshot_is_a_copy_of_the_lists() -> None:
-    contents = Contents([make_pod()], [make_container()])
-    pods, containers = contents._snapshot()
-    pods.clear()
-    containers.clear()
-    assert (len(contents.pods), len(contents.containers)) == (1, 1)
+def test_a_pod_that_is_not_known_yet_is_from_now_on(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.run_pod_sandbox()
+    (made,) = nri_runtime.pods
+    pod = make_pod()
+    nri_runtime.run_pod_sandbox(pod)
+    assert made and [*nri_runtime.pods] == [made, pod.id]
 
 
 class Notes(nri.Plugin):
@@ -70,6 +67,9 @@ class Notes(nri.Plugin):
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         if container.name == "stays":
             raise nri.Reject("no")
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self.seen.append(f"{pod.id} {container.id}")
 
     def update_container(self, pod: nri.PodSandbox, container: nri.Container, resources: m.LinuxResources) -> None:
         self.seen.append(f"shares {resources.cpu.shares.value}")

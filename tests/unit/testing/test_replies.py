@@ -40,7 +40,7 @@ def test_a_reader_that_does_not_exist_is_an_attribute_error(runtime: FakeRuntime
     with pytest.raises(AttributeError):
         created.nothing  # noqa: B018
     with pytest.raises(AttributeError):
-        created._message  # noqa: B018
+        created._none_such  # noqa: B018
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])

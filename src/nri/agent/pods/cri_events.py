@@ -20,7 +20,7 @@ __all__ = ["CriEvents"]
 _log = logging.getLogger(__name__)
 _UNIMPLEMENTED = 12
 #: How long a runtime without events is left alone, in seconds.
-_LATER_S = 60.0
+LATER_S = 60.0
 _STOP_S = 10.0
 
 
@@ -65,7 +65,7 @@ class CriEvents:
             try:
                 self._listen()
             except RpcError as error:
-                later_s = _LATER_S if error.code == _UNIMPLEMENTED else 0.0
+                later_s = LATER_S if error.code == _UNIMPLEMENTED else 0.0
                 _log.debug("the runtime tells no events: %s", error)
             except NriError as error:
                 _log.debug("the runtime tells no events: %s", error)

@@ -35,9 +35,10 @@ _log = logging.getLogger(__name__)
 _TOKEN_BYTES = 1 << 16
 _ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105  a path
 _PATH = "/pods"
-_MOST_BYTES = 64 << 20
+#: Bytes of an answer.
+MOST_BYTES = 64 << 20
 #: One read of the connection, and a whole answer, in seconds.
-_READ_S, _ANSWER_S = 5.0, 15.0
+READ_S, ANSWER_S = 5.0, 15.0
 _TOO_LATE = "the answer takes too long"
 
 
@@ -85,12 +86,12 @@ class KubeletPods(KnownPods):
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {_token(self._token)}"
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + ANSWER_S
         connection: http.client.HTTPConnection
         if self._tls is None:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=_READ_S)
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=READ_S)
         else:
-            connection = http.client.HTTPSConnection(self._host, self._port, timeout=_READ_S, context=self._tls)
+            connection = http.client.HTTPSConnection(self._host, self._port, timeout=READ_S, context=self._tls)
         try:
             connection.connect()
             with _ending(connection.sock):
@@ -103,8 +104,8 @@ class KubeletPods(KnownPods):
                 while part := answer.read1(1 << 16):
                     parts.append(part)
                     size += len(part)
-                    if size > _MOST_BYTES:
-                        raise ValueError(f"the answer is bigger than {_MOST_BYTES} bytes")
+                    if size > MOST_BYTES:
+                        raise ValueError(f"the answer is bigger than {MOST_BYTES} bytes")
                     if time.monotonic() > deadline:
                         raise TimeoutError(_TOO_LATE)
                 return b"".join(parts)
@@ -125,7 +126,7 @@ def _ending(connection: socket.socket) -> Iterator[None]:
             with suppress(OSError):  # it has ended by itself
                 again.shutdown(socket.SHUT_RDWR)
 
-        timer = threading.Timer(_ANSWER_S, end)
+        timer = threading.Timer(ANSWER_S, end)
         timer.daemon = True
         timer.start()
         try:

@@ -35,7 +35,7 @@ __all__ = ["ProxyTransport", "proxy_settings"]
 
 _log = logging.getLogger(__name__)
 #: How long the kubelet waits for the agent's own plugin when the proxy begins, in seconds.
-_ADMIT_S: Final = 5.0
+ADMIT_S: Final = 5.0
 _JOIN_S: Final = 10.0
 
 
@@ -124,7 +124,7 @@ class ProxyTransport:
             target=self._connect, args=(adaptation,), name="nri-agent-proxy-plugin", daemon=True
         )
         self._thread.start()
-        if not adaptation.ready([self.label], _ADMIT_S):
+        if not adaptation.ready([self.label], ADMIT_S):
             _log.warning("mode proxy: the agent does not take part in its own proxy: %s", self._problem or "it is late")
 
     def _connect(self, adaptation: Adaptation) -> None:

@@ -21,7 +21,8 @@ __all__ = ["EventBus", "Subscription"]
 
 _log = logging.getLogger(__name__)
 
-_KEPT = 1000
+#: How many events wait for one listener.
+KEPT = 1000
 _DONE = {
     pb.CONTAINER_CREATED_EVENT: "made",
     pb.CONTAINER_STARTED_EVENT: "started",
@@ -47,7 +48,7 @@ class Subscription:
 
     def put(self, event: pb.ContainerEventResponse | None) -> None:
         """Take an event in; the oldest one goes if none is read."""
-        if self._queue.qsize() >= _KEPT:
+        if self._queue.qsize() >= KEPT:
             try:
                 self._queue.get_nowait()
                 self.lost += 1

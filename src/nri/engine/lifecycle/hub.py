@@ -26,7 +26,8 @@ __all__ = ["NriDomain", "NriHub"]
 
 #: How long after a restart the plugins of before have to come back before they are told what they missed, in seconds.
 RETURN_S = 5.0
-_NOTED_AFTER_S = 0.5
+#: How long after plugins were told the state it is written down which of them take part, in seconds.
+NOTED_AFTER_S = 0.5
 #: States of plugins (`nri.adaptation.PluginHealth`).
 _ON_THE_WAY, _TAKES_PART = "starting", ("active", "late", "open")
 _log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class NriHub:
         """Note the plugins once those that are joining have joined."""
         with self._noting:
             if self._timer is None and not self._stopped:
-                self._timer = threading.Timer(_NOTED_AFTER_S, self._note_joined)
+                self._timer = threading.Timer(NOTED_AFTER_S, self._note_joined)
                 self._timer.daemon = True
                 self._timer.start()
 

@@ -23,9 +23,9 @@ from nri.errors import NriError
 __all__ = ["Processes"]
 
 #: How long the kernel has for SIGKILL, and plugins to be told of an end, in seconds.
-_KILL_S, _TOLD_S = 30.0, 120.0
+KILL_S, _TOLD_S = 30.0, 120.0
 #: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
-_FROZEN_S = 2.0
+FROZEN_S = 2.0
 #: How long a container has to end that plugins want gone, in seconds.
 _EVICTION_S = 10.0
 #: A client may ask for any number of seconds; a wait takes no more than some centuries.
@@ -85,14 +85,14 @@ class Processes:
         # What waits for its start would not understand a signal.
         if not over and timeout_s > 0 and container.record.state is not ContainerState.CREATED:
             sent = self._send(container, container.record.stop_signal or "TERM")
-            over = container.exited.wait(min(timeout_s, _LONGEST_STOP_S) if sent else _KILL_S)
+            over = container.exited.wait(min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S)
         if not over:
             # A frozen process dies only when its runtime thaws it.
-            over = self._send(container, "KILL") and container.exited.wait(_FROZEN_S)
+            over = self._send(container, "KILL") and container.exited.wait(FROZEN_S)
         if not over:
             self._machinery.runtime(container.record.runtime_handler).kill(container.id, "KILL")
-            if not container.exited.wait(_KILL_S):
-                raise CommandTimeout(f"stop of container {container.id}", _KILL_S)
+            if not container.exited.wait(KILL_S):
+                raise CommandTimeout(f"stop of container {container.id}", KILL_S)
         container.ended.wait(_TOLD_S)
 
     def _send(self, container: ContainerEntry, word: str) -> bool:

@@ -44,9 +44,9 @@ __all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started
 LIMIT_BYTES = 16 << 20
 #: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
 #: zombie of the container's first process, which seldom looks after strangers.
-_REAP_S = 2.0
-#: How long a runtime has to hand over a terminal.
-_TERMINAL_S, _GLANCE_S = 30.0, 0.05
+REAP_S = 2.0
+#: How long a runtime has to hand over a terminal, in seconds.
+TERMINAL_S, _GLANCE_S = 30.0, 0.05
 #: How far above a program its runtime may be: a wrapper or two.
 _ANCESTORS = 4
 #: How long a process, and all of them, have to stop; one that waits for a disk, or is frozen, does not, and starts
@@ -93,7 +93,7 @@ def exec_sync(
             if late_since is None:
                 kill_started(pid, pid_file)
                 late_since = time.monotonic()  # not the deadline, which a machine that stood still is long past
-            elif time.monotonic() - late_since >= _REAP_S:
+            elif time.monotonic() - late_since >= REAP_S:
                 kill_tree(pid)
                 raise CommandTimeout(action, timeout_s)
 
@@ -190,7 +190,7 @@ class Execution:
         if self._process.poll() is None:
             kill_started(self._process.pid, self._pid_file)
             try:
-                self._process.wait(_REAP_S)
+                self._process.wait(REAP_S)
             except subprocess.TimeoutExpired:
                 kill_tree(self._process.pid)
                 self._process.wait()
@@ -241,20 +241,20 @@ def start_with_terminal(argv: Sequence[str], container_id: str, folder: Path) ->
 
 
 def _received_terminal(listener: socket.socket, process: subprocess.Popen[bytes], container_id: str) -> int:
-    deadline = time.monotonic() + _TERMINAL_S
+    deadline = time.monotonic() + TERMINAL_S
     while time.monotonic() < deadline:
         over = process.poll() is not None
         if readable(listener.fileno(), 0 if over else _GLANCE_S):
             connection, _ = listener.accept()
             with connection:
-                connection.settimeout(_TERMINAL_S)
+                connection.settimeout(TERMINAL_S)
                 _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
             if descriptors:
                 os.set_inheritable(descriptors[0], False)
                 return descriptors[0]
         elif over:
             return _ended_terminal()
-    raise CommandTimeout(f"the terminal for exec in {container_id}", _TERMINAL_S)
+    raise CommandTimeout(f"the terminal for exec in {container_id}", TERMINAL_S)
 
 
 def _ended_terminal() -> int:

@@ -39,7 +39,7 @@ MOST_OBJECTS = 10_000
 #: An event of a watch is not longer, in bytes.
 LONGEST_EVENT = 4 << 20
 #: So many objects are asked for at once.
-_PAGE = 500
+PAGE = 500
 _LIST_S = 60.0
 #: A watch that is silent for so long is cut off and resumed: the apiserver sends a bookmark every minute.
 _SILENCE_S = 90.0
@@ -99,7 +99,7 @@ class Apiserver:
             version: "" for the newest that there is, "0" for any, else one that the list must not be older than.
         """
         what = f"list {kind}"
-        words = {"fieldSelector": fields, "limit": str(_PAGE)}
+        words = {"fieldSelector": fields, "limit": str(PAGE)}
         words |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
         items: list[Object] = []
         left, deadline = MOST_BYTES, self._clock() + _LIST_S
@@ -115,7 +115,7 @@ class Apiserver:
                 raise ApiserverError(what, 0, f"there are more than {MOST_OBJECTS} objects")
             if not page.more:
                 return items, page.version
-            words = {"fieldSelector": fields, "limit": str(_PAGE), "continue": page.more}
+            words = {"fieldSelector": fields, "limit": str(PAGE), "continue": page.more}
 
     @contextmanager
     def watch(self, kind: Kind, version: str, fields: str = "", lasting_s: int = 300) -> Iterator[WatchStream]:

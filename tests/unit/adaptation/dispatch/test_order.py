@@ -17,7 +17,9 @@ from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
 from nri.adaptation.peers.peer import Peer
 from nri.api.events import EventMask
 from nri.errors import DeadlineExceeded, LocalProtocolError, PluginError, PluginTimeout, PluginUnavailable
+from nri.stub.session.service import PluginService
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc.envelope import Request
 from tests.support.adapting import eventually
 from tests.support.made_plugins import Mode, both
 
@@ -103,17 +105,23 @@ def test_a_plugin_that_is_late_does_not_make_the_others_late(node, monkeypatch: 
     go = threading.Event()
     plugins = [Started(lambda _: go.wait(20)), Started(), Started()]
     policy = '["00-p0"]\ntimeout = "600ms"\n["10-p1"]\ntimeout = "500ms"\n["20-p2"]\ntimeout = "500ms"\n'
-    runtime = node(*plugins, policy=policy)
-    invoke = Invoker.invoke
+    invoke, serve, answered = Invoker.invoke, PluginService.serve, set[str]()
 
-    def answered(self: Invoker, peer: Peer, *given: Any, **named: Any) -> bytes | None:
+    def answering(self: PluginService, request: Request) -> object:
+        made = serve(self, request)
+        answered.add(f"{threading.current_thread().name} {request.method}")
+        return made
+
+    monkeypatch.setattr(PluginService, "serve", answering)
+    runtime = node(*plugins, policy=policy)
+
+    def hearing(self: Invoker, peer: Peer, *given: Any, **named: Any) -> bytes | None:
         """Hear those who are not late when they have answered, however slow the machine is: they had half a second."""
-        service = runtime._attached[peer.label]._session._service
         if peer.label != "00-p0":
-            eventually(lambda: service.answered == "PostStartContainer", "it answers")
+            eventually(lambda: f"plugin-{peer.label} PostStartContainer" in answered, "it answers")
         return invoke(self, peer, *given, **named)
 
-    monkeypatch.setattr(Invoker, "invoke", answered)
+    monkeypatch.setattr(Invoker, "invoke", hearing)
     try:
         runtime.post_start_container()
         rows = {row.plugin: row.missed for row in runtime.adaptation.plugins}

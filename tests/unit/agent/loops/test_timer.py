@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -111,15 +110,16 @@ def test_it_runs_by_its_thread_and_ends_with_it(tmp_path: Path) -> None:
     before = threading.active_count()
     world = LoopWorld(tmp_path, ALL)
     loops = Loops(AgentSettings(loops=LoopSettings(interval=0.01)), world.parts, evictor=Asked())
+    rounds = threading.Semaphore(0)
+    loops.loops[0].round = lambda moment: rounds.release()  # type: ignore[method-assign]
     loops.start()
     loops.start()
-    end = time.monotonic() + 10
-    while loops._worker.rounds < 5 and time.monotonic() < end:
+    for _ in range(5):
         loops.rules_changed(frozenset({"NodeSLO"}))
-        time.sleep(0.01)
+        assert rounds.acquire(timeout=20)
     loops.stop()
     loops.stop()
-    assert loops._worker.rounds >= 5 and loops.health()[0]
+    assert loops.health()[0]
     assert threading.active_count() <= before
 
 

@@ -159,7 +159,9 @@ def test_what_does_not_change_is_asked_for_once(runtime: Runtime, source: CriPod
     }
     runtime.containers.clear()
     source.ask()
-    assert source._container_words == {}
+    runtime.add_container("c1", "p1", "main")
+    source.ask()
+    assert runtime.asked["ContainerStatus"] == 2, "what has gone is forgotten"
 
 
 def test_without_verbose_answers_the_oom_score_tells_the_class(runtime: Runtime, source: CriPods) -> None:

@@ -86,7 +86,7 @@ def test_a_runtime_without_events_is_left_alone_for_a_while(tmp_path: Path, monk
         time.sleep(0.2)
         assert (runtime.asked["GetContainerEvents"], told) == (1, [])
         events.stop()
-        monkeypatch.setattr(cri_events, "_LATER_S", 0.01)
+        monkeypatch.setattr(cri_events, "LATER_S", 0.01)
         events.start()
         wait_for(lambda: runtime.asked["GetContainerEvents"] >= 2)
         events.stop()

@@ -106,11 +106,11 @@ def test_an_answer_that_is_none_is_a_problem_and_what_is_known_stays(
 
 def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = source(server)
-    monkeypatch.setattr(kubelet, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(kubelet, "MOST_BYTES", 1000)
     server.script(body(b" " * 2000))
     pods.ask()
     assert "bigger than 1000" in pods.problem
-    monkeypatch.setattr(kubelet, "_ANSWER_S", -1.0)
+    monkeypatch.setattr(kubelet, "ANSWER_S", -1.0)
     server.script(page(PODS))
     pods.ask()
     assert "too long" in pods.problem
@@ -118,7 +118,7 @@ def test_an_answer_has_a_bound_in_size_and_time(server: HttpServer, monkeypatch:
 
 def test_a_kubelet_that_falls_silent_is_left(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     pods = source(server)
-    monkeypatch.setattr(kubelet, "_READ_S", 0.05)
+    monkeypatch.setattr(kubelet, "READ_S", 0.05)
     hold = threading.Event()
     server.script(stream(b" ", hold=hold))
     pods.ask()
@@ -169,7 +169,7 @@ def test_a_token_that_cannot_be_sent_is_in_no_log(
 def test_an_answer_whose_head_trickles_ends_with_its_deadline(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubelet, "_ANSWER_S", 0.4)
+    monkeypatch.setattr(kubelet, "ANSWER_S", 0.4)
     over = threading.Event()
 
     def trickle(request: Any) -> None:

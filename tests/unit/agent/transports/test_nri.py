@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -135,8 +136,8 @@ def test_the_pauses_between_connections_double_and_are_slept(
     run_dir: Path, tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The original never sleeps between two tries. A listener that hangs up is met again and again, ever later."""
-    monkeypatch.setattr(NriTransport, "_backoff", lambda _: Backoff(0.1, 0.4, uniform=lambda: 0.999))
-    transport = NriTransport(settings(tmp_path), parts)
+    monkeypatch.setattr(module, "Backoff", partial(Backoff, uniform=lambda: 0.999))
+    transport = NriTransport(settings(tmp_path, backoff=0.1, backoff_cap=0.4), parts)
     met: list[float] = []
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(run_dir / "nri.sock"))

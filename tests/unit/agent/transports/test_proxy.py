@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nri.adaptation import Adaptation
 from nri.agent.transports import proxy as proxy_module
 from nri.agent.transports.proxy import ProxyTransport, proxy_settings
-from nri.agent.transports.proxy_plugin import ProxyPlugin
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import Node
 from nri.proxy import Proxy
+from nri.stub.session.session import Session
 from tests.support import agents
 from tests.support.host_trees import v1
 from tests.support.proxied import Proxied, wait_for
@@ -113,12 +114,23 @@ def test_a_second_agent_is_refused_and_says_why(world: Proxied, transport: Proxy
     assert world.cri.call("Version").version, "the first one goes on"
 
 
-def test_a_plugin_connection_that_ends_is_made_again(world: Proxied, transport: ProxyTransport) -> None:
-    session = transport._session
-    assert session is not None
-    session.stop()
-    wait_for(lambda: transport._session is not session and transport.health()[0], "the connection")
-    assert cpus(world, world.create(world.run_pod(world.pod_config(labels=LABELS)))) == "0-3"
+def test_a_plugin_connection_that_ends_is_made_again(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions: list[Session] = []
+
+    def noted(*args: Any, **more: Any) -> Session:
+        sessions.append(Session(*args, **more))
+        return sessions[-1]
+
+    monkeypatch.setattr(proxy_module, "Session", noted)
+    world.start_runtime()
+    transport = made(world)
+    transport.start()
+    try:
+        sessions[0].stop()
+        wait_for(lambda: len(sessions) > 1 and transport.health()[0], "the connection")
+        assert cpus(world, world.create(world.run_pod(world.pod_config(labels=LABELS)))) == "0-3"
+    finally:
+        transport.stop()
 
 
 def test_one_bad_pod_costs_itself_its_values_and_no_other(world: Proxied, transport: ProxyTransport) -> None:
@@ -223,20 +235,10 @@ def test_the_kubelet_is_let_in_also_where_the_agents_plugin_is_refused(
 def test_a_systemd_pods_container_is_found_by_the_runtimes_name(world: Proxied, transport: ProxyTransport) -> None:
     pod = m.PodSandbox(id="p")
     pod.linux.cgroup_parent = "kubepods-pod1.slice"
-    container = m.Container(id="c")
-    transport.plugin._place(pod, container)
-    assert container.linux.cgroups_path == "/kubepods.slice/kubepods-pod1.slice/nri-c.scope"
-    strange = ProxyPlugin(transport.plugin._parts, lambda: "iSulad", lambda _: None)
-    other = m.Container(id="c")
-    strange._place(pod, other)
-    assert other.linux.cgroups_path == "/kubepods.slice/kubepods-pod1.slice/cri-containerd-c.scope"
-    container.linux.cgroups_path = "kept"
-    transport.plugin._place(pod, container)
-    assert container.linux.cgroups_path == "kept"
-    # Of what it has never heard of it says nothing.
-    transport.plugin.post_start_container(pod, container)
-    transport.plugin.synchronize([], [container])
-    assert transport.plugin.held.containers() == []
+    transport.plugin.start_container(pod, m.Container(id="c"))
+    known = transport.plugin.held.container("c")
+    assert known is not None
+    assert known.context.cgroup_parent == "kubepods.slice/kubepods-pod1.slice/nri-c.scope"
 
 
 def test_a_proxy_that_cannot_start_leaves_nothing_behind(world: Proxied, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +259,7 @@ def test_an_agent_that_its_own_proxy_does_not_take_says_why(
         raise RuntimeError("no more threads")
 
     monkeypatch.setattr(Adaptation, "connect", refuse)
-    monkeypatch.setattr(proxy_module, "_ADMIT_S", 0.2)
+    monkeypatch.setattr(proxy_module, "ADMIT_S", 0.2)
     world.start_runtime()
     transport = made(world)
     transport.start()

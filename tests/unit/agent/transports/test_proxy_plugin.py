@@ -35,34 +35,37 @@ def container(runtime_id: str = "") -> m.Container:
     return made
 
 
+def folder_of(plugin: ProxyPlugin, sandbox: m.PodSandbox, made: m.Container) -> str:
+    """The folder of a container that the plugin has met when it started."""
+    plugin.start_container(sandbox, made)
+    known = plugin.held.container("ours")
+    assert known is not None
+    return known.context.cgroup_parent
+
+
+SLICE = "kubepods.slice/kubepods-pod1.slice"
+
+
 @pytest.mark.parametrize(
-    ("parent", "path"),
+    ("runtime", "parent", "path"),
     [
-        (f"/{POD}", f"/{POD}/theirs"),
-        (
-            "/kubepods.slice/kubepods-pod1.slice",
-            "/kubepods.slice/kubepods-pod1.slice/cri-containerd-theirs.scope",
-        ),
+        ("containerd", f"/{POD}", f"{POD}/theirs"),
+        ("containerd", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
+        ("cri-o", f"/{SLICE}", f"{SLICE}/crio-theirs.scope"),
+        ("", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
+        ("iSulad", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
     ],
 )
-def test_the_folder_of_a_container_follows_from_its_pods_and_the_runtimes_id(
-    tmp_path: Path, parent: str, path: str
+def test_the_folder_of_a_container_follows_from_its_pods_and_the_runtimes_name_and_id(
+    tmp_path: Path, runtime: str, parent: str, path: str
 ) -> None:
-    made = container("theirs")
-    plugin(tmp_path)._place(pod(parent=parent), made)
-    assert made.linux.cgroups_path == path
+    assert folder_of(plugin(tmp_path, runtime), pod(parent=parent), container("theirs")) == path
 
 
 def test_a_folder_that_the_runtime_has_told_counts(tmp_path: Path) -> None:
     made = container("theirs")
     made.linux.cgroups_path = "/elsewhere"
-    plugin(tmp_path)._place(pod(), made)
-    assert made.linux.cgroups_path == "/elsewhere"
-
-
-def test_a_runtime_without_a_name_is_taken_for_containerd(tmp_path: Path) -> None:
-    assert plugin(tmp_path, "")._scheme == "containerd"
-    assert plugin(tmp_path / "b", "cri-o")._scheme == "cri-o"
+    assert folder_of(plugin(tmp_path), pod(), made) == "elsewhere"
 
 
 def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_what_the_time_is_too_short_for_follows_later(tmp_path: Path, monkeypatc
     plugin, _ = made(tmp_path, BATCH)
     asked: list[int] = []
     monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
-    monkeypatch.setattr(reapply, "_SHARE", -1.0)
+    monkeypatch.setattr(plugin, "time_left", lambda: -1.0)
     sandbox, container = running(BATCH.pod)
     with FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
         runtime.add(plugin)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import gc
 import hashlib
 import json
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +138,23 @@ def test_only_archives_with_a_whole_path_are_loaded(root: Path, source: str) -> 
         opened(root).load(source, "a:1")
 
 
+class Large(Transport):
+    """A registry whose one image is larger than any disk."""
+
+    def manifest(self, source: str, *_: object, **__: object) -> bytes:
+        layer = {"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": NEW, "size": 1 << 60}
+        config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": "sha256:" + "cd" * 32, "size": 9}
+        return json.dumps({"schemaVersion": 2, "config": config, "layers": [layer]}).encode()
+
+    def copy(self, *_: object, **__: object) -> None:
+        raise AssertionError("it was begun")
+
+
 def test_an_image_that_is_larger_than_the_disk_is_not_begun(root: Path) -> None:
-    with pytest.raises(EngineError, match="no space left for a:1"):
-        opened(root)._need_room(1 << 60, "a:1")
+    store = ImageStore(root, Large("/none"), driver="copy")
+    with pytest.raises(EngineError, match=r"no space left for docker\.io/library/a:1: it is \d{19,} bytes"):
+        store.pull("a:1")
+    assert [*(root / "pulls").iterdir()] == []
 
 
 class Full:
@@ -238,7 +254,19 @@ def test_one_name_is_held_once_and_others_go_on() -> None:
         order.append("first")
     thread.join(10)
     assert order == ["other", "first", "second"]
-    assert locks._held == {}
+
+
+def test_a_name_that_is_not_held_any_more_is_forgotten() -> None:
+    class Name(str):  # noqa: SLOT000  it is referred to weakly
+        """A name of which can be seen whether somebody still has it."""
+
+    locks, name = KeyLocks(), Name("a")
+    with locks.hold(name), locks.hold("b"):
+        kept = weakref.ref(name)
+        del name
+        assert kept() is not None
+    gc.collect()
+    assert kept() is None
 
 
 # --- lists of manifests in lists ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.bus import _KEPT, EventBus
+from nri.engine.lifecycle.bus import KEPT, EventBus
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
 from nri.engine.state.names import container_name, pod_name
@@ -59,7 +59,7 @@ def test_every_listener_gets_what_comes_after_it_began_and_what_it_is_about(inve
 def test_a_listener_that_does_not_keep_up_loses_the_oldest(inventory: Inventory) -> None:
     bus = EventBus(inventory)
     listener = bus.subscribe()
-    for number in range(_KEPT + 2):
+    for number in range(KEPT + 2):
         bus.publish(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
     first = listener.get(1)
     assert first is not None and first.container_id == "c2" and listener.lost == 2

@@ -69,5 +69,7 @@ def test_a_container_whose_pods_record_is_lost_is_told_all_the_same(dry: Any) ->
     pod = dry.pod()
     entry = dry.engine.inventory.container(dry.run(pod))
     entry.record.pod_id = "f" * 64
-    shown, container = dry.engine.domain._pair(entry)
-    assert (shown.id, container.id) == ("f" * 64, entry.id)
+    shown: list[str] = []
+    dry.told.on["stop_container"] = lambda pod, container: shown.extend((pod.id, container.id))
+    dry.engine.domain.stop(entry)
+    assert shown == ["f" * 64, entry.id]

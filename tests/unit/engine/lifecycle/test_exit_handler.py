@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from nri.engine.lifecycle.exit_handler import CLEARED
+from nri.engine.lifecycle.exit_handler import CLEARED, ExitHandler
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.process import Exit
+from nri.engine.process.dry import DryExits
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
 
@@ -18,43 +21,67 @@ def exit_of(identity: str, code: int = 3) -> Exit:
     return Exit(identity, code, 5, "Error")
 
 
-def test_an_end_is_recorded_and_told_once_however_often_it_comes(dry: Any) -> None:
+class Ends:
+    """An exit handler over the parts of a dry engine; `tell` is what the watch of conmons calls."""
+
+    def __init__(self, dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        engine = dry.engine
+        with monkeypatch.context() as context:
+            context.setattr(engine.machinery, "exits", self._exits)
+            processes = Processes(engine.inventory, engine.machinery)
+            self.handler = ExitHandler(engine.inventory, engine.machinery, engine.domain, processes, engine.events)
+        self.handler.open()
+
+    def _exits(self, on_exit: Callable[[Exit], None]) -> DryExits:
+        self.tell = on_exit
+        return DryExits(on_exit)
+
+
+@pytest.fixture
+def ends(dry: Any, monkeypatch: pytest.MonkeyPatch) -> Ends:
+    return Ends(dry, monkeypatch)
+
+
+def test_an_end_is_recorded_and_told_once_however_often_it_comes(dry: Any, ends: Ends) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
-    exit_handler = dry.engine._exit_handler
-    threads = [threading.Thread(target=exit_handler.take, args=(entry, exit_of(entry.id))) for _ in range(8)]
+    threads = [threading.Thread(target=ends.tell, args=(exit_of(entry.id),)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    assert entry.ended.wait(20)
+    ends.handler.close()  # waits for all of them
     assert (entry.record.state, entry.record.exit_code, entry.record.pid) == (ContainerState.EXITED, 3, 0)
     assert entry.ended.is_set()
     assert dry.told.of("c").count("stop_container") == 1
     assert entry.record.done[-1:] == [CLEARED]
 
 
-def test_the_end_of_one_that_is_being_made_is_left_to_its_making(dry: Any) -> None:
+def test_the_end_of_one_that_is_being_made_is_left_to_its_making(dry: Any, ends: Ends) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     dry.engine.inventory.note(entry, state=ContainerState.CREATING)
-    dry.engine._exit_handler.take(entry, exit_of(entry.id))
+    ends.handler.take(entry, exit_of(entry.id))
     assert entry.record.state is ContainerState.CREATING
     assert not entry.exited.is_set()
     assert dry.told.of("c").count("stop_container") == 0
 
 
-def test_an_end_of_what_is_not_there_is_no_error(dry: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_end_of_what_is_not_there_is_no_error(ends: Ends, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        dry.engine._exit_handler._take(exit_of("f" * 64))
+        ends.tell(exit_of("f" * 64))
+        ends.handler.close()
     assert not caplog.records
 
 
-def test_the_end_of_what_holds_a_pod_makes_it_not_ready(dry: Any) -> None:
+def test_the_end_of_what_holds_a_pod_makes_it_not_ready(dry: Any, ends: Ends) -> None:
     entry = dry.engine.inventory.pod(dry.pod())
-    dry.engine._exit_handler._take(exit_of(entry.id))
+    ends.tell(exit_of(entry.id))
+    ends.handler.close()
     assert entry.record.state is PodState.STOPPING
 
 
 def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
-    dry: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    dry: Any, ends: Ends, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
 
@@ -63,16 +90,16 @@ def test_what_could_not_be_cleared_away_is_told_and_left_to_the_removal(
 
     with monkeypatch.context() as context, caplog.at_level(logging.WARNING):
         context.setattr(dry.engine.machinery.conmon, "remove", refuse)
-        dry.engine._exit_handler.take(entry, exit_of(entry.id))
+        ends.tell(exit_of(entry.id))
+        assert entry.ended.wait(20)
     assert "could not be cleared away: it is busy" in caplog.text
     assert CLEARED not in entry.record.done
     assert entry.record.state is ContainerState.EXITED
     dry.engine.containers.remove(entry.id)
 
 
-def test_an_end_after_the_engines_own_is_left_to_the_next_engine(dry: Any) -> None:
+def test_an_end_after_the_engines_own_is_left_to_the_next_engine(dry: Any, ends: Ends) -> None:
     made = dry.run(dry.pod())
-    exit_handler = dry.engine._exit_handler
-    exit_handler.close()
-    exit_handler._on_exit(exit_of(made))
+    ends.handler.close()
+    ends.tell(exit_of(made))
     assert dry.engine.inventory.container(made).record.state is ContainerState.RUNNING

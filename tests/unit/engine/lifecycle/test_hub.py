@@ -54,6 +54,14 @@ def hub(folder: Path, *domains: Domain, **changes: Any) -> NriHub:
     return made
 
 
+def await_text(path: Path, text: str) -> None:
+    """Wait until a file has this text."""
+    deadline = time.monotonic() + 20
+    while not path.exists() or path.read_text() != text:
+        assert time.monotonic() < deadline, f"{path} never was {text}"
+        time.sleep(0.01)
+
+
 def update(container_id: str) -> m.ContainerUpdate:
     made = m.ContainerUpdate(container_id=container_id)
     made.linux.resources.cpu.shares.value = 5
@@ -113,29 +121,23 @@ def test_plugins_are_given_all_domains_and_are_remembered_for_the_next_life(tmp_
 def test_a_plugin_that_takes_its_time_to_synchronize_is_remembered_as_soon_as_it_takes_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks, go_on = threading.Semaphore(0), threading.Event()
+    go_on = threading.Event()
 
     class Plugin(nri.Plugin):
         def synchronize(self, pods: Any, containers: Any) -> None:
             assert go_on.wait(20)
 
-    monkeypatch.setattr("nri.engine.lifecycle.hub._NOTED_AFTER_S", 0.01)
+    monkeypatch.setattr("nri.engine.lifecycle.hub.NOTED_AFTER_S", 0.01)
     made = hub(tmp_path, Domain("k8s.io"))
-    look = made._note
-    monkeypatch.setattr(made, "_note", lambda: (look(), looks.release())[0])
     made.start()
     attached = Attached(Plugin(), "10", "slow", "")
     try:
         assert made.adaptation is not None
         attached.connect(made.adaptation)
-        assert looks.acquire(timeout=20) and looks.acquire(timeout=20)
-        assert (tmp_path / "plugins.json").read_text() == "[]"
+        await_text(tmp_path / "plugins.json", "[]")
         go_on.set()
         attached.wait(made.adaptation)
-        deadline = time.monotonic() + 20
-        while (tmp_path / "plugins.json").read_text() != '["10-slow"]':  # as an engine that is killed now leaves it
-            assert time.monotonic() < deadline, "it was not remembered"
-            time.sleep(0.01)
+        await_text(tmp_path / "plugins.json", '["10-slow"]')  # as an engine that is killed now leaves it
     finally:
         attached.stop()
         made.stop()

@@ -9,58 +9,50 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Image
-from nri.engine.lifecycle.inputs import _below, _mapping, _mounted, _resolve_mounts, image_config
-from nri.engine.lifecycle.inventory import PodEntry, to_json
-from nri.engine.state import PodRecord
+from nri.engine.images.mapping import Mapping
+from nri.engine.lifecycle.inputs import Inputs, image_config
+from nri.engine.lifecycle.inventory import ContainerEntry, PodEntry, to_json
+from nri.engine.spec import Account, Options
+from nri.engine.state import ContainerRecord, PodRecord
 from nri.errors import RequestError
 
 
-def mounted(*mounts: pb.Mount) -> pb.ContainerConfig:
-    return pb.ContainerConfig(mounts=mounts)
+class World:
+    """Inputs over a dry engine whose images are folders below `folder`, by the name of their mount.
+
+    Attributes:
+        mounted: the names of mounts that are there, with the ids that they are mapped to.
+    """
+
+    def __init__(self, dry: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.mounted: dict[str, Mapping | None] = {}
+        self.inputs = Inputs(dry.engine.inventory, dry.engine.machinery)
+        monkeypatch.setattr(dry.engine.images, "mount", self._mount)
+        monkeypatch.setattr(dry.engine.images, "unmount", self.mounted.pop)
+
+    def _mount(self, image: Image, name: str, mapping: Mapping | None = None) -> Path:
+        self.mounted[name] = mapping
+        return self.folder / name
+
+    def mount(self, config: pb.ContainerConfig, pod: PodEntry | None = None) -> dict[int, str]:
+        return self.inputs.mount(pod or pod_of(), entry_of(config), Image("sha256:a"))
+
+    def options(self, config: pb.ContainerConfig, pod: PodEntry | None = None) -> tuple[pb.ContainerConfig, Options]:
+        return self.inputs.options(pod or pod_of(), entry_of(config), Account(), {})
 
 
-def test_links_of_the_hosts_paths_are_followed_and_what_is_missing_is_made(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to("real")
-    config = mounted(pb.Mount(host_path=f"{tmp_path}/link"), pb.Mount(host_path=f"{tmp_path}/new/deep"), pb.Mount())
-    _resolve_mounts(config)
-    assert [mount.host_path for mount in config.mounts] == [f"{tmp_path}/real", f"{tmp_path}/new/deep", ""]
-    assert (tmp_path / "new/deep").is_dir()
+@pytest.fixture
+def world(dry: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(dry, tmp_path, monkeypatch)
 
 
-def test_a_path_that_cannot_be_made_names_its_mount(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(RequestError, match=r"mounts\[0\]\.host_path"):
-        _resolve_mounts(mounted(pb.Mount(host_path=f"{tmp_path}/file/below")))
+def mounts(*rows: pb.Mount) -> pb.ContainerConfig:
+    return pb.ContainerConfig(mounts=rows)
 
 
-def test_mounts_of_images_are_told_by_their_place() -> None:
-    config = mounted(
-        pb.Mount(container_path="/a"),
-        pb.Mount(image=pb.ImageSpec(image="b")),
-        pb.Mount(image=pb.ImageSpec()),
-        pb.Mount(image=pb.ImageSpec(image="b", image_ref="sha256:c")),
-    )
-    assert [(index, name) for index, name, _ in _mounted(config)] == [(1, "b"), (3, "sha256:c")]
-
-
-@pytest.mark.parametrize("path", ["/etc", "..", "a/../../b", "link/../.."])
-def test_a_part_of_an_image_does_not_lead_out_of_it(tmp_path: Path, path: str) -> None:
-    with pytest.raises(RequestError, match=r"mounts\[2\]\.image_sub_path.*leads out"):
-        _below(tmp_path, pb.Mount(image_sub_path=path), 2)
-
-
-def test_links_in_an_image_do_not_lead_out_of_it_either(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    (root / "sub").mkdir(parents=True)
-    (root / "out").symlink_to("/etc")
-    (root / "up").symlink_to("../..")
-    assert _below(root, pb.Mount(image_sub_path="sub"), 0) == f"{root}/sub"
-    assert _below(root, pb.Mount(), 0) == str(root)
-    assert _below(root, pb.Mount(image_sub_path="up"), 0) == str(root), "its root is where it ends"
-    for path in ("out", "none"):
-        with pytest.raises(RequestError, match="is not in the image"):
-            _below(root, pb.Mount(image_sub_path=path), 0)
+def entry_of(config: pb.ContainerConfig) -> ContainerEntry:
+    return ContainerEntry(ContainerRecord("c1", config=to_json(config), runtime_handler="runc"), {})
 
 
 def users(first: int) -> pb.LinuxContainerSecurityContext:
@@ -79,22 +71,79 @@ def pod_of(security: pb.LinuxContainerSecurityContext | None = None) -> PodEntry
     return PodEntry(PodRecord("p1", config=to_json(config), namespace_paths={"user": "/pinned"}))
 
 
-def test_a_container_has_its_pods_mapping_also_if_it_says_nothing() -> None:
+def test_links_of_the_hosts_paths_are_followed_and_what_is_missing_is_made(world: World, tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    asked = mounts(pb.Mount(host_path=f"{tmp_path}/link"), pb.Mount(host_path=f"{tmp_path}/new/deep"), pb.Mount())
+    config, _ = world.options(asked)
+    assert [mount.host_path for mount in config.mounts] == [f"{tmp_path}/real", f"{tmp_path}/new/deep", ""]
+    assert (tmp_path / "new/deep").is_dir()
+
+
+def test_a_path_that_cannot_be_made_names_its_mount(world: World, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RequestError, match=r"mounts\[0\]\.host_path"):
+        world.options(mounts(pb.Mount(host_path=f"{tmp_path}/file/below")))
+
+
+def test_images_of_mounts_are_mounted_each_by_its_place_and_unmounted_again(world: World) -> None:
+    config = mounts(
+        pb.Mount(container_path="/a"),
+        pb.Mount(image=pb.ImageSpec(image="b")),
+        pb.Mount(image=pb.ImageSpec()),
+        pb.Mount(image=pb.ImageSpec(image="b", image_ref="sha256:c")),
+    )
+    entry = entry_of(config)
+    folders = world.inputs.mount(pod_of(), entry, Image("sha256:a"))
+    assert folders == {1: f"{world.folder}/c1-image1", 3: f"{world.folder}/c1-image3"}
+    assert world.mounted == {"c1": None, "c1-image1": None, "c1-image3": None}
+    assert entry.record.rootfs == f"{world.folder}/c1"
+    refs = {index: entry.record.mounts[index]["image"]["image_ref"] for index in folders}
+    assert len({*refs.values()}) == 2, "the image itself counts, and its name where there is none"
+    world.inputs.unmount(entry)
+    assert world.mounted == {}
+
+
+@pytest.mark.parametrize("path", ["/etc", "..", "a/../../b", "link/../.."])
+def test_a_part_of_an_image_does_not_lead_out_of_it(world: World, path: str) -> None:
+    image = pb.Mount(image=pb.ImageSpec(image="b"), image_sub_path=path)
+    with pytest.raises(RequestError, match=r"mounts\[2\]\.image_sub_path.*leads out"):
+        world.mount(mounts(pb.Mount(container_path="/a"), pb.Mount(container_path="/b"), image))
+
+
+def test_links_in_an_image_do_not_lead_out_of_it_either(world: World) -> None:
+    root = world.folder / "c1-image0"
+    (root / "sub").mkdir(parents=True)
+    (root / "out").symlink_to("/etc")
+    (root / "up").symlink_to("../..")
+
+    def part(path: str) -> str:
+        return world.mount(mounts(pb.Mount(image=pb.ImageSpec(image="b"), image_sub_path=path)))[0]
+
+    assert part("sub") == f"{root}/sub"
+    assert part("") == str(root)
+    assert part("up") == str(root), "its root is where it ends"
+    for path in ("out", "none"):
+        with pytest.raises(RequestError, match="is not in the image"):
+            part(path)
+
+
+def test_a_container_has_its_pods_mapping_also_if_it_says_nothing(world: World) -> None:
     for config in (pb.ContainerConfig(), pb.ContainerConfig(linux={"security_context": users(100_000)})):
-        found = _mapping(pod_of(users(100_000)), config)
-        assert found == (Path("/pinned"), 100_000, 100_000, 65_536, 65_536)
-    assert _mapping(pod_of(), pb.ContainerConfig()) is None
+        world.mount(config, pod_of(users(100_000)))
+        assert world.mounted == {"c1": (Path("/pinned"), 100_000, 100_000, 65_536, 65_536)}
+    world.mount(pb.ContainerConfig())
+    assert world.mounted == {"c1": None}
 
 
-def test_a_mapping_that_is_not_the_pods_is_refused() -> None:
-    config = pb.ContainerConfig(linux={"security_context": users(200_000)})
+def test_a_mapping_that_is_not_the_pods_is_refused(world: World) -> None:
     with pytest.raises(RequestError, match="is not as the pod's"):
-        _mapping(pod_of(users(100_000)), config)
+        world.mount(pb.ContainerConfig(linux={"security_context": users(200_000)}), pod_of(users(100_000)))
+    assert world.mounted == {}
 
 
-def test_the_process_namespace_of_another_is_shared_only_if_it_runs_in_this_pod(dry: Any) -> None:
+def test_the_process_namespace_of_another_is_shared_only_if_it_runs_in_this_pod(dry: Any, world: World) -> None:
     pod = dry.pod()
-    inputs = dry.engine.containers._creation._inputs
     running, created = dry.run(pod, "running"), dry.create(pod, "created")
     entry = dry.engine.inventory.pod(pod)
 
@@ -102,7 +151,7 @@ def test_the_process_namespace_of_another_is_shared_only_if_it_runs_in_this_pod(
         config = pb.ContainerConfig()
         options = config.linux.security_context.namespace_options
         options.pid, options.target_id = pb.TARGET, identity
-        return inputs._target(entry, config)
+        return world.options(config, entry)[1].target_pid_namespace
 
     pid = dry.engine.inventory.container(running).record.pid
     assert target(running) == f"/proc/{pid}/ns/pid"

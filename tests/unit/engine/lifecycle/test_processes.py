@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nri.engine.config import CgroupConfig
 from nri.engine.lifecycle import processes
+from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandTimeout
@@ -46,8 +48,8 @@ def test_one_that_does_not_end_is_an_error_that_names_it(
 ) -> None:
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
     with monkeypatch.context() as context:
-        for name in ("_KILL_S", "_FROZEN_S"):
-            context.setattr(processes, name, 0.0)
+        context.setattr(processes, "KILL_S", 0.0)
+        context.setattr(processes, "FROZEN_S", 0.0)
         context.setattr(processes, "send", lambda *_: True)
         context.setattr(dry.engine.machinery.runtime("runc"), "kill", lambda *_: True)
         with pytest.raises(CommandTimeout, match=f"stop of container {entry.id}"):
@@ -55,9 +57,22 @@ def test_one_that_does_not_end_is_an_error_that_names_it(
     made.stop(entry)
 
 
-def test_conmons_cgroup_is_the_pods_or_one_of_all_or_systemds(dry: Any, made: Processes) -> None:
-    assert made._conmon_cgroup("/pods/p1", "c1") == "/pods/p1/conmon-c1"
-    dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(conmon="/all"))
-    assert made._conmon_cgroup("/pods/p1", "c1") == "/all/conmon-c1"
+@pytest.mark.parametrize(("where", "folder"), [("pod", "pods/p1/conmon-c1"), ("/all", "all/conmon-c1")])
+def test_conmons_cgroup_is_below_the_pods_or_below_one_of_all(
+    dry: Any, made: Processes, tmp_path: Path, where: str, folder: str
+) -> None:
+    dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(conmon=where))
+    made.cgroups = Cgroups(v2=True, root=tmp_path / "cgroups")
+    place = made.place("/pods/p1", "c1")
+    assert place is not None
+    place(42)
+    file = tmp_path / "cgroups" / folder / "cgroup.procs"
+    assert file.read_text() == "42"
+    file.unlink()  # a real one's files go with it
+    made.unplace("/pods/p1", "c1")
+    assert not file.parent.exists()
+
+
+def test_systemd_makes_conmons_cgroup_itself(dry: Any, made: Processes) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(driver="systemd"))
     assert made.place("p.slice", "c1") is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nri.engine.lifecycle import replay as module
-from nri.engine.lifecycle.replay import _strays, sweep
+from nri.engine.lifecycle.replay import sweep
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
 
@@ -119,8 +119,13 @@ def test_a_pod_whose_files_are_gone_is_not_ready(dry: Any) -> None:
     assert dry.restart().pods.get(pod).state is PodState.STOPPING
 
 
-def test_what_has_an_id_stays_and_images_that_it_mounts() -> None:
-    assert _strays(["c1", "c1-image0", "c2", "c2-image3", "p1"], {"c1", "p1"}) == ["c2", "c2-image3"]
+def test_what_has_an_id_stays_and_images_that_it_mounts(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: list[str] = []
+    monkeypatch.setattr(dry.engine.images, "unmount", gone.append)
+    for name in ("c1", "c1-image0", "c2", "c2-image3", "p1"):
+        (dry.engine.images.snapshots.root / name).mkdir()
+    assert sweep(dry.engine.machinery, {"c1", "p1"}) == []
+    assert gone == ["c2", "c2-image3"]
 
 
 def left(dry: Any) -> list[Path]:

@@ -1,6 +1,15 @@
-"""Resources merged, and told in the CRI's words."""
+"""Resources merged, told in the CRI's words, and put into force on a dry engine."""
 
-from nri.engine.lifecycle.resources import _with_swap, in_force, merged
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import OrderedUpdates
+from nri.engine.lifecycle.resources import Resources, in_force, merged
 
 
 def test_others_go_over_them_key_by_key() -> None:
@@ -22,10 +31,16 @@ def test_what_the_spec_says_counts_and_what_only_the_request_knows_stays() -> No
     assert in_force({}, asked) == asked
 
 
-def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited() -> None:
-    told = {"memory": {"limit": 7}}
-    assert _with_swap(told, {"linux": {"resources": {"memory": {"limit": 7, "swap": 9}}}}) == {
-        "memory": {"limit": 7, "swap": 9}
-    }
-    assert _with_swap(told, {"linux": {"resources": {"memory": {"limit": 7}}}}) == told
-    assert told == {"memory": {"limit": 7}}
+@pytest.mark.parametrize(("limited", "after"), [(True, {"limit": 4096, "swap": 4096}), (False, {"limit": 4096})])
+def test_a_limit_of_memory_is_one_of_swap_where_swap_is_limited(
+    dry: Any, monkeypatch: pytest.MonkeyPatch, limited: bool, after: dict[str, int]
+) -> None:
+    made, machinery = dry.run(dry.pod()), dry.engine.machinery
+    machine = replace(machinery.machine, swap_limit=limited)
+    monkeypatch.setattr(machinery, "machine", machine)
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(machinery.runtime("runc"), "update", lambda _, resources: told.append(resources))
+    resources = Resources(dry.engine.inventory, machine, machinery.runtime, machinery.generator)
+    (result,) = resources.apply(OrderedUpdates([nri.Update(made).set_memory_limit(4096).message]))
+    assert not result.failed
+    assert [each["memory"] for each in told] == [after]

@@ -12,6 +12,8 @@ from nri.engine.network import netns
 from nri.engine.network.netns import NetworkNamespaces
 from nri.engine.support.errors import EngineError, InvalidRequest
 
+SIOCGIFFLAGS, SIOCSIFFLAGS = 0x8913, 0x8914
+
 
 def refuse(*_: object, **__: object) -> None:
     raise PermissionError(errno.EPERM, "Operation not permitted")
@@ -28,7 +30,13 @@ def test_one_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pyt
 def test_it_is_made_by_a_thread_that_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     monkeypatch.setattr(netns, "unshare", lambda _: threads.append(threading.current_thread()))
-    monkeypatch.setattr(netns, "_loopback_up", lambda: None)
+    asked: list[tuple[int, bytes]] = []
+
+    def ioctl(_: object, code: int, row: bytes) -> bytes:
+        asked.append((code, row))
+        return row
+
+    monkeypatch.setattr(netns.fcntl, "ioctl", ioctl)
     monkeypatch.setattr(netns, "mount", lambda *_, **__: None)
     found = NetworkNamespaces(tmp_path / "netns")
     assert found.create("p1") == tmp_path / "netns/p1"
@@ -39,6 +47,8 @@ def test_it_is_made_by_a_thread_that_ends_with_it(tmp_path: Path, monkeypatch: p
         found.create("p1")
     assert found.names() == ["p1"]
     assert not found.exists("p1"), "its file alone is no namespace"
+    lo = b"lo".ljust(16, b"\0")
+    assert asked == [(SIOCGIFFLAGS, lo + bytes(16)), (SIOCSIFFLAGS, lo + b"\1\0" + bytes(14))], "its loopback is up"
 
 
 def test_one_that_is_gone_is_removed_without_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     script.write_text(RUNTIME.format(folder=tmp_path))
     script.chmod(0o755)
     kill = execution.kill_started
-    monkeypatch.setattr(execution, "_REAP_S", 1.0)  # twice what this runtime takes
+    monkeypatch.setattr(execution, "REAP_S", 1.0)  # twice what this runtime takes
 
     def late(pid: int, pid_file: Path) -> None:
         time.sleep(1.1)
@@ -232,7 +232,7 @@ def test_a_program_that_could_not_be_started_has_a_terminal_at_its_end(tmp_path:
 
 
 def test_a_runtime_that_hands_over_nothing_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "_TERMINAL_S", 0.2)
+    monkeypatch.setattr(execution, "TERMINAL_S", 0.2)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(CommandTimeout, match="the terminal for exec in c1"):
         start_with_terminal(argv(tmp_path, "import time; time.sleep(60)"), "c1", tmp_path)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from nri.engine.process import ContainerStats
 from nri.engine.services import readings as module
 from nri.engine.services.readings import Readings, slice_path, total
-from nri.engine.state import PodRecord, PodState
+from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 
 
 def test_a_sum_has_what_any_part_has_and_no_more() -> None:
@@ -34,18 +35,22 @@ def test_a_slice_is_below_those_that_its_name_has(name: str, path: str) -> None:
 def test_a_rate_needs_two_readings_some_time_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000_000]
     monkeypatch.setattr(module.time, "time_ns", lambda: now[0])
-    made = Readings(None, None, None)  # type: ignore[arg-type]
+    found = {"c": ContainerStats()}
+    made = Readings(None, SimpleNamespace(stats=found.__getitem__), None)  # type: ignore[arg-type]
+    record = ContainerRecord("c", state=ContainerState.RUNNING)
 
     def cores(after_ns: int, usage_ns: int) -> int | None:
         now[0] += after_ns
-        return made._reading("c", ContainerStats(cpu_usage_ns=usage_ns)).cores
+        found["c"] = ContainerStats(cpu_usage_ns=usage_ns)
+        return made.container(record).cores
 
     assert cores(0, 100) is None
     assert cores(1_000, 200) is None
     assert cores(999_999_000, 500_000_100) == 500_000_000
     assert cores(1_000, 600_000_000) == 500_000_000
     assert cores(1_000, 5) is None  # it has begun anew
-    assert made._reading("c", None).cores is None
+    record.state = ContainerState.EXITED
+    assert made.container(record).cores is None
 
 
 def test_a_pod_is_read_from_its_own_cgroup_of_either_version(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from nri.engine.streaming import StreamingServer, server
 from nri.errors import RequestError
 from tests.support.stream_clients import SpdyClient
-from tests.support.stream_world import SpdyTalk, WebSocketTalk, World, ask, request, rest_of
+from tests.support.stream_world import SpdyTalk, WebSocketTalk, World, ask, is_running, request, rest_of
 
 SPDY = ("Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io")
 
@@ -106,7 +106,7 @@ def test_the_stop_ends_everything_and_can_be_said_twice(world: World) -> None:
         time.sleep(0.01)
     where = talk.socket.getpeername()
     world.server.stop()
-    assert world.started[0]._process.poll() is not None
+    assert not is_running(world.started[0])
     assert rest_of(talk.socket) == rest_of(silent) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(where)

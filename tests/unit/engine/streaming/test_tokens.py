@@ -46,4 +46,6 @@ def test_only_so_many_wait_and_expired_ones_make_room(monkeypatch: pytest.Monkey
     waiting.take(made[1])
     waiting.put(ASK)
     clock.now += 60
-    assert [waiting.put(ASK) for _ in range(3)] and len(waiting._waiting) == 3
+    assert len({waiting.put(ASK) for _ in range(3)}) == 3
+    with pytest.raises(TooMany):
+        waiting.put(ASK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,14 +42,21 @@ def test_a_runtime_that_comes_later_is_noticed(tmp_path: Path) -> None:
         backend.stop()
 
 
-def test_its_channel_is_closed_when_no_thread_of_grpcs_looks_at_it_any_more(tmp_path: Path) -> None:
-    """A thread that does gets a traceback; grpcio does not say in public when it has ended."""
+def test_its_channel_is_closed_when_no_thread_of_grpcs_looks_at_it_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that does gets a traceback."""
+    broken: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", broken.append)
+    before = {*threading.enumerate()}
     backend = Backend(str(tmp_path / "r.sock"))
     backend.start()
-    looking = backend.channel._connectivity_state
-    assert looking.polling
+    looking = {*threading.enumerate()} - before
+    assert looking
     backend.stop()
-    assert not looking.polling
+    for thread in looking:
+        thread.join(20)
+    assert broken == []
 
 
 def test_a_runtime_that_goes_and_comes_back_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

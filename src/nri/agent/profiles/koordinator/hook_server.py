@@ -35,7 +35,7 @@ FILE_NAME: Final = "nri-agent.json"
 #: Calls at a time; more wait.
 _CALLS = 32
 #: How often the registration is looked at, in seconds.
-_LOOK_S = 60.0
+LOOK_S = 60.0
 _STOP_S = 2.0
 
 log = logging.getLogger("nri.agent.hooks")
@@ -107,7 +107,7 @@ class HooksTransport:
 
     def _run(self) -> None:
         while not self._end.is_set():
-            if not self._work.wait(_LOOK_S):
+            if not self._work.wait(LOOK_S):
                 self._register()
                 continue
             self._work.clear()

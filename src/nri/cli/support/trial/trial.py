@@ -206,7 +206,7 @@ def _named(error: ConfigError, plugin: TrialPlugin) -> ConfigError:
 
 
 #: How long a program has to take part, in steps and seconds of each.
-_STEPS, _STEP_S = 100, 0.1
+STEPS, _STEP_S = 100, 0.1
 
 
 @contextlib.contextmanager
@@ -233,7 +233,7 @@ def program(runtime: FakeRuntime, plugin: TrialPlugin) -> Iterator[None]:
 
 
 def _wait_for(runtime: FakeRuntime, label: str, process: Process, waiter: threading.Thread) -> None:
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         if runtime.adaptation.ready([label], _STEP_S, settled=True):
             return
         if not waiter.is_alive():

@@ -66,14 +66,15 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
 
 _CLONE_NEWUTS, _CLONE_NEWIPC = 0x04000000, 0x08000000
 _FLAGS = {"ipc": _CLONE_NEWIPC, "uts": _CLONE_NEWUTS}
-_SYSCTLS, _FOLDER = "/proc/sys", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SYSCTLS = Path("/proc/sys")
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PodNamespaces:
-    """Pinned namespaces: networks by `networks`, the others in a pod's folder."""
+    """Pinned namespaces: networks by `networks`, the others in a pod's folder. Below `sysctls` is what they can set."""
 
-    def __init__(self, networks: NetworkNamespaces) -> None:
-        self._networks = networks
+    def __init__(self, networks: NetworkNamespaces, sysctls: Path = _SYSCTLS) -> None:
+        self._networks, self._sysctls = networks, sysctls
 
     def make(
         self,
@@ -121,7 +122,7 @@ class PodNamespaces:
             if "uts" in own and hostname:
                 socket.sethostname(hostname)
             for sysctl in sysctls:
-                _write_sysctl(sysctl)
+                _write_sysctl(self._sysctls, sysctl)
             for kind in own:
                 mount(f"/proc/thread-self/ns/{kind}", Path(paths[kind]), flags=MS_BIND)
 
@@ -168,13 +169,13 @@ def _on_thread(work: Callable[[], None], what: str) -> None:
         raise EngineError(f"{what}: {failed[0]}") from failed[0]
 
 
-def _write_sysctl(sysctl: Sysctl) -> None:
+def _write_sysctl(root: Path, sysctl: Sysctl) -> None:
     """Set a sysctl of the thread's namespaces. Raises RequestError with what the kernel has against it.
 
-    Each folder is opened below the one before it, so whatever the name, nothing above /proc/sys is come to.
+    Each folder is opened below the one before it, so whatever the name, nothing above `root` is come to.
     """
     *folders, file = sysctl.path
-    opened = [os.open(_SYSCTLS, _FOLDER)]
+    opened = [os.open(root, _FOLDER)]
     try:
         for name in folders:
             opened.append(os.open(name, _FOLDER, dir_fd=opened[-1]))

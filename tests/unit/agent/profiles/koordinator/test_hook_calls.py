@@ -208,7 +208,7 @@ def test_a_bad_annotation_fails_its_own_request_only_under_the_policy_fail(root:
 
 
 def test_what_is_remembered_is_bounded_and_goes_with_its_pod(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hook_calls, "_MOST", 3)
+    monkeypatch.setattr(hook_calls, "MOST", 3)
     calls = HookCalls(parts(root))
     for number in range(5):
         meta = {**META, "uid": f"uid{number}"}

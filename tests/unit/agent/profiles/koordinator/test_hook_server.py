@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from nri.agent.profiles.koordinator import hook_server
+from nri.agent.profiles.koordinator.hook_calls import HookCalls
 from nri.agent.profiles.koordinator.hook_server import HooksTransport
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import HooksSettings
@@ -104,7 +105,7 @@ def test_under_the_policy_fail_the_registration_outlives_the_agent(place: Path, 
 def test_a_registration_that_was_taken_away_is_written_again(
     place: Path, started: list[HooksTransport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hook_server, "_LOOK_S", 0.01)
+    monkeypatch.setattr(hook_server, "LOOK_S", 0.01)
     transport = made(place)
     started.append(transport)
     transport.start()
@@ -166,7 +167,7 @@ def test_a_failed_hook_refuses_the_request_and_the_agents_own_fault_is_one_of_it
     def fail(*_: object) -> Any:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(transport._calls, "answer", fail)
+    monkeypatch.setattr(HookCalls, "answer", fail)
     caplog.set_level(logging.ERROR)
     with pytest.raises(grpc.RpcError) as caught:
         ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META)
@@ -233,14 +234,14 @@ def test_an_error_in_applying_rules_ends_neither_the_next_nor_the_registration(
     started.append(transport)
     tries, second = list[int](), threading.Event()
 
-    def breaks() -> int:
+    def breaks(_: HookCalls) -> int:
         tries.append(1)
         if len(tries) > 1:
             second.set()
             return 0
         raise LookupError("a defect")
 
-    monkeypatch.setattr(transport._calls, "apply_again", breaks)
+    monkeypatch.setattr(HookCalls, "apply_again", breaks)
     transport.start()
     transport.rules_changed(frozenset({"NodeSLO"}))
     end = time.monotonic() + 20

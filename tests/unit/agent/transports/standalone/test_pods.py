@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from nri.agent.transports.standalone.tally import Tally
 from nri.host import Outcome
 from nri.policies import paths
 from nri.policies.koordinator import names as n
@@ -202,9 +201,8 @@ def pods_come_and_go(folder: Path, pods: int) -> None:
         names = fresh
         world.source.replace([batch(name) for name in names])
         world.clock.now += 10
-        tally = Tally()
-        world.standalone._pods.all(world.standalone._running(tally), tally, force=False)
-        assert (tally.items, tally.errors) == (100, 0)
+        world.standalone.round(frozenset({"pods"}))
+        assert (world.standalone.last.items, world.standalone.last.errors) == (100, 0)
     held = world.parts.executor.held()
     assert held["waiting writes"] == 0
     assert held["written values"] <= 12 * 50 * 6  # those of the last two minutes

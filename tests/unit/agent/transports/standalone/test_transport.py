@@ -22,11 +22,8 @@ def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def world_of(folder: Path, interval_s: float) -> World:
-    world = World(folder, Node(), AgentSettings(standalone=StandaloneSettings(interval=interval_s)))
-    world.clock = None  # type: ignore[assignment]
-    for worker in world.standalone._workers:
-        worker._now = time.monotonic
-    return world
+    settings = AgentSettings(standalone=StandaloneSettings(interval=interval_s))
+    return World(folder, Node(), settings, now=time.monotonic)
 
 
 def test_it_is_not_ready_before_all_pods_are_known_and_writes_no_pod(tmp_path: Path) -> None:

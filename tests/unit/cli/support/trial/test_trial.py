@@ -208,7 +208,7 @@ def test_a_program_that_is_no_plugin_is_told_in_a_line(tmp_path: Path, text: str
 
 
 def test_a_program_that_lives_and_never_registers_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nri.cli.support.trial.trial._STEPS", 2)
+    monkeypatch.setattr("nri.cli.support.trial.trial.STEPS", 2)
     target = write(tmp_path / "40-prog", "#!/bin/sh\nsleep 30\n")
     with FakeRuntime() as runtime, pytest.raises(Failure, match="does not take part: it does not register"):
         with program(runtime, TrialPlugin("40", target)):

@@ -15,16 +15,17 @@ from nri.engine.spec import Sysctl
 from nri.engine.support.errors import EngineError, ToolMissing
 from nri.errors import RequestError
 
-SYSCTL = Sysctl(("net", "a"), "1", "linux.sysctls[net.a]")
+SYSCTL = Sysctl(("net", "conf", "eth0.1", "forwarding"), "1", "linux.sysctls[x]")
 
 
 class Kernel:
-    """The calls that would change namespaces, noted with the thread that made them."""
+    """The calls that would change namespaces, noted with the thread that made them and what a sysctl was then."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, sysctl: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.threads: set[threading.Thread] = set()
-        for name in ("unshare", "setns", "enter", "mount", "_write_sysctl"):
+        self.sysctl, self.sysctls = sysctl, ""
+        for name in ("unshare", "setns", "enter", "mount"):
             monkeypatch.setattr(pod_namespaces, name, self._noting(name))
         monkeypatch.setattr(pod_namespaces.socket, "sethostname", self._noting("sethostname"))
         monkeypatch.setattr(pod_namespaces, "unmount", lambda *_, **__: False)
@@ -33,6 +34,7 @@ class Kernel:
         def note(*args: Any, **_: Any) -> None:
             self.threads.add(threading.current_thread())
             self.calls.append((name, *args))
+            self.sysctls += self.sysctl.read_text()
 
         return note
 
@@ -50,14 +52,28 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
-    return Kernel(monkeypatch)
+def sysctls(tmp_path: Path) -> Path:
+    """A folder in place of /proc/sys, and a secret beside it."""
+    (tmp_path / "sys/net/conf/eth0.1").mkdir(parents=True)
+    (tmp_path / "sys/net/conf/eth0.1/forwarding").write_text("0")
+    (tmp_path / "sys/net/link").symlink_to(tmp_path)
+    (tmp_path / "sys/net/file").symlink_to(tmp_path / "secret")
+    (tmp_path / "secret").write_text("secret")
+    return tmp_path / "sys"
 
 
-def test_host_name_and_sysctls_are_set_inside_before_all_is_pinned(kernel: Kernel, tmp_path: Path) -> None:
-    made = PodNamespaces(kernel).make("p1", tmp_path, {"network", "ipc", "uts"}, "web", [SYSCTL])  # type: ignore[arg-type]
+@pytest.fixture
+def kernel(sysctls: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    return Kernel(sysctls / "net/conf/eth0.1/forwarding", monkeypatch)
+
+
+def test_host_name_and_sysctls_are_set_inside_before_all_is_pinned(
+    kernel: Kernel, sysctls: Path, tmp_path: Path
+) -> None:
+    made = PodNamespaces(kernel, sysctls).make("p1", tmp_path, {"network", "ipc", "uts"}, "web", [SYSCTL])  # type: ignore[arg-type]
     assert made == {"network": "/dev/null", "ipc": f"{tmp_path}/ipc", "uts": f"{tmp_path}/uts"}
-    assert kernel.names == ["network", "setns", "unshare", "sethostname", "_write_sysctl", "mount", "mount"]
+    assert kernel.names == ["network", "setns", "unshare", "sethostname", "mount", "mount"]
+    assert kernel.sysctls == "00011", "it is set before the first mount"
     (thread,) = kernel.threads
     assert thread is not threading.current_thread()
     assert not thread.is_alive()
@@ -83,24 +99,7 @@ def test_all_of_a_pod_go_and_those_that_are_not_there_are_no_error(kernel: Kerne
     found.remove("p1", tmp_path)
     found.remove("p1", tmp_path)
     assert kernel.calls == [("gone", "p1")] * 2
-    assert not [*tmp_path.iterdir()]
-
-
-@pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in place of /proc/sys, and a secret beside it."""
-    (tmp_path / "sys/net/conf/eth0.1").mkdir(parents=True)
-    (tmp_path / "sys/net/conf/eth0.1/forwarding").write_text("0")
-    (tmp_path / "sys/net/link").symlink_to(tmp_path)
-    (tmp_path / "sys/net/file").symlink_to(tmp_path / "secret")
-    (tmp_path / "secret").write_text("secret")
-    monkeypatch.setattr(pod_namespaces, "_SYSCTLS", str(tmp_path / "sys"))
-    return tmp_path
-
-
-def test_a_sysctl_is_written_below_its_folders(tree: Path) -> None:
-    pod_namespaces._write_sysctl(Sysctl(("net", "conf", "eth0.1", "forwarding"), "1", "f"))
-    assert (tree / "sys/net/conf/eth0.1/forwarding").read_text() == "1"
+    assert not (tmp_path / "ipc").exists()
 
 
 @pytest.mark.parametrize(
@@ -113,22 +112,13 @@ def test_a_sysctl_is_written_below_its_folders(tree: Path) -> None:
     ],
 )
 def test_a_sysctl_that_is_not_there_or_a_link_is_refused_by_its_field(
-    tree: Path, path: tuple[str, ...], problem: str
+    kernel: Kernel, sysctls: Path, tmp_path: Path, path: tuple[str, ...], problem: str
 ) -> None:
+    asked = [Sysctl(path, "1", "linux.sysctls[x]")]
     with pytest.raises(RequestError, match=problem):
-        pod_namespaces._write_sysctl(Sysctl(path, "1", "linux.sysctls[x]"))
-    assert (tree / "secret").read_text() == "secret"
-
-
-def test_a_request_that_the_thread_refuses_stays_one(
-    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(sysctl: Sysctl) -> None:
-        raise RequestError(sysctl.field, sysctl.value, "no")
-
-    monkeypatch.setattr(pod_namespaces, "_write_sysctl", refuse)
-    with pytest.raises(RequestError, match=r"linux.sysctls\[net.a\]"):
-        PodNamespaces(kernel).make("p1", tmp_path, {"ipc"}, "", [SYSCTL])  # type: ignore[arg-type]
+        PodNamespaces(kernel, sysctls).make("p1", tmp_path, {"ipc"}, "", asked)  # type: ignore[arg-type]
+    assert (tmp_path / "secret").read_text() == "secret"
+    assert "mount" not in kernel.names
 
 
 MAPPINGS = {key: [{"containerID": 0, "hostID": 100_000, "size": 65_536}] for key in ("uidMappings", "gidMappings")}

@@ -127,10 +127,8 @@ def test_ids_of_streams_are_odd_and_rise(both: Both, stream: int) -> None:
 
 def test_frames_that_mean_nothing_here_are_passed_over(both: Both) -> None:
     stream = both.open()
-    block = both.client._packer.pack({"more": "headers"})
-    assert both.give(control(99, rest=b"x") + control(frames.HEADERS, stream, rest=block)) == []
-    block = both.client._packer.pack({})
-    assert both.give(control(frames.HEADERS, stream, rest=block, flags=frames.FIN)) == [Ended(stream)]
+    assert both.give(control(99, rest=b"x") + both.client.more(stream, {"more": "headers"})) == []
+    assert both.give(both.client.more(stream, {}, flags=frames.FIN)) == [Ended(stream)]
 
 
 # --- windows -------------------------------------------------------------------------------------------------------

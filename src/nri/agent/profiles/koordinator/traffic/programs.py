@@ -16,7 +16,8 @@ from nri.text import plain
 
 __all__ = ["Ran", "Run", "missing", "run"]
 
-_TIMEOUT_S: Final = 10.0
+#: How long a program may run, in seconds.
+TIMEOUT_S: Final = 10.0
 _MOST_SHOWN: Final = 300
 
 
@@ -42,10 +43,10 @@ def run(argv: Sequence[str], text: str = "") -> Ran:
     """Run a program to its end. One that cannot be run, or not in time, has ended badly; nothing is raised."""
     try:
         done = subprocess.run(  # noqa: S603  a list of words; texts of pods in it are addresses that were parsed
-            list(argv), input=text, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False
+            list(argv), input=text, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return Ran(-1, error=f"{argv[0]} did not end within {_TIMEOUT_S:g} s")
+        return Ran(-1, error=f"{argv[0]} did not end within {TIMEOUT_S:g} s")
     except OSError as error:
         return Ran(-1, error=f"{argv[0]}: {error.strerror or error}")
     return Ran(done.returncode, done.stdout, plain(done.stderr.strip(), _MOST_SHOWN))

@@ -13,7 +13,7 @@ from nri.agent.loops.samples import Sample
 from nri.agent.profiles.koordinator.strategies.block_io import BlockIo, disk_of
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings import AgentSettings
-from nri.host import Root
+from nri.host import Root, read_topology
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.loops.block_io import DiskLimits
 from tests.support.host_trees import write_files
@@ -150,7 +150,7 @@ def test_latencies_of_the_whole_machine_are_set_and_switched_off(tmp_path: Path)
         strategies.take({"spec": given})
         assert loop.wants(strategies)
         sample = Sample(0.0, 8, None, None, None, {})
-        moment = Round(world.parts, strategies, [], sample, world.loops._topology())
+        moment = Round(world.parts, strategies, [], sample, read_topology(world.root))
         loop.round(moment)
         found.append([(each.knob, each.devices) for each in moment.values])
     on = "enable=1 ctrl=user rpct=95 rlat=5000 wpct=95 wlat=3000"
@@ -166,7 +166,7 @@ def test_a_weight_by_disk_is_told_as_unsupported_and_its_limits_hold(tmp_path: P
     block = {"name": "/dev/sda", "ioCfg": {"readBPS": 4096, "ioWeightPercent": 30}}
     strategies = NodeSlo()
     strategies.take({"spec": {"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}}}})
-    moment = Round(world.parts, strategies, [], Sample(0.0, 8, None, None, None, {}), world.loops._topology())
+    moment = Round(world.parts, strategies, [], Sample(0.0, 8, None, None, None, {}), read_topology(world.root))
     BlockIo(AgentSettings(), ["BlkIOReconcile"]).round(moment)
     assert [(each.knob, each.devices) for each in moment.values] == [("io.read_bps", {"8:0": 4096})]
     assert moment.errors == ["BlkIOReconcile: '/dev/sda': weights by disk are not supported"]

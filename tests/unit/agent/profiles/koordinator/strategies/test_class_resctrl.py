@@ -9,6 +9,7 @@ from nri.agent.loops.samples import Sample
 from nri.agent.profiles.koordinator.strategies.class_resctrl import ClassResctrl
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings import AgentSettings
+from nri.host import read_topology
 from nri.policies.changes import Resctrl
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.hooks.resctrl import Cache
@@ -25,7 +26,7 @@ def moment_of(world: LoopWorld, spec: dict[str, object] | None) -> Round:
     strategies.take(None if spec is None else {"spec": spec})
     world.pod(pod("be", n.BE, "BestEffort"))
     pods = [made(world, pod("be", n.BE, "BestEffort"))]
-    return Round(world.parts, strategies, pods, Sample(0.0, 8, None, None, None, {}), world.loops._topology())
+    return Round(world.parts, strategies, pods, Sample(0.0, 8, None, None, None, {}), read_topology(world.root))
 
 
 def test_a_class_has_its_part_and_its_threads_and_gives_it_back_when_it_is_switched_off(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def test_one_that_cannot_be_run_or_does_not_end_has_ended_badly(monkeypatch: pyt
     assert programs.run(["no-such-program"]).error.startswith("no-such-program: No such file")
     failed = programs.run(["sh", "-c", "printf 'bad\\033' >&2; exit 3"])
     assert (failed.code, failed.error) == (3, "bad\\x1b")
-    monkeypatch.setattr(programs, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(programs, "TIMEOUT_S", 0.1)
     assert programs.run(["sleep", "60"]) == programs.Ran(-1, "", "sleep did not end within 0.1 s")
 
 
