@@ -103,7 +103,7 @@ MUTANTS = (
            "unit/policies/koordinator/loops"),
     Mutant("policies/koordinator/hooks/batch_resource.py", "if any(limit <= 0 for limit in limits)",
            "if any(limit < 0 for limit in limits)", "unit/policies/koordinator/hooks/test_batch_resource.py"),
-    Mutant("agent/worker.py", "self._due = self._now() + self._interval_s", "self._due += self._interval_s",
+    Mutant("agent/worker.py", "self._due = self._now() + self.interval_s", "self._due += self.interval_s",
            "unit/agent/test_worker.py"),
     Mutant("agent/executor.py", "self._listed(each)})[:_MOST_PROCESSES]", "self._listed(each)})",
            "unit/agent/test_executor.py"),

@@ -22,6 +22,8 @@ ALL_ON = dict.fromkeys(
     ("BECPUSuppress", "CPUBurst", "BECPUEvict", "BEMemoryEvict", "CgroupReconcile", "BlkIOReconcile"), True
 )
 _HZ = 100
+#: For how long a container that uses up its quota does not run, each time that seconds pass.
+_THROTTLED_NS = 50_000_000
 
 
 class Asked:
@@ -46,6 +48,7 @@ class LoopWorld(World):
         cpus: how many.
         node: the node before any rule was read.
         gates: strategies that are on.
+        settings: of the agent; None for those with the gates.
     """
 
     def __init__(
@@ -53,10 +56,11 @@ class LoopWorld(World):
         folder: Path,
         slo: Mapping[str, Any] | None = None,
         cpus: int = 8,
-        node: Node | None = None,
+        node: Any = None,
         gates: Mapping[Any, bool] = ALL_ON,
+        settings: AgentSettings | None = None,
     ) -> None:
-        settings = AgentSettings(gates=dict(gates))
+        settings = settings or AgentSettings(gates=dict(gates))
         super().__init__(folder, node or Node(), settings)
         files = {f"sys/devices/system/cpu/{name}": f"0-{cpus - 1}\n" for name in ("online", "present")}
         for number in range(cpus):
@@ -83,9 +87,9 @@ class LoopWorld(World):
         """Give the node another NodeSLO."""
         self.book.put("NodeSLO", None if spec is None else {"spec": spec}, "test")
 
-    def memory(self, total: int, available: int) -> None:
+    def memory(self, total: int, available: int, free: int = 0) -> None:
         """Give the machine this memory, in bytes."""
-        text = f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n"
+        text = f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\nMemFree: {free >> 10} kB\n"
         write_files(self.folder, {"proc/meminfo": text})
 
     def pass_s(self, seconds: float = 1.0) -> None:
@@ -99,7 +103,7 @@ class LoopWorld(World):
         for path in self.throttled:
             file = self.folder / TOP / "cpu,cpuacct" / path / "cpu.stat"
             before = int(file.read_text().split()[3])
-            file.write_text(f"nr_periods 0\nnr_throttled {before + 1}\nthrottled_time 0\n")
+            file.write_text(f"nr_periods 0\nnr_throttled {before + 1}\nthrottled_time {(before + 1) * _THROTTLED_NS}\n")
 
     def loop(self, rounds: int = 1, seconds: float = 1.0) -> None:
         """Let time pass and have a round, so often."""

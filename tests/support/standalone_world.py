@@ -19,6 +19,7 @@ from nri.agent.explain import History
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
+from nri.agent.profile import Profile
 from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.profiles.koordinator.network import Network
 from nri.agent.profiles.koordinator.traffic.programs import Ran
@@ -146,7 +147,7 @@ class Clock:
 
 
 class World:
-    """A machine, the parts of an agent on it, and standalone mode, whose rounds the test calls.
+    """A machine, the parts of an agent of a `profile` on it, and standalone mode, whose rounds the test calls.
 
     Args:
         folder: an empty one.
@@ -155,6 +156,8 @@ class World:
         driver: who makes the cgroups.
         now: the clock of its threads; None for the one that the test moves.
     """
+
+    profile: Profile = PROFILE
 
     def __init__(
         self,
@@ -183,11 +186,11 @@ class World:
             self.cgroup(paths.kube_class_path(kube_class, driver))
         self.pids, self.programs, self.source = Pids(), Programs(), Pods()
         self.history, self.observer = History(), Observer()
-        self.book = RuleBook(base, PROFILE.kinds)
+        self.book = RuleBook(base, self.profile.kinds)
         executor = Executor(self.root, observer=self.observer, clock=self.clock, scheduler=CoreScheduler(self.pids))
-        decisions = Decisions(PROFILE, self.book, executor, self.history, self.observer)
+        decisions = Decisions(self.profile, self.book, executor, self.history, self.observer)
         self.parts = Parts(
-            PROFILE,
+            self.profile,
             self.root,
             self.book,
             self.source,

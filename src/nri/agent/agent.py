@@ -101,7 +101,7 @@ class Agent:
 
     Raises:
         ConfigError: a source or a transport cannot be made as the settings say.
-        KnobConflict: two hooks or strategies set one knob of the same pods.
+        KnobConflict: two hooks or strategies that are on set one knob of the same pods.
     """
 
     def __init__(
@@ -117,7 +117,8 @@ class Agent:
         observer, history = Observer(), History()
         executor = Executor(root, refresh_s=settings.standalone.force_update, observer=observer)
         profile = profile_of(settings.profile)
-        check(profile.owners())
+        on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
+        check(owner for owner in profile.owners() if owner.name in on)
         book = RuleBook(profile.node(settings, root), profile.kinds)
         decisions = Decisions(profile, book, executor, history, observer)
         driver = settings.standalone.cgroup_driver

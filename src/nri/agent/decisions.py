@@ -156,7 +156,7 @@ def class_of(profile: Profile, context: Context) -> str:
     if isinstance(context, HostApplicationContext):
         return ""
     pod = context.pod if isinstance(context, ContainerContext) else context
-    return profile.class_of(pod.labels) or kube_class_of(pod.cgroup_parent)
+    return profile.class_of(pod) or kube_class_of(pod.cgroup_parent)
 
 
 def _keys_of(context: Context) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
+from nri.config import Source
+from nri.config.settings import FileLayer
 from nri.host import Result, Root
 from nri.policies.changes import Changes
 from nri.policies.contexts import ExtendedResources, HostApplicationContext, PodContext
@@ -21,7 +23,10 @@ from nri.policies.ownership import Owner, Owns
 __all__ = ["PROFILES", "Documents", "ForeignAgent", "Kind", "Profile", "StrategyRow", "UnreadKey", "load", "profile_of"]
 
 #: The profiles that there are.
-PROFILES: Final[Mapping[str, str]] = {"koordinator": "nri.agent.profiles.koordinator:PROFILE"}
+PROFILES: Final[Mapping[str, str]] = {
+    "koordinator": "nri.agent.profiles.koordinator:PROFILE",
+    "rubik": "nri.agent.profiles.rubik:PROFILE",
+}
 
 Document = Mapping[str, Any]
 #: The last good document of a kind, None while there is none.
@@ -46,6 +51,7 @@ class Kind(NamedTuple):
         same: whether two rules are so near to each other that nothing needs to be written again.
         into: the rules of the node with this one in place.
         unread: the keys of a document without effect.
+        key: the key by which a document is known that says no kind; "" if there is no such document.
     """
 
     parse: Callable[[Document], Any]
@@ -53,6 +59,7 @@ class Kind(NamedTuple):
     same: Callable[[Any, Any], bool] | None
     into: Callable[[Any, Any], Any]
     unread: Callable[[Document], Sequence[UnreadKey]]
+    key: str = ""
 
     def read(self, document: Document) -> Any:
         """Return the rule of a document. ValueError if it cannot be read, whatever is wrong with it."""
@@ -110,15 +117,18 @@ class Profile:
         class_label: the label of a pod's class, which every hook may read.
         programs: the host's programs that documents list, made with these and the cgroup driver. Raises ValueError.
         prepare: makes what changes of a container need on the host before it is created, by the rules of now.
-        reconciler: the class of what standalone mode does beside asking hooks, made with the parts.
-        network: the class of what standalone mode does with the network, made with the settings and the parts.
+        reconciler: the class of what standalone mode does beside asking hooks, made with the parts; "" for none.
+        network: the class of what standalone mode does with the network, made with the settings and the parts; "" for
+            none.
         transports: the transports that only this profile has, by mode.
         foreign: agents beside which this one does not start.
         unreadable: what is wrong with a pod's annotations that no hook's stage reads, by hook or strategy; made with
             the pod, the rules and the strategies that are on.
         unread: a line for each label, annotation or key in one that nothing reads, and for each such resource.
         absent_containers: a line for annotations that name containers which the pod does not have.
-        class_of: a pod's QoS class by its labels; "" for none.
+        class_of: a pod's QoS class; "" for none.
+        own_file: the agent's settings out of a configuration file of the profile's own, None for a file that is none.
+            Raises ConfigError for one with mistakes.
         asked: the gates that the strategies' document asks for, each with its key.
         origins: the kinds and keys of documents by which a hook or strategy decides for pods of a class.
     """
@@ -131,18 +141,19 @@ class Profile:
     node: Callable[[Any, Root], Any]
     strategy_rules: Callable[[], Any]
     class_label: str
-    programs: Callable[[Documents, str], Iterable[HostApplicationContext]]
-    prepare: Callable[[Root, Changes, Any], list[Result]]
-    reconciler: str
-    network: str
-    transports: Mapping[str, str]
     foreign: tuple[ForeignAgent, ...]
     unreadable: Callable[[PodContext, Any, Collection[str]], dict[str, str]]
     unread: Callable[[Mapping[str, str], Mapping[str, str], Mapping[str, ExtendedResources] | None], list[str]]
-    absent_containers: Callable[[Mapping[str, str], Collection[str]], list[str]]
-    class_of: Callable[[Mapping[str, str]], str]
     asked: Callable[[Document | None], Mapping[str, str]]
     origins: Callable[[str, str], Iterable[tuple[str, str]]]
+    class_of: Callable[[PodContext], str]
+    absent_containers: Callable[[Mapping[str, str], Collection[str]], list[str]] = lambda _annotations, _names: []
+    programs: Callable[[Documents, str], Iterable[HostApplicationContext]] = lambda _documents, _driver: ()
+    prepare: Callable[[Root, Changes, Any], list[Result]] = lambda _root, _changes, _node: []
+    reconciler: str = ""
+    network: str = ""
+    transports: Mapping[str, str] = field(default_factory=dict)
+    own_file: Callable[[Source], FileLayer | None] = lambda _source: None
 
     @property
     def gates(self) -> dict[str, bool]:

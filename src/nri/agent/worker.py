@@ -48,6 +48,9 @@ class Worker:
         work: one round; told why: reasons given to `poke`, and `timer`.
         interval_s: the longest pause between two rounds begun by the clock.
         now: monotonic seconds.
+
+    Attributes:
+        interval_s: that pause; another one holds from the next round on.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Worker:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._name, self._work, self._interval_s, self._now = name, work, interval_s, now
+        self._name, self._work, self.interval_s, self._now = name, work, interval_s, now
         self._changed = threading.Condition()
         self._reasons: set[str] = set()
         self._due = 0.0
@@ -111,7 +114,7 @@ class Worker:
             while not self._stopping:
                 left = self._due - self._now()
                 if left <= 0:
-                    self._due = self._now() + self._interval_s
+                    self._due = self._now() + self.interval_s
                     self._reasons.add(TIMER)
                 if self._reasons:
                     reasons, self._reasons = frozenset(self._reasons), set()

@@ -73,7 +73,8 @@ class KnobConflict(NriError):
         shared = frozenset.intersection(*given) if given else None
         whom = "all pods" if shared is None else f"pods of {', '.join(sorted(name or 'no class' for name in shared))}"
         super().__init__(
-            f"{one.name} and {two.name} both set {one.owns.knob} at level {one.owns.level.value}, for {whom}"
+            f"{one.name} and {two.name} both set {one.owns.knob} at level {one.owns.level.value}, for {whom}:"
+            " switch one of them off"
         )
         self.owners = (one, two)
 

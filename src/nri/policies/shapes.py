@@ -1,20 +1,23 @@
 """JSON against a shape, by the rules of Go's decoder, because what people wrote for Koordinator was read by that.
 
 A key that the shape does not have is passed over, a key may be written in any case, null is as good as absent, and a
-value of another type is an error that names its place. Shapes: `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, a
+value of another type is an error that names its place. A key that is passed over can be told, with the one that was
+meant: `Unread`. Shapes: `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, a
 `Record` of named keys, `Table` and `Items`. Next: `nri.policies.koordinator.pod_annotations`.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
+from collections.abc import Collection
 from typing import Any, Final, NamedTuple, NoReturn
 
 from nri.config.syntax import TooDeep, parse_json
 from nri.kube import quantity
-from nri.text import cut
+from nri.text import cut, plain
 
-__all__ = ["INT32", "INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "decode", "fit"]
+__all__ = ["INT32", "INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "Unread", "decode", "fit", "meant"]
 
 #: A whole number of 32 bits.
 INT32: Final = "a whole number of 32 bits"
@@ -23,7 +26,7 @@ QUANTITY: Final = "a quantity"
 #: A whole number or a text, as Kubernetes' IntOrString; read as it is.
 INT_OR_TEXT: Final = "a whole number or a text"
 
-_MOST_SHOWN = 80
+_MOST_SHOWN, _MOST_TEXT = 80, 200
 _WORDS = {int: "a whole number", str: "a text", bool: "true or false"}
 _INT64 = 1 << 63
 
@@ -44,6 +47,28 @@ class Items(NamedTuple):
     """A list of one shape; null in it is the empty value of the shape."""
 
     shape: Any
+
+
+class Unread(NamedTuple):
+    """A key without effect: its place in the document, and why."""
+
+    key: str
+    why: str
+
+    @classmethod
+    def of(cls, key: str, near: str) -> Unread:
+        """A key that nothing reads, and the nearest that is read, "" for none; the key is a text of others."""
+        return cls(plain(key, _MOST_TEXT), "nothing reads it" + (f"; did you mean {near}?" if near else ""))
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.why}"
+
+
+def meant(key: str, known: Collection[str], alike: float = 0.6) -> str:
+    """Return the name that is nearest to a key, "" if none is near."""
+    folded = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(key.casefold()[:_MOST_TEXT], folded, 1, alike)
+    return folded[near[0]] if near else ""
 
 
 def decode(text: str, shape: Any) -> Any:

@@ -17,11 +17,13 @@ def test_a_profile_is_found_by_the_name_that_it_has(name: str) -> None:
 
 
 def test_a_profile_that_is_none_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is koordinator"):
+    with pytest.raises(ValueError, match="there is koordinator, rubik"):
         profile_of("kordinator")
     file = tmp_path / "agent.toml"
     file.write_text('profile = "kordinator"\n')
-    with pytest.raises(ConfigError, match=r'profile: expected one of koordinator, not "kordinator".*did you mean'):
+    with pytest.raises(
+        ConfigError, match=r'profile: expected one of koordinator, rubik, not "kordinator".*did you mean'
+    ):
         AGENT_SETTINGS.load(file, environment={})
 
 

@@ -25,7 +25,7 @@ from nri.policies.ownership import KnobConflict, Level, Owner, Owns, check
 
 def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rival = Owns(Level.CONTAINER, "cpu.cfs_burst", frozenset({n.LS}))
-    hook = Hook("Rival", False, (), (), {}, (rival,))
+    hook = Hook("Rival", True, (), (), {}, (rival,))
     row = PROFILE.strategies[1]._replace(name="Second", owns=(rival,))
     for profile, words in (
         (replace(PROFILE, hooks=(*HOOKS, hook)), "Rival and CPUBurst"),

@@ -1,24 +1,31 @@
 """Evictors: who makes a pod go. By the apiserver, which asks disruption budgets; else by the runtime, at once.
 
 Rules: an eviction is asked for, not waited for; what stands in its way comes back as the reason. Which one there is,
-the source of pods decides: who knows the apiserver evicts by it. Both are loaded only then, because they need packages
-that an agent of files does without. Next: :mod:`nri.agent.loops.timer`.
+the source of pods decides: who knows the apiserver evicts by it; whose pods come from NRI asks there, and one of the
+others where the runtime does nothing for that. Both are loaded only then, because they need packages that an agent of
+files does without. Next: :mod:`nri.agent.loops.timer`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol
 
+from nri.agent.pods import PodSource
+from nri.agent.pods.nri import NriPods
 from nri.agent.pods.running import key_of, uid_of
 from nri.agent.settings.values import AgentSettings
-from nri.errors import NriError
+from nri.errors import NriError, RpcError
+from nri.ttrpc.codes import Code
 
-__all__ = ["ApiserverEvictor", "CriEvictor", "Evictor", "NoEvictor", "evictor_of"]
+__all__ = ["ApiserverEvictor", "CriEvictor", "Evictor", "NoEvictor", "NriEvictor", "evictor_of"]
 
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 _GRACE_S: Final = 0
+#: Set where the service account of a pod reaches the apiserver.
+_IN_CLUSTER: Final = "KUBERNETES_SERVICE_HOST"
 
 
 class Evictor(Protocol):
@@ -74,11 +81,10 @@ class CriEvictor:
         """Stop all containers at once; the first that cannot be stopped is the reason."""
         client = importlib.import_module("nri.cri.client")
         messages = importlib.import_module("nri.cri.pb.api_pb2")
-        status, errors = pod.get("status") or {}, []
-        numbers = [each.get("containerID") or "" for key in _STATUSES for each in status.get(key) or ()]
+        errors = []
         try:
             with client.CriClient(self._socket, option="--set pods.cri=PATH") as cri:
-                for number in filter(None, (each.partition("://")[2] for each in numbers)):
+                for number in _containers(pod):
                     try:
                         cri.call("StopContainer", messages.StopContainerRequest(container_id=number, timeout=_GRACE_S))
                     except NriError as error:
@@ -88,8 +94,46 @@ class CriEvictor:
         return errors[0] if errors else ""
 
 
-def evictor_of(settings: AgentSettings) -> Evictor:
-    """The evictor that the settings make possible."""
+class NriEvictor:
+    """Evicts containers by the runtime's NRI.
+
+    Args:
+        pods: know which runtime has a container.
+        otherwise: who evicts where the runtime does nothing for an eviction.
+    """
+
+    def __init__(self, pods: NriPods, otherwise: Evictor) -> None:
+        self._pods, self._otherwise = pods, otherwise
+
+    def evict(self, pod: Mapping[str, Any], reason: str) -> str:
+        """Ask the runtime for all containers of a pod; the first that cannot go is the reason."""
+        errors = []
+        for number in _containers(pod):
+            try:
+                self._pods.evict(number, reason)
+            except RpcError as error:
+                if error.code == Code.UNIMPLEMENTED:
+                    return self._otherwise.evict(pod, reason)
+                errors.append(str(error))
+            except NriError as error:
+                errors.append(str(error))
+        return errors[0] if errors else ""
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[str]:
+    """The ids of a pod's containers, without their runtime."""
+    status = pod.get("status") or {}
+    numbers = [each.get("containerID") or "" for key in _STATUSES for each in status.get(key) or ()]
+    return filter(None, (each.partition("://")[2] for each in numbers))
+
+
+def evictor_of(settings: AgentSettings, pods: PodSource | None = None) -> Evictor:
+    """The evictor that the settings make possible; `pods` is the source of pods."""
+    if isinstance(pods, NriPods):
+        known = settings.rules.source == "apiserver" or settings.rules.kubeconfig or os.environ.get(_IN_CLUSTER)
+        return NriEvictor(
+            pods, ApiserverEvictor(settings.rules.kubeconfig) if known else CriEvictor(settings.cri_socket)
+        )
     if settings.pods.source == "apiserver" or settings.rules.source == "apiserver":
         return ApiserverEvictor(settings.rules.kubeconfig)
     return CriEvictor(settings.cri_socket) if settings.pods.source == "cri" else NoEvictor()

@@ -16,8 +16,9 @@ from nri.agent.loops.samples import Sample
 from nri.agent.parts import Parts
 from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import key_of, plain_context, uid_of
-from nri.host import Topology, Unsupported, Writer
+from nri.host import Topology, Unsupported, Writer, cgroup_usage
 from nri.host.cgroups.units import Value
+from nri.host.usage import CgroupUsage
 from nri.kube.quantity import capped, ceil
 from nri.policies import manifest, paths
 from nri.policies.changes import Resctrl
@@ -32,7 +33,13 @@ _Rules = TypeVar("_Rules")
 
 
 class KnobValue(NamedTuple):
-    """One knob and the value that it is to have; `devices` has those of a knob whose values are by device."""
+    """One knob and the value that it is to have.
+
+    Attributes:
+        devices: the values of a knob that has them by device.
+        whole: a word that values have in common which are to hold all or none; "" for none.
+        passing: whether it holds for a moment only: its file is looked at and written, and no runtime is told.
+    """
 
     subject: Subject
     folder: str
@@ -41,6 +48,8 @@ class KnobValue(NamedTuple):
     loop: str
     reason: str
     devices: Mapping[str, int] | Mapping[str, str] | None = None
+    whole: str = ""
+    passing: bool = False
 
 
 class Evictions(Protocol):
@@ -149,6 +158,13 @@ class Round(Generic[_Rules]):
             return None
         return None if isinstance(found, Unsupported) else found
 
+    def usage(self, folder: str, *, processor_only: bool = False) -> CgroupUsage | None:
+        """The use of a cgroup since its start, read now; None if it is not there."""
+        try:
+            return cgroup_usage(self.parts.executor.hierarchies, folder, processor_only=processor_only)
+        except (OSError, ValueError):
+            return None
+
     def evict(self, pod: StrategyPod, loop: str, reason: str) -> bool:
         """Ask for a pod to go; return whether that is under way."""
         refused = "nothing evicts here" if self.evictions is None else self.evictions.evict(pod, loop, reason)
@@ -161,9 +177,20 @@ class Round(Generic[_Rules]):
         if why:
             self.unsupported[f"{loop}: {what}: unsupported here: {why}"] = None
 
-    def set(self, subject: Subject, folder: str, knob: str, value: object, loop: str, reason: str) -> None:
-        """Have a knob set."""
-        self.values.append(KnobValue(subject, folder, knob, str(value), loop, reason))
+    def set(
+        self,
+        subject: Subject,
+        folder: str,
+        knob: str,
+        value: object,
+        loop: str,
+        reason: str,
+        *,
+        whole: str = "",
+        passing: bool = False,
+    ) -> None:
+        """Have a knob set; the words are those of `KnobValue`."""
+        self.values.append(KnobValue(subject, folder, knob, str(value), loop, reason, None, whole, passing))
 
 
 def folder_subject(kube_class: str) -> Subject:

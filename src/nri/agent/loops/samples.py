@@ -8,7 +8,8 @@ the sample. What is remembered is what the last sample has met, and nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nri.host import Hierarchies, Root, cgroup_usage, cpu_times
@@ -47,6 +48,8 @@ class Sample(NamedTuple):
         cgroups: by folder, those that were asked for and are there.
         no_cpu: why the use of CPUs cannot be known; "" if it can.
         no_memory: why the use of memory cannot be known; "" if it can.
+        times: the counters of all CPUs; None if they cannot be read.
+        sizes: the amounts of memory in bytes, by their names in /proc/meminfo; empty if they cannot be read.
     """
 
     at: float
@@ -57,6 +60,8 @@ class Sample(NamedTuple):
     cgroups: dict[str, Used]
     no_cpu: str = ""
     no_memory: str = ""
+    times: CpuTimes | None = None
+    sizes: Mapping[str, int] = MappingProxyType({})
 
     def of(self, folder: str) -> Used:
         """Return the use of a cgroup; nothing is known of one that is not there."""
@@ -90,7 +95,8 @@ class Sampler:
         """Look at the machine and at these cgroups."""
         at = self._now()
         busy, no_cpu = self._busy(cpus)
-        total, used, no_memory = self._memory()
+        sizes, no_memory = self._sizes()
+        total, used, no_memory = _memory(sizes, no_memory)
         fresh: dict[str, _Before] = {}
         found: dict[str, Used] = {}
         for folder in folders:
@@ -101,7 +107,7 @@ class Sampler:
             fresh[folder] = _Before(at, usage)
             found[folder] = _since(self._before.get(folder), fresh[folder])
         self._before = fresh
-        return Sample(at, cpus, busy, total, used, found, no_cpu, no_memory)
+        return Sample(at, cpus, busy, total, used, found, no_cpu, no_memory, self._times, sizes)
 
     def _busy(self, cpus: int) -> tuple[int | None, str]:
         """Thousandths of CPUs that are busy since the look before, and why that cannot be known."""
@@ -114,16 +120,22 @@ class Sampler:
             return None, _why(_TIMES, error)
         return (None if before is None else int(self._times.share(before) * cpus * 1000)), ""
 
-    def _memory(self) -> tuple[int | None, int | None, str]:
-        """The machine's memory and its use in bytes, and why that cannot be known."""
+    def _sizes(self) -> tuple[dict[str, int], str]:
+        """The machine's amounts of memory, and why they cannot be read."""
         try:
-            sizes = memory(self._root)
+            return memory(self._root), ""
         except (OSError, ValueError) as error:
-            return None, None, _why(_SIZES, error)
-        total, free = sizes.get("MemTotal"), sizes.get("MemAvailable")
-        if total is None or free is None:
-            return total, None, f"{_SIZES} has no {'MemTotal' if total is None else 'MemAvailable'}"
-        return total, total - free, ""
+            return {}, _why(_SIZES, error)
+
+
+def _memory(sizes: Mapping[str, int], why: str) -> tuple[int | None, int | None, str]:
+    """The machine's memory and its use in bytes, and why that cannot be known."""
+    if why:
+        return None, None, why
+    total, free = sizes.get("MemTotal"), sizes.get("MemAvailable")
+    if total is None or free is None:
+        return total, None, f"{_SIZES} has no {'MemTotal' if total is None else 'MemAvailable'}"
+    return total, total - free, ""
 
 
 def _why(path: str, error: OSError | ValueError) -> str:

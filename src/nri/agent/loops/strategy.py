@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Flag, auto
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from nri.agent.loops.round import Round
 
@@ -51,15 +51,18 @@ class Strategy(Protocol):
 
     Attributes:
         name: of the gates that switch it on, with commas between.
-        interval_s: the pause between two of its rounds in seconds; 0 is that of the settings.
+        interval_s: the pause between two of its rounds in seconds; 0 is that of the settings. What a rule says of it
+            holds as soon as `wants` was asked.
         samples: the cgroups that it looks at.
         key: the annotation by which a pod asks for it, whatever the rules say; "" if there is none.
+        transient: whether what it has set goes back when the agent ends.
     """
 
     name: str
     interval_s: float
     samples: Sampled
     key: str
+    transient: ClassVar[bool]
 
     def wants(self, rules: Any) -> bool:
         """Whether there is work: it is asked for, or there is something to take back."""

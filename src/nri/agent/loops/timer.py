@@ -23,6 +23,7 @@ from nri.agent.loops.strategy import Rules, Sampled, Strategy
 from nri.agent.parts import Parts
 from nri.agent.pods.last_good import LastGood
 from nri.agent.pods.running import key_of, running
+from nri.agent.pods.source import Pod
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
@@ -34,6 +35,8 @@ __all__ = ["Loops"]
 
 #: What decisions of loops are recorded under, where hooks have their stage and their transport.
 _STAGE: Final = "loop"
+#: Of those that only say what they would do.
+_PREVIEW: Final = "preview"
 #: What is set for the whole machine is found under this in `explain`.
 _MACHINE: Final = Subject("node/resctrl", name="resctrl")
 _MOST_PODS: Final = 4096
@@ -79,7 +82,7 @@ class Loops:
         evictor: Evictor | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts, self._evictor = parts, evictor or evictor_of(settings)
+        self._parts, self._evictor = parts, evictor or evictor_of(settings, parts.pods)
         self._values = values
         self._rules: Rules = parts.profile.strategy_rules()
         on = parts.profile.strategies_on(settings.gates)
@@ -88,18 +91,15 @@ class Loops:
             if row.name in on:
                 made.setdefault(row.made, []).append(row.name)
         self.loops: list[Strategy] = [load(name)(settings, names) for name, names in made.items()]
-        by_interval: dict[float, list[Strategy]] = {}
-        for loop in self.loops:
-            by_interval.setdefault(loop.interval_s or settings.loops.interval, []).append(loop)
-        #: Strategies with one interval share their samples: each is of the time since their round before.
-        self._groups = [
-            _Group(pause_s, loops, Sampler(parts.root, parts.executor.hierarchies, now))
-            for pause_s, loops in by_interval.items()
-        ]
-        self._pause_s = min(by_interval, default=settings.loops.interval)
-        self._now, self._looked = now, 0.0
+        self._now, self._looked, self._usual_s = now, 0.0, settings.loops.interval
         self._cpus: Topology | None = None
-        self._worker = Worker("nri-loops", self.round, self._pause_s, now=now)
+        self._worker = Worker("nri-loops", self.round, self._usual_s, now=now)
+        self._groups: dict[float, _Group] = {}
+        self._regroup()
+        self._preview = frozenset(settings.preview)
+        #: The pods of the last round as their source has them, and as strategies see them; and what is wrong with some.
+        self._listed: list[Pod] = []
+        self._seen: tuple[list[StrategyPod], list[str]] = [], []
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
         self._good = LastGood()
@@ -112,12 +112,26 @@ class Loops:
         self._worker.start()
 
     def stop(self) -> None:
-        """End within the round that runs. What was written stays."""
-        self._worker.stop()
+        """End within the round that runs. What was written stays, but for what only holds while somebody looks."""
+        if self._worker.stop():
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Have a last round of the strategies whose values are transient, as if nothing asked for them."""
+        if not any(loop.transient for loop in self.loops):
+            return
+        self._rules.take(None)
+        for group in self._groups.values():
+            passing = [loop for loop in group.loops if loop.transient and loop.wants(self._rules)]
+            if passing:
+                made = self._made(group, self._pods()[0], passing)
+                for loop in passing:
+                    loop.round(made)
+                self._write(made)
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
         """Look at all rules again, soon; what is switched off, too, because it gives back by them."""
-        for group in self._groups:
+        for group in self._groups.values():
             group.off = set()
         self._worker.poke(*kinds)
 
@@ -134,7 +148,7 @@ class Loops:
         """What could not be read, done or decided when it was tried last, a line each."""
         every = (
             *self._rules.errors,
-            *(error for group in self._groups for error in (*group.unsupported, *group.errors)),
+            *(error for group in self._groups.values() for error in (*group.unsupported, *group.errors)),
         )
         return [plain(each, 200) for each in every][:_MOST_ERRORS]
 
@@ -144,16 +158,33 @@ class Loops:
         self._tell(self._rules.errors)
         if not (self._rules.known and self._parts.pods.synced):
             return
+        for loop in self.loops:
+            loop.wants(self._rules)
+        self._regroup()
         now = self._now()
         # A round that begins a little early, because the thread before it was late, is not put off by a whole pause.
-        due = [group for group in self._groups if reasons != {TIMER} or now + self._pause_s / 2 >= group.due]
+        groups, early_s = self._groups.values(), self._worker.interval_s / 2
+        due = [group for group in groups if reasons != {TIMER} or now + early_s >= group.due]
         if not due:
             return
-        senseless: list[str] = []
-        pods = self._pods(senseless)
+        pods, senseless = self._pods()
         for group in due:
             group.due = now + group.pause_s
             self._group_round(group, pods, senseless)
+
+    def _regroup(self) -> None:
+        """Put strategies with one interval together: they share samples, each of the time since their round before."""
+        by_interval: dict[float, list[Strategy]] = {}
+        for loop in self.loops:
+            by_interval.setdefault(loop.interval_s or self._usual_s, []).append(loop)
+        if {pause_s: group.loops for pause_s, group in self._groups.items()} == by_interval:
+            return
+        root, hierarchies = self._parts.root, self._parts.executor.hierarchies
+        self._groups = {
+            pause_s: _Group(pause_s, loops, Sampler(root, hierarchies, self._now))
+            for pause_s, loops in by_interval.items()
+        }
+        self._worker.interval_s = min(by_interval, default=self._usual_s)
 
     def _group_round(self, group: _Group, pods: list[StrategyPod], senseless: list[str]) -> None:
         active = [loop for loop in group.loops if loop.wants(self._rules) or _asked_by(loop, pods)]
@@ -195,21 +226,28 @@ class Loops:
                 _log.warning("%s: %s; what it said last of that is in force", self._rules.kind, plain(text, 400))
         self._unreadable = errors
 
-    def _pods(self, senseless: list[str]) -> list[StrategyPod]:
-        """The pods that run; one of which the resources cannot be read is left out, and told."""
-        parts = self._parts
+    def _pods(self) -> tuple[list[StrategyPod], list[str]]:
+        """The pods that run; one of which the resources cannot be read is left out, and told.
+
+        They are put together again only if the source has other objects than the last time: that is dear.
+        """
+        parts, listed = self._parts, self._parts.pods.pods()[:_MOST_PODS]
+        if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
+            return self._seen
+        senseless: list[str] = []
 
         def failed(key: str, error: Exception) -> None:
             senseless.append(f"{key}: {error}")
 
         found: list[StrategyPod] = []
-        for each in running(parts.pods.pods()[:_MOST_PODS], parts.executor.hierarchies, parts.driver, failed):
+        for each in running(listed, parts.executor.hierarchies, parts.driver, failed):
             try:
                 each.context()
                 found.append(StrategyPod(each))
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
                 failed(key_of(each.pod), error)
-        return found
+        self._listed, self._seen = listed, (found, senseless)
+        return self._seen
 
     def _made(self, group: _Group, pods: list[StrategyPod], loops: list[Strategy]) -> Round[Any]:
         parts, topology = self._parts, self._topology()
@@ -236,18 +274,43 @@ class Loops:
         return self._cpus
 
     def _write(self, made: Round[Any]) -> None:
-        writes = [
-            Write(each.folder, each.knob, each.value, f"{each.loop}: {each.reason}", each.devices)
-            for each in made.values
-        ]
+        values = [value for value in made.values if not self._previewed(value)]
+        self._write_passing([value for value in values if value.passing])
+        lasting = [value for value in values if not value.passing]
+        writes = [_write_of(each) for each in lasting]
         if self._values is not None:
-            for each, written in zip(made.values, self._values.write(writes), strict=True):
+            for each, written in zip(lasting, self._values.write(writes), strict=True):
                 self._record(each, written.result, self._values.name if written.by_runtime else self.name)
         else:
-            for each, result in zip(made.values, self._parts.executor.write(writes, keep=False), strict=True):
+            for each, result in zip(lasting, self._parts.executor.write(writes, keep=False), strict=True):
                 self._record(each, result, self.name)
         for group in made.groups:
             self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
+
+    def _previewed(self, given: KnobValue) -> bool:
+        """Whether a strategy is only to say what it would set; then that is said."""
+        if given.loop not in self._preview:
+            return False
+        value = given.value if given.devices is None else str(dict(given.devices))
+        self._parts.history.decided(given.subject, _PREVIEW, self.name, [(given.knob, value, given.loop, given.reason)])
+        self._parts.observer.met(self.name, "previewed value")
+        return True
+
+    def _write_passing(self, values: list[KnobValue]) -> None:
+        """Write values that hold for a moment; of those that are to hold all or none, put back what is not whole."""
+        write = self._parts.executor.write
+        results = write([_write_of(each) for each in values], keep=False, force=True) if values else []
+        for each, result in zip(values, results, strict=True):
+            self._record(each, result, self.name)
+        failed = {each.whole for each, result in zip(values, results, strict=True) if not result.in_force} - {""}
+        back = [
+            each._replace(value=str(result.before), reason="as it was, for another one does not hold")
+            for each, result in zip(values, results, strict=True)
+            if each.whole in failed and result.outcome is Outcome.APPLIED and result.before is not None
+        ]
+        restored = write([_write_of(each) for each in back], keep=False, force=True) if back else []
+        for each, result in zip(back, restored, strict=True):
+            self._record(each, result, self.name)
 
     def _record(self, given: KnobValue, result: Result, by: str) -> None:
         """Record what changed something, or could not; what was so already is not told every second anew."""
@@ -270,12 +333,20 @@ class Loops:
 
     def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
         """Ask for a pod to go, and record that; return "" if that is under way, else why not."""
+        if loop in self._preview:
+            self._parts.history.decided(pod.subject(), _PREVIEW, self.name, [("eviction", "would be", loop, reason)])
+            self._parts.observer.met(self.name, "previewed eviction")
+            return ""
         refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")
         _log.warning("%s evicts %s: %s%s", loop, pod.key, reason, f"; {refused}" if refused else "")
         row = ("eviction", "asked" if not refused else "refused", loop, reason)
         self._parts.history.decided(pod.subject(), _STAGE, self.name, [row])
         self._parts.observer.met(self.name, "eviction refused" if refused else "eviction")
         return refused
+
+
+def _write_of(given: KnobValue) -> Write:
+    return Write(given.folder, given.knob, given.value, f"{given.loop}: {given.reason}", given.devices)
 
 
 def _readable(pod: StrategyPod, senseless: list[str]) -> bool:

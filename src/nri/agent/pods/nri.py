@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nri.agent.pods.source import Pod, told_each
 from nri.agent.worker import TIMER, Worker
+from nri.errors import NriError
 from nri.host import Root
 from nri.host.usage import memory
 from nri.kube.decoded import asked_by
 from nri.policies import paths
 from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.agent.settings import AgentSettings
@@ -29,6 +31,10 @@ _CHANGED: Final = "changed"
 #: Events within this time of one another are one word, in seconds.
 _GATHER_S: Final = 0.05
 _SELDOM_S: Final = 3600.0
+
+
+#: Asks for the eviction of a container, given by its id, for a reason. Raises NriError.
+Evict = Callable[[str, str], object]
 
 
 class Created(Protocol):
@@ -81,6 +87,7 @@ class NriPods:
 
     def __init__(self, settings: AgentSettings) -> None:
         self._followed: list[Followed] = []
+        self._evict: dict[int, Evict] = {}
         self._listeners: list[Callable[[], None]] = []
         self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
         #: By pod: the contexts that it was made of, and the object.
@@ -90,9 +97,10 @@ class NriPods:
         except (OSError, ValueError):
             self._capacity = 0
 
-    def follow(self, held: Followed) -> None:
-        """Follow what a plugin keeps; before the start."""
+    def follow(self, held: Followed, evict: Evict) -> None:
+        """Follow what a plugin keeps, which asks its runtime for evictions by `evict`; before the start."""
         self._followed.append(held)
+        self._evict[id(held)] = evict
         held.listener = lambda: self._worker.poke(_CHANGED)
 
     def pods(self) -> list[Pod]:
@@ -112,6 +120,14 @@ class NriPods:
                 made[pod_id] = known
         self._made = made
         return [pod for _, pod in made.values()]
+
+    def evict(self, container: str, reason: str) -> None:
+        """Ask the runtime that has a container to evict it. Raises NriError if none has, or it refuses."""
+        for held in self._followed:
+            if any(number == container for number, _ in held.containers()):
+                self._evict[id(held)](container, reason)
+                return
+        raise NriError(f"no runtime has container {plain(container, 80)}")
 
     def subscribe(self, listener: Callable[[], None]) -> None:
         """Have a function called after pods have changed."""

@@ -82,7 +82,7 @@ class FileRules:
         odd: list[str] = []
         for name, found in self._folder.files.items():
             for document, thing in found:
-                kind = str(thing.get("kind", ""))
+                kind = self._kind(thing)
                 if kind not in self._book.kinds:
                     odd += _odd(kind, self._book.kinds, document.place(thing, "kind"))
                     continue
@@ -102,6 +102,11 @@ class FileRules:
             self._book.put(kind, None, self._said[kind])
         self._said, self._refused = said, refused
         self._book.remark(str(self._path), [*odd[:_MOST_ODD], *self._foreign(others, said)])
+
+    def _kind(self, thing: Mapping[str, Any]) -> str:
+        """The kind of an object; one that says none may be known by a key that it has."""
+        by_key = (name for name, kind in self._book.kinds.items() if kind.key and kind.key in thing)
+        return str(thing.get("kind", "")) or next(by_key, "")
 
     def _owner(self, thing: dict[str, Any]) -> str:
         """The other node that an object is of; "" if it is this one's: it has its name, or none."""

@@ -35,6 +35,7 @@ CONTAINERD = "/run/containerd/containerd.sock"
 _MOST_PATH = 107
 #: The shortest time that anything is waited for, in seconds.
 _SHORTEST_S = 0.001
+_MOST_ROUNDS = 1000
 
 
 def _times(table: object, *names: str) -> None:
@@ -160,14 +161,18 @@ class LoopSettings:
         interval: the pause between two samples, in seconds.
         memory_evict_cooldown: after an eviction for memory there is none for so long, in seconds.
         cpu_evict_cooldown: likewise for CPU.
+        evict_after: rounds in a row above a threshold after which a pod is evicted. Of profile rubik.
     """
 
     interval: Duration = 1.0
     memory_evict_cooldown: Duration = 4.0
     cpu_evict_cooldown: Duration = 20.0
+    evict_after: int = 1
 
     def __post_init__(self) -> None:
         _times(self, "interval")
+        if not 1 <= self.evict_after <= _MOST_ROUNDS:
+            raise WrongValue("evict_after", f"{self.evict_after} is not from 1 to {_MOST_ROUNDS}", "1 is at once")
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class AgentSettings:
     """All settings of an agent. `AgentSettings()` is an agent without a configuration file.
 
     Attributes:
-        profile: whose rules: koordinator.
+        profile: whose rules: koordinator or rubik.
         modes: how decisions reach the node; several at once.
         root: where the machine's root file system is; another one in a container.
         socket: where nri agent explain asks, and health and metrics are served; for root alone.
@@ -73,6 +73,7 @@ class AgentSettings:
         beside_koordlet: start although a koordlet runs here; both then write the same files.
         compat: "reference" decides as the original where that surprises its users, see docs/deviations.md.
         gates: hooks and strategies that are switched on or off, by name; others are as the profile has them.
+        preview: strategies that decide, report and count, and change nothing, by name.
     """
 
     profile: ProfileName = "koordinator"
@@ -86,6 +87,7 @@ class AgentSettings:
     beside_koordlet: bool = False
     compat: Literal["default", "reference"] = "default"
     gates: Mapping[Gate, bool] = field(default_factory=dict)
+    preview: tuple[Gate, ...] = ()
     nri: NriSettings = field(default_factory=NriSettings)
     proxy: ProxySettings = field(default_factory=ProxySettings)
     hooks: HooksSettings = field(default_factory=HooksSettings)
@@ -100,8 +102,11 @@ class AgentSettings:
 
     def __post_init__(self) -> None:
         check_sockets(self, "root", "socket")
-        if unknown := self.gates.keys() - profile_of(self.profile).gates:
+        profile = profile_of(self.profile)
+        if unknown := self.gates.keys() - profile.gates:
             raise ValueError(f"gates.{min(unknown)} is no hook or strategy of profile {self.profile}")
+        if unknown := set(self.preview) - {row.name for row in profile.strategies}:
+            raise ValueError(f"preview: {min(unknown)} is no strategy of profile {self.profile}")
         if not self.modes:
             raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):

@@ -88,7 +88,7 @@ class HookPlugin(Plugin):
         self._parts, self._transport, self._fail = parts, transport, fail
         self.held = Held(transport)
         if isinstance(parts.pods, NriPods):
-            parts.pods.follow(self.held)
+            parts.pods.follow(self.held, lambda number, reason: self.runtime.evict(number, reason).result())
         #: Whether a quota that a runtime tells of may be one that a hook has made of the kubelet's.
         self._scales = any(owns.knob == QUOTA for hook in parts.profile.hooks for owns in hook.owns)
         self.reapply = Reapply(parts, self.held, transport)

@@ -22,7 +22,8 @@ from nri.policies.koordinator.loops.memory_qos import POD_SHAPE as _MEMORY
 from nri.policies.koordinator.memo import Memo
 from nri.policies.koordinator.names import ANNOTATION_EXTENDED, BATCH_CPU, BATCH_MEMORY, LABEL_QOS, qos_class
 from nri.policies.koordinator.profile import HOOKS
-from nri.policies.koordinator.rules.unread import Unread, below, meant, nearly
+from nri.policies.koordinator.rules.unread import below, nearly
+from nri.policies.shapes import Unread, meant
 from nri.text import plain
 
 __all__ = ["absent_containers", "pod_unread"]

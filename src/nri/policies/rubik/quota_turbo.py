@@ -249,18 +249,20 @@ class Turbo:
 
     Attributes:
         managed: the containers, by folder.
+        cpus: how many the node has.
+        knobs: marks and steps; others hold from the next tick on.
     """
 
     def __init__(self, cpus: int, knobs: Knobs | None = None) -> None:
         self.managed: dict[str, Managed] = {}
-        self._cpus, self._knobs = cpus, knobs or Knobs()
+        self.cpus, self.knobs = cpus, knobs or Knobs()
         self._last: Ticks | None = None
         self._uses: deque[tuple[int, float]] = deque()
 
     def add(self, folder: str, limit: float | None, reading: Reading, now: int) -> None:
         """Manage a container. Raises ValueError if its limit leaves nothing to decide, or its folder is not known."""
-        if limit is None or not manageable(limit, self._cpus):
-            raise ValueError(f"a limit of {limit} CPUs leaves nothing to raise on {self._cpus}")
+        if limit is None or not manageable(limit, self.cpus):
+            raise ValueError(f"a limit of {limit} CPUs leaves nothing to raise on {self.cpus}")
         if not folder:
             raise ValueError("a container without a folder has no quota")
         new = Managed(folder, limit, reading.quota, reading.period)
@@ -290,5 +292,5 @@ class Turbo:
         found = [each for name, each in self.managed.items() if name in readings]
         for each in found:
             each.take(readings[each.folder], now)
-        total = deltas(found, [use for _, use in self._uses], self._cpus, self._knobs)
+        total = deltas(found, [use for _, use in self._uses], self.cpus, self.knobs)
         return {each.folder: next_quota(each, total[each.folder]) for each in found if each.quota != UNLIMITED}

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Final, Literal
 from nri.config import Between, Source
 from nri.config.complaint import Problem, WrongValue, suggest, together
 from nri.config.layers import located
-from nri.config.place import Path, first_line
+from nri.config.place import Path, first_line, show
 from nri.config.syntax import parse_json
 from nri.config.typed import Partial, build, check, fields_of, is_plain
 from nri.errors import ConfigError
+from nri.policies.shapes import Unread, meant
 
 __all__ = [
     "FEATURES",
@@ -37,6 +38,7 @@ __all__ = [
     "QuotaTurbo",
     "block_of",
     "load",
+    "read",
     "services",
 ]
 
@@ -188,11 +190,15 @@ class QuotaTurbo:
 
 @dataclass(frozen=True, slots=True)
 class Psi:
-    """Eviction when online pods wait: for which resources, and from how many percent of the last 10 s on."""
+    """Eviction when online pods wait: for which resources, and from how many percent of the last 10 s on.
+
+    `cooldown` is in seconds after an eviction, and no key of rubik's: there the next round may evict again.
+    """
 
     resource: list[Literal["cpu", "memory", "io"]]
     interval: Annotated[int, Between(10, 30)] = 10
     avg10threshold: Annotated[float, Between(5.0, 100.0)] = 5.0
+    cooldown: Annotated[int, Between(0, 3600)] | None = None
 
     def __post_init__(self) -> None:
         _some(self.resource, "cpu, memory, io")
@@ -239,6 +245,7 @@ class _Blocks:
 
 #: The services, and whether each needs a block.
 FEATURES: Final = {**dict.fromkeys(fields_of(_Blocks), True), **dict.fromkeys(("quotaBurst", "ioLimit", "cpi"), False)}
+_KEYS: Final = ("agent", *FEATURES)
 
 
 class File(typing.NamedTuple):
@@ -247,7 +254,7 @@ class File(typing.NamedTuple):
     source: Source
     agent: Agent
     blocks: Mapping[str, Any]
-    unread: list[Path]
+    unread: list[Unread]
 
 
 class _Top:
@@ -260,16 +267,21 @@ def load(source: Source) -> File:
         tree = parse_json(source.text)
     except ValueError as error:
         raise ConfigError(source.name, "", first_line(error)) from None
+    return read(tree, source)
+
+
+def read(tree: Any, source: Source) -> File:
+    """Take the tree of a file as one; the source is where errors say that it stands. Raises ConfigError as `load`."""
     if tree is None:
         tree = {}
     if not isinstance(tree, dict):
         raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
-    unread: list[Path] = []
+    unread = [Unread.of(key, meant(key, _KEYS)) for key in tree if key not in _KEYS]
     agent = _built(_Top, {} if tree.get("agent") is None else tree["agent"], "agent", source, unread)
     return File(source, agent, {key: value for key, value in tree.items() if key != "agent"}, unread)
 
 
-def block_of(feature: str, value: object, source: Source, unread: list[Path] | None = None) -> Any:
+def block_of(feature: str, value: object, source: Source, unread: list[Unread] | None = None) -> Any:
     """Read one block. Raises ConfigError."""
     if value is None:
         raise ConfigError(source.name, feature, "is switched on and has no block", f'add "{feature}": {{...}}')
@@ -301,7 +313,7 @@ def services(file: File) -> dict[str, Any]:
     return found
 
 
-def _built(cls: type, value: Any, key: str, source: Source, unread: list[Path]) -> Any:
+def _built(cls: type, value: Any, key: str, source: Source, unread: list[Unread]) -> Any:
     problems: list[Problem] = []
     made = check(cls, _folded(cls, {key: value}, (), unread), (), problems).values[key]
     if not problems and isinstance(made, Partial):
@@ -311,7 +323,7 @@ def _built(cls: type, value: Any, key: str, source: Source, unread: list[Path]) 
     return made
 
 
-def _folded(cls: type, tree: Any, path: Path, unread: list[Path]) -> Any:
+def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     """The tree with the keys of a class as they are written there, without nulls and unknown keys."""
     if not isinstance(tree, dict):
         return tree
@@ -321,13 +333,13 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Path]) -> Any:
     for key, value in tree.items():
         name = key if key in known else folded.get(key.casefold())
         if name is None:
-            unread.append((*path, key))
+            unread.append(Unread.of(show((*path, key)), meant(key, known)))
         elif value is not None:
             found[name] = _inside(known[name], value, (*path, key), unread)
     return found
 
 
-def _inside(annotation: Any, value: Any, path: Path, unread: list[Path]) -> Any:
+def _inside(annotation: Any, value: Any, path: Path, unread: list[Unread]) -> Any:
     """The value of a field, folded where it holds classes."""
     if is_plain(annotation):
         return _folded(annotation, value, path, unread)

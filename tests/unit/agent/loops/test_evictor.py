@@ -10,10 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
-from nri.agent.loops.evictor import ApiserverEvictor, CriEvictor, NoEvictor, evictor_of
+from nri.agent.loops.evictor import ApiserverEvictor, CriEvictor, NoEvictor, NriEvictor, evictor_of
+from nri.agent.pods.nri import NriPods
 from nri.agent.settings.values import AgentSettings, PodSettings, RuleSettings
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import NriError
+from nri.errors import NriError, RpcError
+from nri.ttrpc.codes import Code
 from tests.support.cri_server import CriServer
 from tests.unit.agent.transports.standalone.test_pods import pod
 
@@ -73,3 +75,57 @@ def test_the_runtime_stops_all_containers_at_once_and_tells_of_one_that_stays(tm
         assert "it does not stop" in CriEvictor(path).evict(staying, "memory")
     assert runtime.stopped == [("ac", 0), ("stubborn", 0), ("easy", 0)]
     assert "cri.sock" in CriEvictor(str(tmp_path / "cri.sock")).evict(leaving, "memory")
+
+
+class Pods(NriPods):
+    """Pods of a runtime that answers evictions as it was told to."""
+
+    def __init__(self, answer: Exception | None = None) -> None:
+        super().__init__(AgentSettings())
+        self.answer, self.asked = answer, list[str]()
+
+    def evict(self, container: str, reason: str) -> None:
+        self.asked.append(container)
+        if self.answer is not None:
+            raise self.answer
+
+
+class Other:
+    """Evicts, and says so."""
+
+    def evict(self, pod: Any, reason: str) -> str:
+        return f"other: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, ""),
+        (RpcError(Code.UNIMPLEMENTED, "ignored"), "other: memory"),
+        (RpcError(Code.INTERNAL, "it does not stop"), "it does not stop"),
+        (NriError("not connected"), "not connected"),
+    ],
+    ids=["done", "ignored", "refused", "not connected"],
+)
+def test_pods_of_nri_are_evicted_by_it_and_else_where_the_runtime_does_nothing(
+    answer: Exception | None, said: str
+) -> None:
+    pods = Pods(answer)
+    assert said in NriEvictor(pods, Other()).evict(pod("a"), "memory")
+    assert pods.asked == ["ac"]
+
+
+@pytest.mark.parametrize("cluster", [True, False])
+def test_where_a_runtime_ignores_evictions_the_apiserver_is_asked_if_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, cluster: bool
+) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    if cluster:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    found = evictor_of(AgentSettings(pods=PodSettings(source="nri")), Pods(RpcError(Code.UNIMPLEMENTED, "")))
+    assert isinstance(found, NriEvictor)
+    made: list[str] = []
+    for kind in (ApiserverEvictor, CriEvictor):
+        monkeypatch.setattr(kind, "evict", lambda self, *_: made.append(type(self).__name__) or "")
+    found.evict(pod("a"), "memory")
+    assert made == ["ApiserverEvictor" if cluster else "CriEvictor"]

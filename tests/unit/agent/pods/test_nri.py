@@ -14,6 +14,7 @@ from nri.agent.settings import AgentSettings
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.api import messages as m
+from nri.errors import NriError
 from nri.host import Root, detect
 from nri.policies import paths
 from nri.policies.contexts import ContainerContext, PodContext, Resources
@@ -136,7 +137,7 @@ def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None
 
 def test_what_changes_is_told_to_those_who_asked(tmp_path: Path) -> None:
     pods, held, heard = NriPods(AgentSettings(root=tmp_path)), Held(), threading.Event()
-    pods.follow(held)
+    pods.follow(held, lambda *_: None)
     pods.subscribe(heard.set)
     pods.start()
     try:
@@ -163,7 +164,7 @@ def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
     pods, helds = NriPods(AgentSettings(root=tmp_path)), (Held(), Held("proxy"))
     assert not pods.synced, "nobody tells it anything"
     for number, held in enumerate(helds):
-        pods.follow(held)
+        pods.follow(held, lambda *_: None)
         held.put_pod(str(number), PodContext(uid=str(number)))
         held.put(f"c{number}", _container(str(number)))
     helds[0].told("")
@@ -177,3 +178,14 @@ def _container(pod_id: str) -> HeldContainer:
 
     context = ContainerContext(PodContext(uid=pod_id), id="containerd://c", name="app", resources=Resources())
     return HeldContainer(pod_id, context, created=True)
+
+
+def test_an_eviction_is_asked_of_the_runtime_that_has_the_container() -> None:
+    pods, asked = NriPods(AgentSettings()), list[tuple[str, str]]()
+    held = Held()
+    pods.follow(held, lambda number, reason: asked.append((number, reason)))
+    held.put("c1", _container("s1"))
+    pods.evict("c1", "memory")
+    assert asked == [("c1", "memory")]
+    with pytest.raises(NriError, match="no runtime has container gone"):
+        pods.evict("gone", "memory")

@@ -67,11 +67,16 @@ def test_every_error_of_every_block_is_told_at_once_and_a_service_that_is_off_ha
 
 
 def test_keys_that_nothing_reads_are_known() -> None:
-    file = load(
-        Source("f", '{"agent": {"enabledFeatures": ["dynMemory"], "old": 1}, "dynMemory": {"policy": "fssr", "x": 1}}')
+    text = (
+        '{"agent": {"enabledFeatures": ["dynMemory"], "logLevl": 1}, "dynMemory": {"policy": "fssr", "x": 1}, "Psi": 1}'
     )
+    file = load(Source("f", text))
     services(file)
-    assert file.unread == [("agent", "old"), ("dynMemory", "x")]
+    assert [str(each) for each in file.unread] == [
+        "Psi: nothing reads it; did you mean psi?",
+        "agent.logLevl: nothing reads it; did you mean logLevel?",
+        "dynMemory.x: nothing reads it",
+    ]
 
 
 @pytest.mark.parametrize("text", ['{"agent": {}} more', "[]", "{", '{"agent": {"logSize": 1e1}}'])
@@ -103,7 +108,7 @@ def test_a_file_with_a_mistake_outside_of_the_services_is_refused_with_its_key(t
 
 def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apart() -> None:
     assert load(Source("rubik.json", "null", "json")).agent == Agent()
-    assert load(Source("rubik.json", '{"agent": {"logLvl": "info"}}', "json")).unread == [("agent", "logLvl")]
+    assert load(Source("rubik.json", '{"agent": {"logLvl": "info"}}', "json")).unread[0].key == "agent.logLvl"
 
 
 @pytest.mark.parametrize(

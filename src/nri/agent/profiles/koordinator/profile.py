@@ -141,7 +141,7 @@ PROFILE: Final = Profile(
     unreadable=unreadable,
     unread=pod_unread,
     absent_containers=absent_containers,
-    class_of=qos_class,
+    class_of=lambda pod: qos_class(pod.labels),
     asked=asked,
     origins=origins,
 )

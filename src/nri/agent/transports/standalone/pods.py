@@ -24,7 +24,7 @@ from nri.policies.hooks import MEND_CONTAINER, MEND_POD, MEND_SANDBOX, Outcome
 from nri.policies.running import RunningPod
 from nri.policies.writes import QUOTA, Write, pod_writes, writes
 
-__all__ = ["NAME", "PodRound", "Reconciler", "with_room"]
+__all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
 
 #: What this transport is called.
 NAME: Final = "standalone"
@@ -60,6 +60,27 @@ class Reconciler(Protocol):
     def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
         """Clear up when all pods of a round were decided; `kinds` are those of changed rules."""
         ...
+
+
+class NothingMore:
+    """The part of a profile that does nothing in standalone mode beside asking hooks."""
+
+    def node(self, tally: Tally) -> None:
+        """Set nothing."""
+
+    def begin(self, pods: Sequence[RunningPod]) -> None:
+        """Look at nothing."""
+
+    def container(self, _pod: RunningPod, _context: ContainerContext) -> list[Result]:
+        """Set nothing."""
+        return []
+
+    def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
+        """Clear nothing up."""
+
+    def apply(self, _pods: Iterable[RunningPod], _tally: Tally, *, force: bool) -> list[Result]:  # noqa: ARG002
+        """Set nothing in the network."""
+        return []
 
 
 class PodRound:

@@ -17,7 +17,7 @@ from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import folders
-from nri.agent.transports.standalone.pods import NAME, PodRound, Reconciler
+from nri.agent.transports.standalone.pods import NAME, NothingMore, PodRound, Reconciler
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.worker import TIMER, Worker
 from nri.host import Result
@@ -62,9 +62,10 @@ class Standalone:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._parts = parts
-        self._reconciler: Reconciler = load(parts.profile.reconciler)(parts)
+        profile = parts.profile
+        self._reconciler: Reconciler = load(profile.reconciler)(parts) if profile.reconciler else NothingMore()
         self._pods = PodRound(parts, self._reconciler)
-        self._network: NetworkRound = network or load(parts.profile.network)(settings, parts)
+        self._network = network or (load(profile.network)(settings, parts) if profile.network else NothingMore())
         interval_s = settings.standalone.interval
         self._workers = (
             Worker("nri-standalone", self.round, interval_s, now=now),

@@ -52,7 +52,7 @@ def check(loaded: Loaded[AgentSettings] | ConfigError, default: AgentSettings, r
     wrong = [_of(each) for each in apart(loaded)] if isinstance(loaded, ConfigError) else []
     code = USAGE if wrong else 0
     settings = default if isinstance(loaded, ConfigError) else loaded.settings
-    words, notes = ["settings"], list[str]()
+    words, notes = ["settings"], [] if isinstance(loaded, ConfigError) else list(loaded.notes)
     node = None
     if rules:
         book = book_of(settings)
@@ -67,7 +67,8 @@ def check(loaded: Loaded[AgentSettings] | ConfigError, default: AgentSettings, r
         wrong += [Finding(book.place(kind, error.partition(": ")[0]), kind, error) for error in strategies.errors]
         kinds = [kind for kind in book.kinds if book.document(kind)]
         words.append(f"rules ({', '.join(kinds) or f'none in {settings.rules.path}'})")
-        node, notes = book.node, book.remarks()
+        node = book.node
+        notes += book.remarks()
         notes += [f"{book.place(kind, one.key)}: {kind}: {one}" for kind, keys in book.unread().items() for one in keys]
         notes += _gates_off(book, strategies.kind, profile, settings)
     if pods:

@@ -36,6 +36,8 @@ def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
     if not config.root.is_dir():
         raise Failure(f"root: there is no folder {config.root}", USAGE)
     _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
+    for note in loaded.notes:
+        _log.warning("%s", note)
     for kind, files in (("rules", config.rules), ("pods", config.pods)):
         if files.source == "files" and not files.path.exists():
             _log.warning("there are no %s until there is %s (%s.path)", kind, files.path, kind)

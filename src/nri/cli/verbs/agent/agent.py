@@ -50,7 +50,7 @@ AGENT_OPTIONS = SettingsOptions(
     "nri.socket",
     "nri.index=10",
     (
-        Flag("--profile", "profile", "NAME", "The rules to enforce: koordinator."),
+        Flag("--profile", "profile", "NAME", "The rules to enforce: koordinator or rubik."),
         Flag("--mode", _modes, "MODES", "How: nri, proxy, hooks, standalone; several with commas between."),
         Flag("--rules", _rules, "PATH", "Take the rules from this file, or folder of files."),
         Flag("--pods", _pods, "PATH", "Take the pods from this file, or folder of files."),
@@ -70,7 +70,7 @@ AGENT_OPTIONS = SettingsOptions(
     ],
 )
 def agent() -> None:
-    """Run the node agent: Koordinator's QoS rules for pods, over NRI, a CRI proxy, or by writing cgroups itself.
+    """Run the node agent: Koordinator's or rubik's QoS rules for pods, over NRI, a CRI proxy, or by writing cgroups.
 
     Its settings are explained by nri agent keys.
     """
@@ -114,14 +114,14 @@ def run(settings: Settings, /, **options: Any) -> int:
 )
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
 @click.option("--pods", metavar="PATH", help="Check this file, or folder of files, of pods: their annotations.")
-@AGENT_OPTIONS.only("--rules", config=False)
+@AGENT_OPTIONS.only("--profile", "--rules", config=False)
 @click.pass_obj
 def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **options: Any) -> int:
     """Check settings, rules and pods, and print all mistakes at once. It changes nothing and connects to nothing.
 
-    FILE is the agent's configuration, in TOML, YAML or JSON; later files override earlier ones. Annotations of pods are
-    read as the hooks that the settings switch on read them. An annotation or key without effect, or misspelt, is a
-    note and no mistake.
+    FILE is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override earlier ones. Annotations
+    of pods are read as the hooks that the settings switch on read them. What has no effect, or is misspelt, is a note
+    and no mistake.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
@@ -171,7 +171,7 @@ def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **opt
 )
 @click.argument("pod", required=False)
 @click.option("--pod", "manifest", type=FILE, metavar="FILE", help="Explain this manifest, without an agent.")
-@AGENT_OPTIONS.only("--rules", "--root", "--agent-socket")
+@AGENT_OPTIONS.only("--profile", "--rules", "--root", "--agent-socket")
 @click.pass_obj
 def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **options: Any) -> None:
     """Explain which rule, annotation and hook gave a pod each value, whether it was applied, and if not, why.
@@ -229,7 +229,7 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     ],
 )
 @click.option("--all", "every", is_flag=True, help="Also knobs that no rule of the profile sets.")
-@AGENT_OPTIONS.only("--root")
+@AGENT_OPTIONS.only("--profile", "--root")
 @click.pass_obj
 def capabilities(settings: Settings, /, every: bool, **options: Any) -> None:
     """Show every knob and feature that the rules need, whether it works here, and if not, why and what to use instead.

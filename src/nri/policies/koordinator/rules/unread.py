@@ -6,18 +6,17 @@ which all is off: the manager writes these for each class. Next: `nri.agent.rule
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from nri.config.syntax import parse_json
 from nri.policies.koordinator import names
 from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl
 from nri.policies.koordinator.rules import host_applications, node_slo, node_topology
-from nri.policies.shapes import Items, Record, Table
+from nri.policies.shapes import Items, Record, Table, Unread, meant
 from nri.text import plain
 
-__all__ = ["Unread", "below", "meant", "nearly", "unread", "unread_annotations"]
+__all__ = ["below", "nearly", "unread", "unread_annotations"]
 
 _MOST, _MOST_TEXT = 100, 200
 #: How alike two names are that are told apart by a slip alone, where others have names of their own.
@@ -75,21 +74,6 @@ _OBJECT: Final = Record({**dict.fromkeys(("apiVersion", "kind", "metadata", "sta
 _ANNOTATIONS: Final = (names.ANNOTATION_RATIO, *node_topology.SHAPES)
 
 
-class Unread(NamedTuple):
-    """A key without effect: its place in the document, and why."""
-
-    key: str
-    why: str
-
-    @classmethod
-    def of(cls, key: str, near: str) -> Unread:
-        """A key that nothing reads, and the nearest that is read, "" for none; the key is a text of others."""
-        return cls(plain(key, _MOST_TEXT), "nothing reads it" + (f"; did you mean {near}?" if near else ""))
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.why}"
-
-
 def unread(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
     found = below(document, _OBJECT, "")
@@ -101,13 +85,6 @@ def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:
     meta = document.get("metadata")
     given = meta.get("annotations") if isinstance(meta, dict) else None
     return [each for each, _ in zip(_annotations(given), range(_MOST), strict=False)]
-
-
-def meant(key: str, known: Collection[str], alike: float = 0.6) -> str:
-    """Return the name that is nearest to a key, "" if none is near."""
-    folded = {each.casefold(): each for each in known}
-    near = difflib.get_close_matches(key.casefold()[:_MOST_TEXT], folded, 1, alike)
-    return folded[near[0]] if near else ""
 
 
 def nearly(key: str, known: Collection[str]) -> str:

@@ -40,6 +40,7 @@ class BlockIo:
     interval_s = 0.0
     samples = Sampled.NODE
     key = ANNOTATION_BLOCK_IO
+    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._set: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}

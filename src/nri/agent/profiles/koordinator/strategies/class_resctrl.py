@@ -31,6 +31,7 @@ class ClassResctrl:
     interval_s = 0.0
     samples = Sampled.NODE
     key = ""
+    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._active = False

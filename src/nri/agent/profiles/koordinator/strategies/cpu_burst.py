@@ -44,6 +44,7 @@ class CpuBurst:
     interval_s = 0.0
     samples = Sampled.PODS | Sampled.CONTAINERS
     key = ANNOTATION_BURST
+    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._bursts = Bursts()

@@ -49,6 +49,7 @@ class CpuSuppress:
     interval_s = 0.0
     samples = Sampled.PODS | Sampled.PROGRAMS
     key = ""
+    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._suppression = Suppression()

@@ -48,6 +48,7 @@ class Evict:
     interval_s = 0.0
     samples = Sampled.PODS | Sampled.BEST_EFFORT
     key = ""
+    transient = False
 
     def __init__(self, kind: str, on: Collection[str], cooldown_s: float) -> None:
         self.features = [each for each in evict.FEATURES if each.kind == kind and each.name in on]

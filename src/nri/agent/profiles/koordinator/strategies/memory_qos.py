@@ -33,6 +33,7 @@ class MemoryQos:
     interval_s = 0.0
     samples = Sampled.NODE
     key = ANNOTATION_MEMORY
+    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._active = False

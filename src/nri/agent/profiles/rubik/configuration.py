@@ -1,0 +1,225 @@
+"""rubik's configuration file: as settings of the agent when it starts, and as the document that its services go by.
+
+Rules: a file with a mistake never starts an agent, and every mistake is named at once; one that changes while an agent
+runs and has a mistake changes nothing. A service that the file did not switch on at the start stays off, because who
+sets which knob was found out by that. What rubik does otherwise, such as its log, is a note. Next:
+`nri.agent.profiles.rubik.pods`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from nri.agent.profile import Kind
+from nri.config import Source
+from nri.config.complaint import Problem, WrongValue, apart, together
+from nri.config.layers import Layer, located
+from nri.config.settings import FileLayer
+from nri.config.syntax import parse_json
+from nri.errors import ConfigError
+from nri.policies.ownership import KnobConflict, Owner, check
+from nri.policies.rubik import settings
+from nri.policies.shapes import Unread
+
+__all__ = ["KIND", "Node", "Services", "asked", "file_reader", "kind_of"]
+
+#: The kind of the document that rubik's file is.
+KIND: Final = "RubikConfiguration"
+_FEATURES: Final = "agent.enabledFeatures"
+#: The agent's word for each of rubik's levels.
+_LEVELS: Final = {"": "info", "debug": "debug", "info": "info", "warn": "warning", "error": "error", "stack": "debug"}
+_CGROUPS: Final = "/sys/fs/cgroup"
+_NODE_NAME: Final = "RUBIK_NODE_NAME"
+
+#: The knobs of the services of these names.
+Owners = Callable[[Iterable[str]], Iterable[Owner]]
+#: The services that this agent carries out.
+Carried = Callable[[], Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The rules of a node.
+
+    Attributes:
+        services: those that the file switches on, each with its block; None for one that has none.
+        switched_on: what the settings switch on.
+        stages_off: the stages at which no hook decides.
+        fail: whether the first hook that fails fails the request.
+    """
+
+    services: Mapping[str, Any] = field(default_factory=dict)
+    switched_on: frozenset[str] = frozenset()
+    stages_off: frozenset[str] = frozenset()
+    fail: bool = False
+
+    @property
+    def gates(self) -> frozenset[str]:
+        """What is on."""
+        return self.switched_on & self.services.keys()
+
+    @property
+    def keeps_partial(self) -> bool:
+        """Whether what a hook had decided until it failed is applied: never."""
+        return False
+
+
+class Services:
+    """The services that the file switches on, with their blocks, for strategies.
+
+    Attributes:
+        blocks: by the service's name; None for one that has none.
+    """
+
+    kind = KIND
+
+    def __init__(self) -> None:
+        self.known = False
+        self.blocks: Mapping[str, Any] = {}
+        self.errors: list[str] = []
+        self._taken: Mapping[str, Any] | None = None
+
+    def take(self, document: Mapping[str, Any] | None) -> None:
+        """Read the file; None switches everything off."""
+        if document is self._taken and document is not None:
+            return
+        self._taken = document
+        if document is None:
+            self.blocks = {}
+            return
+        self.known = True
+        try:
+            self.blocks, self.errors = _services(document), []
+        except ConfigError as error:  # the book has refused it before
+            self.errors = [str(error)]
+
+
+def kind_of(owners: Owners, carried: Carried) -> Kind:
+    """The kind of rubik's file.
+
+    Args:
+        owners: tells which services cannot be on together.
+        carried: the services that have an effect.
+    """
+
+    def parse(document: Mapping[str, Any]) -> Mapping[str, Any]:
+        try:
+            found = _services(document)
+        except ConfigError as error:
+            raise ValueError(_line(error)) from None
+        if reason := _conflict(found, owners):
+            raise ValueError(f"{_FEATURES}: {reason}")
+        return found
+
+    return Kind(parse, {}, None, _into, lambda document: _unread(document, carried()), "agent")
+
+
+def file_reader(owners: Owners, carried: Carried) -> Callable[[Source], FileLayer | None]:
+    """Make the reader of rubik's file as settings of the agent; the arguments are those of `kind_of`."""
+
+    def read(source: Source) -> FileLayer | None:
+        try:
+            tree = parse_json(source.text)
+        except ValueError:
+            return None  # whoever reads it next says where it is no JSON
+        if not isinstance(tree, dict) or "agent" not in tree:
+            return None
+        file = settings.read(tree, source)
+        found = _complete(file, source)
+        if reason := _conflict(found, owners):
+            raise located(source, [Problem(("agent", "enabledFeatures"), reason, "take one of them out")])[0]
+        notes = [f"{source.name}: {each}" for each in _without_effect(file.agent)]
+        on = [name for name in found if name in carried()]
+        return FileLayer(Layer(_settings(file, on, source.name), lambda _: source.name), notes)
+
+    return read
+
+
+def asked(document: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the services that a file switches on, each with its key."""
+    agent = (document or {}).get("agent")
+    listed = agent.get("enabledFeatures") if isinstance(agent, dict) else None
+    names = enumerate(listed if isinstance(listed, list) else ())
+    return {name: f"{_FEATURES}[{place}]" for place, name in names if name in settings.FEATURES}
+
+
+def _complete(file: settings.File, source: Source) -> dict[str, Any]:
+    """The services of a file, whose agent's keys are looked at as well. Raises ConfigError with all mistakes."""
+    errors: list[ConfigError] = []
+    try:
+        file.agent.complain()
+    except WrongValue as error:
+        errors += located(source, [Problem(("agent", error.key), error.reason, error.suggestion)])
+    try:
+        found = settings.services(file)
+    except ConfigError as error:
+        errors += apart(error)
+        found = {}
+    if errors:
+        raise together(errors)
+    return found
+
+
+def _services(document: Mapping[str, Any]) -> dict[str, Any]:
+    source = Source("", "", "json")
+    return _complete(settings.read(document, source), source)
+
+
+def _unread(document: Mapping[str, Any], carried: Collection[str]) -> list[Unread]:
+    file = settings.read(document, Source("", "", "json"))
+    settings.services(file)
+    idle = [Unread(key, f"{name} is a service of rubik's that this agent does not carry out")
+            for name, key in asked(document).items() if name not in carried]  # fmt: skip
+    return [*file.unread, *idle]
+
+
+def _into(node: Node, services: Mapping[str, Any] | None) -> Node:
+    return node if services is None else replace(node, services=services)
+
+
+def _conflict(services: Iterable[str], owners: Owners) -> str:
+    """The reason why these services cannot be on together; "" if they can."""
+    try:
+        check(owners(services))
+    except KnobConflict as error:
+        return str(error)
+    return ""
+
+
+def _line(error: ConfigError) -> str:
+    """A mistake on one line, and how many others there are."""
+    more = f"; and {len(error.others)} more" if error.others else ""
+    hint = f"; {error.suggestion}" if error.suggestion else ""
+    return f"{error.key}: {error.reason}{hint}{more}"
+
+
+def _settings(file: settings.File, services: Iterable[str], name: str) -> dict[str, Any]:
+    """The agent's settings that a file says."""
+    agent = file.agent
+    by_nri = agent.informerType == "nri"
+    rules = {"source": "files", "path": name}
+    if os.environ.get(_NODE_NAME):
+        rules["node_name"] = os.environ[_NODE_NAME]
+    found: dict[str, Any] = {
+        "profile": "rubik",
+        "modes": ["nri", "standalone"] if by_nri else ["standalone"],
+        "log_level": _LEVELS[agent.logLevel],
+        "rules": rules,
+        "pods": {"source": "nri" if by_nri else "apiserver"},
+        "standalone": {"cgroup_driver": agent.cgroupDriver},
+        "gates": dict.fromkeys(services, True),
+    }
+    root = agent.cgroupRoot.removesuffix(_CGROUPS)
+    return found | ({"root": root} if root != agent.cgroupRoot and root else {})
+
+
+def _without_effect(agent: settings.Agent) -> list[str]:
+    found = []
+    if agent.logDriver == "file":
+        found.append("agent.logDriver: without effect, for this agent logs to standard error")
+    if not agent.cgroupRoot.rstrip("/").endswith(_CGROUPS):
+        found.append(f"agent.cgroupRoot: without effect, for it does not end with {_CGROUPS}: say root instead")
+    return found

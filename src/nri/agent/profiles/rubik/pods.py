@@ -1,0 +1,95 @@
+"""Pods as rubik's services see them, and their annotations: what cannot be read, and what nothing reads.
+
+Rules: pure. A limit of CPUs is that of the pod's spec, which a source of pods may have decoded. Next:
+`nri.agent.profiles.rubik.services`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from nri.agent.loops.round import StrategyPod
+from nri.agent.profiles.rubik.configuration import Node
+from nri.kube.quantity import capped, ceil
+from nri.policies.contexts import ExtendedResources, PodContext
+from nri.policies.rubik import cpi, dyn_cache, io_limit, quota_burst, quota_turbo
+from nri.policies.rubik.pods import PREEMPTIBLE, Container, Pod, offline
+from nri.policies.shapes import Unread, meant
+
+__all__ = ["OFFLINE", "ONLINE", "class_of", "pod_of", "unread", "unreadable"]
+
+OFFLINE, ONLINE = "offline", "online"
+_DOMAIN: Final = "volcano.sh/"
+#: The annotations, by the service that reads each, with what raises ValueError for one that cannot be read.
+_READERS: Final[Mapping[str, Callable[[Mapping[str, str]], object]]] = {
+    "quotaBurst": quota_burst.burst_of,
+    "ioLimit": lambda annotations: io_limit.asked({}, annotations),
+    "dynCache": lambda annotations: dyn_cache.group_of(Pod("", annotations=annotations), "static"),
+}
+_SWITCHES: Final = (PREEMPTIBLE, quota_turbo.ANNOTATION)
+_ANNOTATIONS: Final = (
+    *_SWITCHES,
+    quota_burst.ANNOTATION,
+    io_limit.ANNOTATION,
+    dyn_cache.ANNOTATION,
+    cpi.ANNOTATION,
+)
+#: How alike two names are that are told apart by a slip alone.
+_ALIKE: Final = 0.88
+
+
+def class_of(pod: PodContext) -> str:
+    """Whether a pod is offline or online."""
+    return OFFLINE if offline(Pod("", annotations=pod.annotations, labels=pod.labels)) else ONLINE
+
+
+def pod_of(pod: StrategyPod) -> Pod:
+    """Return a pod of a round as a service sees it."""
+    limits = {each.get("name", ""): _cpu_limit(each) for each in pod.specs}
+    namespace, _, name = pod.key.partition("/")
+    return Pod(
+        uid=pod.uid,
+        name=name,
+        namespace=namespace,
+        folder=pod.folder,
+        annotations=pod.annotations,
+        labels=pod.labels,
+        host_network=bool((pod.manifest.get("spec") or {}).get("hostNetwork")),
+        containers=tuple(
+            Container(each.id, each.name, each.cgroup_parent, limits.get(each.name)) for each in pod.containers
+        ),
+    )
+
+
+def unreadable(context: PodContext, _node: Node, strategies: Collection[str]) -> dict[str, str]:
+    """Say what is wrong with a pod's annotations, by the service that reads each."""
+    wrong: dict[str, str] = {}
+    for service, read in _READERS.items():
+        try:
+            read(context.annotations)
+        except ValueError as error:
+            if service in strategies:
+                wrong[service] = str(error)
+    return wrong
+
+
+def unread(
+    labels: Mapping[str, str], annotations: Mapping[str, str], _extended: Mapping[str, ExtendedResources] | None
+) -> list[str]:
+    """Return a line for each label or annotation that is nearly one that a service reads, or makes no sense."""
+    found = []
+    for given, known in ((annotations, _ANNOTATIONS), (labels, (PREEMPTIBLE,))):
+        for key, value in given.items():
+            near = meant(key, known, _ALIKE) if key.startswith(_DOMAIN) and key not in known else ""
+            if near:
+                found.append(str(Unread.of(key, near)))
+            if key in known and key in _SWITCHES and value not in ("true", "false"):
+                found.append(f"{key}: {value[:40]!r} is neither true nor false, and counts as false")
+    return found
+
+
+def _cpu_limit(spec: Mapping[str, Any]) -> float:
+    """The limit of a container in CPUs; 0 for none."""
+    asked = ((spec.get("resources") or {}).get("limits") or {}).get("cpu")
+    return 0.0 if asked is None else max(ceil(capped(asked) * 1000), 0) / 1000

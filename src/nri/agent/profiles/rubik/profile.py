@@ -1,0 +1,116 @@
+"""rubik's profile as one value: its services with the knobs that they own, and how its file is read.
+
+Order: services as they have their rounds. A new one is a module in `services` and a row here. Next:
+`nri.agent.profile`, which says what each field is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from nri.agent.profile import ForeignAgent, Profile, StrategyRow
+from nri.agent.profiles.rubik.configuration import KIND, Node, Services, asked, file_reader, kind_of
+from nri.agent.profiles.rubik.pods import OFFLINE, class_of, unread, unreadable
+from nri.agent.settings.values import AgentSettings
+from nri.host import Root
+from nri.policies.ownership import Level, Owner, Owns
+from nri.policies.rubik.io_limit import ANNOTATION as IO_LIMIT
+from nri.policies.rubik.io_limit import KNOBS as IO_KNOBS
+from nri.policies.rubik.pods import PREEMPTIBLE
+from nri.policies.rubik.quota_burst import ANNOTATION as BURST
+from nri.policies.rubik.quota_turbo import ANNOTATION as TURBO
+
+__all__ = ["PROFILE"]
+
+_HERE: Final = "nri.agent.profiles.rubik.services"
+_POD_AND_CONTAINER: Final = (Level.POD, Level.CONTAINER)
+_OFFLINE: Final = frozenset({OFFLINE})
+
+SERVICES: Final = (
+    StrategyRow(
+        "quotaTurbo",
+        False,
+        "containers that ask for it get more than their quota while the node has CPU to spare",
+        f"{_HERE}.quota_turbo:QuotaTurbo",
+        # A burst is counted in what a quota leaves, which moves here at each tick: one of both is enough.
+        tuple(Owns(level, knob) for level in _POD_AND_CONTAINER for knob in ("cpu.cfs_quota", "cpu.cfs_burst")),
+        TURBO,
+    ),
+    StrategyRow(
+        "quotaBurst",
+        False,
+        "containers that ask for it save up CPU time to use above their quota",
+        f"{_HERE}.quota_burst:QuotaBurst",
+        tuple(Owns(level, "cpu.cfs_burst") for level in _POD_AND_CONTAINER),
+        BURST,
+    ),
+    StrategyRow(
+        "ioLimit",
+        False,
+        "block I/O of containers is limited, by disk, as their pod asks for",
+        f"{_HERE}.io_limit:IoLimit",
+        tuple(Owns(Level.CONTAINER, knob) for knob in IO_KNOBS),
+        IO_LIMIT,
+    ),
+    StrategyRow(
+        "dynMemory",
+        False,
+        "memory.high of offline pods follows the node's free memory",
+        f"{_HERE}.dyn_memory:DynMemory",
+        tuple(Owns(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
+    ),
+    StrategyRow("psi", False, "an offline pod is evicted when online pods wait", f"{_HERE}.evict:PsiEvict"),
+    StrategyRow("cpuevict", False, "an offline pod is evicted when the node is busy", f"{_HERE}.evict:CpuEvict"),
+    StrategyRow(
+        "memoryevict", False, "an offline pod is evicted when the node's memory is full", f"{_HERE}.evict:MemoryEvict"
+    ),
+)
+
+
+def _owners(names: Iterable[str]) -> Iterator[Owner]:
+    """The knobs of the services of these names."""
+    chosen = frozenset(names)
+    return (owner for owner in PROFILE.owners() if owner.name in chosen)
+
+
+def _carried() -> Collection[str]:
+    """The services that have an effect."""
+    return PROFILE.gates.keys()
+
+
+def _node(settings: AgentSettings, _root: Root) -> Node:
+    return Node(
+        switched_on=PROFILE.hooks_on(settings.gates),
+        stages_off=frozenset(settings.disabled_stages),
+        fail=settings.failure_policy == "Fail",
+    )
+
+
+def _origins(service: str, _class: str) -> Iterator[tuple[str, str]]:
+    """The keys of the file by which a service decides."""
+    yield KIND, service
+
+
+PROFILE: Final = Profile(
+    name="rubik",
+    hooks=(),
+    strategies=SERVICES,
+    switches={},
+    kinds={KIND: kind_of(_owners, _carried)},
+    node=_node,
+    strategy_rules=Services,
+    class_label=PREEMPTIBLE,
+    foreign=(
+        ForeignAgent(
+            "rubik",
+            "stop it on this node, or set beside_koordlet = true if none of its services is one of these",
+        ),
+    ),
+    unreadable=unreadable,
+    unread=unread,
+    asked=asked,
+    origins=_origins,
+    class_of=class_of,
+    own_file=file_reader(_owners, _carried),
+)

@@ -1,0 +1,91 @@
+"""dynMemory: `memory.high` of offline pods by the node's free memory, so that their reclaim comes first.
+
+Rules: what a pod no longer is to have is taken back: it became online, or the service was switched off. Where a kernel
+has no `memory.high` all of it is unsupported, which is told; the part that begins to reclaim before the limit is left
+out where only openEuler's kernels have it. Next: `nri.agent.profiles.rubik.profile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.services.service import Service
+from nri.agent.settings.values import AgentSettings
+from nri.host import Unsupported, probe
+from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk, writes
+from nri.policies.rubik.pods import PREEMPTIBLE, Pod
+
+__all__ = ["NAME", "DynMemory"]
+
+NAME: Final = "dynMemory"
+_HIGH: Final = "memory.high"
+
+
+class DynMemory(Service):
+    """Sets `memory.high` of offline pods."""
+
+    name = NAME
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self._walk: Walk | None = None
+        #: The pods that have a limit of ours.
+        self._limited: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        """The number of pods that have a limit."""
+        return len(self._limited)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: the file switches it on, or limits are to go."""
+        return super().wants(rules) or bool(self._limited)
+
+    def pause_s(self) -> float:
+        """Return the interval, which is always the same."""
+        return float(INTERVAL_S)
+
+    def round(self, made: Round[Services]) -> None:
+        """One reading of the free memory."""
+        hierarchies = made.parts.executor.hierarchies
+        high = probe(hierarchies, _HIGH)
+        if isinstance(high, Unsupported):
+            made.cannot(NAME, "offline pods have no limit", high.reason)
+            return
+        walk = self._moved(made) if self.on else None
+        limited = set[str]()
+        for pod in made.pods:
+            now, before = pod_of(pod), _as_offline(pod) if pod.uid in self._limited else Pod("")
+            if walk is None:
+                now = replace(now, annotations={}, labels={})
+            found = writes(before, now, 0 if walk is None else walk.high)
+            for write in found:
+                if isinstance(probe(hierarchies, write.knob), Unsupported):
+                    continue
+                reason = f"{made.sample.sizes.get('MemFree', 0) >> 20} MiB are free on the node"
+                made.set(pod.subject(), write.folder, write.knob, write.value, NAME, reason)
+                if write.knob == _HIGH and int(write.value) >= 0:
+                    limited.add(pod.uid)
+        self._limited = frozenset(limited)
+
+    def _moved(self, made: Round[Services]) -> Walk | None:
+        """The limit after this reading; None if the node's memory is not known, and nothing is limited."""
+        sizes = made.sample.sizes
+        try:
+            if self._walk is None:
+                self._walk = Walk(sizes.get("MemTotal"))
+        except ValueError as error:
+            made.cannot(NAME, "offline pods have no limit", made.sample.no_memory or str(error))
+            return None
+        if "MemFree" in sizes:
+            self._walk.read(sizes["MemFree"])
+        return self._walk
+
+
+def _as_offline(pod: StrategyPod) -> Pod:
+    """The pod as it was when it got its limit."""
+    return replace(pod_of(pod), annotations={PREEMPTIBLE: "true"})

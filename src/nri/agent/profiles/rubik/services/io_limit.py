@@ -1,0 +1,99 @@
+"""ioLimit: limits of block I/O of a pod's containers, by disk, as its annotation says.
+
+Rules: an annotation that cannot be read costs that pod the service, is told once, and the last good one counts. A disk
+that is not there is passed over and told; a limit that is no longer asked for is taken away, and one that somebody else
+has set on another disk is left alone. Next: `nri.agent.profiles.rubik.services.dyn_memory`.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from nri.agent.loops.round import KnobValue, Round, StrategyPod
+from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.profiles.rubik.services.service import Service, readable
+from nri.agent.settings.values import AgentSettings
+from nri.host import Root
+from nri.policies.formulas import UNLIMITED
+from nri.policies.rubik.io_limit import ANNOTATION, KEYS, Limits, asked, device_number
+
+__all__ = ["NAME", "IoLimit"]
+
+NAME: Final = "ioLimit"
+
+
+class IoLimit(Service):
+    """Sets limits of block I/O."""
+
+    name = NAME
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        #: The disks that have a limit of ours, by cgroup and knob.
+        self._set: dict[tuple[str, str], frozenset[str]] = {}
+
+    def __len__(self) -> int:
+        """The number of knobs that have a limit of ours."""
+        return len(self._set)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: the file switches it on, or limits are to go."""
+        return super().wants(rules) or bool(self._set)
+
+    def round(self, made: Round[Services]) -> None:
+        """Look at the pods that ask for limits, and at those that did."""
+        kept: dict[tuple[str, str], frozenset[str]] = {}
+        for pod in made.pods:
+            limits = self._limits(made, pod) if self.on else {}
+            for each in pod.containers:
+                for knob in KEYS.values():
+                    place = (each.cgroup_parent, knob)
+                    wanted = limits.get(knob, {})
+                    gone = dict.fromkeys(self._set.get(place, frozenset()) - wanted.keys(), UNLIMITED)
+                    if wanted:
+                        kept[place] = frozenset(wanted)
+                    if wanted or gone:
+                        reason = f"annotation {ANNOTATION}" if wanted else "it is no longer asked for"
+                        subject = pod.subject(each.name)
+                        made.values.append(KnobValue(subject, *place, "", NAME, reason, {**gone, **wanted}))
+        self._set = kept
+
+    def _limits(self, made: Round[Services], pod: StrategyPod) -> dict[str, dict[str, int]]:
+        """The limits that a pod asks for, by knob and disk."""
+        annotations = readable(made, pod, NAME, ANNOTATION, _numbers)
+        found: dict[str, dict[str, int]] = {}
+        for key, rows in _numbers(annotations).items():
+            for device, value in rows:
+                try:
+                    number = device_number(device, lambda path: _disk(made.parts.root, path))
+                except ValueError as error:
+                    made.errors.append(f"{NAME}: {pod.key}: {error}")
+                    continue
+                found.setdefault(KEYS[key], {})[number] = int(value) or UNLIMITED
+        return found
+
+
+def _numbers(annotations: Mapping[str, str]) -> Limits:
+    """The limits of an annotation. Raises ValueError, also for a limit that is no number."""
+    limits = asked({}, annotations) or {}
+    for key, rows in limits.items():
+        for device, value in rows:
+            if not (value.isascii() and value.isdecimal() and int(value) < 1 << 63):
+                raise ValueError(f"{ANNOTATION}: {key}: {value[:40]!r} of {device[:80]!r} is no number from 0 on")
+    return limits
+
+
+def _disk(root: Root, path: str) -> str:
+    """The numbers of a block device; "" if there is none."""
+    try:
+        descriptor = root.open(path, os.O_PATH)
+    except (OSError, ValueError):
+        return ""
+    try:
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""

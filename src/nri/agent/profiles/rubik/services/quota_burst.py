@@ -1,0 +1,66 @@
+"""quotaBurst: containers of pods that ask for it may save up CPU time, and use it above their quota.
+
+Rules: an annotation that cannot be read costs that pod the service, is told once, and the last good one counts; what is
+no longer asked for is taken back. Next: `nri.agent.profiles.rubik.services.io_limit`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from nri.agent.loops.round import Round
+from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.services.service import Service, readable
+from nri.agent.settings.values import AgentSettings
+from nri.policies.rubik.quota_burst import ANNOTATION, Quota, burst_of, refusal, writes
+
+__all__ = ["NAME", "QuotaBurst"]
+
+NAME: Final = "quotaBurst"
+
+
+class QuotaBurst(Service):
+    """Sets bursts."""
+
+    name = NAME
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        #: The pods that have a burst of ours.
+        self._set: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        """The number of pods that have a burst."""
+        return len(self._set)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: the file switches it on, or bursts are to go."""
+        return super().wants(rules) or bool(self._set)
+
+    def round(self, made: Round[Services]) -> None:
+        """Look at the pods that ask for it, and at those that did."""
+
+        def quota_of(folder: str) -> Quota:
+            found = [made.read(folder, knob) for knob in ("cpu.cfs_quota", "cpu.cfs_period", "cpu.cfs_burst")]
+            quota, period, burst = (each if isinstance(each, int) else None for each in found)
+            return Quota(quota, period, burst)
+
+        kept = set[str]()
+        for pod in made.pods:
+            annotations = readable(made, pod, NAME, ANNOTATION, burst_of) if self.on else {}
+            burst = burst_of(annotations)
+            if burst is None and pod.uid not in self._set:
+                continue
+            if burst is not None:
+                kept.add(pod.uid)
+            names = {each.cgroup_parent: each.name for each in pod.containers}
+            for folder, name in names.items():
+                if burst is not None and (why := refusal(burst, quota_of(folder), made.sample.cpus)):
+                    made.errors.append(f"{NAME}: {pod.key}/{name}: no burst: {why}")
+            reason = f"annotation {ANNOTATION}" if burst is not None else "it is no longer asked for"
+            for write in writes(pod_of(pod), burst or 0, quota_of, made.sample.cpus):
+                subject = pod.subject(names.get(write.folder, ""))
+                made.set(subject, write.folder, write.knob, write.value, NAME, reason)
+        self._set = frozenset(kept)

@@ -1,0 +1,155 @@
+"""quotaTurbo: containers of pods that ask for it get more than their quota while the node has CPU to spare.
+
+Rules: a container and the cgroups above it change together or not at all; the containers of one pod are one change,
+because they share those. Quotas go back to the limits when a pod no longer asks, when the service is switched off and
+when the agent ends; one that is above its limit when it is first seen was left by an agent that broke off. Quotas are
+written and no runtime is told of them: they last for a tick, and a runtime goes on to know the limit, which an agent
+that starts later decodes. Next: `nri.agent.profiles.rubik.services.evict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.services.service import Service, nanoseconds, ticks
+from nri.agent.settings.values import AgentSettings
+from nri.policies.rubik.quota_turbo import ANNOTATION, Knobs, Reading, Turbo, chain, manageable
+from nri.policies.writes import Write
+
+__all__ = ["NAME", "QuotaTurbo"]
+
+NAME: Final = "quotaTurbo"
+_QUOTA, _PERIOD = "cpu.cfs_quota", "cpu.cfs_period"
+_MS_PER_S: Final = 1000
+
+
+class _Wanted(NamedTuple):
+    """A container that is to be managed: its pod, its name and its limit in CPUs."""
+
+    pod: StrategyPod
+    name: str
+    limit: float
+
+
+class QuotaTurbo(Service):
+    """Raises and lowers quotas."""
+
+    name = NAME
+    transient = True
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self._turbo: Turbo | None = None
+        #: The pod and the name of each container that is managed, by its folder.
+        self._known: dict[str, _Wanted] = {}
+
+    def __len__(self) -> int:
+        """The number of containers that are managed."""
+        return len(self._known)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: the file switches it on, or quotas are to go back."""
+        return super().wants(rules) or bool(self._known)
+
+    def pause_s(self) -> float:
+        """Return the interval of the file."""
+        return float(self.block.syncInterval) / _MS_PER_S
+
+    def round(self, made: Round[Services]) -> None:
+        """One tick."""
+        turbo = self._turbo = self._turbo or Turbo(made.sample.cpus)
+        turbo.cpus = made.sample.cpus
+        if self.on:
+            turbo.knobs = Knobs(self.block.highWaterMark, self.block.alarmWaterMark)
+        wanted = self._wanted(made) if self.on else {}
+        now = nanoseconds(made.sample)
+        quotas = _Quotas(made)
+        self._release(turbo, wanted, made, quotas)
+        readings = {folder: found for folder in wanted if (found := _reading(made, folder)) is not None}
+        for folder, reading in readings.items():
+            if folder not in turbo.managed:
+                self._take(turbo, folder, wanted[folder], reading, now)
+        self._known = {folder: each for folder, each in wanted.items() if folder in turbo.managed}
+        use = ticks(made.sample)
+        if use is None:
+            made.cannot(NAME, "quotas stay as they are", made.sample.no_cpu)
+        elif self.on:
+            percent = turbo.observe(use, now)
+            for folder, quota in turbo.decide(readings, now).items():
+                reason = f"the node uses {percent:.0f} %, the limit is {wanted[folder].limit:g} CPUs"
+                quotas.change(folder, readings[folder].quota, quota, wanted[folder], reason)
+        quotas.say()
+
+    def _wanted(self, made: Round[Services]) -> dict[str, _Wanted]:
+        """The containers whose pods ask for it, and whose limits leave something to raise, by folder."""
+        return {
+            each.folder: _Wanted(pod, each.name, each.cpu_limit)
+            for pod in made.pods
+            if pod.annotations.get(ANNOTATION) == "true"
+            for each in pod_of(pod).containers
+            if each.cpu_limit is not None and manageable(each.cpu_limit, made.sample.cpus)
+        }
+
+    def _release(self, turbo: Turbo, wanted: dict[str, _Wanted], made: Round[Services], quotas: _Quotas) -> None:
+        """Give back what containers have that are no longer managed, or have another limit now."""
+        for folder, known in self._known.items():
+            now = wanted.get(folder)
+            if now is not None and now.limit == known.limit:
+                continue
+            quota = turbo.remove(folder)
+            found = _reading(made, folder)
+            if now is None and found is not None and quota is not None:
+                quotas.change(folder, found.quota, quota, known, "it is no longer asked for")
+
+    def _take(self, turbo: Turbo, folder: str, each: _Wanted, reading: Reading, now: int) -> None:
+        """Manage a container."""
+        if reading.period > 0 and reading.quota >= 0:
+            turbo.add(folder, each.limit, reading, now)
+
+
+class _Quotas:
+    """The changes of one tick, with the cgroups above each container, which several have in common."""
+
+    def __init__(self, made: Round[Services]) -> None:
+        self._made = made
+        self._now: dict[str, int | None] = {}
+        self._writes: dict[str, tuple[Write, _Wanted, str]] = {}
+
+    def change(self, folder: str, before: int, after: int, each: _Wanted, reason: str) -> None:
+        """Have a container's quota changed, and those above it by as much."""
+        if before == after:
+            return
+        self._now[folder] = before
+        try:
+            writes = chain(folder, before, after, self._quota)
+        except ValueError as error:
+            self._made.errors.append(f"{NAME}: {each.pod.key}: {error}")
+            return
+        for write in writes:
+            self._now[write.folder] = int(write.value)
+            self._writes[write.folder] = write, each, reason
+
+    def say(self) -> None:
+        """Have all of them written: those of one pod hold together or not at all."""
+        for folder, (write, each, reason) in self._writes.items():
+            subject = each.pod.subject(each.name if folder != each.pod.folder else "")
+            self._made.set(subject, folder, _QUOTA, write.value, NAME, reason, whole=each.pod.uid, passing=True)
+
+    def _quota(self, folder: str) -> int | None:
+        if folder not in self._now:
+            found = self._made.read(folder, _QUOTA)
+            self._now[folder] = found if isinstance(found, int) else None
+        return self._now[folder]
+
+
+def _reading(made: Round[Services], folder: str) -> Reading | None:
+    """One reading of a container's cgroup; None if it is not there, or tells too little."""
+    quota, period = made.read(folder, _QUOTA), made.read(folder, _PERIOD)
+    use = made.usage(folder, processor_only=True)
+    if not (isinstance(quota, int) and isinstance(period, int)) or use is None or use.cpu_ns is None:
+        return None
+    return Reading(quota, period, use.throttled or 0, use.throttled_ns or 0, use.cpu_ns)

@@ -1,0 +1,102 @@
+"""Service: what the services with rounds share, which is how they are switched on and how often they have a round.
+
+Rules: a service is on if the file says so; what it has set goes back in the round after it was switched off. Next:
+`nri.agent.profiles.rubik.services.quota_turbo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.loops.samples import Sample
+from nri.agent.loops.strategy import Sampled
+from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.settings.values import AgentSettings
+from nri.policies.rubik.node import Ticks
+
+__all__ = ["Service", "nanoseconds", "readable", "ticks"]
+
+_NS_PER_S = 1_000_000_000
+
+
+class Service:
+    """One service.
+
+    Attributes:
+        interval_s: the pause between two rounds in seconds, by the file.
+        transient: whether what it sets goes back when the agent ends.
+        block: its block of the file; None if it has none, or is off.
+        on: whether the file switches it on.
+    """
+
+    name: str
+    samples = Sampled.NODE
+    key = ""
+    transient: ClassVar[bool] = False
+
+    def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
+        self.interval_s = 0.0
+        self.block: Any = None
+        self.on = False
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: the file switches it on."""
+        self.on = self.name in rules.blocks
+        block = rules.blocks.get(self.name)
+        if block != self.block:
+            self.block = block
+            self.changed()
+        if self.on:
+            self.interval_s = self.pause_s()
+        return self.on
+
+    def pause_s(self) -> float:
+        """Return the pause between two rounds, in seconds; 0 for that of the settings."""
+        return 0.0
+
+    def changed(self) -> None:
+        """Take in another block."""
+
+    def round(self, made: Round[Services]) -> None:
+        """Look at a round; a service that is off takes back what it has set."""
+        raise NotImplementedError
+
+
+def readable(
+    made: Round[Services],
+    pod: StrategyPod,
+    service: str,
+    key: str,
+    read: Callable[[Mapping[str, str]], object],
+) -> Mapping[str, str]:
+    """Return a pod's annotations, in which that of a service can be read: else the last good one stands for it.
+
+    Args:
+        made: the round, in which it is told what is wrong.
+        pod: whose annotations they are.
+        service: whose annotation it is.
+        key: the annotation.
+        read: raises ValueError for one that cannot be read.
+    """
+    try:
+        read(pod.annotations)
+    except ValueError as error:
+        made.errors.append(f"{service}: {pod.key}: {error}")
+        made.unreadable[pod.subject(), service] = str(error)
+        return made.good.instead(pod.uid, key, pod.annotations) or {}
+    made.unreadable[pod.subject(), service] = ""
+    made.good.keep(pod.uid, key, pod.annotations)
+    return pod.annotations
+
+
+def ticks(sample: Sample) -> Ticks | None:
+    """Return the processors' time as rubik counts it, in which waiting for I/O is in use; None if it is not known."""
+    times = sample.times
+    return None if times is None else Ticks(times.busy + times.io_wait, times.busy + times.idle)
+
+
+def nanoseconds(sample: Sample) -> int:
+    """Return the time of a sample."""
+    return round(sample.at * _NS_PER_S)

@@ -1,0 +1,105 @@
+"""A machine of files under rubik's profile: pods that are online or offline, its configuration, and its services.
+
+Rules: pods are those of a runtime that runs them with a CPU limit; what a service writes is read back from the files.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nri.agent.profiles.rubik import PROFILE
+from nri.agent.profiles.rubik.configuration import KIND
+from nri.agent.settings.values import AgentSettings, LoopSettings
+from nri.host import Root
+from nri.policies.rubik.pods import PREEMPTIBLE
+from tests.support.host_trees import TOP
+from tests.support.loop_world import LoopWorld
+
+__all__ = ["RubikWorld", "pod"]
+
+Json = dict[str, Any]
+OFFLINE = {PREEMPTIBLE: "true"}
+
+
+def pod(
+    name: str, *, offline: bool = False, cpu: str = "", kube: str = "Burstable", namespace: str = "shop", **words: str
+) -> Json:
+    """A pod with one container; `words` are annotations of volcano.sh, with _ for -."""
+    annotations = {f"volcano.sh/{key.replace('_', '-')}": value for key, value in words.items()}
+    limits = {"cpu": cpu} if cpu else {}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "labels": {},
+            "annotations": {**annotations, **(OFFLINE if offline else {})},
+        },
+        "spec": {"containers": [{"name": "app", "resources": {"limits": limits}}]},
+        "status": {
+            "phase": "Running",
+            "qosClass": kube,
+            "containerStatuses": [{"name": "app", "containerID": f"containerd://{name}c", "state": {"running": {}}}],
+        },
+    }
+
+
+class RubikWorld(LoopWorld):
+    """The machine with services that are on, each with its block.
+
+    Args:
+        folder: an empty one.
+        pods: those that run; each container has the quota of its limit.
+        cpus: how many.
+        preview: services that only say what they would do.
+        after: rounds above a threshold before an eviction.
+        blocks: of the services that are on.
+    """
+
+    profile = PROFILE
+
+    def __init__(
+        self, folder: Path, *pods: Json, cpus: int = 8, preview: tuple[str, ...] = (), after: int = 1, **blocks: Any
+    ) -> None:
+        gates = {row.name: True for row in PROFILE.strategies if row.name in blocks}
+        settings = AgentSettings(profile="rubik", gates=gates, preview=preview, loops=LoopSettings(evict_after=after))
+        base = PROFILE.node(settings, Root(folder))
+        super().__init__(folder, None, cpus, base, settings=settings)
+        self.configure(**blocks)
+        self.run(*pods)
+
+    def configure(self, **blocks: Any) -> None:
+        """Give the node another configuration file, which switches these services on."""
+        document = {"agent": {"enabledFeatures": list(blocks)}, **json.loads(json.dumps(blocks))}
+        self.book.put(KIND, document, "config.json")
+
+    def run(self, *pods: Json) -> None:
+        """Have these pods run, and no others; new ones get cgroups."""
+        for each in pods:
+            folder = self.folder_of(each)
+            if not (self.folder / TOP / "memory" / folder).exists():
+                self.pod(each)
+                limit = each["spec"]["containers"][0]["resources"]["limits"].get("cpu")
+                quota = str(int(float(limit) * 100_000)) if limit else "-1"
+                for path in (folder, self.app(each)):
+                    self.overwrite(path, "cpu.cfs_quota_us", quota)
+        self.source.replace(list(pods))
+
+    def folder_of(self, given: Json) -> str:
+        """A pod's cgroup."""
+        kube = {"Burstable": "/burstable", "BestEffort": "/besteffort"}.get(given["status"]["qosClass"], "")
+        return f"kubepods{kube}/pod{given['metadata']['uid']}"
+
+    def app(self, given: Json) -> str:
+        """The cgroup of a pod's container."""
+        return f"{self.folder_of(given)}/{given['metadata']['name']}c"
+
+    def quota(self, path: str) -> int:
+        """The CPU quota of a cgroup."""
+        return int(self.text(path, "cpu.cfs_quota_us"))
+
+    def use_memory(self, path: str, size: int) -> None:
+        """Have a cgroup use memory."""
+        self.overwrite(path, "memory.usage_in_bytes", str(size))

@@ -1,0 +1,70 @@
+"""dynMemory: limits of offline pods that fall with the node's free memory, and go when they are not asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.host_trees import TOP
+from tests.support.rubik_world import RubikWorld, pod
+
+GIB = 1 << 30
+FSSR = {"dynMemory": {"policy": "fssr"}}
+NONE = "9223372036854771712"
+
+
+def made(folder: Path, *, free: int = 50) -> RubikWorld:
+    world = RubikWorld(folder, pod("batch", offline=True), pod("web"), **FSSR)
+    world.memory(100 * GIB, 0, free * GIB)
+    return world
+
+
+def high(world: RubikWorld, name: str) -> int:
+    return int(world.text(world.folder_of(pod(name)), "memory.high"))
+
+
+def test_offline_pods_have_four_fifths_of_the_node_and_online_ones_no_limit(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    world.loop(1, 5)
+    assert (high(world, "batch"), high(world, "web")) == (100 * GIB * 8 // 10, int(NONE))
+
+
+def test_the_limit_falls_by_a_tenth_each_round_in_which_memory_is_short(tmp_path: Path) -> None:
+    world = made(tmp_path, free=5)
+    world.loop(2, 5)
+    assert high(world, "batch") == 100 * GIB * 8 // 10 - 2 * (100 * GIB // 10)
+    told = world.history.of("uid-batch")
+    assert told is not None
+    assert told["values"][0]["reason"] == "5120 MiB are free on the node"
+
+
+def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_back(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    world.loop(1, 5)
+    world.run(pod("batch"), pod("web"))
+    world.loop(1, 5)
+    assert high(world, "batch") == -1
+    world.run(pod("batch", offline=True), pod("web"))
+    world.loop(1, 5)
+    assert high(world, "batch") > 0
+    world.configure()
+    world.loop(1, 5)
+    assert high(world, "batch") == -1
+    (service,) = world.loops.loops
+    assert len(service) == 0  # type: ignore[arg-type]
+
+
+def test_without_the_nodes_memory_nothing_is_limited_and_that_is_told(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    (tmp_path / "proc/meminfo").unlink()
+    world.clock.now += 5
+    world.loops.round()
+    assert high(world, "batch") == int(NONE)
+    assert "dynMemory: offline pods have no limit: unsupported here: /proc/meminfo" in world.loops.health()[1]
+
+
+def test_a_kernel_without_the_knob_is_told_once(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    for file in (tmp_path / TOP / "memory").rglob("memory.high"):
+        file.unlink()
+    world.loop(2, 5)
+    assert "dynMemory: offline pods have no limit: unsupported here" in world.loops.health()[1]

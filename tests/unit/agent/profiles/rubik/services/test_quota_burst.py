@@ -1,0 +1,66 @@
+"""quotaBurst: bursts of containers and their sum for the pod, taken back when they are no longer asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.rubik_world import RubikWorld, pod
+
+
+def made(folder: Path, *pods: dict[str, Any], **more: Any) -> RubikWorld:
+    world = RubikWorld(folder, *pods, quotaBurst=None, **more)
+    world.loop()
+    return world
+
+
+def bursts(world: RubikWorld, given: dict[str, Any]) -> tuple[str, str]:
+    """Those of the container and of the pod."""
+    return tuple(world.text(path, "cpu.cfs_burst_us") for path in (world.app(given), world.folder_of(given)))  # type: ignore[return-value]
+
+
+def test_a_container_has_the_burst_that_its_pod_asks_for_and_the_pod_the_sum(tmp_path: Path) -> None:
+    world = made(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"), b := pod("b", cpu="1"))
+    assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "burst", "words"), [("1", "100001", "less than the burst"), ("8", "1", "that of all 8 CPUs")]
+)
+def test_a_burst_that_the_kernel_or_the_node_has_no_room_for_is_told(
+    tmp_path: Path, cpu: str, burst: str, words: str
+) -> None:
+    world = made(tmp_path, a := pod("a", cpu=cpu, quota_burst_time=burst))
+    assert bursts(world, a) == ("0", "0")
+    assert "quotaBurst: shop/a/app: no burst: " in world.loops.health()[1]
+    assert words in world.loops.health()[1]
+
+
+@pytest.mark.parametrize("how", ["annotation", "configuration"])
+def test_a_burst_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> None:
+    world = made(tmp_path, a := pod("a", cpu="1", quota_burst_time="20000"))
+    if how == "annotation":
+        world.run(pod("a", cpu="1"))
+    else:
+        world.configure()
+    world.loop()
+    assert bursts(world, a) == ("0", "0")
+    (service,) = world.loops.loops
+    assert len(service) == 0  # type: ignore[arg-type]
+
+
+def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(tmp_path: Path) -> None:
+    a, b = pod("a", cpu="1", quota_burst_time="20000"), pod("b", cpu="1", quota_burst_time="soon")
+    world = made(tmp_path, a, b)
+    assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
+    world.run(pod("a", cpu="1", quota_burst_time="-1"), b)
+    world.overwrite(world.app(a), "cpu.cfs_burst_us", "5")
+    world.clock.now += 100
+    world.loop()
+    assert bursts(world, a) == ("20000", "20000")
+    told = world.history.of("uid-a")
+    assert told is not None
+    assert [row["hook"] for row in told["errors"]] == ["quotaBurst"]
+    assert "'-1' is no number of microseconds" in told["errors"][0]["reason"]

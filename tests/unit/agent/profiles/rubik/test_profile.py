@@ -1,0 +1,40 @@
+"""rubik's profile: what it names is there, and who sets which knob makes sense."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.agent.profile import load, profile_of
+from nri.agent.profiles.rubik.configuration import KIND
+from nri.agent.profiles.rubik.profile import PROFILE, SERVICES
+from nri.agent.settings import AgentSettings
+from nri.host import Root
+from nri.policies.ownership import KnobConflict, check
+from nri.policies.rubik.settings import FEATURES
+
+
+@pytest.mark.parametrize("row", SERVICES, ids=lambda row: row.name)
+def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(row: object) -> None:
+    name, made = row.name, load(row.made)  # type: ignore[attr-defined]
+    assert name in FEATURES and not row.default  # type: ignore[attr-defined]
+    assert made(AgentSettings(), [name]).name == name
+
+
+def test_no_two_services_set_one_knob_of_one_pod_but_the_two_that_exclude_each_other() -> None:
+    check(owner for owner in PROFILE.owners() if owner.name != "quotaBurst")
+    with pytest.raises(
+        KnobConflict, match=r"quotaTurbo and quotaBurst both set cpu\.cfs_burst.*switch one of them off"
+    ):
+        check(PROFILE.owners())
+
+
+def test_what_is_switched_on_and_how_it_fails_comes_from_the_settings(tmp_path: Path) -> None:
+    node = PROFILE.node(AgentSettings(profile="rubik", failure_policy="Fail"), Root(tmp_path))
+    assert (node.fail, node.gates, node.stages_off) == (True, frozenset(), frozenset())
+
+
+def test_a_decision_comes_from_the_block_of_its_service() -> None:
+    assert list(PROFILE.origins("psi", "online")) == [(KIND, "psi")]
+    assert profile_of("rubik") is PROFILE
