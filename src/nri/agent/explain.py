@@ -209,7 +209,7 @@ class History:
         """All that is known of a pod, for JSON; None if nothing is.
 
         Args:
-            name: its uid, `namespace/name`, or its name alone, if one pod has it.
+            name: its uid, `namespace/name`, or its name alone, if pods of one namespace alone have it.
         """
         with self._lock:
             key = self._find(name)
@@ -233,10 +233,10 @@ class History:
             }
 
     def named(self, name: str) -> list[str]:
-        """The pods that run and have this name, as `namespace/name`."""
+        """The pods that run and have this name, as `namespace/name`, each once."""
         with self._lock:
             pods = [pod for pod in self._pods.values() if pod.name == name and not pod.ended]
-        return sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
+        return sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
 
     def _find(self, name: str) -> str | None:
         if name in self._pods:
@@ -246,7 +246,8 @@ class History:
             key for key, pod in self._pods.items() if pod.name == short and (not mark or pod.namespace == namespace)
         ]
         running = [key for key in found if not self._pods[key].ended] or found
-        return running[-1] if running and (mark or len(running) == 1) else None
+        among = {self._pods[key].namespace for key in running}
+        return running[-1] if len(among) == 1 else None  # of several lives of one pod it is the newest
 
     def _pod(self, subject: Subject) -> _Pod:
         pod = self._pods.get(subject.key)

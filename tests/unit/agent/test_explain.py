@@ -97,6 +97,15 @@ def test_a_name_that_two_pods_have_needs_its_namespace() -> None:
     assert found["key"] == "2"
 
 
+def test_of_two_lives_of_one_pod_whose_ends_nobody_told_its_name_means_the_newer_one() -> None:
+    history = History(now=Clock())
+    for key in ("1", "2"):
+        history.failed(Subject(key, "a", "web"), "s", "proxy", [("h", "r")])
+    found = history.of("web")
+    assert found is not None
+    assert (found["key"], history.named("web")) == ("2", ["a/web"])
+
+
 def test_a_pod_that_was_made_again_is_the_one_that_is_meant() -> None:
     history = History(now=Clock())
     for key in ("old", "new"):

@@ -56,6 +56,7 @@ AGENT_OPTIONS = SettingsOptions(
         Flag("--pods", _pods, "PATH", "Take the pods from this file, or folder of files."),
         Flag("--root", "root", "DIR", "The machine's root file system."),
         Flag("--agent-socket", "socket", "PATH", "The socket on which the agent serves explain, health and metrics."),
+        Flag("--metrics", "http.address", "HOST:PORT", "Serve /metrics, /healthz and /readyz on this address."),
     ),
 )
 

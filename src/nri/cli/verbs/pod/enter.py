@@ -44,10 +44,13 @@ def exec_(
     """Run a program in a container that runs, and exit with its exit code.
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container.
-    Options go before it; all that follows it is the program's.
+    Options go before it; all that follows it is the program's, after a -- if you like.
     """
     from nri.cri.pb import api_pb2 as pb
 
+    words = words[1:] if words[0] == "--" else words
+    if not words:
+        raise click.UsageError("name a program after the --")
     request = pb.ExecRequest(cmd=words, stdin=stdin, stdout=True, tty=tty, stderr=not tty)
     return _talk(settings, cri_socket, container, "Exec", request)
 

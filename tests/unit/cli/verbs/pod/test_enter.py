@@ -52,6 +52,13 @@ def test_what_follows_the_container_is_the_programs(nri, path: str) -> None:
     assert nri("pod", "exec", "-i", "app", "cat", env=env, stdin="typed").stdout == "typed"
 
 
+def test_two_dashes_may_stand_before_the_program(nri, path: str) -> None:
+    env = {"NRI_CRI_SOCKET": path}
+    assert nri("pod", "exec", "app", "--", "echo", "--", "x", env=env).stdout == "-- x\n"
+    nothing = nri("pod", "exec", "app", "--", env=env)
+    assert (nothing.returncode, "name a program after the --" in nothing.stderr) == (2, True)
+
+
 def test_a_container_that_is_over_a_missing_terminal_and_a_server_that_is_gone(nri, path: str) -> None:
     env = {"NRI_CRI_SOCKET": path}
     assert "container over does not run: it is exited" in nri("pod", "exec", "over", "true", env=env).stderr
