@@ -40,7 +40,7 @@ document.addEventListener("DOMContentLoaded", () => {
   folds.forEach((fold) => (fold.open = true)); // what is folded has no width
   for (const table of document.querySelectorAll("article table.docutils")) {
     const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.trim());
-    if (table.offsetWidth <= table.parentElement.clientWidth || titles.length < 3) continue;
+    if (table.offsetWidth <= table.parentElement.clientWidth || titles.length < 2) continue;
     for (const row of table.querySelectorAll("tbody tr")) {
       [...row.cells].forEach((cell, place) => {
         cell.dataset.title = titles[place] || "";
