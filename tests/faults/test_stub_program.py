@@ -39,7 +39,7 @@ def sock(tmp_path: Path) -> Path:
     ("arguments", "code", "says"),
     [
         (["--idx", "1"], 2, 'invalid plugin index "1", must be 2 digits'),
-        ([], 2, "give --idx NN"),
+        (["--no-reconnect", "--socket-path", "/nonexistent/nri.sock"], 3, "try: nri doctor"),
         (["--idx", "10", "--frobnicate"], 2, "--frobnicate: unknown argument (see --help)"),
         (["--idx"], 2, "--idx: needs a value"),
         (["--idx", "10", "--name", "a b"], 2, "contains invalid character"),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONFIG_DIR",
+    "DEFAULT_INDEX",
     "DEFAULT_SOCKET",
     "ENV_CHECK_MESSAGES",
     "ENV_IDX",
@@ -40,6 +41,8 @@ NRI_VERSION: Final = "v0.12.5"
 
 #: Where a runtime listens.
 DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
+#: The index of a plugin without one: after those that come first, before those that have the last word.
+DEFAULT_INDEX: Final = "50"
 #: Where a runtime looks for plugins to launch, and for their configuration.
 PLUGIN_DIR: Final = "/opt/nri/plugins"
 CONFIG_DIR: Final = "/etc/nri/conf.d"

@@ -59,13 +59,13 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
 ) -> None:  # fmt: skip
     """Let the runtime launch a plugin from its next start on.
 
-    NAME is a bundled plugin's, or of one that another distribution has registered (nri plugins list). FILE is a Python
-    file that ends with MyPlugin.main(), or any other program. A small launcher for it, with this Python's absolute
-    path, is put into the plugin folder; the plugin itself stays where it is.
+    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE is a Python
+    file that ends with MyPlugin.main(), or any other program. A small launcher with the absolute path of this
+    Python is written into the plugin folder; the plugin itself stays where it is.
 
-    Before that, the plugin is started once, just as a runtime would: without PATH, with its configuration, against a
-    runtime without pods. One that does not register within 5 s (--timeout), or cannot use its configuration, is
-    refused: containerd 1.7 itself would not start any more.
+    First the plugin is started once, just as a runtime would start it: without PATH, with its configuration,
+    against a runtime without pods. A plugin that does not register within 5 s (--timeout), or cannot use its
+    configuration, is refused, because containerd 1.7 would no longer start with it.
     """
     from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
     from nri.cli.support import plugin_folder
@@ -89,16 +89,7 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
 
 
 def _found(target: str) -> tuple[list[str], Path, str]:
-    """Let the runtime launch a plugin from its next start on.
-
-    NAME is a bundled plugin, or one that another distribution has registered (nri plugins list). FILE is a Python
-    file that ends with MyPlugin.main(), or any other program. A small launcher with the absolute path of this
-    Python is written into the plugin folder; the plugin itself stays where it is.
-
-    First the plugin is started once, just as a runtime would start it: without PATH, with its configuration,
-    against a runtime without pods. A plugin that does not register within 5 s (--timeout), or cannot use its
-    configuration, is refused, because containerd 1.7 would no longer start with it.
-    """
+    """Find what is to be launched: the command that starts it, its file, and the name that it has by itself."""
     from nri.cli.errors import USAGE, Failure
     from nri.cli.support import plugin_folder, registered
     from nri.cli.support.plugin_loader import is_path

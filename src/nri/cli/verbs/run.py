@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from nri.api.naming import ENV_IDX, ENV_NAME
+from nri.api.naming import DEFAULT_INDEX, ENV_IDX, ENV_NAME
 from nri.cli.settings import Settings
 from nri.cli.support.registered import complete
 from nri.cli.support.verb import Verb
@@ -81,8 +81,6 @@ def _value(rest: list[str], follows: bool) -> list[str]:
 
 #: Where the plugins with their own flags are kept between parsing and running.
 WANTED = "nri.run.wanted"
-#: The index of a plugin without one: after those that come first, before those that have the last word.
-DEFAULT_INDEX = 50
 #: What a runtime that launches a plugin tells it.
 OF_THIS_PROCESS = (ENV_IDX, ENV_NAME)
 
@@ -224,11 +222,9 @@ def _chosen(
     # What the environment says of a plugin can be true of one only.
     environment = {name: value for name, value in os.environ.items() if count == 1 or name not in OF_THIS_PROCESS}
     program = wanted.target.partition(":")[0]
-    words = [*arguments, *wanted.words]
-    if not environment.get(ENV_IDX) and not os.path.basename(program)[:2].isdigit():
-        words = ["--idx", str(DEFAULT_INDEX + place), *words]
+    index = str(int(DEFAULT_INDEX) + place)
     try:
-        options = parse(words, environment, program, plugin.name, plugin.flags)
+        options = parse([*arguments, *wanted.words], environment, program, plugin.name, plugin.flags, index)
     except ConfigError as error:
         if count > 1:
             error = ConfigError(f"{error.source}, {wanted.target}", error.key, error.reason, error.suggestion)

@@ -1,8 +1,9 @@
 """Options of a plugin's program: flags, environment, file name. Parsed by hand: argparse costs 8 ms of a start.
 
 Both `--idx 10` and `-idx 10` work, and both with `=`: manifests of Go plugins use one dash. Flag beats environment
-beats file name beats class. Flags of a plugin's own (`Plugin.flags`) are collected as text; what they mean is asked
-with the rest of its configuration. Next: `nri.stub.program.start`, which runs a plugin with them.
+beats file name beats class; an index that none of them gives is a default one. Flags of a plugin's own (`Plugin.flags`)
+are collected as text; what they mean is asked with the rest of its configuration. Next: `nri.stub.program.start`, which
+runs a plugin with them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Flag(NamedTuple):
 
 #: The flags that every plugin has, by name.
 FLAGS: dict[str, Flag] = {
-    "idx": Flag("index", "NN", "plugin index, two digits: its place in the order of plugins"),
+    "idx": Flag("index", "NN", f"its place in the order of plugins, two digits (default {naming.DEFAULT_INDEX})"),
     "name": Flag("name", "NAME", "plugin name, if not the class's"),
     "socket-path": Flag("socket", "PATH", f"the runtime's socket (default {naming.DEFAULT_SOCKET}; env NRI_SOCKET)"),
     "config": Flag("config", "FILE", "configuration file; watched: a change calls configure() again"),
@@ -94,8 +95,17 @@ def parse(
     program: str,
     class_name: str,
     own: Mapping[str, tuple[str, str, str]] = _NONE,
+    default_index: str = naming.DEFAULT_INDEX,
 ) -> Options:
-    """Read flags and environment, and find out who we are. `own` are the plugin's own flags (`Plugin.flags`).
+    """Read flags and environment, and find out who we are.
+
+    Args:
+        arguments: the words of the command line, without the program.
+        environment: that of the process.
+        program: the path of the program; called NN-name, it gives both.
+        class_name: the name of a plugin that nothing else names.
+        own: the plugin's own flags (`Plugin.flags`).
+        default_index: the index of a plugin that nothing gives one.
 
     Raises:
         ConfigError: names the flag or variable, and what to do.
@@ -107,7 +117,7 @@ def parse(
     if options.verbose:
         options.log_level = "debug"
     _read_environment(options, environment)
-    identify(options, environment, program, class_name)
+    identify(options, environment, program, class_name, default_index)
     return options
 
 
@@ -183,26 +193,32 @@ def _read_environment(options: Options, environment: Mapping[str, str]) -> None:
         options.socket_fd = int(text)
 
 
-def identify(options: Options, environment: Mapping[str, str], program: str, class_name: str) -> None:
-    """Find index and name: flags, environment, a program called NN-name, the class.
+def identify(
+    options: Options,
+    environment: Mapping[str, str],
+    program: str,
+    class_name: str,
+    default_index: str = naming.DEFAULT_INDEX,
+) -> None:
+    """Find index and name: flags, environment, a program called NN-name, the class and the default.
 
     Raises:
-        ConfigError: there is no index, or index or name has a form that no runtime takes.
+        ConfigError: index or name has a form that no runtime takes, or the program's name begins with half an index.
     """
     index = options.index or environment.get(naming.ENV_IDX, "")
     name = options.name or environment.get(naming.ENV_NAME, "")
-    file = f"file name {os.path.basename(program)}"
-    source = "--idx" if options.index else naming.ENV_IDX
+    file = os.path.basename(program)
+    source = naming.ENV_IDX if index and not options.index else "--idx"
     name_source = "--name" if options.name else naming.ENV_NAME if name else "name of the class"
-    if not index:
-        source = file
+    if not index and file[:2].isdecimal():
+        source = f"file name {file}"
         try:
-            index, from_file = naming.split_file_name(os.path.basename(program))
-        except ValueError:
-            reason = "the plugin has no index"
-            raise ConfigError("command line", "--idx", reason, "give --idx NN, two digits, such as --idx 10") from None
+            index, from_file = naming.split_file_name(file)
+        except ValueError as error:
+            raise ConfigError("command line", source, str(error), "call it NN-name, or give --idx NN") from None
         if not name:
-            name, name_source = from_file.removesuffix(".py"), file
+            name, name_source = from_file.removesuffix(".py"), source
+    index = index or default_index
     name = name or class_name
     try:
         naming.check_index(index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -78,11 +79,20 @@ def test_a_plugin_runs_from_a_file_or_a_module(nri, listen, plugin: Path, argume
     assert (runs.names, runs.env) == ([name], [{"POD_NAME": "web"}]), done.stderr
 
 
-def test_the_index_in_the_files_name_counts(nri, listen, plugin: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "flags", "name"),
+    [("any.py", [], "50-pod-name"), ("33-other.py", [], "33-other"), ("any.py", ["--idx", "07"], "07-pod-name")],
+)
+def test_a_file_is_the_same_plugin_by_itself_and_under_nri_run(
+    nri, listen, plugin: Path, file: str, flags: list[str], name: str
+) -> None:
     runs = Runs(listen)
-    named = plugin.rename(plugin.with_name("33-pod-name.py"))
-    nri("run", str(named), "--no-reconnect", "--socket-path", runs.path)
-    assert runs.names == ["33-pod-name"]
+    named = plugin.rename(plugin.with_name(file))
+    named.write_text(f"{PLUGIN}\nif __name__ == '__main__':\n    PodName.main()\n")
+    words = [str(named), *flags, "--no-reconnect", "--socket-path", runs.path]
+    nri("run", *words)
+    subprocess.run([sys.executable, *words], check=False, capture_output=True, env=environment())
+    assert runs.names == [name, name]
 
 
 def test_the_configuration_file_reaches_the_plugin(nri, listen, plugin: Path, tmp_path: Path) -> None:

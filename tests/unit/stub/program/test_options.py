@@ -27,6 +27,18 @@ def test_a_flag_beats_the_environment_and_that_the_file_name_and_that_the_class(
     assert found == [("33", "flag"), ("22", "env"), ("10", "pin"), ("44", "class-name")]
 
 
+def test_without_an_index_it_is_the_default_one_and_the_name_is_the_class() -> None:
+    alone, beside = parsed(program="/opt/pin.py"), parse([], {}, "pin.py", "class-name", default_index="51")
+    assert [(each.index, each.name) for each in (alone, beside)] == [("50", "class-name"), ("51", "class-name")]
+
+
+@pytest.mark.parametrize("program", ["10_pin.py", "/opt/10pin.py", "1010-pin"])
+def test_a_file_name_that_begins_like_an_index_and_has_none_is_refused(program: str) -> None:
+    with pytest.raises(nri.ConfigError, match=r"file name 10.*call it NN-name, or give --idx NN"):
+        parsed(program=program)
+    assert parsed("--idx", "10", program=program).name == "class-name"
+
+
 def test_the_socket_is_the_flags_or_the_environments_or_the_default() -> None:
     environment = {"NRI_SOCKET": "/env.sock"}
     sockets = [
@@ -87,9 +99,9 @@ def test_values_are_read_as_what_they_mean() -> None:
     assert (options.log_level, options.health_addr) == ("warning", ":8080")
 
 
-def test_help_and_version_ask_for_no_index() -> None:
-    assert parsed("--help", program="pin.py").help
-    assert parsed("--version", program="pin.py").version
+def test_help_and_version_ask_for_nothing_else() -> None:
+    assert parsed("--help", program="10_pin.py").help
+    assert parsed("--version", program="10_pin.py").version
 
 
 def test_the_help_names_every_flag_and_starts_with_the_summary() -> None:
