@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from nri.api.naming import DEFAULT_SOCKET
+from nri.cli.doctor import Finding, launched
+from nri.config.runtimes.reading import RuntimeNri
 from nri.stub.program.failure_note import note_path
 from tests.real.conftest import Start
 from tests.real.plugin_process import RECORDER
@@ -99,6 +103,21 @@ def test_it_is_started_again_with_its_runtime(daemon: Containerd, tmp_path: Path
     assert len(pids) == 2, "each containerd starts a process of its own"
     pod = daemon.cri.run_pod("again", annotations={"test/adjust": "env"})
     assert "ADDED=yes" in daemon.cri.exec(daemon.cri.run(pod, "main"), "/bin/env")
+
+
+def test_the_doctor_sees_that_it_was_launched_and_is_gone(daemon: Containerd, tmp_path: Path) -> None:
+    def look() -> list[str]:
+        findings: list[Finding] = []
+        nri = RuntimeNri("containerd", socket_path=str(daemon.nri_socket))
+        launched.check("/", nri, {"05-pre": str(daemon.plugin_dir / "05-pre")}, findings, listens=True)
+        return [finding.what for finding in findings]
+
+    assert look() == []
+    pid = read_lines(tmp_path / "log")[0]["pid"]
+    assert isinstance(pid, int)
+    os.kill(pid, signal.SIGKILL)
+    assert wait_for_end(pid)
+    assert look() == ["plugin 05-pre was launched and is gone"]
 
 
 BROKEN = {

@@ -23,6 +23,7 @@ __all__ = [
     "command_line",
     "environment",
     "find",
+    "has_socket",
     "numbers",
     "oom_score",
     "parse_cgroups",
@@ -114,9 +115,16 @@ def command_line(root: Root, pid: int) -> list[str]:
     return text.removesuffix("\0").split("\0") if text else []
 
 
-def environment(root: Root, pid: int) -> list[str]:
-    """The environment that a process was started with, as ``NAME=value``; none of one that has ended."""
-    return (root.find(f"/proc/{pid}/environ") or "").split("\0")
+def environment(root: Root, pid: int) -> list[str] | None:
+    """The environment that a process was started with, as ``NAME=value``; None if it ended or is not for us."""
+    text = root.find(f"/proc/{pid}/environ")
+    return None if text is None else text.removesuffix("\0").split("\0")
+
+
+def has_socket(root: Root, pid: int) -> bool:
+    """Whether a process has a socket open; false also where we may not know."""
+    folder = f"/proc/{pid}/fd"
+    return any((root.link(f"{folder}/{name}") or "").startswith("socket:") for name in root.names(folder))
 
 
 def thread_states(root: Root, pid: int) -> list[str]:

@@ -91,6 +91,19 @@ class Root:
         except OSError:
             return None
 
+    def link(self, path: str) -> str | None:
+        """What a symbolic link says, which is not followed; None if it is not there, or none."""
+        try:
+            parent, name = self._parent(path)
+        except OSError:
+            return None
+        try:
+            return os.readlink(name, dir_fd=parent)
+        except OSError:
+            return None
+        finally:
+            os.close(parent)
+
     def write(self, path: str, text: str) -> None:
         """Write a text into a file that is there, in one call, as files of the kernel want it."""
         descriptor = self.open(path, os.O_WRONLY | os.O_TRUNC)

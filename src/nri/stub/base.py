@@ -105,7 +105,7 @@ class PluginBase:
     def synchronize(
         self, pods: list[m.PodSandbox], containers: list[m.Container], /
     ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
-        """Take in everything that runs already: the full truth, on each connection anew. Returns updates to make."""
+        """Take in all that runs already: the full truth, on each connection anew. Returns updates and evictions."""
         return None
 
     def shutdown(self) -> Awaitable[None] | None:
@@ -136,7 +136,7 @@ class PluginBase:
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def create_container(self, pod: m.PodSandbox, container: m.Container, /) -> CreateAnswer | Awaitable[CreateAnswer]:
-        """A container is about to be created: the one place for an Adjustment; updates of other containers too."""
+        """A container is about to be created: the one place for an Adjustment; updates and evictions of others too."""
         return None
 
     def post_create_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
@@ -151,14 +151,14 @@ class PluginBase:
     def update_container(
         self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, /
     ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
-        """A container's resources are about to change to `resources`. Returns updates, of this or other containers."""
+        """A container's resources change to `resources` soon. Returns updates and evictions, of any container."""
         return None
 
     def post_update_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:
         """A container's resources have changed."""
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container, /) -> UpdateAnswer | Awaitable[UpdateAnswer]:
-        """A container has stopped. Returns updates of other containers."""
+        """A container has stopped. Returns updates and evictions of other containers."""
         return None
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container, /) -> Awaitable[None] | None:

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.errors import LocalProtocolError
+from nri.stub.session import settings
 from nri.stub.session.background import Background
 from nri.stub.session.session import Session
 
@@ -94,6 +95,14 @@ class Attached:
             if ended or monotonic() > deadline:
                 state = next((row for row in adaptation.plugins if row.plugin == self.label), None)
                 raise LocalProtocolError(f"plugin {self.label} does not take part: {state or 'it never registered'}")
+
+    def reconfigure(self, config: str) -> None:
+        """Give the plugin another configuration, as a changed file of `--config` does. Raises what it raises."""
+        session = self._session
+        if session is None or not self.ready:
+            raise LocalProtocolError(f"plugin {self.label} does not take part, so it has no configuration to change")
+        session.reconfigure(lambda: settings.apply(self._plugin, config))
+        self._config = config
 
     def stop(self) -> None:
         """End the connection from the plugin's side."""

@@ -51,6 +51,7 @@ class Contents:
 
     def _pod(self, pod: m.PodSandbox | None) -> m.PodSandbox:
         """The pod of an event: the one given, else the last one, else a new one."""
+        _check(pod, m.PodSandbox, "a pod first", "make_pod()")
         with self._lock:
             if pod is None:
                 pod = next(reversed(self.pods.values()), None) or make_pod()
@@ -58,6 +59,7 @@ class Contents:
 
     def _container(self, pod: m.PodSandbox, container: m.Container | None) -> m.Container:
         """The container of an event: the one given, else the last one of the pod, else a new one."""
+        _check(container, m.Container, "a container after the pod", "make_container(), or container=...")
         with self._lock:
             if container is None:
                 inside = [each for each in self.containers.values() if each.pod_sandbox_id == pod.id]
@@ -94,6 +96,12 @@ class Contents:
     def _evict(self, evictions: list[m.ContainerEviction]) -> None:
         with self._lock:
             self.evictions.extend(Eviction.of(eviction) for eviction in evictions)
+
+
+def _check(given: object, wanted: type, place: str, step: str) -> None:
+    """Raise LocalProtocolError for an argument of another type; None stands for one that was left out."""
+    if given is not None and not isinstance(given, wanted):
+        raise LocalProtocolError(f"an event takes {place}, not {type(given).__name__}: write {step}")
 
 
 class PodEvent(Protocol):
@@ -188,6 +196,7 @@ class Events(Contents):
         """Create a container; raises what the creation fails with."""
         adaptation = self._live()
         pod = self._pod(pod)
+        _check(container, m.Container, "a container after the pod", "make_container(), or container=...")
         if container is None:
             container = make_container(pod=pod)
         elif not container.pod_sandbox_id:
@@ -210,11 +219,19 @@ class Events(Contents):
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> UpdateReply:
-        """Update a container's resources; raises what the update fails with."""
+        """Update a container's resources; raises what the update fails with.
+
+        Args:
+            pod, container: the last ones, if they are left out.
+            resources: what is asked for: `nri.Update(container)` with its setters, or a message.
+            timeout_s, deadline: as on `nri.adaptation.Adaptation`.
+        """
         adaptation = self._live()
         pod = self._pod(pod)
         container = self._container(pod, container)
-        wanted = resources.resources if isinstance(resources, Update) else resources or m.LinuxResources()
+        wanted = resources.resources if isinstance(resources, Update) else resources
+        _check(wanted, m.LinuxResources, "resources last", "nri.Update(container).set_memory_limit(...)")
+        wanted = wanted or m.LinuxResources()
         with adaptation.block_sync():
             reply = adaptation.update_container(pod, container, wanted, timeout_s=timeout_s, deadline=deadline)
             own = m.ContainerUpdate(container_id=container.id)

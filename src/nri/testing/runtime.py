@@ -120,11 +120,7 @@ class FakeRuntime(Events):
         """
         if not isinstance(plugin, Plugin):
             raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}")
-        given: Any
-        for option, given in (("idx", idx), ("name", name or ""), ("config", config)):
-            if not isinstance(given, str):
-                step = "json.dumps(...)" if option == "config" else f'"{given}"'
-                raise LocalProtocolError(f"add() takes {option} as text, not {given!r}: write {option}={step}")
+        _check_texts("add", idx=idx, name=name or "", config=config)
         adaptation = self._live()
         attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)
         attached.connect(adaptation, link)
@@ -158,6 +154,19 @@ class FakeRuntime(Events):
         for attached in list(self._attached.values()):
             if label in ("", attached.label):
                 attached.background.tick()
+        return self
+
+    def reload(self, config: str, label: str = "") -> FakeRuntime:
+        """Give a plugin (``NN-name``), or all, another configuration, as a file of `--config` that has changed does.
+
+        `plugin.config` is replaced and `configure` called, between two handlers. A text that cannot be used is a
+        ConfigError and changes nothing; what `configure` raises is raised. A program logs either, and goes on.
+        """
+        _check_texts("reload", config=config)
+        self._live()
+        for attached in list(self._attached.values()):
+            if label in ("", attached.label):
+                attached.reconfigure(config)
         return self
 
     # -- making things go wrong ---------------------------------------------------------------------------------------
@@ -217,6 +226,14 @@ class FakeRuntime(Events):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_texts(method: str, **options: object) -> None:
+    """Raise LocalProtocolError for an option that is no text, with what to write instead."""
+    for option, given in options.items():
+        if not isinstance(given, str):
+            step = "json.dumps(...)" if option == "config" else f'"{given}"'
+            raise LocalProtocolError(f"{method}() takes {option} as text, not {given!r}: write {option}={step}")
 
 
 def _write(policy: str) -> str:

@@ -18,6 +18,7 @@ from nri.host.process import (
     command_line,
     environment,
     find,
+    has_socket,
     numbers,
     oom_score,
     parse_cgroups,
@@ -75,7 +76,7 @@ def test_programs_are_read_whatever_they_call_themselves(tmp_path: Path) -> None
     (tmp_path / "proc/7/comm").write_bytes(b"\xff")
     assert numbers(root) == [5, 6, 7]
     assert [command_line(root, pid) for pid in (5, 6, 7, 8)] == [["sh", "-c", ""], ["title without an end"], [], []]
-    assert {"A=1", "B=2"} <= {*environment(root, 5)} and environment(root, 9) == [""]
+    assert (environment(root, 5), environment(root, 9)) == (["A=1", "B=2"], None)
     assert (children(root, 5), thread_states(root, 5)) == ([6, 7], ["S", "S"])
     assert (children(root, 9), thread_states(root, 9), read_stat(root, 9)) == ([], [], None)
 
@@ -169,3 +170,11 @@ def test_a_real_process_gets_its_score_until_it_ends(sleeper: subprocess.Popen[b
     sleeper.kill()
     sleeper.wait()
     assert set_oom_scores(Root(), [process], 5)[0].outcome is Outcome.GONE
+
+
+def test_a_process_has_a_socket_if_one_of_its_descriptors_says_so(tmp_path: Path) -> None:
+    root = machine(tmp_path, 5, 6, 7)
+    for pid, target in ((5, "socket:[77]"), (6, "/dev/null")):
+        (tmp_path / f"proc/{pid}/fd").mkdir()
+        (tmp_path / f"proc/{pid}/fd/3").symlink_to(target)
+    assert [has_socket(root, pid) for pid in (5, 6, 7, 8)] == [True, False, False, False]

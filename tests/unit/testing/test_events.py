@@ -126,3 +126,24 @@ def test_a_pods_update_reaches_plugins(nri_runtime: FakeRuntime) -> None:
 def test_every_event_of_the_table_is_a_method(nri_runtime: FakeRuntime) -> None:
     missing = [spec.method for spec in EVENTS if spec.relayed and not callable(getattr(nri_runtime, spec.method, None))]
     assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda r: r.create_container("web"), r"a pod first, not str: write make_pod\(\)"),
+        (lambda r: r.run_pod_sandbox(make_container()), "a pod first, not Container"),
+        (
+            lambda r: r.create_container(make_pod(), make_pod()),
+            r"a container after the pod, not PodSandbox: .*container=",
+        ),
+        (lambda r: r.start_container(None, "app"), "a container after the pod, not str"),
+        (
+            lambda r: r.update_container(resources=nri.resources_of(make_container())),
+            r"resources last, not ReceivedResources: write nri.Update\(container\)",
+        ),
+    ],
+)
+def test_an_argument_of_another_type_is_told_with_what_to_write(call, words: str) -> None:
+    with FakeRuntime() as runtime, pytest.raises(nri.NriError, match=words):
+        call(runtime)

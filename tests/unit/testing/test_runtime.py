@@ -144,6 +144,58 @@ def test_configuration_reaches_the_plugin(nri_runtime: FakeRuntime) -> None:
     assert nri_runtime.create_container().cpuset_cpus == "4-7"
 
 
+class Tunable(nri.Plugin):
+    class Config:
+        variable: str = "POD"
+
+    config: Config
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def configure(self) -> None:
+        if self.config.variable == "BAD":
+            raise ValueError("not this one")
+        self.seen.append(self.config.variable)
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().add_env(self.config.variable, pod.name)
+
+
+def test_a_reload_changes_the_configuration_of_one_plugin_or_of_all(nri_runtime: FakeRuntime) -> None:
+    one, other = Tunable(), Tunable()
+    nri_runtime.add(one, "10").add(other, "20", "other", config="variable: A")
+    assert nri_runtime.reload("variable: B", "10-tunable") is nri_runtime
+    assert (one.seen, other.seen) == (["POD", "B"], ["A"])
+    assert {*nri_runtime.create_container().env} == {"A", "B"}
+    nri_runtime.reload("variable: C")
+    assert (one.seen[-1], other.seen[-1]) == ("C", "C")
+
+
+def test_a_reload_stays_when_the_runtime_starts_anew(nri_runtime: FakeRuntime) -> None:
+    plugin = Tunable()
+    nri_runtime.add(plugin, config="variable: A").reload("variable: B").restart()
+    assert plugin.seen == ["A", "B", "B"]
+
+
+def test_a_reload_that_cannot_be_used_raises_and_changes_nothing(nri_runtime: FakeRuntime) -> None:
+    plugin = Tunable()
+    nri_runtime.add(plugin, config="variable: A")
+    with pytest.raises(nri.ConfigError, match="varable"):
+        nri_runtime.reload("varable: B")
+    assert (plugin.config.variable, plugin.seen) == ("A", ["A"])
+    with pytest.raises(ValueError, match="not this one"):
+        nri_runtime.reload("variable: BAD")
+
+
+def test_a_reload_needs_a_plugin_that_takes_part_and_a_text(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(Tunable()).disconnect()
+    with pytest.raises(nri.NriError, match="10-tunable does not take part"):
+        nri_runtime.reload("variable: B")
+    with pytest.raises(nri.NriError, match=r"reload\(\) takes config as text, not .*json.dumps"):
+        nri_runtime.reload({"variable": "B"})  # type: ignore[arg-type]
+
+
 def test_updates_change_the_containers_that_the_runtime_keeps(nri_runtime: FakeRuntime) -> None:
     plugin = PodName()
     nri_runtime.add(plugin).create_container(None, make_container(id="c"))

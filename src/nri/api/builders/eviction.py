@@ -16,6 +16,10 @@ __all__ = ["Eviction"]
 class Eviction(Builder):
     """Request to stop one container.
 
+    A handler returns it, alone or among updates: `create_container`, `update_container`, `stop_container` and
+    `synchronize` may. At any other time `self.runtime.evict` asks for the same. Runtimes on the Go library, containerd
+    and CRI-O among them, ignore evictions; the plugin's log then says so, once.
+
     Args:
         container: its id, or the container itself.
         reason: why, for people.

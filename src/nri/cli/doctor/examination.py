@@ -10,7 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.cli.doctor import Finding, engine, plugins, runtimes, sockets
+from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
 from nri.cli.support.versions import versions
 from nri.config.runtimes import containerd, crio, isulad
 
@@ -32,13 +32,13 @@ def examine(settings: Settings, root: str) -> list[Finding]:
     found = [nri for nri in (*(reading.nri for reading in readings), ours) if nri is not None]
     runtimes.check(found, findings, socket_given=bool(settings.socket_path))
     paths = _sockets(settings, found, findings)
-    for path in paths:
-        sockets.check(root, path, findings, settings.timeout_s)
+    listen = {path for path in paths if sockets.check(root, path, findings, settings.timeout_s)}
     seen: set[tuple[str, str]] = set()
     for nri in found:
         if nri.enabled is not False and (nri.plugin_path, nri.plugin_config_path) not in seen:
             seen.add((nri.plugin_path, nri.plugin_config_path))
-            plugins.check(root, nri, findings)
+            programs = plugins.check(root, nri, findings)
+            launched.check(root, nri, programs, findings, listens=nri.socket_path in listen)
     # A plugin that the runtime starts knows no other place than the default one.
     plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
     _python(findings)

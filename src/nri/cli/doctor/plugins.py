@@ -1,7 +1,7 @@
 """The folder from which the runtime launches plugins, the drop-in configuration beside it, and plugins that failed.
 
-A plugin that failed, and has not taken part since, has left its own words beside the runtime's socket. Next:
-`nri.stub.program.failure_note`, which leaves them there.
+A plugin that failed, and has not taken part since, has left its own words beside the runtime's socket
+(`nri.stub.program.failure_note`). Next: `nri.cli.doctor.launched` looks for those that are gone without a word.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from nri.config.runtimes.reading import RuntimeNri
 
 
-def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
-    """Judge every file of the plugin folder and of the drop-in folder."""
+def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> dict[str, str]:
+    """Judge every file of the plugin folder and of the drop-in folder.
+
+    Returns the path of each plugin that is launched as a program, by ``NN-name``.
+    """
     names: dict[str, list[str]] = {}
+    programs: dict[str, str] = {}
     for file_name, real in _executables(root, nri.plugin_path, findings):
         path = f"{nri.plugin_path}/{file_name}"
         try:
@@ -43,6 +47,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
         if _is_wasm(real):
             _wasm(nri, path, findings)
         else:
+            programs[file_name] = path
             _interpreter(root, path, real, findings)
     for index, same in names.items():
         if len(same) > 1:
@@ -60,6 +65,7 @@ def check(root: str, nri: RuntimeNri, findings: list[Finding]) -> None:
             nri.plugin_path,
         )
     )
+    return programs
 
 
 def _executables(root: str, folder: str, findings: list[Finding]) -> Iterator[tuple[str, str]]:

@@ -14,25 +14,28 @@ from nri.cli.doctor import Finding
 from nri.config.root import inside
 
 
-def check(root: str, path: str, findings: list[Finding], timeout_s: float | None = None) -> None:
-    """Judge the socket at `path`, as seen inside the root; a runtime has 2 s, or `timeout_s`, to take a connection."""
+def check(root: str, path: str, findings: list[Finding], timeout_s: float | None = None) -> bool:
+    """Judge the socket at `path`, as seen inside the root; a runtime has 2 s, or `timeout_s`, to take a connection.
+
+    Returns whether a runtime listens there.
+    """
     real = inside(root, path)
     try:
         found = os.stat(real)
     except FileNotFoundError:
         step = "start the runtime; if it runs, NRI is off in it, or it listens elsewhere"
         findings.append(Finding("problem", "there is no socket", path, step))
-        return
+        return False
     except PermissionError:
         findings.append(
             Finding("problem", "permission denied on its folder", path, "run the doctor as root, as plugins are")
         )
-        return
+        return False
     if not stat.S_ISSOCK(found.st_mode):
         findings.append(Finding("problem", "it is not a socket", path, "remove it and restart the runtime"))
-        return
+        return False
     _permissions(real, path, found, findings)
-    _listener(real, path, findings, timeout_s or 2.0)
+    return _listener(real, path, findings, timeout_s or 2.0)
 
 
 def _permissions(real: str, path: str, found: os.stat_result, findings: list[Finding]) -> None:
@@ -56,10 +59,10 @@ def _permissions(real: str, path: str, found: os.stat_result, findings: list[Fin
         )
 
 
-def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -> None:
+def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -> bool:
     if is_listed(real):
         findings.append(Finding("ok", "a runtime listens", path))
-        return
+        return True
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(timeout_s)
         try:
@@ -72,8 +75,9 @@ def _listener(real: str, path: str, findings: list[Finding], timeout_s: float) -
                 else ""
             )
             findings.append(Finding("problem", f"no process listens: {reason.lower()}", path, step))
-            return
+            return False
     findings.append(Finding("ok", "a runtime listens", path))
+    return True
 
 
 def is_listed(path: str) -> bool:

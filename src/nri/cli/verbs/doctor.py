@@ -42,7 +42,8 @@ def command(settings: Settings, root: str) -> int:
     """Find out why NRI does not work here.
 
     Checks the runtimes' configuration and contradictions in it, the socket and its permissions, the plugin folder,
-    plugins that failed, protobuf's back end, and versions. Changes nothing.
+    plugins that failed or that the runtime launched and that are gone, protobuf's back end, and versions. Changes
+    nothing.
 
     The exit code is 0 if nothing keeps plugins from working, else 1. With -q: only the problems.
     """

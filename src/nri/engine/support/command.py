@@ -150,7 +150,7 @@ def _is_left(pid: int, wanted: str, variable: str) -> bool:
         return False
     if any(wanted in word for word in command_line(MACHINE, pid)):
         return True
-    return bool(variable) and variable in environment(MACHINE, pid)
+    return bool(variable) and variable in (environment(MACHINE, pid) or ())
 
 
 def _killed(pid: int, wanted: str, variable: str) -> bool:
