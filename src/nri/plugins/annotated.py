@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import NewType, TypeVar, get_type_hints
 
 from nri.api import annotations as convention
@@ -56,6 +57,11 @@ __all__ = [
 LONGEST_NUMBER = 32
 #: Unknown keys of one value that are reported; no person reads more.
 MOST_UNKNOWN = 10
+
+#: Whole numbers that have one meaning in YAML 1.1 and 1.2. The reference reads 1.1, in which `010` is 8.
+_WHOLE = re.compile("[-+]?(?:0|[1-9][0-9]*|0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-F]+)")
+#: A number with a point or an exponent that is whole and below this is one, too.
+_MOST_FLOAT = 1e21
 
 #: Permission bits. `0660` is octal here, as in YAML 1.1 and `chmod`; elsewhere it is no number.
 Mode = NewType("Mode", int)
@@ -155,16 +161,21 @@ def texts(node: Any, place: str) -> tuple[str, ...]:
 
 def _number(node: Any, place: str) -> int:
     written = _written(node)
-    if not (node.id == "scalar" and node.tag.endswith(":int")):
-        step = "write a whole number"
-        if re.fullmatch("[1-9][0-9]*|0", written):
-            step = "write it without quotes"
-        elif re.fullmatch("0[0-9]+", written):
-            step = "write it without the leading 0; octal is 0o17"
-        raise Wrong(place, f"{_describe(node)} is not a number", step)
     if len(written) > LONGEST_NUMBER:
         raise Wrong(place, f"{_describe(node)} is too large a number")
-    return int(written, 0)
+    bare = node.id == "scalar" and not node.style
+    if bare and _WHOLE.fullmatch(written):
+        return int(written, 0)
+    if bare and node.tag.endswith(":float") and "n" not in written:  # neither .inf nor .nan
+        number = float(written)
+        if number.is_integer() and abs(number) < _MOST_FLOAT:
+            return int(Decimal(repr(number)))  # as Go's reader, which goes over the shortest text of a float
+    step = "write a whole number"
+    if re.fullmatch("[1-9][0-9]*|0", written):
+        step = "write it without quotes"
+    elif re.fullmatch("0[0-9]+", written):
+        step = "write it without the leading 0; octal is 0o17"
+    raise Wrong(place, f"{_describe(node)} is not a number", step)
 
 
 def _mode(node: Any, place: str) -> int:
@@ -256,7 +267,10 @@ class Annotation:
             if found is None:
                 raise self.wrong(place, str(error)) from None
             key = names.get(found[1], found[1]) + found[2]
-            raise self.wrong(f"{place}.{key}".strip("."), found[3]) from None
+            reason, _, step = found[3].partition("; use remove_")
+            if step:  # a method is no step for who writes an annotation
+                step = "leave the '-' out: annotations only add"
+            raise self.wrong(f"{place}.{key}".strip("."), reason, step) from None
 
     # -- shapes of values ---------------------------------------------------------------------------------------------
 

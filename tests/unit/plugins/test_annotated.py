@@ -54,6 +54,16 @@ def test_a_mode_is_octal_with_a_leading_zero(text: str, mode: int) -> None:
     assert read(f"{{path: p, mode: {text}}}").mode == mode
 
 
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1.0", 1), ("1.", 1), ("1e2", 100), ("1E+2", 100), (".5e1", 5), ("100e-2", 1), ("-2.0", -2), ("+0x1f", 31),
+     ("0X1F", 31), ("0b11", 3), ("-0B11", -3), ("0O17", 15), ("1e19", 10**19),
+     ("4.611686018427387904e18", 4611686018427388000)],
+)  # fmt: skip
+def test_a_whole_number_is_one_however_it_is_written_as_for_the_go_plugins(text: str, number: int) -> None:
+    assert read(f"{{path: a, major: {text}}}").major == number
+
+
 def test_a_key_without_a_value_counts_as_not_given() -> None:
     assert read("path: x\nmajor:\noptions: ~") == Thing("x")
     with pytest.raises(Wrong, match="path is missing"):
@@ -86,7 +96,12 @@ WITHOUT_ZERO = "write it without the leading 0; octal is 0o17"
         ("{path: a, major: x}", "major", '"x" is not a number', "write a whole number"),
         ("{path: a, major: '3'}", "major", '"3" is not a number', "write it without quotes"),
         ("{path: a, major: 010}", "major", '"010" is not a number', WITHOUT_ZERO),
-        ("{path: a, major: 1.0}", "major", '"1.0" is not a number', "write a whole number"),
+        ("{path: a, major: 1.5}", "major", '"1.5" is not a number', "write a whole number"),
+        ("{path: a, major: .inf}", "major", '".inf" is not a number', "write a whole number"),
+        ("{path: a, major: 1e21}", "major", '"1e21" is not a number', "write a whole number"),
+        ("{path: a, major: '1e2'}", "major", '"1e2" is not a number', "write a whole number"),
+        ("{path: a, major: 0b2}", "major", '"0b2" is not a number', "write a whole number"),
+        ("{path: a, major: 1_000}", "major", '"1_000" is not a number', "write a whole number"),
         ("{path: a, major: true}", "major", '"true" is not a number', "write a whole number"),
         ("{path: a, major: [1]}", "major", "a list is not a number", "write a whole number"),
         ("{path: a, major: " + "9" * 40 + "}", "major", f'"{"9" * 40}" is too large a number', ""),

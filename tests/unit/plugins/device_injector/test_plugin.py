@@ -120,7 +120,7 @@ WRONG = [
     (
         "mounts",
         "[{source: /a, destination: -/b}]",
-        "[0].destination: must not start with '-', which asks for a removal: '-/b'; use remove_mount()",
+        "[0].destination: must not start with '-', which asks for a removal: '-/b'; leave the '-' out: annotations",
     ),
     ("io_priority", "{priority: 1}", "class is missing; add 'class: ...'"),
     ("io_priority", "{class: FAST}", "class: must be one of NONE, RT, BE, IDLE, not 'FAST'"),
@@ -154,7 +154,7 @@ WRONG = [
     (
         "sysctl",
         "{-a.b: c}",
-        "-a.b: must not start with '-', which asks for a removal: '-a.b'; use remove_sysctl()",
+        "-a.b: must not start with '-', which asks for a removal: '-a.b'; leave the '-' out: annotations only add",
     ),
     ("memory_policy", "{mode: MPOL_NEAR}", None),
     ("memory_policy", "{nodes: '0'}", "mode is missing; add 'mode: ...'"),
