@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from nri.errors import ConfigError
 from nri.stub.support import context
 from nri.stub.support.before import ConfigBefore, StateBefore
 from nri.stub.support.checks import check_class, kebab_case
@@ -65,7 +66,15 @@ class PluginBase:
 
     @classmethod
     def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:
-        """The plugins that a program of this class runs, each with its options: one, but for those that compare."""
+        """The plugins that a program of this class runs, each with its options: one, but for those that compare.
+
+        Raises ConfigError for a class that cannot be made without arguments.
+        """
+        code: Any = getattr(cls.__init__, "__code__", None)
+        needed = code.co_argcount - len(getattr(cls.__init__, "__defaults__", None) or ()) if code is not None else 0
+        if needed > 1:
+            reason = f"asks for {', '.join(code.co_varnames[1:needed])}, and a plugin is made without arguments"
+            raise ConfigError(f"class {cls.__name__}", "__init__", reason, "give each a default, or use Config")
         return [(cls(), options)]
 
     @classmethod

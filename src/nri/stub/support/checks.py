@@ -172,7 +172,8 @@ def _check_arguments(cls: type, name: str, code: CodeType, defaults: tuple[objec
     ):
         return
     got = ", ".join(names)
-    raise TypeError(f"{cls.__name__}.{name} is called with ({', '.join(wanted)}), and takes ({got})")
+    hint = "; its first parameter is to be self" if code.co_varnames[:1] and code.co_varnames[0] in wanted else ""
+    raise TypeError(f"{cls.__name__}.{name} is called with ({', '.join(wanted)}), and takes ({got}){hint}")
 
 
 def _required_keywords(code: CodeType, cls: type, name: str) -> bool:

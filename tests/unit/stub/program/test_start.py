@@ -41,6 +41,17 @@ def test_wrong_usage_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == 'error: command line: --idx: invalid plugin index "1", must be 2 digits\n'
 
 
+def test_a_class_that_asks_for_arguments_is_one_line_with_their_names_and_exit_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Asks(Small):
+        def __init__(self, zone: str, cpus: str = "0") -> None: ...
+
+    assert start.main(Asks, []) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: class Asks: __init__: asks for zone, and a plugin is made without arguments (give")
+
+
 def test_run_makes_the_plugin_and_gives_it_to_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
 

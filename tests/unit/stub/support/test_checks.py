@@ -87,6 +87,11 @@ def test_a_handler_with_the_wrong_arguments_is_an_error() -> None:
             def create_container(self, container): ...
 
 
+def test_a_handler_without_self_is_told_so() -> None:
+    with pytest.raises(TypeError, match=r"takes \(container\); its first parameter is to be self"):
+        type("Wrong", (nri.Plugin,), {"create_container": lambda pod, container: None})
+
+
 @pytest.mark.parametrize(
     ("name", "takes"),
     [
