@@ -178,6 +178,12 @@ class Changes:
         self.pins[name] = self.pins.get(name, Pins()) | given
         self._changed[name] = self._changed.get(name, Pins()) | given
 
+    def follow(self, name: str, cpus: str | None = None, mems: str | None = None, shares: int | None = None) -> None:
+        """Pin a container, perhaps for the sake of another one; what it is pinned to already is no change."""
+        now = self.pins.get(name, Pins())
+        if now | Pins(cpus, mems, shares) != now:
+            self.set(name, cpus, mems, shares)
+
     def again(self, name: str, shares: int | None = None) -> None:
         """Give out a container's pins once more, with these shares if it was pinned to none."""
         self._changed[name] = Pins(shares=shares) | self.pins.get(name, Pins())

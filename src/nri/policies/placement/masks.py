@@ -7,6 +7,7 @@ whose lists people and the kernel read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from nri.api import cpuset
 
@@ -42,6 +43,16 @@ def parse(words: str) -> int:
     return of(cpuset.parse(words))
 
 
+@lru_cache(maxsize=512)
 def text(mask: int) -> str:
     """The shortest list of a mask, `0-3,8`."""
-    return cpuset.to_text(members(mask))
+    parts, begin = [], 0
+    while mask:
+        zeros = (mask & -mask).bit_length() - 1
+        mask >>= zeros
+        begin += zeros
+        length = (~mask & (mask + 1)).bit_length() - 1
+        parts.append(f"{begin}-{begin + length - 1}" if length > 1 else str(begin))
+        mask >>= length
+        begin += length
+    return ",".join(parts)

@@ -82,6 +82,7 @@ class Balloons:
         self.containers: dict[str, Container] = {}
         self._resized: dict[str, Requests] = {}
         self._changes = Changes()
+        self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
         self.in_time: Callable[[], None] = always
         for balloon in kept.balloons if kept is not None else ():
             self._adopt(balloon, containers)
@@ -301,6 +302,7 @@ class Balloons:
             try:
                 with self._undone_if_refused():
                     self._follow(container, balloon, requests)
+                self._changes.again(container_id)
             except NoPlace:
                 container.requests = self._resized[container_id] = before
                 raise
@@ -618,14 +620,14 @@ class Balloons:
 
     def _pin(self, container: Container, balloon: Balloon, cpus: int, nodes: int) -> None:
         if self.options.pinCPU:
-            self._changes.set(container.id, cpus=masks.text(cpus))
+            self._set(container.id, cpus=masks.text(cpus))
             if container.requests.cpu_m:
-                self._changes.set(container.id, shares=cpu_shares(Fraction(container.requests.cpu_m, 1000)))
+                self._set(container.id, shares=cpu_shares(Fraction(container.requests.cpu_m, 1000)))
         own = balloon.type.pinMemory
         if self.options.pinMemory if own is None else own:
             zone = self._zone(self._memory_of(container, balloon, nodes))
             if not (container.preserves("memory") and self.choices.preserved_memory_stays):
-                self._changes.set(container.id, mems=masks.text(zone))
+                self._set(container.id, mems=masks.text(zone))
 
     def _memory_of(self, container: Container, balloon: Balloon, nodes: int) -> MemoryRequest:
         """The request of memory of a container whose CPUs are near to these nodes."""
@@ -653,7 +655,7 @@ class Balloons:
             return nodes
         for user, other in moved.items():
             if not (self.containers[user].preserves("memory") and self.choices.preserved_memory_stays):
-                self._changes.set(user, mems=masks.text(other))
+                self._set(user, mems=masks.text(other))
         return zone
 
 

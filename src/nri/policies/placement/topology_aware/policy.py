@@ -349,7 +349,7 @@ class TopologyAware:
             other = self.grants[user]
             other.zone = zone
             if self.options.pinMemory:
-                self._changes.set(user, mems=masks.text(zone))
+                self._changes.follow(user, mems=masks.text(zone))
 
     def _is_idle(self, grant: Grant) -> bool:
         if grant.kind is CpuKind.RESERVED and grant.pool.reserved:
@@ -399,7 +399,7 @@ class TopologyAware:
             return
         for grant in self.grants.values():
             if grant is not cause and grant.shares:
-                self._changes.set(grant.container.id, cpus=self._cpus(grant))
+                self._changes.follow(grant.container.id, cpus=self._cpus(grant))
 
     # -- affinity and levels ------------------------------------------------------------------------------------------
 
@@ -434,10 +434,7 @@ class TopologyAware:
 
 def _account(grant: Grant, sign: int) -> None:
     """Add a grant to the sums of its pool, or take it out."""
-    pool = grant.pool
-    if grant.kind is CpuKind.NORMAL:
-        pool.shared_m += sign * grant.portion_m
-    elif grant.kind is CpuKind.RESERVED:
-        pool.reserved_m += sign * grant.portion_m
+    pool, portion_m = grant.pool, sign * grant.portion_m
+    shared_m = portion_m if grant.kind is CpuKind.NORMAL else 0
+    pool.promise(shared_m, portion_m if grant.kind is CpuKind.RESERVED else 0, sign * grant.idle)
     pool.tenants[grant.kind] = pool.tenants.get(grant.kind, 0) + sign
-    pool.idlers += sign * grant.idle

@@ -32,8 +32,8 @@ class Pool:
         id: its number from the leaves up; `depth` counts from the root down.
         cpus: all its CPUs; `isolated`, `reserved` and `sharable` those that containers may have.
         free_isolated, free_sharable: what of them nobody has alone.
-        shared_m, reserved_m: thousandths that were granted here, not in pools below.
-        idlers: containers here that ask for no CPU and yet need some.
+        shared_m, reserved_m: thousandths that were granted here and below.
+        idlers: containers here and below that ask for no CPU and yet need some.
         tenants: containers here by the kind of their CPUs.
         memory: the nodes of each kind of memory, by their bits in `zones`.
     """
@@ -81,22 +81,23 @@ class Pool:
         """Thousandths of reserved CPUs that are left here and above; -1 if it has no such CPUs."""
         if not self.reserved:
             return -1
-        return min(pool._left(pool.reserved, "reserved_m") for pool in (self, *self.above()))
+        return min(pool.own_reserved_m() for pool in (self, *self.above()))
 
     def free_shared_m(self) -> int:
         """Thousandths of shared CPUs that are left here and above, one less if somebody here asks for nothing."""
-        left = min(pool._left(pool.free_sharable, "shared_m") for pool in (self, *self.above()))
-        return left - any(pool.idlers for pool in self.below())
+        return min(pool.own_shared_m() for pool in (self, *self.above())) - bool(self.idlers)
 
-    def _left(self, cpus: int, account: str) -> int:
-        return 1000 * cpus.bit_count() - sum(int(getattr(pool, account)) for pool in self.below())
+    def own_reserved_m(self) -> int:
+        """Thousandths of reserved CPUs that are left here, whatever is left above."""
+        return 1000 * self.reserved.bit_count() - self.reserved_m
+
+    def own_shared_m(self) -> int:
+        """Thousandths of shared CPUs that are left here, whatever is left above."""
+        return 1000 * self.free_sharable.bit_count() - self.shared_m
 
     def is_overpromised(self) -> bool:
         """Whether here, above or below more is promised than there is."""
-        return any(
-            pool._left(pool.free_sharable, "shared_m") < 0 or pool._left(pool.reserved, "reserved_m") < 0
-            for pool in (*self.above(), *self.below())
-        )
+        return any(pool.own_shared_m() < 0 or pool.own_reserved_m() < 0 for pool in (*self.above(), *self.below()))
 
     def sliceable(self, allocator: CpuAllocator) -> int:
         """The CPUs that may become exclusive: of each leaf as many whole ones as nobody was promised a share of."""
@@ -110,6 +111,13 @@ class Pool:
         return found
 
     # -- accounts -----------------------------------------------------------------------------------------------------
+
+    def promise(self, shared_m: int, reserved_m: int, idlers: int) -> None:
+        """Add to what is granted here, and with it to what is granted above; below 0 to take it back."""
+        for pool in (self, *self.above()):
+            pool.shared_m += shared_m
+            pool.reserved_m += reserved_m
+            pool.idlers += idlers
 
     def take(self, cpus: int) -> None:
         """Give CPUs away: here, above and below."""

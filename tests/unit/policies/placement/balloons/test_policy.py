@@ -276,3 +276,11 @@ def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     kept.balloons[-1].containers["a"] = "17"
     found = again(policy, kept)
     assert found.pins == policy.pins
+
+
+def test_those_in_a_balloon_are_told_of_what_changes_for_them_alone() -> None:
+    policy = balloons({"name": "web", "namespaces": ["web"], "maxCPUs": 6})
+    policy.create(container("a", 1500, namespace="web"))
+    assert list(policy.create(container("b", 500, namespace="web"))) == ["b"]
+    assert sorted(policy.create(container("c", 500, namespace="web"))) == ["a", "b", "c"]
+    assert policy.resize("b", Requests(400))["b"] == policy.pins["b"]

@@ -217,3 +217,11 @@ def test_memory_is_taken_up_only_where_there_is_as_much() -> None:
         assert again(policy, replace(kept, grants=grants)).containers == {}
     policy.containers["a"].requests = Requests(1000, 1000, 3 * GIB, 3 * GIB)
     assert again(policy).containers == {}
+
+
+def test_those_that_share_are_told_of_what_changes_for_them_alone() -> None:
+    policy = topology_aware(guest(1, 1, 8, 1))
+    policy.create(container("shared", 500, qos="Burstable"))
+    assert list(policy.create(container("more", 500, qos="Burstable"))) == ["more"]
+    assert list(policy.create(container("own", 2000))) == ["own", "shared", "more"]
+    assert list(policy.resize("shared", Requests(600))) == ["shared"]
