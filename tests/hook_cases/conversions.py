@@ -16,12 +16,12 @@ from nri.api.events import EventMask
 from nri.policies import manifest, messages
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext, Resources
 from nri.policies.hooks import CREATE, REMOVE_POD, RUN_POD, UPDATE, decide
-from nri.policies.kept import Kept
 from nri.policies.koordinator import pod_annotations
 from nri.policies.koordinator.convert import proxy
 from nri.policies.koordinator.hooks.host_application import context_of
 from nri.policies.koordinator.profile import HOOKS, Node
 from nri.policies.koordinator.rules import host_applications
+from nri.policies.last_good import LastGood
 from nri.policies.shapes import Items, Record, fit
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
@@ -245,7 +245,7 @@ def _served(stage: str) -> Callable[[Given], Outcome]:
 
 
 def _parse_hostapps(given: Given) -> Outcome:
-    kept = Kept(inputs.mapping(given.get("current_host_applications")))
+    kept = LastGood(inputs.mapping(given.get("current_host_applications")))
     updated = kept.take(lambda: host_applications.by_name(given.get("host_applications")))
     return {"updated": updated, "host_applications": kept.rule, "error": bool(kept.error)}
 

@@ -8,7 +8,6 @@ from typing import Any
 from nri.policies import manifest, paths, writes
 from nri.policies.contexts import ContainerContext, KubeQosContext
 from nri.policies.cookie_groups import CookieGroups, HeldCookie
-from nri.policies.kept import Kept
 from nri.policies.koordinator.hooks import core_sched
 from nri.policies.koordinator.kernel import sched
 from nri.policies.koordinator.names import SYSTEM
@@ -16,6 +15,7 @@ from nri.policies.koordinator.refresh import switches
 from nri.policies.koordinator.refresh.running import reconciled_class
 from nri.policies.koordinator.rules import node_slo
 from nri.policies.koordinator.rules.node_slo import CoreSchedRule
+from nri.policies.last_good import LastGood
 from nri.policies.paths import KUBE_CLASSES
 from nri.policies.running import RunningPod
 from tests.hook_cases import inputs
@@ -119,7 +119,7 @@ def _folder(given: Given) -> Outcome:
 
 
 def _parse(given: Given) -> Outcome:
-    kept = Kept(inputs.core_rule(given.get("rule")))
+    kept = LastGood(inputs.core_rule(given.get("rule")))
     updated = kept.take(lambda: node_slo.core_sched(given.get("node_slo")))
     return {"updated": updated, "error": bool(kept.error), "rule": _shown(kept.rule)}
 

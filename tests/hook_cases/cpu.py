@@ -10,11 +10,11 @@ from typing import Any
 from nri.policies import paths, writes
 from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
 from nri.policies.contexts import HostApplicationContext, KubeQosContext
-from nri.policies.kept import Kept
 from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity, host_application
 from nri.policies.koordinator.refresh import identities, quotas, switches
 from nri.policies.koordinator.rules import node, node_slo
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
+from nri.policies.last_good import LastGood
 from tests.hook_cases import inputs
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.tree import Tree
@@ -99,7 +99,7 @@ def _identity_program(given: Given) -> Outcome:
 
 
 def _identity_parse(given: Given) -> Outcome:
-    kept = Kept(inputs.identity_rule(given.get("rule")))
+    kept = LastGood(inputs.identity_rule(given.get("rule")))
     updated = kept.take(lambda: node_slo.group_identity(given.get("node_slo"), given.quirks))
     return {"updated": updated, "error": bool(kept.error), "rule": _identity_shown(kept.rule)}
 
@@ -203,14 +203,14 @@ def _batch_apply(given: Given) -> Outcome:
 
 
 def _batch_parse_slo(given: Given) -> Outcome:
-    kept = Kept(inputs.batch_rule(given.get("rule")))
+    kept = LastGood(inputs.batch_rule(given.get("rule")))
     updated = kept.take(lambda: replace(kept.rule, has_quota=node_slo.has_cfs_quota(given.get("node_slo"))))
     rule = {"cfs_quota_enabled": kept.rule.has_quota, "cpu_normalization_ratio": kept.rule.ratio}
     return {"updated": updated, "error": bool(kept.error), "rule": rule}
 
 
 def _batch_parse_node(given: Given) -> Outcome:
-    kept = Kept(inputs.batch_rule(given.get("rule") or given))
+    kept = LastGood(inputs.batch_rule(given.get("rule") or given))
     updated = kept.take(
         lambda: replace(kept.rule, ratio=node.ratio(given.get("node"))),
         lambda old, new: node.same_ratio(old.ratio, new.ratio),
@@ -243,7 +243,7 @@ def _normal_apply(given: Given) -> Outcome:
 
 def _normal_parse(given: Given) -> Outcome:
     current = given.get("current_ratio")
-    kept = Kept(node.NO_RATIO if current is None else float(current))
+    kept = LastGood(node.NO_RATIO if current is None else float(current))
     updated = kept.take(lambda: node.ratio(given.get("node")), node.same_ratio)
     return {"updated": updated, "error": bool(kept.error), "ratio": kept.rule, "enabled": kept.rule != node.NO_RATIO}
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from nri.policies import manifest, writes
 from nri.policies.changes import Decision
-from nri.policies.kept import Kept
 from nri.policies.koordinator.hooks import cpuset
 from nri.policies.koordinator.hooks.host_application import context_of
 from nri.policies.koordinator.refresh import cpusets
 from nri.policies.koordinator.rules import node_topology
 from nri.policies.koordinator.rules.node_topology import CpusetRule
+from nri.policies.last_good import LastGood
 from nri.policies.running import RunningPod
 from tests.hook_cases import inputs
 from tests.hook_cases.cpu import decided
@@ -89,7 +89,7 @@ def _program_helper(given: Given) -> Outcome:
 
 
 def _parse(given: Given) -> Outcome:
-    kept = Kept(inputs.cpuset_rule(given.get("rule")))
+    kept = LastGood(inputs.cpuset_rule(given.get("rule")))
     updated = kept.take(lambda: node_topology.parse(given.get("node_topology"), given.quirks))
     return {"updated": updated, "error": bool(kept.error), "rule": _shown(kept.rule)}
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from nri.agent.explain import Subject
 from nri.agent.loops.samples import Sample
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.last_good import LastGoodAnnotations
 from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.host import Topology, Unsupported, Writer, cgroup_usage
 from nri.host.cgroups.units import Value
@@ -133,7 +133,7 @@ class Round(Generic[_Rules]):
     spared: dict[tuple[Subject, str], str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     unreadable: dict[tuple[Subject, str], str] = field(default_factory=dict)
-    good: LastGood = field(default_factory=LastGood)
+    good: LastGoodAnnotations = field(default_factory=LastGoodAnnotations)
     unsupported: dict[str, None] = field(default_factory=dict)
 
     @property

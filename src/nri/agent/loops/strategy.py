@@ -68,6 +68,6 @@ class Strategy(Protocol):
         """Whether there is work: it is asked for, or there is something to take back."""
         ...
 
-    def round(self, moment: Round[Any]) -> None:
+    def round(self, made: Round[Any]) -> None:
         """Look at a round, and add values and evictions to it."""
         ...

@@ -21,7 +21,7 @@ from nri.agent.loops.round import KnobValue, Round, StrategyPod
 from nri.agent.loops.samples import Sample, Sampler
 from nri.agent.loops.strategy import Rules, Sampled, Strategy
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.last_good import LastGoodAnnotations
 from nri.agent.pods.running import key_of, running
 from nri.agent.pods.source import Pod
 from nri.agent.profile import load
@@ -102,7 +102,7 @@ class Loops:
         self._seen: tuple[list[StrategyPod], list[str]] = [], []
         #: The error of each strategy that broke off its last round; the log has had it.
         self._broken: dict[str, str] = {}
-        self._good = LastGood()
+        self._good = LastGoodAnnotations()
         self._unreadable: list[str] = []
         #: Pods that strategies may not evict, with the reason; the log has had it.
         self._spared: dict[tuple[Subject, str], str] = {}

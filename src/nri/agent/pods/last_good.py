@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-__all__ = ["LastGood"]
+__all__ = ["LastGoodAnnotations"]
 
 
-class LastGood:
+class LastGoodAnnotations:
     """Texts by pod and annotation. For one thread."""
 
     def __init__(self) -> None:

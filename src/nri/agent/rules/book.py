@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nri.agent.profile import Kind, UnreadKey
-from nri.policies.kept import Kept
+from nri.policies.last_good import LastGood
 from nri.text import plain
 
 __all__ = ["Problem", "RuleBook"]
@@ -54,7 +54,7 @@ class _Entry:
     __slots__ = ("document", "kept", "place", "source")
 
     def __init__(self) -> None:
-        self.kept: Kept[Any] = Kept(None)
+        self.kept: LastGood[Any] = LastGood(None)
         self.document: Mapping[str, Any] | None = None
         self.source = ""
         self.place: Callable[[str], str] | None = None

@@ -26,7 +26,7 @@ from nri import host
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.transports import places, words
-from nri.agent.transports.clears import clear, is_clear
+from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import Reapply
 from nri.agent.transports.refresher import Refresher
@@ -106,9 +106,9 @@ class HookPlugin(Plugin):
     def configure(self) -> EventMask:
         """Choose the events, and tell the runtime what a late answer means."""
         # It is looked at once this returns. Runtimes that do not heed it are told only what they must not overlook.
-        wish = FailurePolicy(fail_request=self._fail, keep_connected=True)
+        policy = FailurePolicy(fail_request=self._fail, keep_connected=True)
         heeded = versions.version_at_least(self.runtime.nri_version, FAILURE_POLICY_SINCE)
-        self.failure_policy = wish if self._fail or heeded else None  # type: ignore[misc]  # of this connection
+        self.failure_policy = policy if self._fail or heeded else None  # type: ignore[misc]  # of this connection
         return subscription(list(self.config.events), known_to(self.runtime))
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
@@ -310,8 +310,8 @@ class HookPlugin(Plugin):
             self.refresher.ask()
 
     def _clear(self, known: HeldContainer) -> None:
-        if is_clear(known.changes):
-            results = self._quietly("clear", lambda: clear(self._parts.executor, known.context.cgroup_parent))
+        if clears_cpus(known.changes):
+            results = self._quietly("clear", lambda: clear_cpus(self._parts.executor, known.context.cgroup_parent))
             self._parts.decisions.record(known.context, self._transport, results or [])
 
     def _compare(self, known: HeldContainer, container: m.Container) -> None:

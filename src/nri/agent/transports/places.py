@@ -39,7 +39,7 @@ def placed(context: ContainerContext, pod: m.PodSandbox, container: m.Container,
 
 def requested(pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources, runtime: str) -> ContainerContext:
     """Return the context of a container that is about to be updated, with what is asked for as its resources."""
-    wish = m.Container(id=container.id)
-    wish.linux.resources.CopyFrom(resources)
-    asked = messages.container_context(pod, wish, runtime).resources or Resources()
+    asking = m.Container(id=container.id)
+    asking.linux.resources.CopyFrom(resources)
+    asked = messages.container_context(pod, asking, runtime).resources or Resources()
     return replace(container_context(pod, container, runtime), resources=asked)

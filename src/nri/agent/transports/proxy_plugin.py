@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from nri.agent.parts import Parts
 from nri.agent.transports import places
-from nri.agent.transports.clears import is_clear
+from nri.agent.transports.clear_cpus import clears_cpus
 from nri.agent.transports.held import HeldContainer
 from nri.agent.transports.hook_plugin import Answer, Asked, HookPlugin
 from nri.api import messages as m
@@ -77,7 +77,7 @@ class ProxyPlugin(HookPlugin):
         wanted = adjusted or Adjustment()
         wanted.message.linux.resources.ClearField("rdt_class")
         known = self.held.container(container.id)
-        if known is not None and is_clear(known.changes):
+        if known is not None and clears_cpus(known.changes):
             wanted.add_annotation(CLEAR_CPUS, "yes")
         return (wanted if wanted.message.ByteSize() else None), updates
 

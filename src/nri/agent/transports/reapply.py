@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from nri import host
 from nri.agent.parts import Parts
 from nri.agent.transports import words
-from nri.agent.transports.clears import clear, is_clear
+from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.agent.transports.held import Held, HeldContainer
 from nri.api import messages as m
 from nri.errors import NriError
@@ -229,8 +229,8 @@ class Reapply:
         """Do what no update can say."""
         executor, folder = self._parts.executor, known.context.cgroup_parent
         deeds: list[Callable[[], list[Result]]] = []
-        if is_clear(changes):
-            deeds.append(lambda: clear(executor, folder))
+        if clears_cpus(changes):
+            deeds.append(lambda: clear_cpus(executor, folder))
         rest = words.beside(changes, executor.on_v2)
         if (score := rest.number(OOM_SCORE)) is not None:
             deeds.append(lambda: executor.oom_score(folder, score))

@@ -4,7 +4,7 @@ Rules: pure. A value that no runtime could take, such as CPUs that are no list, 
 costs the container nothing else. A CPU quota that was scaled must not be scaled again by an agent that starts later:
 the kubelet's is asked of the API, if its pods are known; else it is read from an annotation that the container was
 given when its quota was scaled; nothing is decided by one that is known by neither. Next:
-`nri.agent.transports.clears`, for what NRI has no word for.
+`nri.agent.transports.clear_cpus`, for what NRI has no word for.
 """
 
 from __future__ import annotations

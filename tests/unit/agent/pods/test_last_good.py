@@ -1,10 +1,10 @@
 """Annotations that could be read once."""
 
-from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.last_good import LastGoodAnnotations
 
 
 def test_a_text_counts_until_the_annotation_or_the_pod_is_gone() -> None:
-    good = LastGood()
+    good = LastGoodAnnotations()
     assert good.instead("u", "a", {"a": "{"}) is None
     good.keep("u", "a", {"a": "{}", "b": "1"})
     assert good.instead("u", "a", {"a": "{", "b": "2"}) == {"a": "{}", "b": "2"}

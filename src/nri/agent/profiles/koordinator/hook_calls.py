@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from nri.agent.decisions import reason_of
 from nri.agent.executor import tidy
 from nri.agent.parts import Parts
-from nri.agent.transports.clears import clear, is_clear
+from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.errors import NriError
 from nri.host import Outcome, Result
 from nri.policies import paths
@@ -228,8 +228,8 @@ class HookCalls:
 
     def _tell_clear(self, container: ContainerContext, changes: Changes) -> None:
         """Clear a running container's CPUs, which an update of the CRI cannot say."""
-        if is_clear(changes):
-            results = clear(self._parts.executor, container.cgroup_parent)
+        if clears_cpus(changes):
+            results = clear_cpus(self._parts.executor, container.cgroup_parent)
             self._parts.decisions.record(container, TRANSPORT, results)
 
     def _remember(self, memory: OrderedDict[_Key, _Kept], key: _Key, value: _Kept) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.last_good import LastGoodAnnotations
 from nri.agent.profiles.koordinator import terway
 from nri.agent.profiles.koordinator.traffic.pods import NetworkShares
 from nri.agent.profiles.koordinator.traffic.shaper import Shaper
@@ -32,7 +32,7 @@ class Network:
     def __init__(self, settings: AgentSettings, parts: Parts, shaper: Shaper | None = None) -> None:
         self._parts = parts
         self._shares = NetworkShares(parts, settings.tc.interface, shaper)
-        self._terway, self._good = str(settings.terway.folder), LastGood()
+        self._terway, self._good = str(settings.terway.folder), LastGoodAnnotations()
 
     def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
         """Bring classes of the network and terway's files to what NodeSLO and the pods want."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.last_good import LastGoodAnnotations
 from nri.agent.pods.running import plain_context
 from nri.agent.profiles.koordinator.documents import SLO
 from nri.agent.profiles.koordinator.reconcile import switched_on
@@ -34,7 +34,9 @@ __all__ = ["apply", "remove_file", "replace_file"]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
-def apply(parts: Parts, folder: str, pods: Iterable[RunningPod], tally: Tally, good: LastGood) -> list[Result]:
+def apply(
+    parts: Parts, folder: str, pods: Iterable[RunningPod], tally: Tally, good: LastGoodAnnotations
+) -> list[Result]:
     """Write or remove the files.
 
     Args:

@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from nri.agent.loops.round import Round, StrategyPod
 from nri.config.syntax import parse_json
-from nri.policies.kept import Kept
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.loops import block_io, memory_qos
 from nri.policies.koordinator.loops.block_io import ANNOTATION_BLOCK_IO, DiskLimits, RootDisk
@@ -21,6 +20,7 @@ from nri.policies.koordinator.loops.evict import NUMBERS, THRESHOLDS
 from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY, CLASS_KEYS, Config
 from nri.policies.koordinator.loops.resctrl import CACHE, GROUPS
 from nri.policies.koordinator.rules import defaults
+from nri.policies.last_good import LastGood
 from nri.policies.shapes import fit
 
 __all__ = [
@@ -71,12 +71,12 @@ class NodeSlo:
     kind = "NodeSLO"
 
     def __init__(self) -> None:
-        self._threshold = Kept(Threshold())
-        self._burst = Kept(BurstConfig())
-        self._memory: Kept[Mapping[str, Config]] = Kept({})
-        self._caches: Kept[Mapping[str, Mapping[str, Any]]] = Kept({})
-        self._disks: Kept[tuple[DiskLimits, ...]] = Kept(())
-        self._root_disks: Kept[tuple[RootDisk, ...]] = Kept(())
+        self._threshold = LastGood(Threshold())
+        self._burst = LastGood(BurstConfig())
+        self._memory: LastGood[Mapping[str, Config]] = LastGood({})
+        self._caches: LastGood[Mapping[str, Mapping[str, Any]]] = LastGood({})
+        self._disks: LastGood[tuple[DiskLimits, ...]] = LastGood(())
+        self._root_disks: LastGood[tuple[RootDisk, ...]] = LastGood(())
         self.known = False
 
     @property

@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Any, Final
 
 from nri.agent.parts import Parts
-from nri.agent.pods.last_good import LastGood
+from nri.agent.pods.last_good import LastGoodAnnotations
 from nri.agent.pods.running import key_of, plain_context, uid_of
 from nri.agent.profiles.koordinator.documents import SLO
 from nri.agent.profiles.koordinator.reconcile import switched_on
@@ -51,7 +51,7 @@ class NetworkShares:
         self._parts, self._interface, self._shaper = parts, interface, shaper or Shaper()
         self._rule = TcRule()
         self._cleared = False
-        self._good = LastGood()
+        self._good = LastGoodAnnotations()
 
     def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
         """Make the network as NodeSLO wants it; nothing before there is one, or while the hook is off."""

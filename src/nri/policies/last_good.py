@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Kept"]
+__all__ = ["LastGood"]
 
 _Rule = TypeVar("_Rule")
 
 
-class Kept(Generic[_Rule]):
+class LastGood(Generic[_Rule]):
     """One rule over time.
 
     Attributes:

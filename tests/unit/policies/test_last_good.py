@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from nri.policies.kept import Kept
 from nri.policies.koordinator import names
 from nri.policies.koordinator.rules import node, node_topology
+from nri.policies.last_good import LastGood
 
 
 def topology(**annotations: str) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def topology(**annotations: str) -> dict[str, Any]:
     ],
 )
 def test_a_topology_that_cannot_be_read_keeps_the_last_good_rule(wrong: dict[str, str]) -> None:
-    kept = Kept(node_topology.CpusetRule(system_cpus="0"))
+    kept = LastGood(node_topology.CpusetRule(system_cpus="0"))
     assert not kept.take(lambda: node_topology.parse(topology(**wrong)))
     assert kept.rule.system_cpus == "0"
     assert kept.error.startswith("annotation ")
@@ -35,14 +35,14 @@ def test_a_topology_that_cannot_be_read_keeps_the_last_good_rule(wrong: dict[str
 
 
 def test_an_equal_rule_is_no_change() -> None:
-    kept = Kept([1])
+    kept = LastGood([1])
     assert not kept.take(lambda: [1])
     assert kept.take(lambda: [2])
     assert kept.rule == [2]
 
 
 def test_a_rule_that_is_the_same_in_the_callers_eyes_does_not_replace_the_old_one() -> None:
-    kept = Kept(1.0)
+    kept = LastGood(1.0)
     assert not kept.take(lambda: 1.001, same=node.same_ratio)
     assert kept.rule == 1.0
     assert kept.take(lambda: 1.5, same=node.same_ratio)
@@ -50,7 +50,7 @@ def test_a_rule_that_is_the_same_in_the_callers_eyes_does_not_replace_the_old_on
 
 
 def test_a_rule_without_change_takes_the_error_away() -> None:
-    kept = Kept(2.0)
+    kept = LastGood(2.0)
     assert not kept.take(lambda: float("x"))
     assert (kept.rule, kept.error) == (2.0, "could not convert string to float: 'x'")
     assert not kept.take(lambda: 2.0)

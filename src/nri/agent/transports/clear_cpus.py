@@ -14,15 +14,15 @@ from nri.host.cgroups import knob_file
 from nri.policies.changes import Changes
 from nri.policies.writes import CPUS, Write
 
-__all__ = ["clear", "is_clear"]
+__all__ = ["clear_cpus", "clears_cpus"]
 
 
-def is_clear(changes: Changes | None) -> bool:
+def clears_cpus(changes: Changes | None) -> bool:
     """Whether changes clear a container's CPUs."""
     return changes is not None and changes.knobs.get(CPUS) == ""
 
 
-def clear(executor: Executor, folder: str) -> list[Result]:
+def clear_cpus(executor: Executor, folder: str) -> list[Result]:
     """Clear the CPUs of a container's cgroup, whatever is believed to be there."""
     path = folder.strip("/")
     if not path or executor.hierarchies.of("cpuset") is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.transports.clears import clear, is_clear
+from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
 from nri.host import Outcome
 from nri.policies.changes import Changes
 from tests.support import agents
@@ -16,16 +16,16 @@ POD = "kubepods/besteffort/pod1"
 
 
 def test_only_an_empty_text_is_a_clear() -> None:
-    assert is_clear(Changes({"cpuset.cpus": ""}))
-    assert not is_clear(Changes({"cpuset.cpus": "0"}))
-    assert not is_clear(Changes())
-    assert not is_clear(None)
+    assert clears_cpus(Changes({"cpuset.cpus": ""}))
+    assert not clears_cpus(Changes({"cpuset.cpus": "0"}))
+    assert not clears_cpus(Changes())
+    assert not clears_cpus(None)
 
 
 def test_on_v1_a_container_gets_all_that_its_pod_has(tmp_path: Path) -> None:
     root = v1(tmp_path, POD, f"{POD}/c")
     (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").write_text("1-2\n")
-    clear(agents.parts(root).executor, f"/{POD}/c/")
+    clear_cpus(agents.parts(root).executor, f"/{POD}/c/")
     assert agents.text(root, "cpuset", f"{POD}/c", "cpuset.cpus") == "1-2"
 
 
@@ -38,14 +38,14 @@ def test_on_v2_it_gets_what_is_in_force_in_its_pod(tmp_path: Path, own: str, cpu
     (pod / "cpuset.cpus.effective").write_text(f"{cpus}\n")
     (pod / "c/cpuset.cpus").write_text("1\n")
     (pod / "c/cpuset.cpus.effective").unlink(missing_ok=True)
-    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    (result,) = clear_cpus(agents.parts(root).executor, f"{POD}/c")
     assert ((pod / "c/cpuset.cpus").read_text(), result.outcome) == (cpus, Outcome.APPLIED)
 
 
 def test_what_is_not_there_is_gone_and_does_not_wait(tmp_path: Path) -> None:
     for root in (v1(tmp_path / "1"), v2(tmp_path / "2")):
         executor = agents.parts(root).executor
-        (result,) = clear(executor, f"{POD}/c")
+        (result,) = clear_cpus(executor, f"{POD}/c")
         assert result.outcome is Outcome.GONE
         assert executor.held()["waiting writes"] == 0
 
@@ -53,21 +53,21 @@ def test_what_is_not_there_is_gone_and_does_not_wait(tmp_path: Path) -> None:
 def test_a_machine_without_sets_of_cpus_says_so(tmp_path: Path) -> None:
     root = v2(tmp_path, POD, f"{POD}/c")
     (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpu memory\n")
-    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    (result,) = clear_cpus(agents.parts(root).executor, f"{POD}/c")
     assert result.outcome is Outcome.UNSUPPORTED
 
 
 def test_a_container_without_a_folder_is_refused(tmp_path: Path) -> None:
-    (result,) = clear(agents.parts(v1(tmp_path)).executor, "")
+    (result,) = clear_cpus(agents.parts(v1(tmp_path)).executor, "")
     assert result.outcome is Outcome.REFUSED
 
 
 def test_cpus_above_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     root = v1(tmp_path, POD, f"{POD}/c")
     (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").write_text("what\n")
-    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    (result,) = clear_cpus(agents.parts(root).executor, f"{POD}/c")
     assert not result.in_force
     assert "the cgroup above" in result.reason
     (tmp_path / "sys/fs/cgroup/cpuset" / POD / "cpuset.cpus").unlink()
-    (result,) = clear(agents.parts(root).executor, f"{POD}/c")
+    (result,) = clear_cpus(agents.parts(root).executor, f"{POD}/c")
     assert not result.in_force
