@@ -6,7 +6,9 @@ may decide for those that run already (stage `MAKE_ROOM`), and their updates go 
 
 Rules: what came of an update is read from the kernel. A value that is not there after it is written to its file, and
 the record says why; so it is after a refusal. A value is told once, while the runtime's view has it; one that was
-refused is told again after a pause, or when it is another one. Next: `nri.agent.transports.hook_plugin`.
+refused is told again after a pause, or when it is another one. Where pods come from NRI alone, the runtime's view
+is the only record of what a kubelet has asked for, and a later agent has to find that there: such values are written to
+their files. Next: `nri.agent.transports.hook_plugin`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Final, NamedTuple
 
 from nri.agent.executor import Written, tidy
 from nri.agent.parts import Parts
+from nri.agent.pods.nri import NriPods
 from nri.agent.transports import words
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.reapply import PORTION
@@ -30,7 +33,7 @@ from nri.policies import messages
 from nri.policies.changes import Changes, Setting
 from nri.policies.contexts import ContainerContext, while_created
 from nri.policies.hooks import MAKE_ROOM
-from nri.policies.writes import SHARES, Write, writes
+from nri.policies.writes import MEMORY_LIMIT, QUOTA, SHARES, Write, writes
 from nri.stub.support.runtime_handle import RuntimeHandle
 from nri.text import plain
 
@@ -43,6 +46,8 @@ _PAUSE_S: Final = 60.0
 _ROUND_S: Final = 4.0
 #: The part of the time for an answer to a creation in which hooks decide for other containers.
 _SHARE: Final = 0.5
+#: The resources by which it is known what a kubelet asks for.
+_ASKED: Final = (SHARES, QUOTA, MEMORY_LIMIT)
 _LEFT_OUT: Final = "the runtime took the update and did not set it, so it was written to its file"
 
 
@@ -81,6 +86,8 @@ class RuntimeUpdates:
         self._refused: dict[tuple[str, str], tuple[Setting, float]] = {}
         #: Values for others, by the container that was being created then; not looked at yet.
         self._room: dict[str, list[tuple[ContainerContext, list[Write]]]] = {}
+        #: Knobs that a runtime is not told, because a later agent reads from its view what was asked for.
+        self._asked_for = _ASKED if isinstance(parts.pods, NriPods) else ()
         self._makes_room = any(MAKE_ROOM in row.stages for row in parts.profile.hooks)
 
     # -- strategies ---------------------------------------------------------------------------------------------------
@@ -147,7 +154,7 @@ class RuntimeUpdates:
         """
         on_v2 = self._parts.executor.on_v2
         name = write.knob
-        if write.devices is not None or name in messages.AT_CREATION or not messages.sayable(name, on_v2):
+        if name in self._asked_for or name in messages.AT_CREATION or not messages.sayable(name, on_v2):
             return None
         if name == SHARES and on_v2(name):
             return None

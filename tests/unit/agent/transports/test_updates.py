@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from nri.agent.parts import Parts
+from nri.agent.pods.nri import NriPods
+from nri.agent.settings import AgentSettings
 from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.agent.transports.updates import RuntimeUpdates
@@ -213,6 +215,15 @@ def test_what_no_update_can_say_is_the_executors(world: World, write: Write) -> 
     (written,) = world.updates.write([write])
     assert not written.by_runtime
     assert world.runtime.updates == []
+
+
+def test_where_the_runtime_alone_tells_what_was_asked_for_that_is_not_overwritten_in_its_view(world: World) -> None:
+    parts = replace(world.parts, pods=NriPods(AgentSettings(root=str(world.root.path))))
+    world.updates = RuntimeUpdates(parts, world.held, "nri", lambda: cast(RuntimeHandle, world.runtime), world.clock)
+    assert world.set(("a", 20_000)) == [("applied", "", False)]
+    assert world.runtime.updates == []
+    world.updates.write([Write(world.folders["a"], "cpuset.cpus", "0-1")])
+    assert len(world.runtime.updates) == 1
 
 
 def test_a_pod_that_shrinks_is_written_again_after_its_containers(
