@@ -12,13 +12,22 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
 
 import nri
+from nri.agent.agent import Agent
+from nri.agent.profile import PROFILES
+from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.settings import AgentSettings
+from nri.agent.settings.tables import NriSettings, PodSettings, RuleSettings
+from nri.policies.changes import NO_CHANGES, Changes, Decision
+from nri.policies.contexts import RoomContext
+from nri.policies.hooks import MAKE_ROOM, Hook
 from nri.stub.session.session import Session
 from tests.agent.files import of_process
 from tests.agent.node import REQUEST_S, WAIT_S, AgentProgram, Node, machine, until
@@ -435,3 +444,47 @@ def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Nod
         recorder = Recorder()
         with taking_part(recorder, place):
             until(lambda: recorder.quotas.get(app) == 50_000, lambda: f"{recorder.quotas}\n{agent.story()}")
+
+
+def shrink(context: RoomContext, _rules: object) -> Decision:
+    """Each container has 20 ms left when one called `important` comes."""
+    return Decision(Changes({"cpu.cfs_quota": 20_000}) if context.new.name == "important" else NO_CHANGES, "room")
+
+
+#: A profile that is a hook which makes room, and nothing else.
+ROOM = replace(
+    PROFILE,
+    name="room",
+    hooks=(Hook("Room", True, (), (), {MAKE_ROOM: shrink}),),
+    strategies=(),
+    node=lambda settings, root: replace(PROFILE.node(settings, root), gates=None),
+)
+
+
+def test_a_creation_shrinks_another_container_in_the_same_answer(place: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cast(dict[str, str], PROFILES), "room", f"{__name__}:ROOM")
+    agent = Agent(
+        AgentSettings(
+            root=place.root,
+            socket=str(place.folder / "agent.sock"),
+            profile="room",  # type: ignore[arg-type]
+            modes=("nri",),
+            nri=NriSettings(socket=str(place.daemon.nri_socket)),
+            rules=RuleSettings(source="files", path=place.rules),
+            pods=PodSettings(source="cri", cri=str(place.daemon.cri_socket)),
+        )
+    )
+    agent.start()
+    try:
+        until(lambda: agent.transports[0].health()[0], lambda: str(agent.health()))
+        pod = place.run_pod("web", "Burstable")
+        batch = place.daemon.cri.run(pod, "batch", COMMAND, cpu_quota=80_000, cpu_period=100_000)
+        assert place.of(batch, "cpu.cfs_quota_us") == "80000"
+        place.daemon.cri.run(pod, "important", COMMAND)
+        assert (place.of(batch, "cpu.cfs_quota_us"), quota_in_spec(place, batch)) == ("20000", 20_000)
+        told = agent.parts.history.of("shop/web")
+        assert told is not None
+        rows = [row for row in told["writes"] if (row["container"], row["name"]) == ("batch", "cpu.cfs_quota")]
+        assert [(row["outcome"], row["transport"], row["reason"]) for row in rows] == [("applied", "nri", "")]
+    finally:
+        agent.stop()

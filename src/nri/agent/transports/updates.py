@@ -142,7 +142,7 @@ class RuntimeUpdates:
             if not words.same(name, value, known.said.get(name))
             and self._refused.get((number, name), (None, 0.0))[0] != value
         }
-        update = words.update(Changes(values), number, self._parts.executor.on_v2) if values else None
+        update = words.update(Changes(values), number, self._parts.executor.on_v2)
         if update is None:
             return None
         return _Due(known, update, values, [places[number, name] for name in values if (number, name) in places])

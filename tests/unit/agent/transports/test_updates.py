@@ -311,7 +311,8 @@ def shrink(context: RoomContext, _rules: object) -> Decision:
     """Best-effort containers make room for one that says so."""
     if context.new.name != "important" or context.name == "spared":
         return Decision()
-    knobs = {QUOTA: 5000, "cpu.bvt": -1} if context.name != "odd" else {"cpuset.cpus": "no CPUs"}
+    by_name = {"odd": {"cpuset.cpus": "no CPUs"}, "plain": {"cpu.bvt": -1}}
+    knobs = by_name.get(context.name, {QUOTA: 5000, "cpu.bvt": -1})
     return Decision(Changes(knobs), f"room for {context.new.name}")
 
 
@@ -344,11 +345,11 @@ def run(runtime: FakeRuntime, pod: m.PodSandbox, name: str) -> Any:
 
 
 def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: Path) -> None:
-    made, parts = plugin(tmp_path, "batch", "spared", "odd", "important")
+    made, parts = plugin(tmp_path, "batch", "spared", "odd", "plain", "important")
     pod = made_pod()
     with FakeRuntime() as runtime:
         runtime.add(made).run_pod_sandbox(pod)
-        for name in ("batch", "spared", "odd"):
+        for name in ("batch", "spared", "odd", "plain"):
             assert run(runtime, pod, name).updates == {}
         updates = run(runtime, pod, "important").updates
     assert {name: each.message.linux.resources.cpu.quota.value for name, each in updates.items()} == {"batch": 5000}
@@ -358,6 +359,7 @@ def test_a_creation_is_answered_with_updates_of_those_that_make_room(tmp_path: P
         "applied", "the runtime took the update and did not set it, so it was written to its file",
     )  # fmt: skip
     assert rows["batch", "cpu.bvt"][0] in ("applied", "unsupported"), "NRI has no word for it"
+    assert rows["plain", "cpu.bvt"][0] in ("applied", "unsupported")
     assert rows["odd", "cpuset.cpus"][0] == "refused"
     (why,) = [row for row in told["values"] if (row["container"], row["field"]) == ("batch", QUOTA)]
     assert (why["hook"], why["reason"], why["stage"]) == ("Room", "room for important", "MakeRoom")
