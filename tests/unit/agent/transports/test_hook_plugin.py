@@ -457,7 +457,7 @@ def test_a_defect_of_ours_costs_a_container_nothing_but_its_values(
 
     monkeypatch.setattr(type(parts.executor), "changes", broken)
     monkeypatch.setattr(type(parts.executor), "retry", broken)
-    monkeypatch.setattr(hook_plugin, "clear", broken)
+    monkeypatch.setattr(hook_plugin, "clear_cpus", broken)
     monkeypatch.setattr(hook_plugin.words, "compared", broken)
     pod, container = CLEAR.pod.messages()
     with FakeRuntime() as runtime:
