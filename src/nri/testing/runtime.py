@@ -119,7 +119,9 @@ class FakeRuntime(Events):
         Raises: what kept it from taking part.
         """
         if not isinstance(plugin, Plugin):
-            raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}")
+            is_class = isinstance(plugin, type) and issubclass(plugin, Plugin)
+            step = f": write add({plugin.__name__}())" if is_class else ""
+            raise LocalProtocolError(f"add() takes an instance of nri.Plugin, not {plugin!r}{step}")
         _check_texts("add", idx=idx, name=name or "", config=config)
         adaptation = self._live()
         attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)

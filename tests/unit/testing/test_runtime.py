@@ -110,8 +110,10 @@ def test_a_plugin_that_is_refused_raises_here(nri_runtime: FakeRuntime) -> None:
 
 
 def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> None:
-    with pytest.raises(LocalProtocolError, match="takes an instance"):
+    with pytest.raises(LocalProtocolError, match=r"takes an instance of nri.Plugin, .*: write add\(PodName\(\)\)"):
         nri_runtime.add(PodName)  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError, match=r"not 'pod_name'$"):
+        nri_runtime.add("pod_name")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,9 @@ def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Ite
         if isinstance(message, m.ContainerUpdate):
             if event == "UpdateContainer" and _would_cancel(message, call):
                 continue
+            if event == "CreateContainer" and _is_own(message, call) and not message.ignore_failure:
+                reason = "an Update of the container that is being created: change that one with an Adjustment"
+                raise TypeError(f"create_container returned {reason}")
             yield bytes_field(update_number, message.SerializeToString())
         elif not isinstance(message, m.ContainerEviction):
             raise wrong_answer(event, item, "a list with {} in it")
@@ -152,13 +155,19 @@ def _words_for(value: Any) -> str:
     return type(value).__name__
 
 
+def _is_own(update: m.ContainerUpdate, call: Call) -> bool:
+    """Whether an update is of the event's own container."""
+    container = call.container
+    return container is not None and update.container_id == container.id
+
+
 def _would_cancel(update: m.ContainerUpdate, call: Call) -> bool:
     """Whether this update has to be left out; says so in the log.
 
     An update of the container that is being updated, without resources, makes runtimes apply all zeros instead of what
     the kubelet asked for.
     """
-    if call.container is None or update.container_id != call.container.id or update.linux.resources.ByteSize():
+    if not _is_own(update, call) or update.linux.resources.ByteSize():
         return False
     from nri.stub.support import logs
 

@@ -48,6 +48,17 @@ def test_anything_else_is_an_error_that_names_the_method(answer) -> None:
         assert response.code == Code.UNKNOWN and "create_container returned" in response.message, response.message
 
 
+def test_an_update_of_the_container_that_is_being_created_is_told_with_what_to_write() -> None:
+    own = nri.Update(CONTAINER).set_cpu_shares(2)
+    with plugin_thread(creates([UPDATE, own])) as running:
+        running.runtime.begin()
+        response = running.runtime.call("CreateContainer", CREATE)
+        assert "an Update of the container that is being created: change that one with an Adj" in response.message
+    with plugin_thread(creates(nri.Update(CONTAINER).set_cpu_shares(2).set_ignore_failure())) as running:
+        running.runtime.begin()
+        assert [u.container_id for u in create_reply(running).update] == [CONTAINER.id], "the runtime skips it"
+
+
 def test_an_update_of_the_updated_container_without_resources_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     class Cancels(nri.Plugin):
         def update_container(self, pod, container, resources):
