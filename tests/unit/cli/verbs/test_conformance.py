@@ -49,7 +49,7 @@ def test_a_file_that_is_not_there_is_one_line(nri) -> None:
 def test_a_kind_that_is_not_known_is_wrong_usage(nri) -> None:
     done = nri("conformance", "merg", "x")
     assert done.returncode == 2
-    assert "did you mean merge?" in done.stderr
+    assert "did you mean nri conformance merge?" in done.stderr
 
 
 def test_specs_have_a_verb_of_their_own(nri, tmp_path) -> None:
