@@ -193,6 +193,7 @@ class Execution:
                 self._process.wait(REAP_S)
             except subprocess.TimeoutExpired:
                 kill_tree(self._process.pid)
+                self._process.kill()  # needs no file, of which there may be too many
                 self._process.wait()
         for descriptor in {self.stdin, self.stdout, self.stderr} - {None}:
             assert descriptor is not None
@@ -233,6 +234,7 @@ def start_with_terminal(argv: Sequence[str], container_id: str, folder: Path) ->
             return process, _received_terminal(listener, process, container_id)
         except BaseException:
             kill_tree(process.pid)
+            process.kill()
             process.wait()
             raise
     finally:

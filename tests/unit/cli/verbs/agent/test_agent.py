@@ -228,7 +228,7 @@ def test_mistakes_in_settings_end_run_with_2_before_anything_is_done(nri) -> Non
     done = nri("agent", "run", "--mode", "nri,standlone", "--profile", "koord", "--config", "/dev/null")
     assert done.returncode == 2
     assert '--mode: modes[1]: expected one of nri, proxy, hooks, standalone, not "standlone"' in done.stderr
-    assert '--profile: profile: expected one of koordinator, not "koord"' in done.stderr
+    assert '--profile: profile: expected one of koordinator, rubik, not "koord"' in done.stderr
 
 
 @pytest.mark.parametrize(
