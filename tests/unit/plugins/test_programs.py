@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -60,3 +63,14 @@ def test_a_required_plugin_that_is_absent_is_refused_by_the_validator_as_a_progr
             assert runtime.adaptation.ready(["00-default-validator"], 20), runtime.plugins
             with pytest.raises(nri.ValidationRejected, match='required plugin "topology" not present'):
                 runtime.create_container()
+
+
+@pytest.mark.parametrize("module", ["topology_aware", "balloons"])
+def test_the_help_of_a_policy_as_a_program_names_where_it_keeps_what_it_gave(
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = find_spec(f"nri.plugins.{module}").submodule_search_locations[0] + "/plugin.py"
+    monkeypatch.setattr(sys, "argv", [file, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(file, run_name="__main__")
+    assert not ended.value.code and "--state-dir" in capsys.readouterr().out

@@ -119,6 +119,13 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
     assert found["writes"] == KNOWN["writes"]
 
 
+def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri, agent_at, pod: Path) -> None:
+    both = nri("agent", "explain", "shop/web", "--pod", str(pod))
+    assert (both.returncode, "give one of POD and --pod FILE" in both.stderr) == (2, True)
+    none = nri("agent", "explain", "--agent-socket", agent_at({"/explain": lambda _: json_answer({"pods": []})}))
+    assert none.stderr == "the agent has decided nothing yet\n"
+
+
 def test_without_a_pod_explain_lists_those_that_the_agent_knows(nri, agent_at) -> None:
     rows = [
         {"key": "u1", "namespace": "shop", "name": "web", "ended": False},
