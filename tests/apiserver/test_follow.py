@@ -185,15 +185,20 @@ LATER = "99999999"
 
 
 class Followed:
-    """An apiserver that has lost what it knew: its first list is empty and of a version that is still to come.
+    """An apiserver that has lost what it knew: its first list is empty and of a version that it then does not know.
 
     Attributes:
         asked: the version of each list that was asked for.
     """
 
     def __init__(self, api: Apiserver) -> None:
-        self._api, self.watch = api, api.watch
+        self._api = api
         self.asked: list[str] = []
+
+    def watch(self, kind: Kind, version: str, *arguments: Any) -> Any:
+        if version == LATER:
+            raise ApiserverError("watch nodes", 410, "too old resource version")
+        return self._api.watch(kind, version, *arguments)
 
     def list(self, kind: Kind, fields: str, version: str) -> tuple[list[Any], str]:
         self.asked.append(version)

@@ -207,8 +207,9 @@ def _mount(mount: Mount) -> str:
         f"            # {mount.why}",
         f"            - name: {mount.name}",
         f"              mountPath: {mount.at}",
-        f"              readOnly: {str(not mount.write).lower()}",
     ]
+    if not mount.write:  # an apiserver drops the default, and would see a change each time it is applied
+        lines.append("              readOnly: true")
     if mount.changes:
         lines.append("              mountPropagation: HostToContainer")
     return "".join(f"{line}\n" for line in lines)
