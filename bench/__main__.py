@@ -9,6 +9,7 @@ OTHERS = {
     "plugins": "bench.plugins",
     "apiserver": "bench.apiserver.run",
     "modes": "bench.modes.run",
+    "placement": "bench.placement",
 }
 
 if sys.argv[1:2] and sys.argv[1] in OTHERS:

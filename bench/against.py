@@ -108,7 +108,7 @@ class Comparison:
                 for name, side, build in self._alternating(first // SITTING):
                     started = stack.enter_context(
                         pairing(
-                            build, build, case.plugins, delay_ms=case.delay_ms, fan_out=case.fan_out,
+                            build, build, case.plugins, delay_ms=case.delay_ms, in_turn=case.in_turn,
                             recorder=BOTH if case.recorder else (), pinned=True,
                         )
                     )  # fmt: skip

@@ -15,6 +15,7 @@ class Case:
     Attributes:
         kind: the event, as `bench/peers/README.md` calls it.
         events: how many make a round.
+        in_turn: from plugin to plugin, also what would go to all of them at once.
         recorder: keep every step of every event, on both sides (`bench.recorder`).
     """
 
@@ -25,7 +26,7 @@ class Case:
     idle_us: int = 0
     events: int = 600
     delay_ms: int = 0
-    fan_out: bool = False
+    in_turn: bool = False
     recorder: bool = False
 
     def scaled(self, scale: float) -> int:
@@ -42,7 +43,7 @@ CASES = {
     "state-4": Case(f"{SC}, 4 plugins", "psc", plugins=4, events=200),
     "create-4": Case(f"{CC}, 4 plugins", "cc", plugins=4, events=200),
     "state-10": Case(f"{SC}, 10 plugins", "psc", plugins=10, events=100),
-    "state-10-fan": Case(f"{SC}, 10 plugins, to all at once", "psc", plugins=10, events=100, fan_out=True),
+    "state-10-turn": Case(f"{SC}, 10 plugins, one after the other", "psc", plugins=10, events=100, in_turn=True),
     "create-10": Case(f"{CC}, 10 plugins", "cc", plugins=10, events=100),
     "state-8c": Case(f"{SC}, 1 plugin, 8 callers", "psc", callers=8, events=2400),
     "create-8c": Case(f"{CC}, 1 plugin, 8 callers", "cc", callers=8, events=1600),

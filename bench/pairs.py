@@ -134,7 +134,7 @@ def pairing(
     *,
     containers: int = 0,
     delay_ms: int = 0,
-    fan_out: bool = False,
+    in_turn: bool = False,
     recorder: Collection[str] = (),
     pinned: bool = False,
 ) -> Iterator[Pairing]:
@@ -150,7 +150,7 @@ def pairing(
         pod, container = write(folder)
         running = Pairing(stack.enter_context(LineProcess(_argv(runtime, "runtime"))))
         running.ask(
-            "start", socket=str(folder / "s"), pod=str(pod), container=str(container), fan_out=fan_out,
+            "start", socket=str(folder / "s"), pod=str(pod), container=str(container), in_turn=in_turn,
             recorder="runtime" in recorder,
         )  # fmt: skip
         if containers:

@@ -37,7 +37,7 @@ def run_case(case: Case, rounds: int, scale: float) -> Measured:
     names = tuple(PAIRINGS)
     with contextlib.ExitStack() as stack:
         running: dict[str, Pairing] = {
-            name: stack.enter_context(pairing(*sides, case.plugins, delay_ms=case.delay_ms, fan_out=case.fan_out))
+            name: stack.enter_context(pairing(*sides, case.plugins, delay_ms=case.delay_ms, in_turn=case.in_turn))
             for name, sides in PAIRINGS.items()
         }
         floor = stack.enter_context(LineProcess([peer("pp")]))

@@ -41,7 +41,7 @@ class Runtime:
         self.adaptation: Adaptation | None = None
 
     def start(
-        self, socket: str, pod: str, container: str, fan_out: bool = False, recorder: bool = False, **_: object
+        self, socket: str, pod: str, container: str, in_turn: bool = False, recorder: bool = False, **_: object
     ) -> None:
         self.pod = m.PodSandbox.FromString(Path(pod).read_bytes())
         self.container = m.Container.FromString(Path(container).read_bytes())
@@ -59,7 +59,7 @@ class Runtime:
             registration_timeout_s=60.0,
             observer=PrometheusObserver(),
             reporters=[Recorder()] if recorder else [],
-            fan_out=EventMask.of("PostStartContainer") if fan_out else EventMask(0),
+            fan_out=EventMask(0) if in_turn else None,
         )
         self.adaptation.start()
 

@@ -1,10 +1,10 @@
-"""Regenerate the messages of the CRI and of Koordinator's hook protocol, or check that they are current.
+"""Regenerate the messages of the CRI, of Koordinator's hook protocol and of traces, or check that they are current.
 
     python tools/generate_cri.py [--check]
 
 Rules: the generated files are checked in and never edited; `--check` writes nothing
 and exits 1 when they differ from what the .proto gives. Needs grpcio-tools and
-mypy-protobuf. Next: `nri.cri` and `nri.proxy.hook_servers`, which use the messages.
+mypy-protobuf. Next: `nri.cri`, `nri.proxy.hook_servers` and `nri.trace`, which use the messages.
 """
 
 from __future__ import annotations
@@ -56,6 +56,11 @@ SOURCES = (
         "koordinator.sh/apis/runtime/v1alpha1/api.proto",
         "nri.proxy.hook_servers.pb",
         '"""Generated messages; see `proto/koordinator.sh`. Never edited: `tools/generate_cri.py`."""\n',
+    ),
+    Source(
+        "nri/trace/v1/api.proto",
+        "nri.trace.pb",
+        '"""Generated messages; see `proto/nri/trace`. Never edited: `tools/generate_cri.py`."""\n',
     ),
 )
 

@@ -33,6 +33,7 @@ class Socket(Protocol):
     def close(self) -> None: ...
     def shutdown(self, how: int, /) -> None: ...
     def setblocking(self, flag: bool, /) -> None: ...
+    def setsockopt(self, level: int, name: int, value: bytes, /) -> None: ...
 
 
 class Transport(Protocol):
@@ -55,13 +56,17 @@ class Reporter(Protocol):
     event `plugin_asked`, then `plugin_answered` and `reply_merged`, or `plugin_failed`; `event_ends`. The plugin's side
     the same with itself as the only plugin, and without merging; an event that has no handler only begins and ends.
 
+    A reporter of the runtime's side may also have `plugin_changed(plugin, state, about)`: a plugin is now "active",
+    "late", "open" (left out by its breaker) or "gone"; `about` has its kind, version, events, configuration and the
+    reason, as texts by name, those that are known.
+
     The methods are called on the hot path, on the runtime's side from several threads at once: they must be quick, must
     not wait, and change nothing. Their errors are logged and go no further.
 
     Arguments:
         event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`.
         serial: number of the event, from 1, unique for the side that tells; it holds together the steps of one event
-            while others overlap with it.
+            while others overlap with it. Validators are asked with the serial of the creation.
         plugin: ``NN-name``.
         request, reply: the message as encoded for the wire, without envelope; empty where there is nothing to say. A
             merged result is to be parsed, not compared byte by byte: its parts may stand in any order, a message

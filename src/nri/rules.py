@@ -80,6 +80,9 @@ class Rules:
     silence_counts_for_all: bool = True
     """A plugin's silence counts for all events that wait for it, and costs each one and a half timeouts at most."""
 
+    reports_at_once: bool = True
+    """A report of something done goes to all plugins at once, also to those behind one that fails it."""
+
     # --- life
     events_need_start: bool = True
     """An event before `start` or after `stop` is an error, and not an event without plugins."""

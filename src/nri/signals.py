@@ -7,21 +7,39 @@ is never compiled, so a call of `check_signals` is such a moment. Next: `nri.str
 
 import os
 import signal
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["LOOK_UP_S", "Stop", "check_signals"]
+__all__ = ["Stop", "check_signals", "wake_fd"]
 
-#: How often what waits without an end looks whether a signal has come, in seconds: one that comes in the instant before
-#: a wait does not interrupt it. Kubernetes kills ten seconds or more after SIGTERM.
-LOOK_UP_S = 4
+# The pipe into which the interpreter writes a byte for each signal that comes, and the thread that listens to them: one
+# for the process, as there is one set of handlers. A signal that comes in the instant before a wait does not interrupt
+# it; but its byte is there, so that a wait for this pipe need not look up now and then.
+_pipe: "tuple[int, int] | None" = None
+_listener = 0
 
 
 def check_signals() -> None:
     """Run the handlers of signals that have come, if this is the main thread."""
+
+
+def wake_fd() -> int:
+    """The descriptor that can be read once a signal has come; -1 in a thread that has not called `Stop.listen`.
+
+    What waits for it reads what is there, and then calls `check_signals`.
+    """
+    return _pipe[0] if _pipe is not None and _listener == get_ident() else -1
+
+
+def _wake_pipe() -> tuple[int, int]:
+    global _pipe  # noqa: PLW0603 - the interpreter has one such descriptor
+    if _pipe is None:
+        _pipe = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(_pipe[1], False)
+    return _pipe
 
 
 class Stop:
@@ -48,6 +66,9 @@ class Stop:
 
     def listen(self, *more: int) -> None:
         """Take SIGTERM, SIGINT and `more` from now on. Only in the main thread, as Python wants it."""
+        global _listener  # noqa: PLW0603 - see `_pipe`
+        signal.set_wakeup_fd(_wake_pipe()[1], warn_on_full_buffer=False)
+        _listener = get_ident()
         for number in (signal.SIGTERM, signal.SIGINT, *more):
             signal.signal(number, self.take)
 
@@ -60,8 +81,10 @@ class Stop:
             self._on_stop()
         try:
             self._wake.release()
-        except RuntimeError:
-            pass  # it was stopped before, or by another thread just now
+            if _pipe is not None:
+                os.write(_pipe[1], b"\0")
+        except (RuntimeError, BlockingIOError):
+            pass  # it was stopped before, or by another thread just now; a full pipe wakes as well
 
     def wait(self, seconds: float) -> None:
         """Wait so many seconds, or until stopped. For one thread."""
@@ -69,8 +92,9 @@ class Stop:
 
     def wait_for_signal(self) -> int:
         """Wait until stopped, however long; return the signal's number. For one thread."""
+        woken = _wake_pipe()[0]
         while not self:
-            self.wait(LOOK_UP_S)
+            os.read(woken, 64)
         return self.signal
 
     @property

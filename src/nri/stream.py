@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import _socket
 import sys
-from posix import environ, sched_getaffinity
+from posix import environ, read, sched_getaffinity
 from time import monotonic
 
 from nri.errors import ConnectionClosed, DeadlineExceeded
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from nri.interfaces import Socket
 
-__all__ = ["SentInPart", "Stream", "connect_unix", "look_up_each"]
+__all__ = ["SentInPart", "Stream", "connect_unix"]
 
 # So many short waits in a row, and the next one polls; polling in vain asks for twice as many, up to a limit.
 _FEW, _MANY = 2, 256
@@ -46,6 +46,8 @@ _NOW: Final = _socket.MSG_NOSIGNAL | _socket.MSG_DONTWAIT
 # The longest wait in one `poll`, in milliseconds: a signal that came in the instant before does not interrupt it.
 _LOOK_UP_MS: Final = 1000
 _CONNECT_TIMEOUT_S = 5
+# So long after the last message a read of the thread that listens to signals waits where those wake it for sure.
+_BUSY_S: Final = 4
 
 
 def busy_poll_from_environment() -> float:
@@ -71,34 +73,31 @@ def connect_unix(path: str) -> _socket.socket:
     return sock
 
 
-def look_up_each(sock: _socket.socket, seconds: int) -> None:
-    """Have a read without a deadline look up now and then, for a signal that came in the instant before it waited.
-
-    Such a signal does not interrupt the wait that begins, so without this its handler runs when the peer sends again.
-    """
-    sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, seconds.to_bytes(8, sys.byteorder) + bytes(8))
-
-
-def _poll_for(sock: Socket, *, reading: bool) -> Any:
+def _poll_for(sock: Socket, *, reading: bool, wake_fd: int = -1) -> Any:
     import select
 
     descriptors = select.poll()
     descriptors.register(sock.fileno(), select.POLLIN if reading else select.POLLOUT)
+    if wake_fd >= 0:
+        descriptors.register(wake_fd, select.POLLIN)
     return descriptors.poll
 
 
-def _wait(poll: Any, deadline: float | None) -> bool:
+def _wait(poll: Any, deadline: float | None, wake_fd: int = -1) -> bool:
     """Wait until there is something, which may be the end; False at the deadline."""
-    most_ms = _LOOK_UP_MS
+    most_ms = _LOOK_UP_MS if wake_fd < 0 else -1
     while True:
         if deadline is not None:
             left_s = deadline - monotonic()
             if left_s <= 0:
                 return False
-            if left_s < 1.0:
+            if left_s < 1.0 or most_ms < 0:
                 most_ms = int(left_s * 1e3) + 1
-        if poll(most_ms):
+        ready = poll(most_ms)
+        if ready and (wake_fd < 0 or len(ready) > 1 or ready[0][0] != wake_fd):
             return True
+        if ready:
+            read(wake_fd, 64)
         check_signals()
 
 
@@ -113,11 +112,21 @@ class Stream:
     out before the next write, so that one late reader costs one message and not the connection.
     """
 
-    __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "fileno", "unsent")
+    __slots__ = ("_busy_poll_s", "_credit", "_debt", "_poll", "_sock", "_wake_fd", "fileno", "unsent")
 
-    def __init__(self, sock: Socket, *, busy_poll_s: float = BUSY_POLL_S) -> None:
-        """`busy_poll_s`: how long a read may poll before it sleeps, in seconds; 0 for not at all."""
+    def __init__(self, sock: Socket, *, busy_poll_s: float = BUSY_POLL_S, wake_fd: int = -1) -> None:
+        """Take a connected socket.
+
+        Args:
+            busy_poll_s: how long a read may poll before it sleeps, in seconds; 0 for not at all.
+            wake_fd: `nri.signals.wake_fd()`, where the thread that listens to signals reads, and no other: a read
+                without a deadline then never misses a signal, and needs not look up now and then. -1 for none.
+        """
         sock.setblocking(True)
+        if wake_fd >= 0:
+            # A read begins in the kernel's own wait, which is one system call less, and goes on in `poll` after this.
+            sock.setsockopt(_socket.SOL_SOCKET, _socket.SO_RCVTIMEO, _BUSY_S.to_bytes(8, sys.byteorder) + bytes(8))
+        self._wake_fd = wake_fd
         self._busy_poll_s = busy_poll_s if len(sched_getaffinity(0)) > 1 else 0.0
         self._credit, self._debt = -_FEW, _FEW  # a read polls when the credit is not negative
         self._poll: Any = None
@@ -135,16 +144,17 @@ class Stream:
             flags = _socket.MSG_DONTWAIT
             if deadline <= began - _GRACE_S:
                 raise DeadlineExceeded("data")
-        if not (self._credit >= 0 and self._look(began)):
+        if self._credit >= 0 and self._look(began):
+            if self._wake_fd >= 0:
+                check_signals()  # it may be a signal that was found
+        else:
             check_signals()
-            if deadline is not None:
-                _wait(self._poll or self._polling(), deadline)
+            if flags:
+                _wait(self._poll or self._polling(), deadline, self._wake_fd)
         try:
             data = self._sock.recv(size, flags)
         except BlockingIOError:
-            if deadline is not None:
-                raise DeadlineExceeded("data") from None
-            data = self._read_on(size)
+            data = self._read_on(size, deadline)
         except OSError as error:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
         if not data:
@@ -153,20 +163,20 @@ class Stream:
             self._count(monotonic() - began)
         return data
 
-    def _read_on(self, size: int) -> bytes:
-        """Read without a deadline where the kernel has a read look up now and then (`look_up_each`)."""
-        while True:
-            check_signals()
+    def _read_on(self, size: int, deadline: float | None) -> bytes:
+        """Read on after a look or a first wait that found nothing, or a signal alone."""
+        while _wait(self._poll or self._polling(), deadline, self._wake_fd):
             try:
-                return self._sock.recv(size)
+                return self._sock.recv(size, _socket.MSG_DONTWAIT)
             except BlockingIOError:
                 continue
             except OSError as error:
                 raise ConnectionClosed(f"closed ({error.strerror or error})") from None
+        raise DeadlineExceeded("data")
 
     def _polling(self) -> Any:
         """The kernel's poll for our descriptor, kept for next time: there is one reader at a time."""
-        poll = self._poll = _poll_for(self._sock, reading=True)
+        poll = self._poll = _poll_for(self._sock, reading=True, wake_fd=self._wake_fd)
         return poll
 
     def _look(self, began: float) -> bool:

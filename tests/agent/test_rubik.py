@@ -112,6 +112,19 @@ def test_a_throttled_container_gets_more_on_an_idle_node_and_its_limit_back_when
         assert value(turbo, "cpu.cfs_quota") == QUOTA
 
 
+def test_an_offline_pod_yields_from_its_creation_on(place: Node) -> None:
+    with agent_of(place, preemption={"resource": ["cpu", "memory"]}) as agent:
+        batch, work = run(place, "batch", preemptable="true")
+        _, web = run(place, "web")
+        pod = batch.config.linux.cgroup_parent.strip("/")
+        until(lambda: value(pod, "cpu.idle") == 1, agent.story)
+        assert (value(work, "cpu.shares"), value(web, "cpu.shares") > 2, value(web, "cpu.idle")) == (2, True, 0)
+        scores = [
+            Path(f"/proc/{place.pid(folder.rpartition('/')[2])}/oom_score_adj").read_text() for folder in (work, web)
+        ]
+        assert scores[0] == "1000\n" != scores[1]
+
+
 def test_a_burst_comes_with_the_annotation_and_goes_with_the_service(place: Node) -> None:
     with agent_of(place, quotaBurst=None) as agent:
         pod, burst = run(place, "burst", quota_burst_time="1000")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.deploy.buildah import Buildah, build_bundled, container
 from tests.deploy.rendered import BUNDLED, NEEDS
@@ -65,11 +66,16 @@ def test_the_image_names_its_plugins_when_none_is_chosen(buildah: Buildah, made:
 def running(buildah: Buildah, made: str, name: str, folder: Path) -> Iterator[None]:
     """A plugin of the image as its DaemonSet starts it: root without capabilities, and only the socket's folder.
 
+    Its configuration is the table's example of one, if it has any.
+
     What it printed goes on to our own output, which pytest shows with a failure.
     """
     options = ["--isolation", "chroot", "--cap-drop", "all", "--user", "0:0", "--volume", f"{folder}:/var/run/nri:ro"]
     words = [*buildah.argv, "run", *options, "--env", f"NRI_PLUGIN_NAME={name}", made, "--"]
     command = [*PYTHON, "-B", "-m", "nri.plugins", *NEEDS[name].args]
+    if example := NEEDS[name].config:
+        Path(folder, "config.yaml").write_text(yaml.safe_dump(example))
+        command += ["-config", "/var/run/nri/config.yaml"]
     process = subprocess.Popen([*words, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         yield
@@ -80,7 +86,7 @@ def running(buildah: Buildah, made: str, name: str, folder: Path) -> Iterator[No
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_each_plugin_of_the_image_registers_with_the_reference_runtime(buildah: Buildah, made: str, name: str) -> None:
-    wanted = [f"{index}-{name}" for index in ("00", "99")] if name == "differ" else [f"10-{name}"]
+    wanted = [f"{index}-{name}" for index in NEEDS[name].args[1].split(",")]
     with tempfile.TemporaryDirectory(prefix="nri-", dir="/tmp") as folder, GoRuntime() as runtime:
         runtime.start(Path(folder, "nri.sock"))
         with running(buildah, made, name, Path(folder)):

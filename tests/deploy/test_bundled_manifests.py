@@ -126,7 +126,7 @@ def test_it_sees_of_the_node_the_socket_s_folder_and_what_the_table_gives_a_reas
         found = {key: (volumes[key]["path"], mounts[key]["mountPath"], volumes[key]["type"]) for key in volumes}
         assert found == wanted
         written = {mount.name for mount in NEEDS[name].mounts if mount.write}
-        assert {key for key, mount in mounts.items() if not mount["readOnly"]} == written
+        assert {key for key, mount in mounts.items() if not mount.get("readOnly")} == written
         assert all("subPath" not in mount for mount in mounts.values())
         assert all("mountPropagation" not in mounts[each.name] for each in NEEDS[name].mounts if not each.changes)
 

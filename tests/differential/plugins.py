@@ -53,22 +53,24 @@ def compare(
     """All differences, and how often each rule of the default mode explains one."""
     findings: list[Finding] = []
     rules: Counter[str] = Counter()
-    requests: dict[str, tuple[Request, Expected]] = {}
+    requests: dict[str, tuple[Exchange, Expected]] = {}
     for exchanges, results in zip(told, outcomes, strict=True):
         known: set[str] = set()
         for exchange, result in zip(exchanges, results, strict=True):
             expected = Expected(mode, frozenset(known), _silent(exchange.request), rules)
-            requests[exchange.request.pod.annotations["request.test/id"]] = exchange.request, expected
+            requests[exchange.request.pod.annotations["request.test/id"]] = exchange, expected
             findings += _compare_outcomes(exchange, result, expected)
             follow(known, *exchange)
     wrong = {finding.request.pod.annotations["request.test/id"] for finding in findings}
     for key in sorted(theirs.seen.keys() | ours.seen.keys()):
         plugin, number, event = key
         if number not in wrong:
-            request, expected = requests[number]
-            findings += _compare_shown(
-                request, f"shown to {plugin} at {event}", expected, theirs.seen.get(key), ours.seen.get(key)
-            )
+            exchange, expected = requests[number]
+            want, got = theirs.seen.get(key), ours.seen.get(key)
+            failed = exchange.outcome.error is not None
+            if want is None and got is not None and expected.shown_to_more(event, failed=failed):
+                continue
+            findings += _compare_shown(exchange.request, f"shown to {plugin} at {event}", expected, want, got)
     return findings, rules
 
 

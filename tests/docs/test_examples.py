@@ -24,8 +24,8 @@ class Page:
         self.folder = folder
         self.before = ""
 
-    def run(self, argv: list[str], where: str) -> str:
-        """Run a command in the page's folder and return what it printed; fails the test if the command failed."""
+    def run(self, argv: list[str], where: str) -> tuple[str, str]:
+        """Run a command in the page's folder; returns its output, and what is wrong if it failed."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         done = subprocess.run(
             argv,
@@ -38,40 +38,47 @@ class Page:
             timeout=100,
             check=False,
         )
-        assert done.returncode == 0, f"{where} ended with {done.returncode}:\n{done.stdout}"
-        return done.stdout
+        return done.stdout, f"{where} ended with {done.returncode}:\n{done.stdout}" if done.returncode else ""
 
-    def run_python(self, name: str, text: str, where: str) -> None:
-        """Save `text` under `name` and run it."""
+    def run_python(self, name: str, text: str, where: str) -> str:
+        """Save `text` under `name` and run it; returns what is wrong."""
         self.folder.joinpath(name).write_text(text, encoding="utf-8")
-        self.run([sys.executable, "-W", "error", "-c", RUN_FILE, name], where)
+        return self.run([sys.executable, "-W", "error", "-c", RUN_FILE, name], where)[1]
 
-    def try_python(self, block: Block, where: str) -> None:
-        """Do with a python block what its fence says."""
+    def trouble(self, block: Block, where: str) -> str:
+        """Do with a block what its fence says; returns what is wrong with it, "" for nothing."""
+        if block.language == "python":
+            return self._python(block, where)
+        if block.language == "console":
+            return self._console(block, where)
+        self.folder.joinpath(block.action.removeprefix("file=")).write_text(block.text, encoding="utf-8")
+        return ""
+
+    def _python(self, block: Block, where: str) -> str:
         action, _, value = block.action.partition("=")
-        if action == "continue":
-            self.before += block.text
-            self.run_python(f"line_{block.line}.py", self.before, where)
-        elif action == "file":
-            self.run_python(value, block.text, where)
-        elif action == "test":
+        if action.startswith("no-run"):
+            reason = action.removeprefix("no-run").strip(": ")
+            return "" if reason else f"{where}: no-run wants a reason: `python no-run: REASON`"
+        if action == "file":
+            return self.run_python(value, block.text, where)
+        if action == "test":
             name = f"test_line_{block.line}.py"
             self.folder.joinpath(name).write_text(block.text, encoding="utf-8")
-            self.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", name], where)
-        elif action.startswith("no-run"):
-            assert action.removeprefix("no-run").strip(": "), f"{where}: no-run wants a reason: `python no-run: REASON`"
-        else:
-            assert not action, f"{where}: unknown word {action!r}; see tests/support/pages.py"
-            self.before = block.text
-            self.run_python(f"line_{block.line}.py", block.text, where)
+            return self.run(
+                [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", name], where
+            )[1]
+        if action not in ("", "continue"):
+            return f"{where}: unknown word {action!r}; see tests/support/pages.py"
+        self.before = (self.before if action else "") + block.text
+        return self.run_python(f"line_{block.line}.py", self.before, where)
 
-    def try_console(self, block: Block, where: str) -> None:
+    def _console(self, block: Block, where: str) -> str:
         """Run the commands of a console block and compare their output."""
         for command, expected in commands(block.text):
-            actual = self.run(["/bin/sh", "-e", "-c", command], f"{where}: $ {command}")
-            assert output_matches(expected, actual), (
-                f"{where}: $ {command}\n--- the page says\n{expected}--- the command says\n{actual}"
-            )
+            actual, failed = self.run(["/bin/sh", "-e", "-c", command], f"{where}: $ {command}")
+            if failed or not output_matches(expected, actual):
+                return failed or f"{where}: $ {command}\n--- the page says\n{expected}--- the command says\n{actual}"
+        return ""
 
 
 def tried(block: Block) -> bool:
@@ -87,10 +94,5 @@ PAGES_TO_TRY = [path for path in PAGES if any(map(tried, read_blocks(path)))]
 def test_every_example_on_the_page_runs(path: Path, tmp_path: Path) -> None:
     page = Page(tmp_path)
     for block in filter(tried, read_blocks(path)):
-        where = f"{path.relative_to(ROOT)}:{block.line}"
-        if block.language == "python":
-            page.try_python(block, where)
-        elif block.language != "console":
-            tmp_path.joinpath(block.action.removeprefix("file=")).write_text(block.text, encoding="utf-8")
-        else:
-            page.try_console(block, where)
+        trouble = page.trouble(block, f"{path.relative_to(ROOT)}:{block.line}")
+        assert not trouble, trouble

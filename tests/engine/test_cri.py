@@ -446,7 +446,8 @@ def test_a_log_goes_on_in_a_new_file_after_it_was_moved_away(live: Live) -> None
 )  # fmt: skip
 @pytest.mark.parametrize("identity", [NOBODY, "", "no-such"])
 def test_to_stop_or_remove_what_is_not_there_is_no_error(cri: CriClient, name: str, field: str, identity: str) -> None:
-    cri.call(name, **{field: identity})
+    answer = cri.call(name, **{field: identity})
+    assert not answer.ListFields(), "an empty answer, as if it had just been stopped or removed"
 
 
 @pytest.mark.parametrize(

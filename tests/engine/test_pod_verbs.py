@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.engine.machine import wait_for
-from tests.support.pod_verbs import WEB, Verbs
+from tests.engine.registry import busybox
+from tests.support.pod_verbs import NRI, WEB, Verbs
 from tools.runtimes.engine import Engine
+from tools.runtimes.images import BUSYBOX
 
 
 @pytest.fixture
@@ -90,3 +94,20 @@ def test_a_pod_that_cannot_run_whole_is_removed_and_the_error_says_where(verbs: 
     assert bad.returncode == 1 and b"container app: " in bad.stderr and b"nothing-here" in bad.stderr
     assert verbs("ps", "-aq").stdout == b"" and verbs.cgroups() == []
     assert [*(verbs.folder / "pods").iterdir()] == []
+
+
+def test_a_pod_runs_from_an_archive_without_a_registry(verbs: Verbs, engine: Engine, tmp_path: Path) -> None:
+    layout = Path(busybox(tmp_path).removeprefix("oci:").removesuffix(":x"))
+    with tarfile.open(tmp_path / "app.tar", "w") as tar:
+        for file in sorted(layout.rglob("*")):
+            tar.add(file, file.relative_to(layout), recursive=False)
+    for source, name in (("app.tar", "nowhere.example/tar:1"), ("busybox", "nowhere.example/layout:1")):
+        load = [*NRI[:-1], "engine", "load", source, name, "--cri-socket", str(engine.cri_socket)]
+        done = subprocess.run(load, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{name}: sha256:")
+        text = WEB.replace(BUSYBOX, name)
+        assert name in text
+        assert verbs.run(text, "-q").returncode == 0
+        assert verbs("exec", "web/app", "echo", "here").stdout == b"here\n"
+        verbs("rm", "-f", "web", "--grace", "0")

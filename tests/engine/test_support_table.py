@@ -140,7 +140,9 @@ def test_the_engine_starts_beside_a_pre_installed_plugin_that_cannot_start(node:
     (plugins / "05-pre").chmod(0o755)
     nri_config = replace(node.config.nri, plugin_registration_timeout=1.0)
     node.start(replace(node.config, nri=nri_config))
+    plugin = node.plugin()
     node.run(node.pod())
+    assert plugin.of("c") == ["create", "post_create", "start", "post_start"], "others are asked, and containers run"
 
 
 def test_a_state_that_is_more_than_a_message_takes_comes_in_parts(node: Node) -> None:

@@ -7,6 +7,8 @@ here are bytes and words.
 
 from __future__ import annotations
 
+import tempfile
+
 from hypothesis import strategies as st
 
 from nri.agent.profiles.koordinator.strategies import rules as strategy
@@ -15,7 +17,7 @@ from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.api.selectors import Pattern, Selector
 from nri.config.duration import format_duration, parse_duration
-from nri.errors import RemoteProtocolError
+from nri.errors import ConfigError, RemoteProtocolError
 from nri.host.cgroups import drivers
 from nri.kube import quantity
 from nri.kube.requests import annotated
@@ -25,12 +27,15 @@ from nri.policies.placement.affinity import affinities
 from nri.policies.placement.containers import Container, Pod
 from nri.policies.placement.expressions import expand
 from nri.text import plain
+from nri.trace import blocks
 from nri.trace.catalog import Catalog
 from nri.trace.dissect import Dissector
+from nri.trace.history import Trace
+from nri.trace.pb import api_pb2 as t
 from nri.ttrpc import frames
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, decode_request, decode_response, encode_request, encode_response, request_prefix
-from nri.wire import iter_fields
+from nri.wire import bytes_field, iter_fields
 from tests.fuzz import (
     agent_hooks,
     agent_sources,
@@ -65,6 +70,11 @@ _FRAMES = [
     + frames.pack(1, frames.DATA, b"", 5),
 ]
 _TRUNK = [cut(2, each) for each in _FRAMES] + [cut(1, bytes(5000)) + pack(2, _FRAMES[0])]
+_RECORDS = b"".join(
+    bytes_field(1, t.Record(kind=kind, event="StopContainer", plugin="10-a", serial=1).SerializeToString())
+    for kind in (t.OPENED, t.BEGINS, t.ASKED, t.ANSWERED, t.MERGED, t.ENDS)
+)
+_TRACE = blocks.MAGIC + blocks.pack(_RECORDS, 6, 1, 2) * 2
 
 
 def _pieces(data: bytes) -> list[bytes]:
@@ -77,6 +87,18 @@ def _wire(data: bytes) -> None:
     for _, kind, value in iter_fields(data):
         assert kind in (0, 1, 2, 5)
         assert isinstance(value, int) == (kind == 0)
+
+
+def _trace(data: bytes) -> None:
+    """A file of blocks, and a file with a whole block of these bytes: damage is a problem, and never raised."""
+    for content in (data, blocks.MAGIC + blocks.pack(data, 1, 1, 2)):
+        with tempfile.NamedTemporaryFile(prefix="nri-f-") as file:
+            file.write(content)
+            file.flush()
+            trace = Trace(file.name)
+            for event in trace.events():
+                assert event.container is None or event.names(event.container.id)
+            assert len(trace.problems) <= 1000
 
 
 def _mux(data: bytes) -> None:
@@ -198,6 +220,7 @@ def _words(*samples: str) -> st.SearchStrategy[bytes]:
 
 _ROWS = (
     Target("wire", inputs.fields | inputs.spoiled(_FRAMES) | st.binary(max_size=40), _wire, (RemoteProtocolError,)),
+    Target("trace", inputs.spoiled([_TRACE, _RECORDS]) | inputs.fields, _trace, (ConfigError,)),
     Target("mux", inputs.spoiled(_TRUNK) | st.binary(max_size=60), _mux, (RemoteProtocolError,)),
     Target(
         "envelope", inputs.spoiled([_CREATE, _REGISTER, _REFUSED]) | inputs.fields, _envelope, (RemoteProtocolError,)

@@ -99,7 +99,7 @@ def _cache(given: Json) -> settings.DynCache:
 
 
 def _schemata(width: int, shares: dyn_cache.Shares, nodes: int) -> str:
-    found = dyn_cache.schemata(width, shares, range(nodes))
+    found = dyn_cache.schemata(width, shares, {"L3": range(nodes), "MB": range(nodes)})
     cache = ";".join(f"{domain}={ways:x}" for domain, ways in found["L3"].items())
     return f"L3:{cache}\nMB:{';'.join(f'{domain}={part}' for domain, part in found['MB'].items())}\n"
 

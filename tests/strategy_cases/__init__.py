@@ -20,14 +20,14 @@ __all__ = ["DEVIATIONS", "Result", "run_case"]
 
 Json = dict[str, Any]
 _GUARDS, _BYTES, _PLAIN = "guards of pods", "bytes of evicted pods", "evictions for plain CPU"
-_COLOCATION, _SMALL, _UNREAD = "colocation", "pools that are too small", "CPUs that cannot be read"
+_SMALL, _UNREAD = "pools that are too small", "CPUs that cannot be read"
 _POLICY = "policies that are not known"
 _POLICIES: Final = {
     "koordinator.sh/cpuBurst": ("", "none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"),
     "koordinator.sh/memoryQOS": ("", "none", "auto", "default"),
 }
 #: The rows of docs/deviations.md, each after "Koordinator, ".
-DEVIATIONS: Final = frozenset({_GUARDS, _BYTES, _PLAIN, _COLOCATION, _SMALL, _UNREAD, _POLICY})
+DEVIATIONS: Final = frozenset({_GUARDS, _BYTES, _PLAIN, _SMALL, _UNREAD, _POLICY})
 _STAGES: Final[Mapping[str, Mapping[str, Callable[[Json], Json]]]] = {
     "cpusuppress": cpu.SUPPRESS,
     "cpuburst": cpu.BURST,
@@ -51,14 +51,11 @@ def run_case(case: Json) -> Result:
 
 def _run(case: Json) -> Result:
     strategy, stage, expected = case["strategy"], case["stage"], case["expect"]
-    if stage.startswith("colocation."):
-        return Result(deviation=_COLOCATION)
     if stage == "reconcile" and strategy in ("cpuevict", "memoryevict"):
         return _evictions(case)
     run = _STAGES.get(strategy, {}).get(stage)
     if run is None:
         return Result(f"there is nothing that runs {strategy}/{stage}")
-    _without(expected, "policy_status")  # a name of the original for what the files show
     if strategy == "cpusuppress":
         return _suppression(case, run)
     found = run(case["input"]) if stage == "reconcile" else _rounds(case["input"], run)
@@ -87,11 +84,6 @@ def _unknown_policy(given: Json) -> bool:
             if isinstance(found, dict) and found.get("policy", "") not in known:
                 return True
     return False
-
-
-def _without(expected: Json, key: str) -> None:
-    for each in (expected, *expected.get("steps", ())):
-        each.pop(key, None)
 
 
 def _suppression(case: Json, run: Callable[[Json], Json]) -> Result:

@@ -147,7 +147,8 @@ def _apply(given: Json, *, by_quota: bool) -> Json:
 
 
 def _suppress(given: Json) -> Json:
-    tree, suppression, outcomes = Tree(given), Suppression(), []
+    tree, suppression = Tree(given), Suppression()
+    outcomes: list[Json] = []
     for step in given.get("steps") or [{}]:
         now = {**given, **step}
         if _measured(now):
@@ -156,6 +157,9 @@ def _suppress(given: Json) -> Json:
                 known["enabled"] = False
             tree.apply(suppression.decide(_situation(now, tree, **known)))
         outcomes.append({"files": dict(tree.files)})
+    status = {name: "using" if on else "recovered" for name, on in suppression.in_force.items()}
+    for each in outcomes:
+        each["policy_status"] = status  # each round of a recorded case shows that of after the last one
     return {"steps": outcomes} if "steps" in given else outcomes[0]
 
 

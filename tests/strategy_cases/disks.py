@@ -17,7 +17,7 @@ _FILES = {
     "io.write_iops": "throttle.write_iops_device",
     "io.read_bps": "throttle.read_bps_device",
     "io.write_bps": "throttle.write_bps_device",
-    "io.cost_weight": "cost.weight",
+    "io.device_weight": "cost.weight",
 }
 _ANNOTATION = "koordinator.sh/blkioQOS"
 _MOUNT = "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{}/mount"
@@ -69,7 +69,7 @@ def _limits(
     for knob, by_device in block_io.wanted(found, present).items():
         for device, value in by_device.items():
             text = str(max(value, 0))
-            path, gone = paths[knob], "" if knob == "io.cost_weight" else "0"
+            path, gone = paths[knob], "" if knob == "io.device_weight" else "0"
             if path in files and _put(files, path, device, text, gone):
                 writes.append((path, f"{device} {text}"))
     return writes

@@ -1,10 +1,10 @@
-"""Stages of NodeSLO: its defaults, what is merged under what is written, and the check of its numbers."""
+"""Stages of NodeSLO: its defaults, the merge of them under it, the check of its numbers, and colocation."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from nri.policies.koordinator.rules import defaults
+from nri.policies.koordinator.rules import colocation, defaults
 
 __all__ = ["STAGES"]
 
@@ -18,6 +18,8 @@ def _defaults(given: Json) -> Json:
         for name, parts in strategy.items()
     }
     what = str(given["args"]["what"]).lower()
+    if "colocation" in what:
+        return {"value": colocation.DEFAULTS}
     return {"value": off if "none" in what or "disabled" in what else defaults.DEFAULTS}
 
 
@@ -31,4 +33,20 @@ def _validate(given: Json) -> Json:
     return {"valid": not found, "violations": [each._asdict() for each in found]}
 
 
-STAGES = {"defaults": _defaults, "merge": _merge, "validate": _validate}
+def _of_node(given: Json) -> Json:
+    config, node = (given.get("args") or {}).get("config"), given.get("node")
+    return {"strategy": None if config is None or node is None else colocation.of_node(config, node)}
+
+
+def _valid(given: Json) -> Json:
+    strategy = given["args"]["strategy"]
+    return {"valid": strategy is not None and not colocation.wrong(strategy)}
+
+
+STAGES = {
+    "defaults": _defaults,
+    "merge": _merge,
+    "validate": _validate,
+    "colocation.node": _of_node,
+    "colocation.valid": _valid,
+}

@@ -33,6 +33,8 @@ class CriServer:
         return made
 
     def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        if method == "Version":
+            return pb.VersionResponse(version="0.1.0", runtime_name="other", runtime_api_version="v1")
         if method == "ListPodSandbox":
             return pb.ListPodSandboxResponse(items=self.pods)
         if method == "ListContainers":

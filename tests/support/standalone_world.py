@@ -63,7 +63,7 @@ class MachineRoot(Root):
         super().make_folder(path)
         if path.startswith(_RESCTRL):
             folder = Path(self.path) / path.lstrip("/")
-            (folder / "schemata").write_text("MB:0=100\n")
+            (folder / "schemata").write_text(self.read(f"{_RESCTRL}/schemata"))
             (folder / "tasks").write_text("")
 
     def remove_folder(self, path: str) -> None:
@@ -78,6 +78,9 @@ class MachineRoot(Root):
     def write(self, path: str, text: str) -> None:
         if path.startswith(_RESCTRL) and path.endswith("/tasks"):
             text = f"{self.read(path)}{text}\n"
+        elif path.startswith(_RESCTRL):  # a line is of one resource, and leaves the others
+            lines = {line.partition(":")[0]: line for line in (self.read(path) + text).splitlines()}
+            text = "".join(f"{line}\n" for line in lines.values())
         super().write(path, text)
 
 

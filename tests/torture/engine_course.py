@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.support.layout_registry import LayoutRegistry
 from tests.support.traces import traces
 from tests.torture.holdings import status_of
 from tools.runtimes.cri import CALL_TIMEOUT_S, Pod
-from tools.runtimes.engine import Engine
+from tools.runtimes.engine import PROGRAM, Engine
 from tools.runtimes.machine import PATIENCE
 
 POLITE = 20
@@ -107,9 +107,9 @@ class Target:
 class EngineSetting:
     """An engine with its polite pods, ready for attacks one after the other; ends with the block."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: Sequence[str] = PROGRAM) -> None:
         self.registry = LayoutRegistry()
-        self.engine = Engine(say=lambda _: None, nri=False)
+        self.engine = Engine(say=lambda _: None, nri=False, program=program)
 
     def __enter__(self) -> Self:
         self.registry.__enter__()

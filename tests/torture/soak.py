@@ -25,11 +25,14 @@ from tests.torture.course import Setting
 from tests.torture.engine_course import DESCRIPTORS, THREADS, EngineAttack, EngineSetting
 from tests.torture.stillness import Stillness
 from tests.torture.table import engine_line, line
+from tools.runtimes.engine import PROGRAM
 
 #: Rounds after which a node has made all that it keeps for good.
 WARM = 3
 #: One pool for all threads: else what each has freed stays with the process, and hides what is really held.
 ONE_POOL = {"MALLOC_ARENA_MAX": "1"}
+#: The engine with it.
+ENGINE = ("env", *(f"{key}={value}" for key, value in ONE_POOL.items()), *PROGRAM)
 #: What memory may go up by in the second half of the soak, in MiB.
 GROWTH_MIB = 64
 
@@ -74,7 +77,7 @@ class Soak:
             quiet = Attack("soak", "", "", lambda target: None)
             self._node = stack.enter_context(Setting(quiet, self._timeout_s, ONE_POOL))
             self._node.shown()  # who answers `nri why` stays
-            self._engine = stack.enter_context(EngineSetting()) if self._root else None
+            self._engine = stack.enter_context(EngineSetting(ENGINE)) if self._root else None
             self._stack = stack.pop_all()
         return self
 

@@ -34,12 +34,30 @@ def test_a_signal_stops_and_says_the_exit_code(number: int, code: int) -> None:
     assert stop.exit_code == code
 
 
-def test_a_signal_in_the_instant_before_the_wait_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "LOOK_UP_S", 0.5)
+def test_a_signal_in_the_instant_before_the_wait_is_not_lost() -> None:
     with signal_in_a_wait(signal.SIGTERM):
         stop = Stop()
         stop.listen()
         assert stop.wait_for_signal() == signal.SIGTERM
+
+
+def test_another_thread_stops_what_waits_for_a_signal() -> None:
+    stop = Stop()
+    killer = threading.Timer(0.05, stop.take, (signal.SIGHUP,))
+    killer.start()
+    assert stop.wait_for_signal() == signal.SIGHUP
+    killer.join()
+
+
+def test_only_the_thread_that_listens_is_woken_by_signals() -> None:
+    found: list[int] = []
+    Stop().listen()
+    other = threading.Thread(target=lambda: found.append(signals.wake_fd()))
+    other.start()
+    other.join()
+    assert found == [-1]
+    os.kill(os.getpid(), signal.SIGINT)
+    assert signal.SIGINT in os.read(signals.wake_fd(), 64)
 
 
 def test_a_second_signal_ends_the_process_at_once_where_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """When a read polls before it sleeps: only where that has paid lately."""
 
 import _socket
+import os
 import posix
 import select
 import signal
@@ -10,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from nri import stream
+from nri.signals import Stop, wake_fd
 from tests.support.signals import signal_in_a_wait
 
 
@@ -145,16 +147,35 @@ def test_a_poll_sees_the_end_of_the_connection():
             one.read(10, None)
 
 
-def test_a_read_that_looks_up_now_and_then_waits_on_until_there_is_something():
+def test_a_read_without_a_deadline_misses_no_signal_and_waits_on():
     ours, theirs = _socket.socketpair()
+    with closing(ours), closing(theirs), signal_in_a_wait(signal.SIGTERM, 0.1):
+        Stop(lambda: theirs.send(b"stopped")).listen()
+        assert stream.Stream(ours, busy_poll_s=0.0, wake_fd=wake_fd()).read(10, None) == b"stopped"
+
+
+@pytest.mark.parametrize("busy_poll_s", [0.0, 5.0])
+def test_a_signal_that_changes_nothing_ends_no_read(busy_poll_s):
+    ours, theirs = _socket.socketpair()
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     with closing(ours), closing(theirs):
-        stream.look_up_each(ours, 1)
-        before = signal.signal(signal.SIGALRM, lambda *_: theirs.send(b"late"))
-        signal.setitimer(signal.ITIMER_REAL, 1.5)
         try:
-            assert stream.Stream(ours).read(10, None) == b"late"
+            Stop().listen()
+            one = stream.Stream(ours, busy_poll_s=busy_poll_s, wake_fd=wake_fd())
+            short_reads(one, theirs, 3)
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(stream.DeadlineExceeded):
+                one.read(10, time.monotonic() + 0.05)
+            os.kill(os.getpid(), signal.SIGTERM)
+            theirs.send(b"here")
+            assert one.read(10, None) == b"here"
+            os.kill(os.getpid(), signal.SIGTERM)
+            theirs.close()
+            with pytest.raises(stream.ConnectionClosed):
+                one.read(10, None)
         finally:
-            signal.signal(signal.SIGALRM, before)
+            signal.signal(signal.SIGTERM, before[0])
+            signal.signal(signal.SIGINT, before[1])
 
 
 def test_a_signal_in_the_instant_before_a_wait_is_not_lost():

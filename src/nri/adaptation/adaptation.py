@@ -62,20 +62,55 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation", "Parts", "parts_of"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
+#: What reports something that is done: no plugin can prevent it, so none waits for what another one says of it.
+_REPORTS = EventMask.of(*(spec for spec in EVENTS if spec.method.startswith("post_")))
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
 SHUTDOWN_S = 1.0
 
 
-def _check_options(synchronize: object, update: object, compat: str, fan_out: EventMask) -> None:
+def _check_options(synchronize: object, update: object, compat: str, fan_out: EventMask | None) -> None:
     """Raise LocalProtocolError for options that no adaptation can have."""
     for callback, kind in ((synchronize, "Sync"), (update, "Update")):
         if not callable(callback):
             raise LocalProtocolError(f"failed to create NRI adaptation, nil {kind}Fn")
     if compat not in ("default", "reference"):
         raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
-    if fan_out - _RELAYED:
+    if fan_out is not None and fan_out - _RELAYED:
         raise LocalProtocolError(f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones")
+
+
+class Parts(NamedTuple):
+    """The parts that an adaptation is wired of. A runtime needs none of them: they are for this package's own tests."""
+
+    chain: Chain
+    trail: AuditTrail
+    policies: Policies
+    kept_updates: KeptUpdates
+    handshake: Handshake
+    registry: Registry
+    housekeeping: Housekeeping
+
+    @classmethod
+    def wired(
+        cls,
+        settings: RuntimeSettings,
+        policies: Policies,
+        reporting: Reporting,
+        trail: AuditTrail,
+        kept_updates: KeptUpdates,
+        synchronize: Callable[[], tuple[Iterable[m.PodSandbox], Iterable[m.Container]]],
+        evict: Callable[[list[m.ContainerEviction]], object] | None,
+    ) -> Self:
+        """Wire a plugin's way in, and all that looks after the plugin then."""
+        chain = Chain(settings.request_timeout_s, policies)
+        updates = PluginUpdates(evict, policies, settings.rules, trail, kept_updates, reporting)
+        handshake = Handshake(settings, chain, policies, trail.inventory, synchronize, updates, reporting)
+        registry = Registry(settings.rules, chain, handshake, UpdateQueue(updates), reporting)
+        housekeeping = Housekeeping(registry, chain, handshake, policies, reporting)
+        registry.listen(chain.note_absent)
+        registry.listen(lambda: reporting.plugins_counted(chain.active))
+        return cls(chain, trail, policies, kept_updates, handshake, registry, housekeeping)
 
 
 class Adaptation(Events):
@@ -103,9 +138,10 @@ class Adaptation(Events):
         allowed_uids: users whose processes may connect, beside root and our own.
         compat: "reference" reproduces the reference's behaviour where it is deterministic; see docs/deviations.md.
         default_validator: configuration of the validator that is built in; None for none.
-        fan_out: the events that all plugins get at once, instead of one after the other, such as
-            `EventMask.of("PostStartContainer")`: faster with many plugins; but a plugin gets the event even if one
-            before it fails it. Only events that are passed on without an answer.
+        fan_out: the events that all plugins get at once, instead of one after the other: faster with many plugins; but
+            a plugin gets the event even if one before it fails it. Only events that are passed on without an answer.
+            Default: those that report something done (PostCreateContainer, PostStartContainer, PostUpdateContainer,
+            PostUpdatePodSandbox), and as the reference none; `EventMask(0)` for none.
         commits: the runtime calls `commit()` or `abort()` of every reply to CreateContainer, the first one included:
             what is asked for a container meanwhile waits for that. Otherwise the first `commit()` says so.
         tell_refused: if a plugin or validator fails a creation or an update, plugins that had answered with something
@@ -141,50 +177,38 @@ class Adaptation(Events):
         allowed_uids: Collection[int] = (),
         compat: Literal["default", "reference"] = "default",
         default_validator: ValidatorConfig | None = None,
-        fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
+        fan_out: EventMask | None = None,
         commits: bool = False,
         tell_refused: bool = False,
     ) -> None:
         _check_options(synchronize, update, compat, fan_out)
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
+        if fan_out is None:
+            fan_out = _REPORTS if self.rules.reports_at_once else EventMask(0)
         self._interceptors = interceptors
-        reporting = Reporting(observer, reporters)
-        policies = Policies(policy_path)
-        # The way of events.
+        reporting, policies = Reporting(observer, reporters), Policies(policy_path)
+        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
         trail = AuditTrail(update, Provenance() if provenance else None)
         kept_updates = KeptUpdates(trail, evict, commits=commits)
-        updates = PluginUpdates(evict, policies, self.rules, trail, kept_updates, reporting)
-        chain = Chain(request_timeout_s, policies)
+        parts = self._parts = Parts.wired(settings, policies, reporting, trail, kept_updates, synchronize, evict)
         context = EventContext(self.rules, trail, reporting, kept_updates)
-        dispatcher = Dispatcher(
-            chain, Invoker(self.rules, reporting), context, request_timeout_s, fan_out, tell_refused=tell_refused
-        )
-        super().__init__(dispatcher, trail, chain)
-        # What a plugin passes on its way in, and what looks after it then.
-        settings = RuntimeSettings(name, version, registration_timeout_s, request_timeout_s, self.rules, wasm_cache)
-        handshake = Handshake(settings, chain, policies, trail.inventory, synchronize, updates, reporting)
-        registry = Registry(self.rules, chain, handshake, UpdateQueue(updates), reporting)
-        housekeeping = Housekeeping(registry, chain, handshake, policies, reporting)
-        self._policies, self._kept_updates, self._handshake = policies, kept_updates, handshake
-        self._registry, self._housekeeping = registry, housekeeping
-        # The ways in: built into the runtime, installed, or by the socket.
+        invoker = Invoker(self.rules, reporting)
+        dispatcher = Dispatcher(parts.chain, invoker, context, request_timeout_s, fan_out, tell_refused=tell_refused)
+        super().__init__(dispatcher, trail, parts.chain)
+        # The ways in: built into the runtime, installed, or by a socket.
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]
+        registry = parts.registry
         self._installed = Installed(plugin_path, plugin_config_path, settings, policies, registry, interceptors)
-        self._listener = None
+        self._ways_in: list[Installed | Listener | Admin] = [self._installed]
         if not disable_connections:
-            self._listener = Listener(
-                socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors,
-                replace_live=not self.rules.live_socket_kept,
-            )  # fmt: skip
-        self._admin = None
+            listening = (socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors)
+            self._ways_in.append(Listener(*listening, replace_live=not self.rules.live_socket_kept))
         if admin_socket is not None:
-            records = trail.provenance or Provenance()
-            begins = trail.inventory.known.begins
-            self._admin = Admin(admin_socket, records, policies, self._describe, self.rules, begins)
+            records, begins = trail.provenance or Provenance(), trail.inventory.known.begins
+            self._ways_in.append(Admin(admin_socket, records, policies, self._describe, self.rules, begins))
         self._started = False
         self._stopping = threading.Event()
-        for listener in (chain.note_absent, self._installed.nudge, lambda: reporting.plugins_counted(chain.active)):
-            registry.listen(listener)
+        registry.listen(self._installed.nudge)
         registry.tell_listeners()
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -199,20 +223,17 @@ class Adaptation(Events):
         self._started = True
         try:
             for plugin in self._builtin:
-                peer = BuiltinPeer(self._registry, plugin)
-                self._registry.adopt(peer)
-                self._handshake.admit(peer)
+                peer = BuiltinPeer(self._parts.registry, plugin)
+                self._parts.registry.adopt(peer)
+                self._parts.handshake.admit(peer)
                 if peer.state not in JOINED:
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
-            self._installed.start()
-            if self._listener is not None:
-                self._listener.start()
-            if self._admin is not None:
-                self._admin.start()
+            for way_in in self._ways_in:
+                way_in.start()
         except BaseException:
             self.stop()
             raise
-        self._housekeeping.start()
+        self._parts.housekeeping.start()
         self._dispatcher.open()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
@@ -222,14 +243,14 @@ class Adaptation(Events):
             config: what the plugin is given with Configure.
         """
         pid, uid, _ = credentials(sock)
-        peer = RemotePeer(self._registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
+        peer = RemotePeer(self._parts.registry, sock, EXTERNAL, pid=pid, uid=uid, interceptors=self._interceptors)
         peer.config = config or ""
-        self._registry.connect(peer)
+        self._parts.registry.connect(peer)
 
     def set_request_timeout(self, seconds: float) -> None:
         """From now on a plugin has so many seconds for one request, unless the policy says otherwise."""
-        self._handshake.set_request_timeout(seconds)
-        self._housekeeping.apply_policy()
+        self._parts.handshake.set_request_timeout(seconds)
+        self._parts.housekeeping.apply_policy()
 
     def stop(self) -> None:
         """Tell the plugins (Shutdown), end connections and launched plugins, stop listening. Takes seconds at most."""
@@ -237,17 +258,18 @@ class Adaptation(Events):
             return
         self._stopping.set()
         self._dispatcher.close("the adaptation is stopped")
-        self._housekeeping.stop()
-        self._kept_updates.stop()
-        self._handshake.stop()
-        for way_in in (self._listener, self._admin, self._installed):
-            if way_in is not None:
-                way_in.stop()
+        self._parts.housekeeping.stop()
+        self._parts.kept_updates.stop()
+        self._parts.handshake.stop()
+        for way_in in reversed(self._ways_in):
+            way_in.stop()
         if self.rules.shutdown_is_sent:
-            self._registry.shut_down([peer for peer in self._registry.peers() if peer.state in JOINED], SHUTDOWN_S)
-        self._registry.stop()
+            self._parts.registry.shut_down(
+                [peer for peer in self._parts.registry.peers() if peer.state in JOINED], SHUTDOWN_S
+            )
+        self._parts.registry.stop()
         self._installed.join(monotonic() + SHUTDOWN_S)
-        self._housekeeping.join()
+        self._parts.housekeeping.join()
 
     def __enter__(self) -> Self:
         self.start()
@@ -261,7 +283,7 @@ class Adaptation(Events):
     @property
     def plugins(self) -> list[PluginHealth]:
         """The health of every plugin that is or was connected, or is installed; by index."""
-        rows = [health_of(peer) for peer in self._registry.peers() if peer.label not in self._installed]
+        rows = [health_of(peer) for peer in self._parts.registry.peers() if peer.label not in self._installed]
         return sorted([*rows, *self._installed.health], key=lambda row: row.plugin)
 
     @property
@@ -274,9 +296,9 @@ class Adaptation(Events):
         rows = []
         for row in self.plugins:
             index, _, name = row.plugin.partition("-")
-            peer = self._registry.find(row.plugin)
+            peer = self._parts.registry.find(row.plugin)
             declared = None if peer is None else peer.declared
-            policy = self._policies.for_plugin(index, name, declared, self.rules)
+            policy = self._parts.policies.for_plugin(index, name, declared, self.rules)
             rows.append({**row.to_json(), "policy": policy.to_json()})
         return rows
 
@@ -285,37 +307,17 @@ class Adaptation(Events):
 
         Waits up to `timeout_s` seconds for it; `settled`: also until the updates that they answered with are applied.
         """
-        wanted = tuple(names) or self._policies.required_names()
+        wanted = tuple(names) or self._parts.policies.required_names()
 
         def all_there() -> bool:
-            found = [self._registry.find(label) for label in wanted]
+            found = [self._parts.registry.find(label) for label in wanted]
             return all(peer is not None and peer.state is State.ACTIVE for peer in found)
 
         deadline = monotonic() + timeout_s
-        there = self._registry.wait(all_there, deadline)
-        return there and (not settled or self._registry.settled(wanted, deadline))
-
-
-class Parts(NamedTuple):
-    """The parts that an adaptation is wired of. A runtime needs none of them: they are for this package's own tests."""
-
-    chain: Chain
-    trail: AuditTrail
-    policies: Policies
-    kept_updates: KeptUpdates
-    handshake: Handshake
-    registry: Registry
-    housekeeping: Housekeeping
+        there = self._parts.registry.wait(all_there, deadline)
+        return there and (not settled or self._parts.registry.settled(wanted, deadline))
 
 
 def parts_of(adaptation: Adaptation) -> Parts:
     """Return the parts of an adaptation."""
-    return Parts(
-        adaptation._chain,
-        adaptation._trail,
-        adaptation._policies,
-        adaptation._kept_updates,
-        adaptation._handshake,
-        adaptation._registry,
-        adaptation._housekeeping,
-    )
+    return adaptation._parts

@@ -20,6 +20,10 @@ MAX_NUMBER: Final = 65535
 _MOST: Final = 4 * (MAX_NUMBER + 1)
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def parse(text: str) -> frozenset[int]:
     """The numbers of a list; a blank text is the empty set.
 

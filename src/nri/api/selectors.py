@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 
     from nri.api.messages import Container, PodSandbox
 
-__all__ = ["Filters", "Parsed", "Pattern", "Selector", "matches"]
+__all__ = ["MAX_PATTERN", "Filters", "Parsed", "Pattern", "Selector", "check_pattern", "matches"]
+
+#: Characters of a pattern with wildcards. To compile one takes time in the square of its length.
+MAX_PATTERN = 1024
+
+
+def check_pattern(pattern: str) -> str:
+    """The pattern with wildcards itself; ValueError if it is too long to be compiled."""
+    if len(pattern) > MAX_PATTERN:
+        raise ValueError(
+            f'the pattern "{pattern[:32]}..." has {len(pattern)} characters; at most {MAX_PATTERN} are allowed'
+        )
+    return pattern
 
 
 class Parsed:
@@ -59,7 +71,7 @@ class Pattern(Parsed):
         body = text.removeprefix("!")
         if not body or body.split() != [body]:
             raise ValueError(f'"{text}" is not a namespace; write such as prod, prod-* or !prod')
-        return cls(text, text != body, re.compile(fnmatch.translate(body)))
+        return cls(text, text != body, re.compile(fnmatch.translate(check_pattern(body))))
 
     def fits(self, name: str) -> bool:
         """Whether the name is one that the pattern speaks of, be it to exclude it."""
@@ -106,7 +118,7 @@ class Selector(Parsed):
         match = _SELECTOR.fullmatch(text)
         if match is None or (match["absent"] and match["operator"]):
             raise ValueError(f'"{text}" is not a selector; write key, !key, key=value or key!=value')
-        value = None if match["operator"] is None else re.compile(fnmatch.translate(match["value"]))
+        value = None if match["operator"] is None else re.compile(fnmatch.translate(check_pattern(match["value"])))
         return cls(text, match["key"], not match["absent"] and match["operator"] != "!=", value)
 
     def holds(self, pairs: Mapping[str, str]) -> bool:

@@ -93,6 +93,19 @@ class FileType(click.Path):
 
 
 FILE = FileType()
+#: The two folders of plugins that a runtime launches, as options.
+PLUGIN_DIR = click.option(
+    "--plugin-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The runtime's plugin folder. Default: /opt/nri/plugins.",
+)
+CONFIG_DIR = click.option(
+    "--config-dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder of configuration. Default: /etc/nri/conf.d.",
+)
 
 
 def _store(ctx: click.Context, param: click.Parameter, value: object) -> None:

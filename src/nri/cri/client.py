@@ -20,15 +20,17 @@ from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
 from nri.text import cut, escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from google.protobuf.message import Message
 
-__all__ = ["INSTALL", "SOCKETS", "CriClient", "find_socket"]
+__all__ = ["ARCHIVE_KEY", "INSTALL", "SOCKETS", "CriClient", "find_socket"]
 
 #: How to install what the CRI needs. No package index has this project, so its name alone would bring a stranger's.
 INSTALL = "pip install '.[engine]', in a checkout of nri"
 
+#: The key beside a PullImage under which our engine takes an archive. A kubelet sends none, whatever a pod says.
+ARCHIVE_KEY = "nri-archive-bin"
 CALL_TIMEOUT_S = 10.0
 #: How long what listens at a socket has to answer a greeting, in seconds, and the greeting: HTTP/2's, empty settings.
 MET_S = 2.0
@@ -104,8 +106,10 @@ class CriClient:
         """Close the connection."""
         self._channel.close()
 
-    def call(self, method: str, request: Message, timeout_s: float | None = None) -> Any:
-        """Call a method of the RuntimeService or ImageService.
+    def call(
+        self, method: str, request: Message, timeout_s: float | None = None, beside: Sequence[tuple[str, bytes]] = ()
+    ) -> Any:
+        """Call a method of the RuntimeService or ImageService; `beside` goes beside the request, as gRPC's metadata.
 
         Raises RpcError with the runtime's status, RuntimeUnavailable, DeadlineExceeded.
         """
@@ -114,7 +118,7 @@ class CriClient:
             full, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
         )
         try:
-            return invoke(request, timeout=timeout_s or self.timeout_s)
+            return invoke(request, timeout=timeout_s or self.timeout_s, metadata=tuple(beside))
         except self._grpc.RpcError as error:
             raise self._error(method, error) from None
 

@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nri.engine.config import EngineConfig
 from nri.engine.engine import Engine
@@ -18,6 +19,9 @@ from nri.engine.server import cri_server
 from nri.engine.streaming import Limits, StreamingServer, connect_port
 from nri.engine.support.errors import EngineError
 from nri.metrics import Observer
+
+if TYPE_CHECKING:
+    from nri.interfaces import Reporter
 
 __all__ = ["Daemon"]
 
@@ -29,12 +33,14 @@ class Daemon:
 
     Args:
         config: all settings.
-        observer: metrics, as `nri.adaptation.Adaptation` takes them.
+        observer, reporters: metrics and recorders, as `nri.adaptation.Adaptation` takes them.
     """
 
-    def __init__(self, config: EngineConfig, *, observer: Observer | None = None) -> None:
+    def __init__(
+        self, config: EngineConfig, *, observer: Observer | None = None, reporters: Sequence[Reporter] = ()
+    ) -> None:
         self.config = config
-        self.engine = Engine(config, observer=observer)
+        self.engine = Engine(config, observer=observer, reporters=reporters)
         self._doors = [_Door(each) for each in (self.engine, *self.engine.domains.values())]
         self.streaming = self._doors[0].streaming
 

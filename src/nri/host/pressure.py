@@ -1,7 +1,7 @@
 """Pressure stall information: the share of time in which tasks wait for processors, memory or block I/O.
 
 Rules: reads only; shares are percent of the time, over the last 10, 60 and 300 seconds. A kernel that does not count is
-:class:`Unsupported` with the reason; a cgroup that is not there is FileNotFoundError. Next: :mod:`nri.host.resctrl`.
+:class:`Unsupported` with the reason; a cgroup that is not there is FileNotFoundError. Next: :mod:`nri.host.perf`.
 """
 
 from __future__ import annotations

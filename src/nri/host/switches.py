@@ -1,4 +1,4 @@
-"""Switches of the kernel for the whole machine: sysctls of scheduling, and the scheduler's features.
+"""Switches of the kernel for the whole machine: sysctls of scheduling and memory, and the scheduler's features.
 
 Rules: a switch that excludes another switches that off first, because the kernel refuses both; what is not there is
 unsupported, with the kernels that have it. Next: :mod:`nri.host.net_class`.
@@ -23,7 +23,7 @@ class Switch:
     """One sysctl: its file, the kernels that have it, and another that must be 0 while it is not."""
 
     path: str
-    only: str
+    only: str = "Linux"
     excludes: str = ""
 
 
@@ -35,9 +35,13 @@ SWITCHES = {
         "/proc/sys/kernel/sched_group_identity_enabled", _ANOLIS, "kernel.sched_core"
     ),
     "vm.memcg_qos_enable": Switch("/proc/sys/vm/memcg_qos_enable", "openEuler"),
+    "vm.min_free_kbytes": Switch("/proc/sys/vm/min_free_kbytes"),
+    "vm.watermark_scale_factor": Switch("/proc/sys/vm/watermark_scale_factor"),
+    "mm.memcg_reaper": Switch("/sys/kernel/mm/memcg_reaper/reap_background", _ANOLIS),
+    "mm.pagecache_limit": Switch("/sys/kernel/mm/pagecache_limit/enabled", _ANOLIS),
     "kernel.sched_cfs_bandwidth_slice_us": Switch("/proc/sys/kernel/sched_cfs_bandwidth_slice_us", "Linux before 5.13"),
 }
-"""Each switch by the name that sysctl(8) gives it."""
+"""Each switch by the name that sysctl(8) gives it; those below /sys/kernel/mm by their folder there."""
 
 
 def read_switch(root: Root, name: str) -> int | Unsupported:

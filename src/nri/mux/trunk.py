@@ -33,8 +33,9 @@ class Trunk(Stream):
 
     __slots__ = ("_demux",)
 
-    def __init__(self, sock: Socket, open_ids: Iterable[int] = (1, 2)) -> None:
-        super().__init__(sock)
+    def __init__(self, sock: Socket, open_ids: Iterable[int] = (1, 2), *, wake_fd: int = -1) -> None:
+        """`wake_fd`: as `Stream` takes it."""
+        super().__init__(sock, wake_fd=wake_fd)
         self._demux = Demux(open_ids)
 
     def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:

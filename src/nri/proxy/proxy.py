@@ -25,6 +25,7 @@ from nri.proxy.state import Checkpoint, Store
 
 if TYPE_CHECKING:
     from nri.adaptation import BuiltinPlugin
+    from nri.interfaces import Reporter
     from nri.metrics import Observer
     from nri.proxy.hooks import HookServers
     from nri.proxy.passing.front import Answer
@@ -44,7 +45,7 @@ class Proxy:
         settings: all settings.
         builtin: plugins inside this process.
         hook_servers: hook servers, asked before plugins; None for those of the settings.
-        observer: metrics, as `nri.adaptation.Adaptation` takes them.
+        observer, reporters: metrics and recorders, as `nri.adaptation.Adaptation` takes them.
         admit: called with the adaptation when plugins may join, before the kubelet is let in: for a plugin of this
             process that no container is to pass by.
 
@@ -62,6 +63,7 @@ class Proxy:
         builtin: Sequence[BuiltinPlugin] = (),
         hook_servers: HookServers | None = None,
         observer: Observer | None = None,
+        reporters: Sequence[Reporter] = (),
         admit: Callable[[Adaptation], object] = lambda _: None,
     ) -> None:
         self.settings, self._admit = settings, admit
@@ -73,7 +75,7 @@ class Proxy:
         self.backend = Backend(self.runtime)
         self._runtime_name: str | None = None
         self.backend.on_connect(self._connected)
-        self.domain = Domain(settings, self.store, self.backend, builtin, observer)
+        self.domain = Domain(settings, self.store, self.backend, builtin, observer, reporters)
         self.adaptation = self.domain.adaptation
         inquiry = Inquiry(self.backend)
         self.adoption = Adoption(settings, self.store, inquiry, self.domain)

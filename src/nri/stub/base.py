@@ -13,7 +13,7 @@ from time import monotonic
 from nri.errors import ConfigError
 from nri.stub.support import context
 from nri.stub.support.before import ConfigBefore, StateBefore
-from nri.stub.support.checks import check_class, kebab_case
+from nri.stub.support.checks import check_class, kebab_case, note_if_not_run
 from nri.stub.support.runtime_handle import RuntimeHandle
 
 TYPE_CHECKING = False
@@ -63,6 +63,8 @@ class PluginBase:
         check_class(cls, PluginBase)
         if not cls.__dict__.get("name"):
             cls.name = kebab_case(cls.__name__)
+        if cls.__module__ == "__main__":
+            note_if_not_run(cls)
 
     @classmethod
     def _connections(cls, options: Any) -> list[tuple[PluginBase, Any]]:

@@ -306,10 +306,7 @@ def test_a_signal_ends_it_cleanly_and_systemd_is_told(number: int, code: int, tm
         told.close()
 
 
-def test_a_signal_in_the_instant_before_the_wait_is_not_lost(
-    make: Callable[..., Agent], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nri.signals.LOOK_UP_S", 0.5)
+def test_a_signal_in_the_instant_before_the_wait_is_not_lost(make: Callable[..., Agent]) -> None:
     with signal_in_a_wait(signal.SIGTERM):
         assert make().run() == 0
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.api import messages as m
-from nri.api.selectors import Filters, Pattern, Selector, matches
+from nri.api.selectors import MAX_PATTERN, Filters, Pattern, Selector, matches
 
 
 def pod(namespace="prod", labels=(), annotations=()):
@@ -78,6 +78,13 @@ def test_what_is_not_a_selector_is_refused_with_the_forms_there_are(text):
 def test_what_is_not_a_namespace_is_refused(text):
     with pytest.raises(ValueError, match="is not a namespace"):
         Pattern.parse(text)
+
+
+@pytest.mark.parametrize(("kind", "before"), [(Pattern, ""), (Selector, "tier=")])
+def test_a_pattern_that_would_take_long_to_compile_is_refused(kind: type[Pattern | Selector], before: str) -> None:
+    kind.parse(before + "[" * MAX_PATTERN)
+    with pytest.raises(ValueError, match=r'the pattern "\[\[+\.\.\." has 1025 characters; at most 1024 are allowed'):
+        kind.parse(before + "[" * (MAX_PATTERN + 1))
 
 
 def test_without_filters_every_pod_is_seen():

@@ -43,8 +43,8 @@ def test_a_status_of_the_runtime_is_an_error_with_its_code(path: str) -> None:
 
 
 def test_a_call_that_the_runtime_does_not_serve_is_named(path: str) -> None:
-    with CriClient(path) as cri, pytest.raises(RpcError, match="does not serve Version of CRI v1"):
-        cri.call("Version", pb.VersionRequest())
+    with CriClient(path) as cri, pytest.raises(RpcError, match="does not serve Status of CRI v1"):
+        cri.call("Status", pb.StatusRequest())
     with CriClient(path) as cri, pytest.raises(RpcError, match="does not serve GetContainerEvents"):
         list(cri.stream("GetContainerEvents", pb.GetEventsRequest()))
 

@@ -38,6 +38,8 @@ def test_a_second_stop_does_nothing_and_one_that_never_started_can_be_stopped(co
     engine.stop()
     with Engine(config) as again:
         again.stop()
+        with Engine(config) as third:
+            assert third.pods.list() == [], "its folders are free once it has stopped"
 
 
 def test_a_start_that_fails_lets_go_of_everything(config: EngineConfig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,14 @@ def test_systemd_is_told_over_its_socket(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("address", ["", "not-a-path", "/nonexistent/notify"])
-def test_no_systemd_is_no_trouble(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_systemd_nobody_is_notified_and_nothing_is_raised(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NOTIFY_SOCKET", address)
-    notify("READY=1")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind("not-a-path")
+        other.setblocking(False)
+        notify("READY=1")
+        with pytest.raises(BlockingIOError):
+            other.recv(100)

@@ -47,6 +47,7 @@ re re._casefix re._compiler re._constants re._parser reprlib struct threading ty
 warnings weakref
 _contextvars _socket select signal _signal
 os os.path stat _stat posixpath genericpath
+atexit
 """
 #: All that is compiled in the compiled wheel; what it is made of are the modules above.
 COMPILED = "nri_plugin__mypyc"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import nri
 from nri.stub.base import PluginBase
+from tests.support.commands import unmeasured
 
 
 class Small(nri.Plugin):
@@ -47,3 +50,24 @@ def test_an_interrupt_before_the_program_listens_to_signals_is_code_130(monkeypa
     with pytest.raises(SystemExit) as exited:
         Small.main([])
     assert exited.value.code == 130
+
+
+CLASS = "import nri\nclass Small(nri.Plugin):\n    def run_pod_sandbox(self, pod): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("last", "noted"),
+    [
+        ("", True),
+        ("Small.main(['--version'])", False),
+        ("import nri.testing", False),
+        ("raise ValueError", False),
+        ("Small.__module__", True),
+    ],
+)
+def test_a_program_that_ends_without_running_its_plugin_says_so(tmp_path: Path, last: str, noted: bool) -> None:
+    file = tmp_path / "small.py"
+    file.write_text(CLASS + last)
+    done = subprocess.run([sys.executable, file], check=False, env=unmeasured(), capture_output=True, text=True)
+    note = f"note: {file} defines the plugin Small and does not run it. Use nri run {file}, or add these two lines:"
+    assert done.stderr.startswith(note) is noted, done.stderr

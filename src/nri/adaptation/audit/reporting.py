@@ -143,6 +143,15 @@ class Reporting:
             except Exception as fault:  # noqa: BLE001
                 self._complain(reporter, fault)
 
+    def plugin_changed(self, plugin: str, state: str, about: dict[str, str]) -> None:
+        """Tell those reporters that want it that a plugin came, went, or answers late. Only needed if `recorded`."""
+        for reporter in self._reporters:
+            try:
+                if hasattr(reporter, "plugin_changed"):
+                    reporter.plugin_changed(plugin, state, about)
+            except Exception as error:  # noqa: BLE001
+                self._complain(reporter, error)
+
     def shadow_answered(self, report: ShadowReport) -> None:
         """Log what a shadow plugin would have done, and tell the observer."""
         if not report.empty:

@@ -69,7 +69,7 @@ class Dispatcher:
         invoker: Invoker,
         context: EventContext,
         patience_s: float,
-        fan_out: EventMask = EventMask(0),  # noqa: B008 - an int
+        fan_out: EventMask,
         *,
         tell_refused: bool = False,
     ) -> None:
@@ -203,7 +203,7 @@ class Dispatcher:
                 encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
                 if deadline is not None:
                     _look_at_clock(event, deadline)
-                validate(self._invoker, asked, encoded, pod, deadline, event.silence)
+                validate(self._invoker, asked, encoded, pod, deadline, event)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """One plugin after the other; each sees what the earlier ones did."""

@@ -27,7 +27,7 @@ from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultV
 from nri.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Final
 
     from nri.adaptation.dispatch.invoker import Invoker
@@ -77,7 +77,7 @@ def validate(
     encoded: bytes,
     pod: m.PodSandbox,
     deadline: float | None,
-    silences: Mapping[Peer, float] | None = None,
+    creation: Event | None = None,
 ) -> None:
     """Ask the validators; ValidationRejected or PluginError if the adjustment may not stand.
 
@@ -85,10 +85,12 @@ def validate(
         encoded: the request's bytes.
         pod: the container's pod, by which policies choose.
         deadline: the caller's, absolute in monotonic seconds; None for none.
-        silences: those of the creation, `Event.silence`: a plugin's silence there counts here.
+        creation: the event that is validated: a plugin's silence there counts here, and reporters get its serial.
     """
     event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
-    event.silence = dict(silences or {})
+    if creation is not None:
+        event.serial = creation.serial
+    event.silence = dict(creation.silence or {}) if creation is not None else {}
     asked = [
         (peer, policy)
         for peer in validators

@@ -18,7 +18,7 @@ from nri.adaptation.merge import limits
 from nri.api import messages as m
 from nri.errors import NriError, RemoteProtocolError
 from nri.ttrpc.frames import MAX_DATA
-from nri.wire import bytes_field
+from nri.wire import LENGTHS, varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +34,7 @@ PART = 1 << 20
 MOST = 10
 
 _MORE = b"\x18\x01"
+_KEYS = (b"", b"\x0a", b"\x12")  # by number, of fields that are length-delimited
 
 
 def parts(
@@ -42,37 +43,42 @@ def parts(
     """Encoded `SynchronizeRequest`s, and whether more follow; one if everything fits into a message."""
     objects: Iterator[tuple[int, m.PodSandbox | m.Container]]
     objects = itertools.chain(zip(itertools.repeat(1), pods), zip(itertools.repeat(2), containers))
-    whole, rest = _upto(objects, MAX_DATA - ENVELOPE)
+    fields = (_field(number, message) for number, message in objects)
+    whole, rest = _upto(fields, MAX_DATA - ENVELOPE)
     if rest is None:
-        yield b"".join(whole), False
+        yield b"".join(itertools.chain.from_iterable(whole)), False
         return
     bunch: list[bytes] = []
     size = 0
-    encoded = itertools.chain(whole, (rest,), (_field(number, message) for number, message in objects))
-    for field in encoded:
-        if bunch and size + len(field) > part_size:
-            yield b"".join(bunch) + _MORE, True
+    for key, encoded in itertools.chain(whole, (rest,), fields):
+        length = len(key) + len(encoded)
+        if bunch and size + length > part_size:
+            yield b"".join((*bunch, _MORE)), True
             bunch, size = [], 0
-        bunch.append(field)
-        size += len(field)
+        bunch += (key, encoded)
+        size += length
     yield b"".join(bunch), False
 
 
-def _field(number: int, message: m.PodSandbox | m.Container) -> bytes:
-    return bytes_field(number, message.SerializeToString())
+def _field(number: int, message: m.PodSandbox | m.Container) -> tuple[bytes, bytes]:
+    """A field in two pieces, its key with the length and its bytes: joined once, in the part, they are copied once."""
+    encoded = message.SerializeToString()
+    length = len(encoded)
+    return _KEYS[number] + (LENGTHS.get(length) or varint(length)), encoded
 
 
-def _upto(objects: Iterator[tuple[int, m.PodSandbox | m.Container]], limit: int) -> tuple[list[bytes], bytes | None]:
-    """Encode while it fits into `limit` bytes; and the first field that did not fit, or None."""
-    fields: list[bytes] = []
+def _upto(
+    fields: Iterator[tuple[bytes, bytes]], limit: int
+) -> tuple[list[tuple[bytes, bytes]], tuple[bytes, bytes] | None]:
+    """Take fields while they fit into `limit` bytes; and the first one that did not fit, or None."""
+    fitting: list[tuple[bytes, bytes]] = []
     size = 0
-    for number, message in objects:
-        field = _field(number, message)
-        size += len(field)
+    for field in fields:
+        size += len(field[0]) + len(field[1])
         if size > limit:
-            return fields, field
-        fields.append(field)
-    return fields, None
+            return fitting, field
+        fitting.append(field)
+    return fitting, None
 
 
 def hand_over(

@@ -106,7 +106,10 @@ class Listener:
             self._admit(sock)
 
     def _expire(self) -> float:
-        """Close connections whose time is up; returns how many seconds until the next one's is."""
+        """Close connections whose time is up; returns how many seconds until the next one's is.
+
+        At most the timeout: a connection that was not accepted here, but handed in, wakes nobody.
+        """
         now = monotonic()
         next_s = self._timeout_s
         for peer in self._registry.unsettled():

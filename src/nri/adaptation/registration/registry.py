@@ -49,6 +49,14 @@ REMEMBERED = 256
 
 _REFUSED = "%s: registration refused: %s"
 _GONE = "plugin %s is gone: %s"
+#: The states of a plugin that reporters are told of.
+_CHANGES = {
+    Action.REPORT_READY: "active",
+    Action.REPORT_LATE: "late",
+    Action.REPORT_OPEN: "open",
+    Action.REPORT_BACK: "active",
+    Action.REPORT_GONE: "gone",
+}
 _TOO_EARLY = "updates are only taken from plugins that are registered and configured"
 
 
@@ -195,6 +203,8 @@ class Registry:
             log.info("plugin %s answers again", peer.qualified)
         elif action is Action.REPORT_GONE:
             self._reporting.lines.line("plugins that leave", logging.WARNING, _GONE, peer.qualified, peer.last_error)
+        if self._reporting.recorded and action in _CHANGES:
+            self._reporting.plugin_changed(peer.label, _CHANGES[action], _about(peer))
         if action in (Action.CLOSE, Action.REPORT_READY, Action.REPORT_OPEN, Action.REPORT_BACK):
             self.tell_listeners()
             with self._lock:
@@ -293,6 +303,19 @@ class Registry:
             closed, self._closed = self._closed, []
         for each in closed:
             each.release(deadline)
+
+
+def _about(peer: Peer) -> dict[str, str]:
+    """A plugin's properties for reporters, those that are known."""
+    about = {
+        "kind": peer.kind,
+        "pid": str(peer.pid or ""),
+        "version": peer.version,
+        "events": str(peer.mask),
+        "config": peer.config,
+        "reason": peer.last_error,
+    }
+    return {key: text for key, text in about.items() if text}
 
 
 def check_identity(request: m.RegisterPluginRequest) -> None:

@@ -114,6 +114,7 @@ class Round(Generic[_Rules]):
         topology: its CPUs.
         values: what strategies want written.
         groups: of resctrl, as they are to be.
+        switches: of the kernel for the whole machine: the strategy, the switch and its value.
         evictions: makes pods go; None where none may.
         spared: by pod and strategy why it may not be evicted, of those that would have been.
         errors: what could not be decided.
@@ -129,6 +130,7 @@ class Round(Generic[_Rules]):
     topology: Topology
     values: list[KnobValue] = field(default_factory=list)
     groups: list[Resctrl] = field(default_factory=list)
+    switches: list[tuple[str, str, int]] = field(default_factory=list)
     evictions: Evictions | None = None
     spared: dict[tuple[Subject, str], str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)

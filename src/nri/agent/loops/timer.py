@@ -27,7 +27,7 @@ from nri.agent.pods.source import Pod
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
 from nri.agent.worker import TIMER, Worker
-from nri.host import Outcome, Result, Topology, read_topology
+from nri.host import Outcome, Result, Topology, read_topology, set_switch
 from nri.policies.writes import Write
 from nri.text import count, plain
 
@@ -39,6 +39,7 @@ _STAGE: Final = "loop"
 _PREVIEW: Final = "preview"
 #: What is set for the whole machine is found under this in `explain`.
 _MACHINE: Final = Subject("node/resctrl", name="resctrl")
+_SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
 _MOST_PODS: Final = 4096
 _MOST_ERRORS: Final = 100
 #: For how many seconds the machine's CPUs are believed to be those that they were.
@@ -199,8 +200,11 @@ class Loops:
         made = self._made(group, readable, [*active, *last])
         made.errors += group.errors
         for loop in (*active, *last):
+            shared = len(made.groups)
             try:
                 loop.round(made)
+                if loop.name in self._preview:
+                    self._preview_groups(made, loop.name, shared)
             except Exception as error:  # noqa: BLE001  one strategy must not cost the others their round
                 text = plain(f"{loop.name}: {type(error).__name__}: {error}", 200)
                 made.errors.append(text)
@@ -286,6 +290,20 @@ class Loops:
                 self._record(each, result, self.name)
         for group in made.groups:
             self._parts.history.record(_MACHINE, self.name, self._parts.executor.resctrl(group))
+        for loop, name, number in made.switches:
+            given = KnobValue(_SYSCTLS, "", name, str(number), loop, "systemStrategy")
+            if not self._previewed(given):
+                result = set_switch(self._parts.root, name, number)
+                self._parts.observer.wrote([result])
+                self._record(given, result, self.name)
+
+    def _preview_groups(self, made: Round[Any], loop: str, first: int) -> None:
+        """Say which groups of resctrl a strategy would have, and do not make them."""
+        for group in made.groups[first:]:
+            row = (f"resctrl.{group.group}", "removed" if group.remove else group.schemata.split(), loop, "")
+            self._parts.history.decided(_MACHINE, _PREVIEW, self.name, [row])
+            self._parts.observer.met(self.name, "previewed value")
+        del made.groups[first:]
 
     def _previewed(self, given: KnobValue) -> bool:
         """Whether a strategy is only to say what it would set; then that is said."""

@@ -107,6 +107,9 @@ class AgentSettings:
             raise ValueError(f"gates.{min(unknown)} is no hook or strategy of profile {self.profile}")
         if unknown := set(self.preview) - {row.name for row in profile.strategies}:
             raise ValueError(f"preview: {min(unknown)} is no strategy of profile {self.profile}")
+        if hooks := set(self.preview) & {hook.name for hook in profile.hooks}:
+            name = min(hooks)
+            raise ValueError(f"preview: {name} also sets values at creation, which cannot be previewed; leave it out")
         if not self.modes:
             raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):

@@ -45,7 +45,11 @@ def check(found: Sequence[RuntimeNri], findings: list[Finding], *, socket_given:
         what = "no configuration of containerd, CRI-O, iSulad or nri-engine was found: only the socket is looked at"
         findings.append(Finding("note", what, "/etc"))
     elif not found:
-        step = "install containerd, CRI-O or iSulad, or point --root to where their /etc is"
+        step = (
+            "to try NRI at once, run the engine that comes with it: nri engine check, then sudo nri engine serve "
+            "(nri engine serve --dry DIR without root); or install containerd, CRI-O or iSulad, or point --root to "
+            "where their /etc is"
+        )
         findings.append(Finding("problem", "no configuration of a runtime with NRI was found", "/etc", step))
     for nri in found:
         _enabled(nri, findings)

@@ -21,11 +21,12 @@ from nri.signals import Stop
 from nri.stub.support import logs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from nri.cli.settings import Settings
     from nri.config.settings import Loaded
     from nri.engine.config import EngineConfig
+    from nri.interfaces import Reporter
     from nri.metrics import Observer
     from nri.proxy.settings import ProxySettings
     from nri.service.http import Server
@@ -128,7 +129,7 @@ _UNIT = Path(__file__).with_name("nri-engine.service.txt")
 _engine_log = logging.getLogger("nri.engine")
 
 
-def serve_engine(settings: Settings, loaded: Loaded[EngineConfig]) -> int:
+def serve_engine(settings: Settings, loaded: Loaded[EngineConfig], reporters: Sequence[Reporter] = ()) -> int:
     """Run the engine until a signal; returns the exit code. Raises Failure if it cannot start."""
     config = loaded.settings
     log_to(settings, config.log_level)
@@ -146,7 +147,7 @@ def serve_engine(settings: Settings, loaded: Loaded[EngineConfig]) -> int:
         _engine_log.warning("%s: %s. %s", row.what, row.found, row.next)
     return run(
         "the engine",
-        lambda observer: Daemon(config, observer=observer),
+        lambda observer: Daemon(config, observer=observer, reporters=reporters),
         config.http.address,
         _engine_log,
         ". try: nri engine check",
@@ -162,7 +163,7 @@ def unit_text(python: str = sys.executable) -> str:
 _proxy_log = logging.getLogger("nri.proxy")
 
 
-def serve_proxy(settings: Settings, loaded: Loaded[ProxySettings]) -> int:
+def serve_proxy(settings: Settings, loaded: Loaded[ProxySettings], reporters: Sequence[Reporter] = ()) -> int:
     """Run the proxy until a signal; returns the exit code. Raises Failure if it cannot start."""
     config = loaded.settings
     log_to(settings, "info")
@@ -178,6 +179,6 @@ def serve_proxy(settings: Settings, loaded: Loaded[ProxySettings]) -> int:
     def make(observer: Observer | None) -> Proxy:
         skip = (config.skip_label_key, config.skip_label_value)
         servers = RegisteredServers(config.hook_servers.folder, skip=skip) if config.hook_servers.enable else None
-        return Proxy(config, hook_servers=servers, observer=observer)
+        return Proxy(config, hook_servers=servers, observer=observer, reporters=reporters)
 
     return run("the proxy", make, config.http.address, _proxy_log)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri.cli.output import Output
-from nri.cli.settings import Settings
+from nri.cli.settings import CONFIG_DIR, PLUGIN_DIR, Settings
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     """Complete what is in the plugin folder."""
     from click.shell_completion import CompletionItem
 
-    from nri.api.naming import PLUGIN_DIR
+    from nri.api import naming
     from nri.cli.support.plugin_folder import launched
 
     try:
-        there = launched(ctx.params.get("plugin_dir") or Path(PLUGIN_DIR))
+        there = launched(ctx.params.get("plugin_dir") or Path(naming.PLUGIN_DIR))
     except OSError:
         return []
     names = [name for file in there for name in (file[3:], file)]
@@ -42,18 +42,8 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("name", shell_complete=_complete)
 @click.option("--purge", is_flag=True, help="Remove its configuration in the folder of configuration, too.")
-@click.option(
-    "--plugin-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The runtime's plugin folder. Default: /opt/nri/plugins.",
-)
-@click.option(
-    "--config-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The folder of configuration. Default: /etc/nri/conf.d.",
-)
+@PLUGIN_DIR
+@CONFIG_DIR
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.pass_obj
 def command(
@@ -64,10 +54,10 @@ def command(
     NAME is the plugin's name, with or without its index. A running plugin runs on until the runtime restarts. With
     --purge, its configuration is removed as well, even if the plugin was disabled earlier.
     """
-    from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
+    from nri.api import naming
     from nri.cli.support.plugin_folder import find, find_left_over, not_there
 
-    folder, drop_ins = plugin_dir or Path(PLUGIN_DIR), config_dir or Path(CONFIG_DIR)
+    folder, drop_ins = plugin_dir or Path(naming.PLUGIN_DIR), config_dir or Path(naming.CONFIG_DIR)
     launcher = find(folder, name)
     drop_in = drop_ins / f"{launcher.name}.conf" if launcher else find_left_over(folder, drop_ins, name)
     removed = [path for path in (launcher, drop_in if purge else None) if path is not None and os.path.lexists(path)]

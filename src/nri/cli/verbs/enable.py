@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from nri.cli.output import Output
-from nri.cli.settings import FILE, Settings
+from nri.cli.settings import CONFIG_DIR, FILE, PLUGIN_DIR, Settings
 from nri.cli.support.registered import complete
 from nri.cli.support.verb import Verb
 
@@ -36,18 +36,8 @@ EXAMPLES = [
     metavar="FILE",
     help="The plugin's configuration; the file is copied.",
 )
-@click.option(
-    "--plugin-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The runtime's plugin folder. Default: /opt/nri/plugins.",
-)
-@click.option(
-    "--config-dir",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="The folder of configuration. Default: /etc/nri/conf.d.",
-)
+@PLUGIN_DIR
+@CONFIG_DIR
 @click.option("--dry-run", is_flag=True, help="Check everything and show what would be written.")
 @click.option(
     "--no-check", is_flag=True, help="Do not start the plugin, for one that can only start on another machine."
@@ -67,12 +57,12 @@ def command(  # noqa: PLR0913, PLR0917 - click gives them by name
     against a runtime without pods. A plugin that does not register within 5 s (--timeout), or cannot use its
     configuration, is refused, because containerd 1.7 would no longer start with it.
     """
-    from nri.api.naming import CONFIG_DIR, PLUGIN_DIR
+    from nri.api import naming
     from nri.cli.support import plugin_folder
     from nri.config.source import MAX_BYTES
     from nri.files import read_regular
 
-    folder, drop_ins = plugin_dir or Path(PLUGIN_DIR), config_dir or Path(CONFIG_DIR)
+    folder, drop_ins = plugin_dir or Path(naming.PLUGIN_DIR), config_dir or Path(naming.CONFIG_DIR)
     start, file, own_name = _found(target)
     file_name = plugin_folder.file_name_of(idx, name or own_name)
     plugin_folder.refuse_untrusted(file)

@@ -5,14 +5,18 @@ Next: `nri.cli.support.daemon` runs it, `nri.engine.check` looks at the machine,
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from nri.cli.errors import Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
+from nri.cli.support.cri import connect, cri_option
+from nri.cli.support.recording import record_options, recorded
 from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb, VerbGroup
 from nri.errors import ConfigError
@@ -34,6 +38,16 @@ _DRY = {
     "nri.plugin_config_path": "conf.d",
     "nri.policy_path": "policy.toml",
 }
+
+
+#: The name that the engine gives itself over the CRI.
+ENGINE_NAME = "nri-engine"
+#: For how many seconds an archive may be read and unpacked, and how many of its members are looked at for its kind.
+_LOAD_S = 900.0
+_MOST_MEMBERS = 100_000
+_KINDS = ("docker-archive:", "oci-archive:", "oci:")
+#: By which member an archive is known; docker save's new ones have both, and either does.
+_MARKS = {"manifest.json": "docker-archive:", "oci-layout": "oci-archive:"}
 
 
 def _loader() -> SettingsLoader[EngineConfig]:
@@ -79,9 +93,11 @@ def engine() -> None:
         "sudo nri engine serve                   # with /etc/nri/engine.toml, if it is there",
         "sudo nri engine serve --config engine.toml --socket /run/my.sock -v",
         "kubelet --container-runtime-endpoint=unix:///run/nri-engine/engine.sock ...",
+        "sudo nri engine serve --record /var/lib/nri/traces    # nri trace show /var/lib/nri/traces",
     ],
 )
 @ENGINE_OPTIONS
+@record_options
 @click.pass_obj
 def serve(settings: Settings, /, **options: Any) -> int:
     """Run the engine in the foreground until SIGTERM or Ctrl-C. Containers run on; the next start takes them over.
@@ -93,7 +109,10 @@ def serve(settings: Settings, /, **options: Any) -> int:
     """
     from nri.cli.support.daemon import serve_engine as run
 
-    return run(settings, ENGINE_OPTIONS.load(settings, options))
+    loaded = ENGINE_OPTIONS.load(settings, options)
+    nri = loaded.settings.nri
+    with recorded(options, "nri engine serve", policy_path=nri.policy_path, compat=nri.compat) as reporters:
+        return run(settings, loaded, reporters)
 
 
 @engine.command(
@@ -131,6 +150,67 @@ def check(settings: Settings, /, **options: Any) -> int:
         _next_steps(out, rows)
         out.text(f"{count(len(gone), 'thing')} missing" if gone else "nothing is missing")
     return int(bool(gone))
+
+
+@engine.command(
+    cls=Verb,
+    short_help="load an image from an archive, without a registry",
+    examples=[
+        "sudo nri engine load busybox.tar busybox:1.36",
+        "skopeo copy docker://busybox:1.36 docker-archive:busybox.tar   # on a machine with a registry",
+        "sudo nri engine load oci:/srv/layout:app example.org/app:1",
+    ],
+)
+@click.argument("archive")
+@click.argument("image")
+@cri_option
+@click.pass_obj
+def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -> None:
+    """Load an image into the engine that runs, under a name: from an archive of docker or podman save, or of OCI.
+
+    ARCHIVE is a file, or a folder with an OCI layout; which kind of archive it is, the file says. Of one with several
+    images, docker-archive:FILE:NAME, oci-archive:FILE:NAME or oci:DIR:NAME takes one. IMAGE is the name by which pods
+    ask for it. The engine reads the file, so its path is one of the engine's machine.
+    """
+    from nri.cri.client import ARCHIVE_KEY
+    from nri.cri.pb import api_pb2 as pb
+
+    source, out = archive_source(archive), Output(settings)
+    with connect(settings, cri_socket) as cri:
+        runtime = cri.call("Version", pb.VersionRequest()).runtime_name
+        if runtime != ENGINE_NAME:
+            steps = f"ctr -n k8s.io images import {archive} (containerd), or skopeo copy {source} "
+            steps += f"containers-storage:{image} (CRI-O)"
+            raise Failure(f"{runtime} takes no archives over the CRI. try: {steps}")
+        request = pb.PullImageRequest(image=pb.ImageSpec(image=image))
+        made = cri.call("PullImage", request, _LOAD_S, [(ARCHIVE_KEY, os.fsencode(source))]).image_ref
+    if not out.human:
+        out.document({"image": image, "id": made})
+    elif out.quiet:
+        out.names([made])
+    else:
+        out.text(f"{image}: {made}")
+
+
+def archive_source(archive: str) -> str:
+    """Return an archive with its kind in front, and its whole path; raise Failure if it is none."""
+    import tarfile
+
+    for kind in _KINDS:
+        if archive.startswith(kind):
+            return kind + os.path.abspath(archive.removeprefix(kind))
+    path = os.path.abspath(archive)
+    if os.path.isdir(path):
+        return f"oci:{path}"
+    try:
+        with tarfile.open(path) as found:
+            names = (each.name.removeprefix("./") for each in itertools.islice(found, _MOST_MEMBERS))
+            kind = next((_MARKS[name] for name in names if name in _MARKS), "")
+    except (OSError, tarfile.TarError) as error:
+        raise Failure(f"{archive} is no archive that can be read: {error}. try: docker save, podman save") from None
+    if not kind:
+        raise Failure(f"{archive} is no image: it has neither manifest.json nor oci-layout")
+    return f"{kind}{path}"
 
 
 @engine.command(

@@ -1,9 +1,14 @@
-"""`nri placement`: what the placement policies would decide. Next: `nri.policies.placement`, which decides."""
+"""`nri placement`: where containers are, or would be, and why. Next: `nri.policies.placement`, which decides.
+
+A plugin that runs is asked over the socket beside its state file. With --pods no plugin is asked: the containers of
+manifests are placed on a machine that only is described, and the answer is made of that by the same code.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,80 +18,238 @@ from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
-    from nri.policies.placement.balloons.policy import Balloons
-    from nri.policies.placement.topology_aware.policy import TopologyAware
+    from collections.abc import Callable, Mapping
+
+    from nri.host.topology import Topology
+    from nri.policies.placement.policy import Policy
 
 _KINDS = {"TopologyAwarePolicy": "topology-aware", "BalloonsPolicy": "balloons"}
-_COLUMNS = [
+#: Without --policy.
+_PLAIN = {"reservedResources": {"cpu": "1"}}
+_ANSWER_S = 5.0
+_PLACED = [Column("CPUS", "cpus"), Column("MEMORY", "mems"), Column("SHARES", "shares"), Column("REFUSED", "refused")]
+_PLACES = [
+    Column("PLACE", "place"),
+    Column("CPUS", "cpus"),
+    Column("SHARED", "shared"),
+    Column("MEMORY", "mems"),
+    Column("FREE CPU", "free"),
+    Column("FREE MEMORY", "memory"),
+    Column("CONTAINERS", "containers", cut=80),
+]
+_CONTAINERS = [
     Column("CONTAINER", "container"),
+    Column("CLASS", "qos", extra=True),
+    Column("PLACE", "place"),
     Column("CPUS", "cpus"),
     Column("MEMORY", "mems"),
-    Column("SHARES", "shares"),
-    Column("REFUSED", "refused"),
+    Column("SHARES", "shares", extra=True),
+]
+_CANDIDATES = [
+    Column("PLACE", "place"),
+    Column("HAS", "has"),
+    Column("DECIDED BY", "lost"),
+    Column("WOULD NEED", "change"),
 ]
 
 
-@click.group(cls=VerbGroup, examples=["nri placement simulate --machine / --policy policy.yaml --pods pods.yaml"])
+class Simulation(NamedTuple):
+    """A policy that has placed the containers of manifests: their names by id, and why some were refused."""
+
+    policy: Policy
+    names: dict[str, str]
+    refused: dict[str, str]
+
+
+def _described(required: bool) -> Callable[[Any], Any]:
+    """The options of a machine and pods on paper."""
+    options = [
+        click.option("--machine", metavar="DIR|SNAPSHOT", default="/",
+                     help="The machine's root, a copy of its /sys below a folder, or an archive of one."),
+        click.option("--pods", metavar="FILE", required=required, help="Manifests of pods, created in their order."),
+    ]  # fmt: skip
+
+    def decorate(function: Any) -> Any:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_RESOURCE = "A TopologyAwarePolicy or BalloonsPolicy resource; default: topology-aware, one reserved CPU"
+_POLICY = click.option("--policy", metavar="FILE", default="", help=f"{_RESOURCE}.")
+_STATE = click.option(
+    "--state-dir", metavar="DIR", default="/var/lib/nri/placement", help="The plugin's stateDir, where its socket is."
+)
+
+
+@click.group(
+    cls=VerbGroup,
+    examples=[
+        "nri placement show",
+        "nri placement explain default/web/main",
+        "nri placement simulate --machine snapshot.tar.xz --policy policy.yaml --pods pods.yaml",
+    ],
+)
 def placement() -> None:
-    """Place containers on CPUs and memory nodes, on paper."""
+    """Show where topology-aware or balloons has placed containers, and why, or try it on paper."""
 
 
 @placement.command(
     cls=Verb,
+    short_help="show where containers of manifests would run, under one policy or two",
     examples=[
         "nri placement simulate --policy policy.yaml --pods pods.yaml",
         "nri placement simulate --machine snapshot/ --policy policy.yaml --pods pods.yaml -o json",
+        "nri placement simulate --policy before.yaml --policy after.yaml --pods pods.yaml",
     ],
 )
-@click.option("--machine", metavar="DIR", default="/", help="Where the machine's root is, or a copy of its /sys.")
-@click.option("--policy", metavar="FILE", required=True, help="A TopologyAwarePolicy or BalloonsPolicy resource.")
-@click.option("--pods", metavar="FILE", required=True, help="Manifests of pods, created in their order.")
+@_described(required=True)
+@click.option("--policy", metavar="FILE", multiple=True, help=f"{_RESOURCE}; two are compared.")
 @click.pass_obj
-def simulate(settings: Settings, machine: str, policy: str, pods: str) -> int:
+def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: str) -> int:
     """Show where the containers of manifests would run. Needs neither root nor a runtime.
 
     The machine is this one, or any whose /sys was copied. Ends with 1 if a container is refused.
     """
-    from nri.config import read_file
-    from nri.host import Root, read_topology
-    from nri.kube.manifest import read_manifests
-    from nri.policies.placement.containers import NoPlace, Pins, container_of
+    if len(policy) > 2:
+        raise click.UsageError("give one --policy, or two to compare them")
+    topology = _topology(machine)
+    runs = [_simulate(topology, each, pods) for each in policy or ("",)]
+    columns = [Column("CONTAINER", "container"), *_PLACED]
+    rows = [{"container": name} | _placed(runs[0], id_) for id_, name in runs[0].names.items()]
+    if len(runs) == 2:
+        columns += [Column(f"THEN {column.title}", f"{column.key}_after") for column in _PLACED]
+        for row, id_ in zip(rows, runs[1].names, strict=True):
+            row |= {f"{key}_after": value for key, value in _placed(runs[1], id_).items()}
+    Output(settings).table(columns, rows)
+    return FAILED if any(run.refused for run in runs) else 0
 
-    topology = read_topology(Root(machine))
-    if not topology.cpus:
-        raise Failure(f"{machine}: there are no CPUs in sys/devices/system/cpu")
-    decider = _policy(policy, topology)
+
+@placement.command(
+    cls=Verb,
+    short_help="show or draw pools or balloons, what is free, and who is where",
+    examples=[
+        "sudo nri placement show                 # ask the plugin that runs here",
+        "sudo nri placement show --svg node.svg  # draw it",
+        "nri placement show --machine snapshot/ --policy policy.yaml --pods pods.yaml",
+    ],
+)
+@click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False), help="Draw packages, nodes, caches and cores.")
+@_STATE
+@_described(required=False)
+@_POLICY
+@click.pass_obj
+def show(settings: Settings, svg: str | None, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
+    """Show pools or balloons with their CPUs, memory and what is free, and the containers in them.
+
+    The plugin that runs here answers, to root. With --pods nothing is asked: the pods are placed on paper.
+    """
+    from nri.policies.placement.drawing import draw
+    from nri.policies.placement.policy import document
+
+    if pods:
+        found = document(_simulate(_topology(machine), policy, pods).policy)
+    else:
+        found = _asked(settings, state_dir, "/show")
+    out = Output(settings)
+    if svg:
+        try:
+            Path(svg).write_text(draw(found), encoding="utf-8")
+        except OSError as error:
+            raise Failure(f"{svg}: {error.strerror}") from None
+    if not out.human:
+        out.document(found)
+        return
+    out.table(_PLACES, [_place_row(each) for each in found["places"]])
+    out.text("")
+    out.table(_CONTAINERS, found["containers"])
+
+
+@placement.command(
+    cls=Verb,
+    short_help="explain why a container is where it is, and what decided",
+    examples=[
+        "sudo nri placement explain default/web/main",
+        "nri placement explain web --machine snapshot/ --policy policy.yaml --pods pods.yaml",
+    ],
+)
+@click.argument("container")
+@_STATE
+@_described(required=False)
+@_POLICY
+@click.pass_obj
+def explain(settings: Settings, container: str, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
+    """Explain why a container is where it is: its class, every place that was looked at, and what decided.
+
+    CONTAINER is an id, NAMESPACE/POD/NAME, POD/NAME, or a name that only one has. The last column says what would have
+    to be different for another place. The plugin that runs here answers, to root; with --pods the pods are placed on
+    paper.
+    """
+    from nri.policies.placement.policy import account, find
+
+    if pods:
+        decider = _simulate(_topology(machine), policy, pods).policy
+        try:
+            found = account(decider, find(decider, container).id)
+        except LookupError as error:
+            raise Failure(str(error.args[0])) from None
+    else:
+        found = _asked(settings, state_dir, "/explain", container=container)
+    out = Output(settings)
+    if not out.human:
+        out.document(found)
+        return
+    out.text(f"{found['container']}: {found['request']}")
+    given = f"CPUs {found['cpus'] or 'as they are'}, memory nodes {found['mems'] or 'as they are'}"
+    out.text(f"is in {found['place'] or 'no place'}, with {given}, {found['shares']} shares")
+    for doubt in found["doubts"]:
+        out.text(f"not read: {doubt}")
+    if not found["then"]:
+        out.text("it was taken over from an earlier run; this is how it would be decided now")
+    out.text("")
+    out.table(_CANDIDATES, found["candidates"])
+    if found["more"]:
+        out.note(f"({found['more']} more were looked at)")
+
+
+# -- on paper ---------------------------------------------------------------------------------------------------------
+
+
+def _topology(path: str) -> Topology:
+    from nri.testing.placement.machines import read_machine
+
+    return read_machine(path)
+
+
+def _simulate(topology: Topology, policy: str, pods: str) -> Simulation:
+    """Place the containers of manifests, one after the other."""
+    from nri.config import read_file
+    from nri.kube.manifest import read_manifests
+    from nri.policies.placement.containers import NoPlace, container_of
+
+    done = Simulation(_policy(policy, topology), {}, {})
     memory = sum(node.memory_bytes for node in topology.nodes.values())
-    pins: dict[str, Pins] = {}
-    names: dict[str, str] = {}
-    refused: dict[str, str] = {}
     for workload in read_manifests(read_file(pods)):
         for each in workload.containers:
             container = container_of(workload.pod, each, memory)
-            names[container.id] = str(container)
+            done.names[container.id] = str(container)
             try:
-                changes = decider.create(container)
+                done.policy.create(container)
             except NoPlace as error:
-                refused[container.id] = error.reason
-                continue
-            for name, changed in changes.items():
-                pins[name] = pins.get(name, Pins()) | changed
-    rows = []
-    for id_, name in names.items():
-        pinned = {key: value for key, value in pins.get(id_, Pins())._asdict().items() if value is not None}
-        rows.append({"container": name, **pinned, "refused": refused.get(id_, "")})
-    Output(settings).table(_COLUMNS, rows)
-    return FAILED if refused else 0
+                done.refused[container.id] = error.reason
+    return done
 
 
-def _policy(path: str, topology: Any) -> TopologyAware | Balloons:
+def _policy(path: str, topology: Topology) -> Policy:
     """The policy of a resource in a file. Failure if it is none."""
     from nri.config import parse_text, read_file
     from nri.policies.placement.choices import Choices
     from nri.policies.placement.machine import Machine
     from nri.testing.placement.machines import make_policy
 
-    tree = parse_text(read_file(path))
+    tree: Any = parse_text(read_file(path)) if path else {"kind": "TopologyAwarePolicy", "spec": _PLAIN}
     kind = tree.get("kind") if isinstance(tree, dict) else None
     if kind not in _KINDS or not isinstance(tree.get("spec"), dict):
         raise Failure(f"{path}: {json.dumps(kind)} is no kind of policy; {' or '.join(_KINDS)}, with a spec")
@@ -94,6 +257,42 @@ def _policy(path: str, topology: Any) -> TopologyAware | Balloons:
         return make_policy(_KINDS[kind], Machine.of(topology), tree["spec"], Choices.DEFAULT)
     except ValueError as error:
         raise Failure(f"{path}: {error}") from error
+
+
+def _placed(run: Simulation, container_id: str) -> dict[str, Any]:
+    """What one container got, or why not."""
+    pins = run.policy.pins.get(container_id)
+    given = {} if pins is None else {key: value for key, value in pins._asdict().items() if value is not None}
+    return {**given, "refused": run.refused.get(container_id, "")}
+
+
+# -- what a plugin that runs says -------------------------------------------------------------------------------------
+
+
+def _asked(settings: Settings, folder: str, target: str, **query: str) -> Any:
+    """The answer of the plugin whose state is in a folder."""
+    from nri.cli.support.ask import Whom, ask
+
+    running = [name for name in _KINDS.values() if Path(folder, f"{name}.sock").exists()]
+    name = running[0] if running else "topology-aware"
+    whom = Whom(f"plugin {name}", f"nri run {name}", "--state-dir")
+    path = str(Path(folder, f"{name}.sock"))
+    status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query, whom)
+    if status == 200 and isinstance(answer, dict):
+        return answer
+    raise Failure(answer["error"] if isinstance(answer, dict) else f"{path} answered {status}: {str(answer).strip()}")
+
+
+def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:
+    """A place as a row of the table."""
+    gib = 1 << 30
+    return {
+        **place,
+        "place": "  " * place["depth"] + place["name"],
+        "free": f"{place['free_m']}m",
+        "memory": f"{place['memory_free_bytes'] / gib:.1f} of {place['memory_bytes'] / gib:.1f} GiB",
+        "containers": ", ".join(place["containers"]),
+    }
 
 
 command = placement

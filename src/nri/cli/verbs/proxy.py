@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.settings import Settings
+from nri.cli.support.recording import record_options, recorded
 from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb
 
@@ -75,6 +76,7 @@ PROXY_OPTIONS = SettingsOptions(
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @PROXY_OPTIONS
+@record_options
 @click.pass_obj
 def command(settings: Settings, /, **options: Any) -> int:
     """Run a CRI proxy that gives NRI plugins the events of a runtime that has no NRI.
@@ -87,4 +89,7 @@ def command(settings: Settings, /, **options: Any) -> int:
     """
     from nri.cli.support.daemon import serve_proxy
 
-    return serve_proxy(settings, PROXY_OPTIONS.load(settings, options))
+    loaded = PROXY_OPTIONS.load(settings, options)
+    nri = loaded.settings.nri
+    with recorded(options, "nri proxy", policy_path=nri.policy_path, compat=nri.compat) as reporters:
+        return serve_proxy(settings, loaded, reporters)

@@ -16,12 +16,14 @@ import click
 
 from nri.api.naming import DEFAULT_INDEX, ENV_IDX, ENV_NAME
 from nri.cli.settings import Settings
+from nri.cli.support.recording import record_options, recorded
 from nri.cli.support.registered import complete
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from nri.interfaces import Reporter
     from nri.stub.plugin import Plugin
     from nri.stub.program.options import Options
 
@@ -89,6 +91,7 @@ EXAMPLES = [
     "nri run template --idx 10               # a bundled plugin: nri plugins list",
     "nri run pod_name.py --reload            # again, whenever the file changes",
     "nri run my_plugins.pin:Pin --config pin.yaml",
+    "nri run logger --record traces          # see what happens, and keep it: nri trace show traces",
     "nri run 10-logger --events pod 20-template --config template.yaml    # several in one process",
 ]
 
@@ -168,6 +171,7 @@ def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, st
 @click.option("--metrics", metavar="HOST:PORT", help="Serve /metrics, /healthz and /readyz on this address.")
 @click.option("--no-reconnect", is_flag=True, help="Exit when the runtime is not there or goes away.")
 @click.option("--reload", is_flag=True, help="Start again whenever a file of the plugin changes.")
+@record_options
 @click.pass_obj
 def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **flags: Any) -> int:
     """Run plugins against the runtime on this machine, until they are stopped.
@@ -190,16 +194,22 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
         if len(targets) > 1:
             raise click.UsageError("--reload takes one plugin", click.get_current_context())
         return supervise(targets[0], quiet=settings.quiet)
-    from nri.stub.program.start import run_all, tell
-
     if len(wanted) > 1:
         _refuse_unclear(flags)
+    with recorded(flags, "nri run") as reporters:
+        return _run(settings, wanted, flags, next(iter(reporters), None))
+
+
+def _run(settings: Settings, wanted: list[Wanted], flags: dict[str, Any], reporter: Reporter | None) -> int:
+    """Run the plugins, or tell what --help or --version of one asks for."""
+    from nri.stub.program.start import run_all, tell
+
     arguments = stub_arguments(settings, flags)
     chosen = [_chosen(settings, each, arguments, place, len(wanted)) for place, each in enumerate(wanted)]
     asked = [(plugin, options) for plugin, options in chosen if options.help or options.version]
     for plugin, options in asked:
         tell(plugin, options)
-    return 0 if asked else run_all(chosen)
+    return 0 if asked else run_all(chosen, reporter=reporter)
 
 
 def _refuse_unclear(flags: dict[str, Any]) -> None:

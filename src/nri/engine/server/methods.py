@@ -180,6 +180,10 @@ class _Call:
         left = self._context.time_remaining()
         return None if left is None or left > _ENDLESS_S else float(left)
 
+    def metadata(self, key: str) -> bytes:
+        sent = self._context.invocation_metadata() or ()
+        return next((value for name, value in sent if name == key and isinstance(value, bytes)), b"")
+
     def on_end(self, callback: Callable[[], None]) -> None:
         if not self._context.add_callback(callback):
             callback()

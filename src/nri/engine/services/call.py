@@ -23,6 +23,9 @@ class Call(Protocol):
     def time_left(self) -> float | None:
         """The seconds that the client still waits; None for as long as it takes."""
 
+    def metadata(self, key: str) -> bytes:
+        """The value that the client sent beside the request under a key that ends in ``-bin``; empty for none."""
+
     def on_end(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when the call ends, also because the client has gone; at once if it has already."""
 

@@ -8,10 +8,12 @@ has the word that the kubelet knows. Next: `nri.engine.services.runtime_info`.
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 
+from nri.cri.client import ARCHIVE_KEY
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import Credentials, Image, ImageStore, parse_reference
 from nri.engine.services.call import Call, chunks
@@ -52,8 +54,13 @@ class ImageCalls:
         return pb.ImageStatusResponse(image=image_message(image), info=info)
 
     def pull_image(self, request: pb.PullImageRequest, call: Call) -> pb.PullImageResponse:
-        """Bring an image here; the answer is its id, by which CreateContainer may name it."""
-        name = _named(request.image)
+        """Bring an image here; the answer is its id, by which CreateContainer may name it.
+
+        From an archive of this machine if the client names one beside the request: requests have texts of pods in them.
+        """
+        name, archive = _named(request.image), call.metadata(ARCHIVE_KEY)
+        if archive:
+            return pb.PullImageResponse(image_ref=self._store.load(os.fsdecode(archive), name).id)
         credentials = credentials_for(request.auth, parse_reference(name).domain) if request.HasField("auth") else None
         try:
             return pb.PullImageResponse(image_ref=self._store.pull(name, credentials).id)

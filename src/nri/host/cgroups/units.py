@@ -17,6 +17,7 @@ from nri.api import cpuset
 __all__ = [
     "BFQ_WEIGHT",
     "CPUS",
+    "DEVICE_WEIGHT",
     "IO_WEIGHT",
     "LIMIT_V1",
     "LIMIT_V2",
@@ -167,6 +168,16 @@ def _by_device(text: str) -> dict[str, str]:
 #: Words for each device, as in `io.cost.model`.
 WORDS_BY_DEVICE = Codec(
     lambda value, _: tuple(f"{device} {words}" for device, words in value.items()), _by_device, by_device=True
+)
+
+
+#: A weight for each device, -1 for that of the whole cgroup; a first line without a device is the latter.
+DEVICE_WEIGHT = Codec(
+    lambda value, _: tuple(
+        f"{device} {'default' if weight == UNLIMITED else weight}" for device, weight in value.items()
+    ),
+    lambda text: {device: _number(words) for device, words in _by_device(text).items()},
+    by_device=True,
 )
 
 

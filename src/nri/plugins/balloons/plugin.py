@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin, Policy
+from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
 from nri.policies.placement.balloons.options import Options
 from nri.policies.placement.balloons.policy import Balloons
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nri.policies.placement.containers import Container
     from nri.policies.placement.kept import Kept
     from nri.policies.placement.machine import Machine
+    from nri.policies.placement.policy import Policy
     from nri.stub.program.options import Flag
 
 __all__ = ["BalloonsPlugin"]

@@ -10,9 +10,11 @@ Next: `nri.plugins.topology_aware.plugin` and `nri.plugins.balloons.plugin`, whi
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from contextlib import suppress
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import nri
 from nri.api import messages as m
@@ -21,16 +23,18 @@ from nri.host import Root, read_topology
 from nri.kube.requests import Requests
 from nri.plugins.placement.answers import adjustment_of, differing, requests_after, updates_of
 from nri.plugins.placement.checkpoint import Checkpoint
-from nri.policies.placement.containers import Container, NoPlace, Pins, always, container_of
+from nri.policies.placement.containers import SUFFIX, Container, NoPlace, Pins, always, container_of
 from nri.policies.placement.machine import Machine
+from nri.policies.placement.policy import Policy, account, document, exposition, find
 from nri.stub.program.options import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from nri.policies.placement.kept import Kept
+    from nri.service.http import Answer, Server
 
-__all__ = ["FLAGS", "PlacementPlugin", "Policy"]
+__all__ = ["FLAGS", "PlacementPlugin"]
 
 #: What of the time until the runtime gives up a decision may take.
 _PART = 0.8
@@ -38,17 +42,35 @@ _PART = 0.8
 _TURN_S = 0.5
 _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
 
+_CPU_CLASSES = "frequencies and idle states of CPUs are left as they are"
+_SCHEDULING = "schedulers of containers are left as they are"
+_INTERRUPTS = "interrupts are left where they are"
+_CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
+_HINTS = "devices of containers are no hints here"
 #: Keys of all policies that have no effect here, with the reason.
 _WITHOUT_EFFECT = {
     "agent": "there is no agent beside the plugin",
-    "control": "classes of block I/O and RDT are set by the plugin rdt",
-    "controllableInterrupts": "interrupts are left where they are",
-    "cpuClasses": "frequencies and idle states of CPUs are left as they are",
+    "control": _CLASSES,
+    "controllableInterrupts": _INTERRUPTS,
     "instrumentation": "metrics are served at --metrics ADDRESS",
     "log": "the log is set by --log-level",
-    "schedulingClasses": "schedulers of containers are left as they are",
+    "showContainersInNrt": "no NodeResourceTopology is written",
+    **dict.fromkeys(("schedulingClasses", "namespaceSchedulingClasses", "podQoSSchedulingClasses"), _SCHEDULING),
+    **dict.fromkeys(("cpuClasses", "idleCPUClass", "turboDomain", "sharedPoolCPUClass"), _CPU_CLASSES),
+    **dict.fromkeys(("reservedPoolCPUClass", "defaultExclusiveCPUClass"), _CPU_CLASSES),
 }
-_NOTHING: Any = (None, "", False, [], {}, ["*"])
+_NOTHING: Any = (None, "", False, [], {}, ["*"], "package")
+#: Annotations of the originals that have no effect here, without their domain, with the reason.
+_UNREAD = {
+    "cold-start": "memory is given at once",
+    "cpu-class": _CPU_CLASSES,
+    "irq-affinity": _INTERRUPTS,
+    "scheduling-class": _SCHEDULING,
+    "toptierlimit": "memory is not tiered",
+    **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
+    **dict.fromkeys(("topologyhints", "allow.topologyhints", "deny.topologyhints"), _HINTS),
+    **dict.fromkeys(("strict.topologyhints", "pick-resources-by-hints"), _HINTS),
+}
 
 FLAGS: Mapping[str, Flag] = {
     "state-dir": Flag("stateDir", "DIR", "where the state file is (default /var/lib/nri/placement)"),
@@ -56,35 +78,7 @@ FLAGS: Mapping[str, Flag] = {
 }
 
 
-class Policy(Protocol):
-    """What a policy of `nri.policies.placement` does."""
-
-    containers: dict[str, Container]
-    in_time: Callable[[], None]
-
-    @property
-    def pins(self) -> Mapping[str, Pins]:
-        """All pins as they are."""
-        ...
-
-    def create(self, container: Container) -> dict[str, Pins]:
-        """Place a container."""
-        ...
-
-    def release(self, container_id: str) -> dict[str, Pins]:
-        """Take back what it has."""
-        ...
-
-    def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place it anew."""
-        ...
-
-    def saved(self) -> Kept:
-        """What it has given."""
-        ...
-
-
-class PlacementPlugin(nri.Plugin):
+class PlacementPlugin(nri.Plugin, ABC):
     """The base of plugins that pin containers to CPUs and memory nodes."""
 
     def __init__(self) -> None:
@@ -95,14 +89,15 @@ class PlacementPlugin(nri.Plugin):
         self._node_bytes = 0
         self._kept: Kept | None = None
         self._connected = False
+        self._server: Server | None = None
         #: Containers that could not be placed in time, the oldest first.
         self._later: dict[str, Container] = {}
         #: Containers that were given less than they ask for, or nothing, with the reason.
         self.squeezed: dict[str, str] = {}
 
+    @abstractmethod
     def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
         """Make the policy. Raises ValueError for options that do not go with the machine."""
-        raise NotImplementedError
 
     def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
         """Keys of the configuration that are given, and have no effect here, each with the reason."""
@@ -118,6 +113,8 @@ class PlacementPlugin(nri.Plugin):
                 if self._policy is None or self._connected:
                     raise
                 self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
+        if self._server is None:
+            self._listen()
 
     def _configure(self) -> dict[str, Pins]:
         """Make a policy for the configuration; the pins that change with it."""
@@ -235,6 +232,44 @@ class PlacementPlugin(nri.Plugin):
     def closed(self) -> None:
         with self._lock:
             self._connected = False
+            server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Answer `nri placement show` and `explain` for root; that nobody can ask is no reason to end."""
+        from nri.service.http import Server
+
+        handlers = {"/show": self._show, "/explain": self._explain, "/metrics": self._metrics}
+        path = str(Path(self._options.stateDir, f"{self.name}.sock"))
+        try:
+            self._server = Server(handlers, path=path)
+        except NriError as error:
+            self.log.warning("nri placement show cannot ask this plugin: %s", error)
+
+    def _metrics(self, _: Mapping[str, str]) -> Answer:
+        from nri.service.http import text_answer
+
+        with self._lock:
+            return text_answer(exposition(self.present.gauges()))
+
+    def _show(self, _: Mapping[str, str]) -> Answer:
+        from nri.service.http import json_answer
+
+        with self._lock:
+            return json_answer(document(self.present))
+
+    def _explain(self, asked: Mapping[str, str]) -> Answer:
+        from nri.service.http import json_answer
+
+        with self._lock:
+            policy = self.present
+            try:
+                return json_answer(account(policy, find(policy, asked.get("container", "")).id))
+            except LookupError as error:
+                return json_answer({"error": str(error.args[0])}, 404)
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
@@ -349,6 +384,9 @@ class PlacementPlugin(nri.Plugin):
     def _tell(self, container: Container) -> None:
         for doubt in container.doubts:
             self.log.warning("%s: %s; it counts as not given", container, doubt)
+        for key, reason in _UNREAD.items() if container.pod.annotations else ():
+            if container.asks(key) is not None:
+                self.log.warning("%s: annotation %s has no effect: %s", container, key + SUFFIX, reason)
 
 
 def _place_of(container: Container) -> tuple[str, ...]:

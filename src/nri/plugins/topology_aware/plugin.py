@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin, Policy
+from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.policy import TopologyAware
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nri.policies.placement.containers import Container
     from nri.policies.placement.kept import Kept
     from nri.policies.placement.machine import Machine
+    from nri.policies.placement.policy import Policy
     from nri.stub.program.options import Flag
 
 __all__ = ["TopologyAwarePlugin"]
@@ -42,7 +43,6 @@ class TopologyAwarePlugin(PlacementPlugin):
             "memory-type": "dram, pmem, hbm or mixed; several with commas",
             "hide-hyperthreads": "true: one thread of each core",
             "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
-            "strict.topologyhints": "true: refused if it cannot be near to its devices",
             "cpu.preserve": "true: its CPUs are left alone",
             "memory.preserve": "true: its memory nodes are left alone",
         }.items()

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
 
+from nri.api.selectors import check_pattern
+
 __all__ = ["Expression", "Subject", "expand", "matches", "value_of"]
 
 Operator = Literal["Equals", "NotEqual", "In", "NotIn", "Exists", "NotExist", "AlwaysTrue", "Matches", "MatchesNot",
@@ -54,6 +56,9 @@ class Expression:
         wanted = _TAKES.get(self.operator, len(self.values))
         if len(self.values) != wanted:
             raise ValueError(f"{self.operator} takes {wanted or 'no'} value{'' if wanted == 1 else 's'}")
+        if self.operator.startswith("Matches"):
+            for value in self.values:
+                check_pattern(value)
         for key in _keys(self.key)[0] if self.operator != "AlwaysTrue" else ():
             _check(key)
 

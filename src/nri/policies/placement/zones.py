@@ -117,7 +117,11 @@ class MemoryZones:
 
     def free(self, zone: int) -> int:
         """The bytes of a zone that no request in it, or in a part of it, has asked for; below 0 if overcommitted."""
-        return self.capacity(zone) - sum(used for part, used in self._used.items() if part & zone == part)
+        return self.capacity(zone) - self.used(zone)
+
+    def used(self, zone: int) -> int:
+        """The bytes that requests in a zone, or in a part of it, have asked for."""
+        return sum(used for part, used in self._used.items() if part & zone == part)
 
     # -- requests -----------------------------------------------------------------------------------------------------
 

@@ -74,10 +74,20 @@ def group_shares(config: DynCache) -> dict[str, Shares]:
     return dict(zip(GROUPS.values(), shares, strict=True))
 
 
-def schemata(width: int, shares: Shares, domains: Iterable[int]) -> dict[str, dict[int, int]]:
-    """Return the schemata of a group, by resource and cache domain."""
-    found = list(domains)
-    return {"L3": dict.fromkeys(found, mask(width, shares.l3)), "MB": dict.fromkeys(found, shares.mb)}
+def schemata(
+    width: int, shares: Shares, domains: Mapping[str, Iterable[int]], least: int = 1
+) -> dict[str, dict[int, int]]:
+    """Return the schemata of a group, by resource and cache domain.
+
+    Args:
+        width: of the cache's mask.
+        shares: of the group.
+        domains: those of each resource that there is.
+        least: ways that a mask has at least.
+    """
+    ways = mask(width, shares.l3) | mask(least, 100)
+    values = {"L3": ways, "MB": shares.mb}
+    return {name: dict.fromkeys(domains[name], value) for name, value in values.items() if name in domains}
 
 
 def group_of(pod: Pod, default: str) -> str:

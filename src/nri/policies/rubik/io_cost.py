@@ -13,10 +13,13 @@ from nri.policies.rubik.pods import Pod, offline
 from nri.policies.rubik.settings import IoCostDevice, IoCostNode, IoCostParam
 from nri.policies.writes import Write
 
-__all__ = ["MODEL", "QOS", "clear", "devices_of", "pod_writes", "supported", "writes"]
+__all__ = ["MODEL", "QOS", "USUAL", "WEIGHTS", "clear", "devices_of", "pod_writes", "supported", "writes"]
 
 MODEL, QOS = "io.cost_model", "io.cost_qos"
-_WEIGHT, _INODE = "io.cost_weight", "memory.wb_blkio_ino"
+#: The knobs of weights, on cgroup v1 and on v2; and the weight that a kernel gives.
+WEIGHTS: Final = ("io.cost_weight", "io.weight")
+USUAL: Final = 100
+_INODE: Final = "memory.wb_blkio_ino"
 _ONLINE, _OFFLINE = 1000, 10
 _KEYS: Final = tuple(each.name for each in fields(IoCostParam))
 _REASON: Final = "ioCost"
@@ -60,11 +63,11 @@ def clear(numbers: Iterable[str]) -> list[Write]:
     return [_switch(number, on=False) for number in numbers]
 
 
-def pod_writes(pod: Pod, inode: str) -> list[Write]:
+def pod_writes(pod: Pod, inode: str, knob: str = WEIGHTS[0]) -> list[Write]:
     """Return the writes for a pod; `inode` is that of its block I/O cgroup on v1, to which its memory is bound."""
     weight = _OFFLINE if offline(pod) else _ONLINE
     bound = [Write(pod.folder, _INODE, inode, _REASON)] if inode else []
-    return [Write(pod.folder, _WEIGHT, str(weight), _REASON), *bound]
+    return [Write(pod.folder, knob, str(weight), _REASON), *bound]
 
 
 def _switch(number: str, *, on: bool) -> Write:

@@ -1,27 +1,44 @@
 """Absolute priority of online pods: levels of CPU and memory, and the class of network traffic, of offline ones.
 
 An offline pod and its containers get level -1. Online ones stay at 0; the kernel takes no level back, so one found
-below is told and not written. Next: `nri.policies.rubik.dyn_cache`.
+below is told and not written. Kernels without levels have substitutes: an idle pod with the lowest shares, the highest
+OOM score, and memory of online pods that is reclaimed last. Next: `nri.policies.rubik.dyn_cache`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from nri.policies.rubik.pods import Pod, offline
 from nri.policies.rubik.settings import Net
-from nri.policies.writes import Write
+from nri.policies.writes import CPU_IDLE, NET_CLASS, OOM_SCORE, SHARES, Write
 
-__all__ = ["Levels", "bandwidth", "decide", "update"]
+__all__ = ["Levels", "bandwidth", "decide", "protection", "update", "values"]
 
-#: The knob of each resource, and the value of offline pods; online ones have 0.
-_KNOBS: Final = {
-    "cpu": ("cpu.qos_level", "-1"),
-    "memory": ("memory.qos_level", "-1"),
-    "net": ("net_cls.classid", str(0xFFFF_FFFF)),
-}
 _REASON: Final = "preemption"
+
+
+class _Way(NamedTuple):
+    """A way to hold a resource back: the knob that it needs, and the values of an offline pod and of its containers."""
+
+    needs: str
+    pod: Mapping[str, int]
+    container: Mapping[str, int]
+
+
+def _level(knob: str, value: int = -1) -> _Way:
+    return _Way(knob, {knob: value}, {knob: value})
+
+
+_LEAST: Final = {SHARES: 2}
+#: The ways by resource: the first one that the kernel has counts. An idle cgroup takes no shares, so that a runtime
+#: could not update it: that is why containers of an idle pod have few shares instead.
+_WAYS: Final[Mapping[str, tuple[_Way, ...]]] = {
+    "cpu": (_level("cpu.qos_level"), _Way(CPU_IDLE, {CPU_IDLE: 1}, _LEAST), _Way("", _LEAST, _LEAST)),
+    "memory": (_level("memory.qos_level"), _Way("", {}, {OOM_SCORE: 1000})),
+    "net": (_level(NET_CLASS, 0xFFFF_FFFF),),
+}
 
 
 class Levels(NamedTuple):
@@ -42,19 +59,25 @@ def decide(pod: Pod, resources: Collection[str], pid: int, read: Callable[[str, 
         read: the text of a knob in a folder, None if there is no such file.
     """
     problems = []
-    chosen = [name for name in _KNOBS if name in resources]
+    chosen = [name for name in _WAYS if name in resources]
     if "net" in chosen and not pid:
         problems.append("it has no process whose network could be controlled")
         chosen.remove("net")
     enable = pid if "net" in chosen and not pod.host_network else 0
     if offline(pod):
-        writes = [Write(folder, *_KNOBS[name], _REASON) for name in chosen for folder in pod.folders()]
+        writes = [
+            Write(folder, knob, str(value), _REASON)
+            for name in chosen
+            for folder in pod.folders()
+            for knob, value in _WAYS[name][0].pod.items()
+        ]
         return Levels(writes, enable, problems)
     for name in chosen:
         for folder in pod.folders():
-            text = read(folder, _KNOBS[name][0])
+            knob = _WAYS[name][0].needs
+            text = read(folder, knob)
             if text is None or text.strip() != "0":
-                problems.append(f"{_KNOBS[name][0]} of {folder} is {text and text.strip()}, and cannot be put back")
+                problems.append(f"{knob} of {folder} is {text and text.strip()}, and cannot be put back")
     return Levels([], enable, problems)
 
 
@@ -72,6 +95,38 @@ def update(
         return found
     known = set(before.folders())
     return Levels([write for write in found.writes if write.folder not in known], 0, [])
+
+
+def values(resources: Collection[str], has: Callable[[str], bool], *, pod: bool) -> dict[str, int]:
+    """Return the values of an offline pod, or of a container of it, by knob.
+
+    Args:
+        resources: those that the configuration names.
+        has: whether the kernel has a knob.
+        pod: whether it is for the pod itself.
+    """
+    found: dict[str, int] = {}
+    for name, ways in _WAYS.items():
+        way = next((way for way in ways if not way.needs or has(way.needs)), None) if name in resources else None
+        if way is not None:
+            found |= way.pod if pod else way.container
+    return found
+
+
+def protection(pods: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, int]:
+    """Return the bytes of memory that are reclaimed last, by folder; a folder has what those below it have.
+
+    Args:
+        pods: the folders of online pods, each with the bytes that its containers ask for, by folder.
+    """
+    found: dict[str, int] = {}
+    for folder, containers in pods:
+        found |= containers
+        above, size = folder.strip("/"), sum(containers.values())
+        while size and above:
+            found[above] = found.get(above, 0) + size
+            above = above.rpartition("/")[0]
+    return found
 
 
 def bandwidth(net: Net) -> dict[str, str]:

@@ -30,6 +30,7 @@ from nri.text import plain
 
 if TYPE_CHECKING:
     from nri.adaptation import BuiltinPlugin
+    from nri.interfaces import Reporter
     from nri.metrics import Observer
 
 __all__ = ["Domain"]
@@ -50,7 +51,7 @@ class Domain:
         store: what is known of pods and containers.
         backend: the runtime.
         builtin: plugins inside this process.
-        observer: metrics.
+        observer, reporters: metrics, recorders.
 
     Attributes:
         updates: does what plugins want of containers that are there.
@@ -64,6 +65,7 @@ class Domain:
         backend: Backend,
         builtin: Sequence[BuiltinPlugin] = (),
         observer: Observer | None = None,
+        reporters: Sequence[Reporter] = (),
     ) -> None:
         self._store, self._backend = store, backend
         self.turns: dict[str, _Turn] = {}
@@ -91,6 +93,7 @@ class Domain:
             default_validator=nri.default_validator,
             builtin=builtin,
             observer=observer,
+            reporters=reporters,
             commits=True,
         )
 

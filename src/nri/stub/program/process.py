@@ -24,8 +24,7 @@ import sys
 
 from nri.api import naming
 from nri.errors import ConfigError, ConnectionClosed, DeadlineExceeded, RegistrationError
-from nri.signals import LOOK_UP_S, Stop
-from nri.stream import look_up_each
+from nri.signals import Stop, wake_fd
 from nri.stub.handler.coroutines import stop_loop
 from nri.stub.program.reconnect import GiveUp, Reconnect
 from nri.stub.session import settings
@@ -167,7 +166,6 @@ class Program:
     def _serve(self, sock: _socket.socket) -> str:
         """Run one session to its end; returns why it ended, if that is no reason to end the program."""
         options = self.options
-        look_up_each(sock, LOOK_UP_S)
         session = self._session = Session(
             self.plugin,
             sock,
@@ -179,6 +177,7 @@ class Program:
             on_ready=self._on_ready,
             reporter=self._reporter,
             check_messages=options.check_messages,
+            wake_fd=wake_fd(),
         )
         if self.stop:
             session.stop()

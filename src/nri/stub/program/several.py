@@ -24,7 +24,7 @@ from functools import partial
 
 from nri.api import naming
 from nri.errors import ConfigError, describe
-from nri.signals import LOOK_UP_S, Stop
+from nri.signals import Stop
 from nri.stub.handler.coroutines import stop_loop
 from nri.stub.program.process import CANNOT_WORK, Program, notify_systemd
 from nri.stub.program.reconnect import GiveUp
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from nri.stub.program.options import Options
 
 __all__ = ["Several"]
+
+# How often the main thread looks for a signal once its own plugin has ended and the others have not, in seconds.
+_LOOK_UP_S = 4
 
 
 class Several:
@@ -88,7 +91,7 @@ class Several:
             self._serve(first)
             for thread in threads:
                 while thread.is_alive():
-                    thread.join(LOOK_UP_S)  # not for ever: a signal may have come in the instant before
+                    thread.join(_LOOK_UP_S)  # not for ever: a signal may have come in the instant before
         finally:
             notify_systemd("STOPPING=1")
             stop_loop()

@@ -188,8 +188,7 @@ class PluginService:
         code, text = _status(error)
         expected = isinstance(error, (Reject, RpcError)) and not begins
         if not expected and self.fatal is None:
-            ours = isinstance(error, StateTooLarge)  # a traceback of it tells the author nothing
-            self._log().error("%s failed: %s", method, describe(error), exc_info=None if ours else error)
+            self._log().error("%s failed: %s", method, describe(error), exc_info=_of_author(error))
         self.endpoint.reply_error(request, code, f"plugin {self._label}{text}")
         if self.fatal is not None:
             self.endpoint.finish()
@@ -298,6 +297,16 @@ def describe(error: Exception) -> str:
     """An exception in one line, as the end of a traceback has it: its type, and what it says."""
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _of_author(error: Exception) -> Any:
+    """The exception for a log, from the author's first line on; None if no line of it is the author's concern."""
+    if isinstance(error, StateTooLarge):
+        return None
+    place: Any = error.__traceback__
+    while place is not None and str(place.tb_frame.f_globals.get("__name__", "")).startswith("nri.stub."):
+        place = place.tb_next
+    return type(error), error, place or error.__traceback__
 
 
 def _status(error: Exception) -> tuple[int, str]:

@@ -58,6 +58,7 @@ class Session:
         interceptors: see `nri.ttrpc.interceptors`.
         reporter: gets every step of every request told (`nri.interfaces.Reporter`).
         check_messages: a handler that changes the message it was given fails (`nri.stub.support.unchanged`).
+        wake_fd: can be read once a signal has come (`nri.signals.wake_fd`); -1 where another thread listens to those.
     """
 
     def __init__(  # noqa: PLR0913 - options, all but two by keyword
@@ -74,6 +75,7 @@ class Session:
         interceptors: Sequence[Interceptor] = (),
         reporter: Reporter | None = None,
         check_messages: bool = False,
+        wake_fd: int = -1,
     ) -> None:
         self.plugin = plugin
         self.index, self.name = index, name or plugin.name
@@ -104,7 +106,7 @@ class Session:
             watched=watch,
         )
         endpoint = Endpoint(
-            Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN)),
+            Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN), wake_fd=wake_fd),
             client_id=naming.RUNTIME_SERVICE_CONN,
             server_id=naming.PLUGIN_SERVICE_CONN,
             on_request=service.serve if reporting is None else reporting.around_requests(service.serve),

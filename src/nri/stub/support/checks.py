@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import sys
+
 from nri.api.events import EVENTS
 
 TYPE_CHECKING = False
@@ -9,7 +12,7 @@ if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-__all__ = ["ARGUMENTS", "check_class", "kebab_case"]
+__all__ = ["ARGUMENTS", "check_class", "kebab_case", "note_if_not_run"]
 
 #: What each handler is called with.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -25,6 +28,9 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
 
 #: The handlers that know of which pod they are called, or of which pods: `nri.when` can choose for them.
 _OF_PODS = frozenset((*(spec.method for spec in EVENTS), "synchronize"))
+
+#: Modules that only somebody loads who runs plugins, or tests them.
+_RUN_BY = ("nri.stub.program", "nri.stub.session", "nri.testing")
 
 #: How the text of a configuration may be written.
 FORMATS = ("auto", "json", "yaml", "toml")
@@ -208,3 +214,20 @@ def _distance(a: str, b: str, limit: int) -> int:
             return limit + 1
         before, row = row, following
     return row[-1]
+
+
+def note_if_not_run(cls: type) -> None:
+    """Say at the end of `python FILE` that the plugin of this class was never run: silence looks like success."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    if file is not None:  # neither typed in, nor from -c
+        atexit.register(_note_if_not_run, cls.__name__, str(file))
+
+
+def _note_if_not_run(name: str, file: str) -> None:
+    failed = hasattr(sys, "last_type")  # the traceback says enough
+    if failed or hasattr(sys, "ps1") or any(name in sys.modules for name in _RUN_BY):
+        return
+    sys.stderr.write(
+        f"note: {file} defines the plugin {name} and does not run it. Use nri run {file}, or add these two lines:\n"
+        f'if __name__ == "__main__":\n    {name}.main()\n'
+    )

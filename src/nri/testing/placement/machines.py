@@ -17,6 +17,7 @@ from typing import Any
 from nri.api import cpuset
 from nri.config import Source, read
 from nri.errors import ConfigError
+from nri.host import Root
 from nri.host.topology import Cache, Cpu, CpuKind, MemoryKind, Node, Topology, read_topology
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.options import Options as BalloonsOptions
@@ -26,12 +27,14 @@ from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.options import Options as TopologyAwareOptions
 from nri.policies.placement.topology_aware.policy import TopologyAware
 
-__all__ = ["Machines", "make_policy", "overridden"]
+__all__ = ["Machines", "make_policy", "overridden", "read_machine"]
 
 _KIB = 1024
 #: No file of /sys is as large.
 _MOST_BYTES = 1 << 20
 _MOST_LINKS = 40
+#: The file by which a machine is found in an archive.
+_ONLINE = "sys/devices/system/cpu/online"
 _NODE = re.compile("/sys/devices/system/node/node([0-9]{1,5})")
 _CACHE = re.compile("/sys/devices/system/cpu/cpu([0-9]{1,5})/cache/index([0-9]{1,2})")
 #: Distances on a guest that names none: itself, a neighbour.
@@ -67,6 +70,36 @@ class Machines:
                 return read_topology(_Snapshot(tar, what["inside"].removesuffix("sys")))
         except (OSError, tarfile.TarError) as error:
             raise ConfigError(str(archive), "", f"no snapshot of a machine: {error}") from error
+
+
+def read_machine(path: str) -> Topology:
+    """The machine of a root folder, or of an archive: FILE, or FILE:FOLDER if it has several machines.
+
+    Raises ConfigError if there is none.
+    """
+    file, _, inside = path.rpartition(":") if not Path(path).exists() else (path, "", "")
+    file = file or path
+    try:
+        if not Path(file).is_file():
+            found = read_topology(Root(path))
+        else:
+            with tarfile.open(file) as tar:
+                found = read_topology(_Snapshot(tar, inside or _only_machine(file, tar)))
+    except (OSError, ValueError, tarfile.TarError) as error:
+        raise ConfigError(path, "", f"no snapshot of a machine: {error}") from error
+    if not found.cpus:
+        raise ConfigError(path, "", "there are no CPUs in sys/devices/system/cpu", "name a copy of a machine's root")
+    return found
+
+
+def _only_machine(file: str, tar: tarfile.TarFile) -> str:
+    """The folder of the one machine in an archive."""
+    names = (posixpath.normpath(member.name) for member in tar)
+    roots = {posixpath.normpath(name.removesuffix(_ONLINE)) for name in names if name.endswith(_ONLINE)}
+    if len(roots) != 1:
+        listed = ", ".join(f"{file}:{root}" for root in sorted(roots)[:_MOST_LINKS])
+        raise ConfigError(file, "", f"there are {len(roots)} machines in it", f"name one: {listed}" if roots else "")
+    return roots.pop()
 
 
 class _Snapshot:

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from nri.api import cpuset
 from nri.config import Source, parse_text
 from nri.host.topology import Topology
 from nri.kube.quantity import CPU_PERIOD_US, cpu_quota_us, cpu_shares
-from nri.kube.requests import Requests, estimated
+from nri.kube.requests import estimated
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container, Hint, NoPlace, Pins, Pod
 from nri.policies.placement.machine import Machine
+from nri.policies.placement.policy import Policy
 from nri.testing.placement.machines import make_policy, overridden
 
 #: How a line begins that says which assertion does not hold.
@@ -27,22 +28,6 @@ UNMET = "assertion not met"
 __all__ = ["UNMET", "Play", "differences", "play"]
 
 _SCORES = {"Guaranteed": -997, "BestEffort": 1000}
-
-
-class Policy(Protocol):
-    """What both policies do."""
-
-    def create(self, container: Container) -> dict[str, Pins]:
-        """Place a container."""
-        ...
-
-    def release(self, container_id: str) -> dict[str, Pins]:
-        """Take back what it has."""
-        ...
-
-    def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place it anew."""
-        ...
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from nri.adaptation.dispatch.invoker import Invoker
 from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
 from nri.adaptation.peers.peer import Peer
 from nri.api.events import EventMask
-from nri.errors import DeadlineExceeded, LocalProtocolError, PluginError, PluginTimeout, PluginUnavailable
+from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginError, PluginTimeout, PluginUnavailable
 from nri.stub.session.service import PluginService
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc.envelope import Request
@@ -36,6 +36,30 @@ class Started(nri.Plugin):
         self.act(container)
 
 
+class Reporter(nri.Plugin):
+    """Says which events it heard."""
+
+    def __init__(self, act: Callable[[nri.Container], None] = lambda _: None) -> None:
+        self.act = act
+        self.heard: list[str] = []
+
+    def _hear(self, event: str, container: nri.Container) -> None:
+        self.heard.append(event)
+        self.act(container)
+
+    def post_create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._hear("post_create", container)
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._hear("start", container)
+
+    def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._hear("post_start", container)
+
+    def post_update_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._hear("post_update", container)
+
+
 class OnlyStop(nri.Plugin):
     """Is not subscribed."""
 
@@ -47,7 +71,7 @@ def node() -> Iterator[Callable[..., FakeRuntime]]:
     made: list[FakeRuntime] = []
 
     def make(*plugins: nri.Plugin, **options: object) -> FakeRuntime:
-        runtime = FakeRuntime(fan_out=EventMask.of("PostStartContainer"), **options)
+        runtime = FakeRuntime(**options)
         made.append(runtime)
         runtime.timeout(20)
         for number, plugin in enumerate(plugins):
@@ -92,6 +116,24 @@ def test_the_first_error_by_index_is_the_events_and_all_have_seen_it(node) -> No
         node(*plugins).post_start_container()
     assert caught.value.plugin == "10-p1"
     assert [len(plugin.seen) for plugin in plugins] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("compat", ["default", "reference"])
+def test_an_error_hides_a_report_from_those_behind_it_only_in_reference_mode(compat: str, node) -> None:
+    """`reports_at_once`; of what can still be prevented, in neither mode do those behind it hear."""
+    plugins = [Reporter(), Reporter(refuse), Reporter()]
+    runtime = node(*plugins, compat=compat)
+    for report in (
+        runtime.post_create_container,
+        runtime.post_start_container,
+        runtime.post_update_container,
+        runtime.start_container,
+    ):
+        with pytest.raises(NriError, match="no"):
+            report()
+    reports = ["post_create", "post_start", "post_update"]
+    behind = reports if compat == "default" else []
+    assert [plugin.heard for plugin in plugins] == [[*reports, "start"], [*reports, "start"], behind]
 
 
 def test_plugins_that_are_not_subscribed_are_passed(node) -> None:

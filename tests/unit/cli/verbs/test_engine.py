@@ -7,16 +7,19 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
 import click
 import pytest
 
+from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.verbs.engine import ENGINE_OPTIONS
+from nri.cli.verbs.engine import ENGINE_OPTIONS, archive_source
 from nri.cri.client import INSTALL, CriClient
 from nri.errors import ConfigError
+from tests.support.cri_server import CriServer
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container, settings
 
@@ -262,3 +265,52 @@ def test_a_dry_engine_has_all_its_files_in_one_folder(tmp_path: Path) -> None:
     assert (made.nri.admin_socket, made.nri.policy_path) == (f"{tmp_path}/admin.sock", "")
     with pytest.raises(ConfigError, match=r"--dry: /dev/null is not a folder"):
         ENGINE_OPTIONS.load(Settings(), options | {"set_dry": "/dev/null"})
+
+
+def archive(path: Path, *names: str) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name in names:
+            tar.addfile(tarfile.TarInfo(name))
+    return path
+
+
+def test_an_archive_is_loaded_under_a_name(nri, tmp_path: Path) -> None:
+    file = archive(tmp_path / "app.tar", "./manifest.json")
+    with engine(tmp_path):
+        done = nri("engine", "load", str(file), "app:1", "--cri-socket", str(tmp_path / "cri.sock"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("app:1: sha256:")
+
+
+def test_only_the_engine_takes_archives_over_the_cri(nri, tmp_path: Path) -> None:
+    file = archive(tmp_path / "app.tar", "oci-layout")
+    with CriServer().listening(tmp_path / "cri.sock") as path:
+        done = nri("engine", "load", str(file), "app:1", "--cri-socket", path)
+    assert done.returncode == 1
+    assert f"takes no archives over the CRI. try: ctr -n k8s.io images import {file}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "source"),
+    [
+        ("old.tar", "docker-archive:{}/old.tar"),
+        ("new.tar", "oci-archive:{}/new.tar"),
+        ("layout", "oci:{}/layout"),
+        ("docker-archive:old.tar:app:1", "docker-archive:{}/old.tar:app:1"),
+    ],
+)
+def test_an_archive_says_its_kind_itself(
+    given: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    archive(tmp_path / "old.tar", "a/layer.tar", "manifest.json")
+    archive(tmp_path / "new.tar", "blobs", "oci-layout")
+    (tmp_path / "layout").mkdir()
+    assert archive_source(given) == source.format(tmp_path)
+
+
+def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"none is no archive that can be read: .*No such file"):
+        archive_source(str(tmp_path / "none"))
+    with pytest.raises(Failure, match=r"other\.tar is no image: it has neither manifest\.json nor oci-layout"):
+        archive_source(str(archive(tmp_path / "other.tar", "readme")))

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from nri.cli.support.ask import ask as ask_socket
+from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.testing import FakeRuntime
 from tests.support.host_trees import write_files
+from tests.unit.plugins.placement.placing import ask, create, pod, started
 
 POD = """
 apiVersion: v1
@@ -65,3 +73,83 @@ def test_a_folder_without_a_machine_is_one_line(nri, machine) -> None:
     done = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
     assert done.returncode != 0
     assert "there are no CPUs in sys/devices/system/cpu" in done.stderr
+
+
+def on_paper(nri, folder, verb: str, *more: str):
+    """`show` or `explain` of the pods, without a plugin and a policy of their own."""
+    return nri("placement", verb, "--machine", str(folder / "machine"), "--pods", str(folder / "pods.yaml"), *more)
+
+
+def test_two_policies_are_compared_side_by_side(nri, machine) -> None:
+    (machine / "after.yaml").write_text(
+        "kind: BalloonsPolicy\nspec: {balloonTypes: [{name: own, namespaces: ['*']}]}\n"
+    )
+    policy = "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: 'cpuset:0'}}\n"
+    done = simulate(nri, machine, policy, "--policy", str(machine / "after.yaml"), "-o", "json")
+    main, huge = json.loads(done.stdout)
+    assert (main["cpus"], main["cpus_after"]) == ("1-2", "0-1")
+    assert huge["refused_after"].startswith("9000m CPU are wanted of balloons own")
+    third = simulate(nri, machine, policy, "--policy", "a", "--policy", "b")
+    assert (third.returncode, "give one --policy" in third.stderr) == (2, True)
+
+
+def test_pools_are_shown_as_a_table_as_json_and_as_a_picture(nri, machine) -> None:
+    done = on_paper(nri, machine, "show", "--svg", str(machine / "node.svg"))
+    assert done.returncode == 0, done.stderr
+    assert "socket #0" in done.stdout and "default/web/main" in done.stdout
+    assert "CPU 1: default/web/main" in (machine / "node.svg").read_text()
+    found = json.loads(on_paper(nri, machine, "show", "-o", "json").stdout)
+    assert [each["container"] for each in found["containers"]] == ["default/web/main"]
+    failed = on_paper(nri, machine, "show", "--svg", str(machine / "none" / "node.svg"))
+    assert (failed.returncode, "No such file" in failed.stderr) == (1, True)
+
+
+def test_a_container_is_explained_on_paper(nri, machine) -> None:
+    done = on_paper(nri, machine, "explain", "main")
+    assert "Guaranteed, 2 CPUs of its own" in done.stdout
+    assert "socket #0" in done.stdout
+    missing = on_paper(nri, machine, "explain", "huge")
+    assert (missing.returncode, 'there is no container "huge"' in missing.stderr) == (1, True)
+
+
+@pytest.fixture
+def short():
+    """A folder whose name is short enough for a socket's path."""
+    with tempfile.TemporaryDirectory(prefix="nri-") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_the_plugin_that_runs_answers_over_its_socket(nri, short, kind) -> None:
+    with FakeRuntime(real_time=False) as runtime:
+        started(runtime, short, kind())
+        create(runtime, pod("web"), ask("main", 2000))
+        create(runtime, pod("db"), ask("main", 0))
+        state = ("--state-dir", str(short / "state"))
+        shown = json.loads(nri("placement", "show", *state, "-o", "json").stdout)
+        assert {each["container"] for each in shown["containers"]} == {"default/web/main", "default/db/main"}
+        given = {each["id"]: each["cpus"] for each in shown["containers"]}
+        assert given == {each.id: each.linux.resources.cpu.cpus for each in runtime.containers.values()}
+        done = nri("placement", "explain", "web", *state)
+        assert "default/web/main: Guaranteed" in done.stdout, done.stderr
+        status, text = ask_socket(str(short / "state" / f"{kind.name}.sock"), "/metrics", 5)
+        assert status == 200
+        line = re.compile(r'[a-z_]+{[a-z_]+="[^"]*"(,[a-z_]+="[^"]*")*} [-0-9.]+')
+        found = [each for each in text.splitlines() if not each.startswith("#")]
+        assert found and all(line.fullmatch(each) for each in found)
+        unknown = nri("placement", "explain", "main", *state)
+        assert (unknown.returncode, '"main" may be each of' in unknown.stderr) == (1, True)
+    gone = nri("placement", "show", *state)
+    assert gone.returncode == 3
+    assert "Is the plugin topology-aware running? try: nri run topology-aware" in gone.stderr
+
+
+def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
+    with FakeRuntime(real_time=False) as runtime:
+        started(runtime, short, TopologyAwarePlugin())
+        create(runtime, pod("web"), ask("main", 2000))
+        pods, containers = list(runtime.pods.values()), list(runtime.containers.values())
+    with FakeRuntime(pods=pods, containers=containers, real_time=False) as runtime:
+        started(runtime, short, TopologyAwarePlugin())
+        done = nri("placement", "explain", "web", "--state-dir", str(short / "state"))
+    assert "it was taken over from an earlier run" in done.stdout, done.stderr

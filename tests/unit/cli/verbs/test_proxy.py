@@ -16,6 +16,7 @@ from nri.cli.settings import Settings
 from nri.cli.verbs.agent.agent import AGENT_OPTIONS
 from nri.cli.verbs.proxy import PROXY_OPTIONS
 from nri.cri.client import CriClient
+from nri.trace.history import Event, Note, Trace
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
 
@@ -45,6 +46,27 @@ def proxy(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+def test_engine_and_proxy_record_what_they_ask_plugins(folder: Path) -> None:
+    traces = {where: folder / where for where in ("engine", "proxy")}
+    with (
+        engine(folder, "--record", str(traces["engine"])) as behind,
+        proxy(folder, "--record", str(traces["proxy"]), "--record-most", "1") as process,
+    ):
+        with CriClient(f"{folder}/p.sock") as cri:
+            pod_with_container(cri, folder)
+        for each in (process, behind):
+            each.send_signal(signal.SIGTERM)
+            assert each.wait(TIMEOUT_S) == 0
+    for where, path in traces.items():
+        items = list(Trace(path).items())
+        opened, names = items[0], [each.name for each in items if isinstance(each, Event)]
+        assert isinstance(opened, Note)
+        assert where in opened.about["command"]
+        assert opened.about["redact"] == "values"
+        assert "RunPodSandbox" in names
+        assert "CreateContainer" in names
 
 
 def test_pods_are_made_through_it_and_it_says_where_it_listens(nri, folder: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from nri.api import messages as m
 from nri.cli.settings import Settings
 from nri.cli.verbs.run import split, stub_arguments
+from nri.trace.history import Trace
 from tests.support.scripted_runtime import ScriptedRuntime
 from tests.unit.cli.conftest import command, complete, environment
 
@@ -58,6 +59,18 @@ class Runs:
         self.arrived.release()
         if self.keep:
             runtime.closed_by_plugin()
+
+
+def test_what_a_plugin_is_asked_and_answers_is_recorded(nri, listen, plugin: Path, tmp_path: Path) -> None:
+    runs, folder = Runs(listen), tmp_path / "traces"
+    words = ("--record", folder, "--redact", "none", "--no-reconnect", "--socket-path", runs.path)
+    done = nri("run", *map(str, (plugin, "--idx", "10", *words)))
+    assert done.returncode == 3, done.stderr
+    trace = Trace(folder)
+    steps = {(event.name, step.plugin): step.reply for event in trace.events() for step in event.steps}
+    reply = m.CreateContainerResponse.FromString(steps["CreateContainer", "10-pod-name"] or b"")
+    assert [(each.key, each.value) for each in reply.adjust.env] == [("POD_NAME", "web")]
+    assert not trace.problems
 
 
 @pytest.mark.parametrize(
@@ -385,7 +398,7 @@ def test_flags_of_the_verb_are_completed_where_no_plugin_is_named() -> None:
 
 
 def test_only_the_flags_of_the_verb_are_completed_behind_a_plugin_that_cannot_be_loaded(tmp_path: Path) -> None:
-    assert complete(f"nri run {tmp_path}/gone.py --re", 3) == ["--reload"]
+    assert complete(f"nri run {tmp_path}/gone.py --rel", 3) == ["--reload"]
 
 
 OPTIONS = {"--idx": True, "-i": True, "--config": True, "--reload": False, "-v": False, "--output": True}

@@ -75,9 +75,12 @@ def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_pa
 def test_a_server_that_never_started_and_one_that_is_stopped_can_be_stopped(tmp_path: Path) -> None:
     server = Server(tmp_path / "cri.sock", [Calls()])
     server.stop()
+    assert not server.path.exists()
     server.start()
-    server.stop()
-    server.stop()
+    assert server.path.is_socket()
+    for _ in range(2):
+        server.stop()
+        assert not server.path.exists(), "its socket is removed"
 
 
 def test_a_path_that_cannot_be_listened_at_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ NAMES = {
     "memory.swappiness", "memory.wmark_ratio", "memory.wmark_scale_factor", "memory.wmark_min_adj",
     "memory.priority", "memory.use_priority_oom", "memory.qos_level", "memory.high_async_ratio", "pids.limit",
     "io.weight", "io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.cost_model", "io.cost_qos",
-    "io.cost_weight", "net_cls.classid", "hugetlb.SIZE.limit",
+    "io.cost_weight", "io.device_weight", "memory.pagecache_limit.enable", "memory.pagecache_limit.size",
+    "memory.pagecache_limit.sync", "net_cls.classid", "hugetlb.SIZE.limit",
 }  # fmt: skip
 
 
@@ -51,8 +52,11 @@ def test_no_two_knobs_share_a_file_but_those_that_are_made_for_it() -> None:
                 seen.setdefault((version, place.file), []).append(row.name)
     shared = {key: names for key, names in seen.items() if len(names) > 1}
     assert shared == {
+        (1, "blkio.cost.weight"): ["io.cost_weight", "io.device_weight"],
         (2, "cpu.max"): ["cpu.cfs_quota", "cpu.cfs_period"],
         (2, "io.max"): ["io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops"],
+        (2, "io.bfq.weight"): ["io.weight", "io.device_weight"],
+        (2, "io.weight"): ["io.weight", "io.device_weight"],
     }
 
 

@@ -1,6 +1,7 @@
 """Answers of an apiserver as objects."""
 
 import json
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -88,12 +89,12 @@ def test_what_is_no_event_is_a_value_error(line: bytes) -> None:
 
 @given(JSON)
 def test_any_json_is_an_object_or_a_value_error(tree: Any) -> None:
-    for read in (objects.read_page, objects.read_event):
-        try:
-            read(data(tree))
-        except ValueError:
-            pass
-    objects.read_status(data(tree))
+    for read, kind in ((objects.read_page, Page), (objects.read_event, Event)):
+        with suppress(ValueError):
+            assert isinstance(read(data(tree)), kind)
+    code, words, after_s = objects.read_status(data(tree))
+    assert (type(code), type(words)) == (int, str)
+    assert 0.0 <= after_s <= 86_400.0, "a pause that a client can make"
 
 
 def test_a_status_has_a_code_words_and_a_time_to_wait() -> None:

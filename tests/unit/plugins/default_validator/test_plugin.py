@@ -48,10 +48,14 @@ def test_without_a_configuration_it_heeds_what_pods_require(nri_runtime: FakeRun
     nri_runtime.add(Sysctl(), idx="20").create_container(pod, make_container())
 
 
-@pytest.mark.parametrize("config", ["enable: false\nrequiredPlugins: [x]", "enable = false\nrequired_plugins = ['x']"])
+@pytest.mark.parametrize("config", ["enable: {}\nrequiredPlugins: [x]", "enable = {}\nrequired_plugins = ['x']"])
 def test_it_is_off_where_its_configuration_says_so(nri_runtime: FakeRuntime, config: str) -> None:
-    nri_runtime.add(DefaultValidatorPlugin(), idx="00", config=config)
-    nri_runtime.create_container(make_pod(), make_container())
+    nri_runtime.add(DefaultValidatorPlugin(), idx="00", config=config.format("false"))
+    assert nri_runtime.create_container(make_pod(), make_container()).env == {}, "it refuses nothing"
+    with FakeRuntime() as other:
+        other.add(DefaultValidatorPlugin(), idx="00", config=config.format("true"))
+        with pytest.raises(nri.ValidationRejected, match='required plugin "x" not present'):
+            other.create_container(make_pod(), make_container())
 
 
 @pytest.mark.parametrize(

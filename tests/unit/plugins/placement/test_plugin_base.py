@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ import nri
 from nri.api import messages as m
 from nri.errors import ConfigError
 from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.placement.plugin_base import PlacementPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.containers import NoPlace
 from nri.testing import FakeRuntime, make_container
@@ -324,6 +326,33 @@ def test_keys_without_an_effect_are_told(
     assert "instrumentation has no effect" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (TopologyAwarePlugin, {"namespaceSchedulingClasses": {"a": "b"}, "podQoSSchedulingClasses": {"Guaranteed": "b"},
+                               "sharedPoolCPUClass": "x", "reservedPoolCPUClass": "x", "defaultExclusiveCPUClass": "x",
+                               "controllableInterrupts": ["nvme*"], "control": {"rdt": {}}}),
+        (BalloonsPlugin, {"idleCPUClass": "x", "turboDomain": "system", "showContainersInNrt": True,
+                          "cpuClasses": [{"name": "x"}], "schedulingClasses": [{"name": "x"}]}),
+    ],
+)  # fmt: skip
+def test_every_class_that_nobody_reads_is_told_by_its_key(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
+) -> None:
+    started(runtime, tmp_path, kind(), **given)
+    assert {key for key in given if f"{key} has no effect: " in caplog.text} == set(given)
+
+
+def test_annotations_that_nobody_reads_are_told_for_the_container(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(runtime, tmp_path)
+    runtime.create_container(pod("own", cold_start="60s", cpu_class="fast", strict_topologyhints="true"), ask("own", 1))
+    for key in ("cold-start", "cpu-class"):
+        assert f"default/own/own: annotation {key}.resource-policy.nri.io has no effect: " in caplog.text
+    assert "annotation rdtclass" not in caplog.text
+
+
 def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
     runtime.create_container(pod("a"), ask("a", 2000))
@@ -334,8 +363,9 @@ def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path
     wait_for(lambda: cpus(runtime) == {"a": "6-7"} or cpus(runtime)["a"] != "4-5")
 
 
-def test_the_base_is_no_policy() -> None:
-    from nri.plugins.placement.plugin_base import PlacementPlugin
+def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
+    class Nameless(PlacementPlugin):
+        name = "nameless"
 
-    with pytest.raises(NotImplementedError):
-        PlacementPlugin().make(None, None, None, {})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="make"):
+        Nameless()  # type: ignore[abstract]

@@ -39,10 +39,10 @@ def test_an_expression_selects_containers(operator: str, key: str, values: list[
 @pytest.mark.parametrize(
     ("operator", "key", "values"),
     [("Equals", "name", []), ("Exists", "name", ["x"]), ("Equals", "nme", ["x"]), ("Exists", "labels", []),
-     ("Exists", "pod", [])],
+     ("Exists", "pod", []), ("MatchesAny", "name", ["a", "[" * 1025])],
 )  # fmt: skip
 def test_an_expression_that_cannot_be_meant_is_refused(operator: str, key: str, values: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"takes|no key"):
+    with pytest.raises(ValueError, match=r"takes|no key|at most 1024"):
         Expression(operator, key, values)  # type: ignore[arg-type]
 
 

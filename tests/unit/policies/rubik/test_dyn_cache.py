@@ -30,7 +30,7 @@ def test_what_is_no_mask_is_refused(text: str) -> None:
 
 def test_a_twenty_way_cache_is_shared_like_any_other() -> None:
     shares = dyn_cache.group_shares(DynCache())["rubik_max"]
-    assert dyn_cache.schemata(dyn_cache.bits("fffff"), shares, [0, 8]) == {
+    assert dyn_cache.schemata(dyn_cache.bits("fffff"), shares, {"L3": [0, 8], "MB": [0, 8]}) == {
         "L3": {0: 0xFFFFF, 8: 0xFFFFF},
         "MB": {0: 100, 8: 100},
     }

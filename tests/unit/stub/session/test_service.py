@@ -57,6 +57,19 @@ def test_what_configure_or_synchronize_raises_is_told_logged_and_the_end_of_the_
     assert record.exc_info and record.exc_info[1] is error
 
 
+def test_the_log_of_a_handlers_exception_begins_at_the_authors_own_line(caplog: pytest.LogCaptureFixture) -> None:
+    class Flaky(nri.Plugin):
+        def create_container(self, pod, container):
+            return container.nope
+
+    with plugin_thread(Flaky()) as running:
+        running.runtime.begin()
+        running.runtime.call("CreateContainer", CREATE)
+    record = next(r for r in caplog.records if r.getMessage().startswith("CreateContainer failed"))
+    assert record.exc_info and record.exc_info[2]
+    assert record.exc_info[2].tb_frame.f_code.co_filename == __file__, "the library's frames tell an author nothing"
+
+
 def test_a_runtime_that_synchronizes_again_after_a_failure_has_a_plugin_without_one() -> None:
     class Once(Names):
         fails = True

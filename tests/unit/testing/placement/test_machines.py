@@ -8,8 +8,8 @@ import pytest
 
 from nri.errors import ConfigError
 from nri.policies.placement.machine import Machine
-from nri.testing.placement.machines import Machines, make_policy, overridden
-from tests.support.placement import DATA, guest
+from nri.testing.placement.machines import Machines, make_policy, overridden, read_machine
+from tests.support.placement import DATA, guest, write_machine
 
 SNAPSHOT = {"kind": "sysfs-snapshot", "data_file": "pkg_sysfs_test-data-sample1.tar.xz", "inside": "sample1/sys"}
 
@@ -51,3 +51,22 @@ def test_a_case_has_other_isolated_cpus_kinds_or_caches() -> None:
 def test_a_policy_has_a_name_and_options() -> None:
     with pytest.raises(ValueError, match="no policy 'none'"):
         make_policy("none", Machine.of(guest()), {}, None)  # type: ignore[arg-type]
+
+
+SNAPSHOTS = DATA / "sysfs"
+
+
+def test_a_machine_is_a_folder_or_the_one_in_an_archive_or_a_named_one(tmp_path: Path) -> None:
+    shown = write_machine(tmp_path, guest())
+    assert len(read_machine(str(shown)).cpus) == 16
+    several = SNAPSHOTS / "cmd_plugins_topology-aware_policy_testdata_sysfs.tar.bz2"
+    assert len(read_machine(f"{several}:sysfs/server").cpus) == 112
+    assert len(read_machine(str(SNAPSHOTS / "pkg_sysfs_test-data-sample1.tar.xz")).cpus) == 16
+    for path, words in (
+        (several, "there are 3 machines in it .name one: .*:sysfs/server"),
+        (f"{several}:none", "there are no CPUs"),
+        (tmp_path / "none", "there are no CPUs"),
+        (tmp_path / "sys/devices/system/cpu/online", "no snapshot of a machine"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            read_machine(str(path))

@@ -37,8 +37,9 @@ _LEVELS: Final = (Level.KUBE_QOS, Level.POD, Level.CONTAINER)
 _MEMORY: Final = (
     "memory.min", "memory.low", "memory.high", "memory.wmark_ratio", "memory.wmark_scale_factor",
     "memory.wmark_min_adj", "memory.oom_group", "memory.priority", "memory.use_priority_oom",
+    "memory.pagecache_limit.enable", "memory.pagecache_limit.size", "memory.pagecache_limit.sync",
 )  # fmt: skip
-_DISKS: Final = ("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.cost_weight")
+_DISKS: Final = ("io.read_bps", "io.write_bps", "io.read_iops", "io.write_iops", "io.device_weight")
 
 STRATEGIES: Final = (
     StrategyRow(
@@ -114,6 +115,13 @@ STRATEGIES: Final = (
             *(Owns(level, knob) for level in (Level.KUBE_QOS, Level.POD) for knob in _DISKS),
         ),
         ANNOTATION_BLOCK_IO,
+    ),
+    StrategyRow(
+        "SystemConfig",
+        False,
+        "the machine's sysctls of memory: what the kernel keeps free, and when it begins to reclaim",
+        f"{_HERE}.strategies.system_config:SystemConfig",
+        (Owns(Level.NODE, "sysctl"),),
     ),
 )
 

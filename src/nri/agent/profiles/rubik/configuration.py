@@ -9,7 +9,7 @@ sets which knob was found out by that. What rubik does otherwise, such as its lo
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -36,8 +36,6 @@ _NODE_NAME: Final = "RUBIK_NODE_NAME"
 
 #: The knobs of the services of these names.
 Owners = Callable[[Iterable[str]], Iterable[Owner]]
-#: The services that this agent carries out.
-Carried = Callable[[], Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,11 @@ class Node:
         switched_on: what the settings switch on.
         stages_off: the stages at which no hook decides.
         fail: whether the first hook that fails fails the request.
+        has: whether the kernel has a knob.
     """
 
     services: Mapping[str, Any] = field(default_factory=dict)
+    has: Callable[[str], bool] = lambda _knob: False
     switched_on: frozenset[str] = frozenset()
     stages_off: frozenset[str] = frozenset()
     fail: bool = False
@@ -97,13 +97,8 @@ class Services:
             self.errors = [str(error)]
 
 
-def kind_of(owners: Owners, carried: Carried) -> Kind:
-    """The kind of rubik's file.
-
-    Args:
-        owners: tells which services cannot be on together.
-        carried: the services that have an effect.
-    """
+def kind_of(owners: Owners) -> Kind:
+    """The kind of rubik's file; `owners` tells which services cannot be on together."""
 
     def parse(document: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
@@ -114,11 +109,11 @@ def kind_of(owners: Owners, carried: Carried) -> Kind:
             raise ValueError(f"{_FEATURES}: {reason}")
         return found
 
-    return Kind(parse, {}, None, _into, lambda document: _unread(document, carried()), "agent")
+    return Kind(parse, {}, None, _into, _unread, "agent")
 
 
-def file_reader(owners: Owners, carried: Carried) -> Callable[[Source], FileLayer | None]:
-    """Make the reader of rubik's file as settings of the agent; the arguments are those of `kind_of`."""
+def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
+    """Make the reader of rubik's file as settings of the agent; `owners` as for `kind_of`."""
 
     def read(source: Source) -> FileLayer | None:
         try:
@@ -132,8 +127,7 @@ def file_reader(owners: Owners, carried: Carried) -> Callable[[Source], FileLaye
         if reason := _conflict(found, owners):
             raise located(source, [Problem(("agent", "enabledFeatures"), reason, "take one of them out")])[0]
         notes = [f"{source.name}: {each}" for each in _without_effect(file.agent)]
-        on = [name for name in found if name in carried()]
-        return FileLayer(Layer(_settings(file, on, source.name), lambda _: source.name), notes)
+        return FileLayer(Layer(_settings(file, found, source.name), lambda _: source.name), notes)
 
     return read
 
@@ -168,12 +162,10 @@ def _services(document: Mapping[str, Any]) -> dict[str, Any]:
     return _complete(settings.read(document, source), source)
 
 
-def _unread(document: Mapping[str, Any], carried: Collection[str]) -> list[Unread]:
+def _unread(document: Mapping[str, Any]) -> list[Unread]:
     file = settings.read(document, Source("", "", "json"))
     settings.services(file)
-    idle = [Unread(key, f"{name} is a service of rubik's that this agent does not carry out")
-            for name, key in asked(document).items() if name not in carried]  # fmt: skip
-    return [*file.unread, *idle]
+    return file.unread
 
 
 def _into(node: Node, services: Mapping[str, Any] | None) -> Node:

@@ -1,23 +1,26 @@
 """Pods as rubik's services see them, and their annotations: what cannot be read, and what nothing reads.
 
-Rules: pure. A limit of CPUs is that of the pod's spec, which a source of pods may have decoded. Next:
-`nri.agent.profiles.rubik.services`.
+Rules: pure, but for the numbers of a disk. A limit of CPUs is that of the pod's spec, which a source of pods may have
+decoded. Next: `nri.agent.profiles.rubik.services`.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from nri.agent.loops.round import StrategyPod
 from nri.agent.profiles.rubik.configuration import Node
+from nri.host import Root
 from nri.kube.quantity import capped, ceil
 from nri.policies.contexts import ExtendedResources, PodContext
 from nri.policies.rubik import cpi, dyn_cache, io_limit, quota_burst, quota_turbo
 from nri.policies.rubik.pods import PREEMPTIBLE, Container, Pod, offline
 from nri.policies.shapes import Unread, meant
 
-__all__ = ["OFFLINE", "ONLINE", "class_of", "pod_of", "unread", "unreadable"]
+__all__ = ["OFFLINE", "ONLINE", "block_device", "class_of", "pod_of", "unread", "unreadable"]
 
 OFFLINE, ONLINE = "offline", "online"
 _DOMAIN: Final = "volcano.sh/"
@@ -60,6 +63,19 @@ def pod_of(pod: StrategyPod) -> Pod:
             Container(each.id, each.name, each.cgroup_parent, limits.get(each.name)) for each in pod.containers
         ),
     )
+
+
+def block_device(root: Root, path: str) -> str:
+    """Return the numbers (`8:0`) of a block device; "" if there is none at this path of the machine."""
+    try:
+        descriptor = root.open(path, os.O_PATH)
+    except (OSError, ValueError):
+        return ""
+    try:
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""
 
 
 def unreadable(context: PodContext, _node: Node, strategies: Collection[str]) -> dict[str, str]:

@@ -6,15 +6,18 @@ Order: services as they have their rounds. A new one is a module in `services` a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
 from nri.agent.profiles.rubik.configuration import KIND, Node, Services, asked, file_reader, kind_of
-from nri.agent.profiles.rubik.pods import OFFLINE, class_of, unread, unreadable
+from nri.agent.profiles.rubik.hooks import HOOKS, Kernel
+from nri.agent.profiles.rubik.pods import OFFLINE, ONLINE, class_of, unread, unreadable
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
 from nri.policies.ownership import Level, Owner, Owns
+from nri.policies.rubik.cpi import ANNOTATION as CPI
+from nri.policies.rubik.dyn_cache import ANNOTATION as CACHE_LIMIT
 from nri.policies.rubik.io_limit import ANNOTATION as IO_LIMIT
 from nri.policies.rubik.io_limit import KNOBS as IO_KNOBS
 from nri.policies.rubik.pods import PREEMPTIBLE
@@ -25,9 +28,26 @@ __all__ = ["PROFILE"]
 
 _HERE: Final = "nri.agent.profiles.rubik.services"
 _POD_AND_CONTAINER: Final = (Level.POD, Level.CONTAINER)
-_OFFLINE: Final = frozenset({OFFLINE})
+_OFFLINE, _ONLINE = frozenset({OFFLINE}), frozenset({ONLINE})
 
 SERVICES: Final = (
+    StrategyRow(
+        "preemption",
+        False,
+        "online pods come first: for CPU, memory and the network",
+        f"{_HERE}.preemption:Preemption",
+        (
+            *(Owns(Level.POD, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.idle", "cpu.shares")),
+            *(Owns(Level.CONTAINER, knob, _OFFLINE) for knob in ("cpu.qos_level", "cpu.shares", "oom_score_adj")),
+            *(
+                Owns(level, knob, _OFFLINE)
+                for level in _POD_AND_CONTAINER
+                for knob in ("memory.qos_level", "net_cls.classid")
+            ),
+            *(Owns(level, "memory.low", _ONLINE) for level in _POD_AND_CONTAINER),
+            Owns(Level.KUBE_QOS, "memory.low"),
+        ),
+    ),
     StrategyRow(
         "quotaTurbo",
         False,
@@ -60,6 +80,33 @@ SERVICES: Final = (
         f"{_HERE}.dyn_memory:DynMemory",
         tuple(Owns(Level.POD, knob, _OFFLINE) for knob in ("memory.high", "memory.high_async_ratio")),
     ),
+    StrategyRow(
+        "dynCache",
+        False,
+        "offline pods have a part of the last-level cache and of memory bandwidth",
+        f"{_HERE}.dyn_cache:DynCache",
+        (Owns(Level.NODE, "resctrl"),),
+        CACHE_LIMIT,
+    ),
+    StrategyRow(
+        "ioCost",
+        False,
+        "disks have a cost model, and pods a weight by it",
+        f"{_HERE}.io_cost:IoCost",
+        (
+            *(Owns(Level.NODE, knob) for knob in ("io.cost_model", "io.cost_qos")),
+            *(Owns(Level.POD, knob) for knob in ("io.cost_weight", "io.weight", "memory.wb_blkio_ino")),
+        ),
+    ),
+    StrategyRow(
+        "cpi",
+        False,
+        "offline pods that slow online ones down are limited for a while",
+        f"{_HERE}.cpi:Cpi",
+        # It leaves pods alone whose quotas quotaTurbo moves.
+        tuple(Owns(level, "cpu.cfs_quota", _OFFLINE, unless=frozenset({"quotaTurbo"})) for level in _POD_AND_CONTAINER),
+        CPI,
+    ),
     StrategyRow("psi", False, "an offline pod is evicted when online pods wait", f"{_HERE}.evict:PsiEvict"),
     StrategyRow("cpuevict", False, "an offline pod is evicted when the node is busy", f"{_HERE}.evict:CpuEvict"),
     StrategyRow(
@@ -74,13 +121,9 @@ def _owners(names: Iterable[str]) -> Iterator[Owner]:
     return (owner for owner in PROFILE.owners() if owner.name in chosen)
 
 
-def _carried() -> Collection[str]:
-    """The services that have an effect."""
-    return PROFILE.gates.keys()
-
-
-def _node(settings: AgentSettings, _root: Root) -> Node:
+def _node(settings: AgentSettings, root: Root) -> Node:
     return Node(
+        has=Kernel(root).has,
         switched_on=PROFILE.hooks_on(settings.gates),
         stages_off=frozenset(settings.disabled_stages),
         fail=settings.failure_policy == "Fail",
@@ -94,10 +137,10 @@ def _origins(service: str, _class: str) -> Iterator[tuple[str, str]]:
 
 PROFILE: Final = Profile(
     name="rubik",
-    hooks=(),
+    hooks=HOOKS,
     strategies=SERVICES,
     switches={},
-    kinds={KIND: kind_of(_owners, _carried)},
+    kinds={KIND: kind_of(_owners)},
     node=_node,
     strategy_rules=Services,
     class_label=PREEMPTIBLE,
@@ -112,5 +155,5 @@ PROFILE: Final = Profile(
     asked=asked,
     origins=_origins,
     class_of=class_of,
-    own_file=file_reader(_owners, _carried),
+    own_file=file_reader(_owners),
 )

@@ -285,9 +285,9 @@ def keys(settings: Settings, prefix: str) -> None:
 def _asked(settings: Settings, path: str, target: str, **query: str) -> Any:
     """The answer of the agent that runs here; a failure becomes a line with the next step."""
     from nri.cli.errors import Failure
-    from nri.cli.support.agent.ask import ask
+    from nri.cli.support.ask import ask
 
-    status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, **query)
+    status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query)
     if status == 200:
         return answer
     told = answer.get("error", "") if isinstance(answer, dict) else str(answer).strip()

@@ -82,6 +82,10 @@ class _Images(ImageStore):
         """The same: nothing is brought here."""
         return self.get(reference)
 
+    def load(self, source: str, reference: str, progress: OnProgress | None = None) -> Image:
+        """The same: no archive is read."""
+        return self.get(reference)
+
     def accounts(self, image: Image) -> tuple[str, str]:
         """None: there are no files."""
         return "", ""

@@ -32,7 +32,7 @@ _KNOBS: Final = {
     "write_iops": "io.write_iops",
     "read_bps": "io.read_bps",
     "write_bps": "io.write_bps",
-    "weight": "io.cost_weight",
+    "weight": "io.device_weight",
 }
 
 

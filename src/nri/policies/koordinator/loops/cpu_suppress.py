@@ -153,10 +153,15 @@ class Situation(NamedTuple):
 
 
 class Suppression:
-    """Suppression over time: what was set is taken back when it is switched off, or done the other way."""
+    """Suppression over time: what was set is taken back when it is switched off, or done the other way.
+
+    Attributes:
+        in_force: whether pods are held back by `cpuset` and by `cfsQuota`, Koordinator's names of the two ways; False
+            after it was taken back, absent before either.
+    """
 
     def __init__(self) -> None:
-        self._quota_free = False
+        self.in_force: dict[str, bool] = {}
 
     def decide(self, now: Situation) -> list[tuple[str, str, str]]:
         """Return what is to be written: folder, knob and value; nothing where that is how it is."""
@@ -170,22 +175,23 @@ class Suppression:
         return [*self._free_quota(now), *self._by_cpus(now, now.budget)]
 
     def _by_quota(self, now: Situation, budget: int) -> list[tuple[str, str, str]]:
-        self._quota_free = False
+        self.in_force["cfsQuota"] = True
         if now.quota is None:
             return []
         wanted = quota_us(budget, now.quota, now.cpus)
         return [] if wanted is None else [(now.folders[0].path, "cpu.cfs_quota", str(wanted))]
 
     def _free_quota(self, now: Situation) -> list[tuple[str, str, str]]:
-        if self._quota_free or now.quota is None:
+        if self.in_force.get("cfsQuota") is False or now.quota is None:
             return []
-        self._quota_free = True
+        self.in_force["cfsQuota"] = False
         return [] if now.quota == UNLIMITED else [(now.folders[0].path, "cpu.cfs_quota", str(UNLIMITED))]
 
     def _by_cpus(self, now: Situation, budget: int) -> list[tuple[str, str, str]]:
         if now.present is None:
             return []
         count = cpu_count(budget, len(now.present) or now.cpus, now.cpus)
+        self.in_force["cpuset"] = True
         chosen = chosen_cpus(min(count, len(now.shared) + len(now.lent)), now.shared, now.lent)
         if not chosen:
             return []
@@ -201,7 +207,10 @@ class Suppression:
     def _recovered(self, now: Situation) -> list[tuple[str, str, str]]:
         """All CPUs that they may have, also where others were set: a pool may have changed."""
         every = [each.number for each in (*now.shared, *now.lent)]
-        return _to(now.folders, every) if every and now.present is not None else []
+        if not every or now.present is None:
+            return []
+        self.in_force["cpuset"] = False
+        return _to(now.folders, every)
 
 
 def _to(folders: Iterable[Folder], cpus: Iterable[int]) -> list[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 | level | knobs |
 |---|---|
 | folder of a Kubernetes class | sums of `memory.min` and `memory.low`; the out-of-memory killer's priority and group |
-| pod | these, of what it asks for; Anolis' `memory.wmark_*` |
+| pod | these, of what it asks for; Anolis' `memory.wmark_*` and `memory.pagecache_limit.*` |
 | container | these, and `memory.high` |
 
 A class that is off has the values of `defaults.OFF`, and those are written: so what was set goes back. Configurations
@@ -24,6 +24,7 @@ from nri.policies.shapes import Record, decode, fit
 
 __all__ = [
     "ANNOTATION_MEMORY",
+    "CACHE_SWITCH",
     "CLASS_KEYS",
     "POD_SHAPE",
     "SHAPE",
@@ -39,7 +40,13 @@ ANNOTATION_MEMORY: Final = "koordinator.sh/memoryQOS"
 #: NodeSLO's key of each QoS class.
 CLASS_KEYS: Final = {LSE: "lsrClass", LSR: "lsrClass", LS: "lsClass", BE: "beClass", SYSTEM: "systemClass"}
 _PAGE: Final = 4096
-SHAPE: Final = Record({name: bool if name == "enable" else int for name in OFF["memoryQOS"]})
+#: Whether a pod's page cache is limited.
+CACHE_SWITCH: Final = "memory.pagecache_limit.enable"
+#: Limits of a pod's page cache, which only Anolis' kernels have.
+_CACHE: Final = {
+    "pageCacheEnable": bool, "pageCacheLimitPercent": int, "pageCacheLimitSize": int, "pageCacheReclaimSync": bool,
+}  # fmt: skip
+SHAPE: Final = Record({**{name: bool if name == "enable" else int for name in OFF["memoryQOS"]}, **_CACHE})
 POD_SHAPE: Final = Record({**SHAPE.keys, "policy": str})
 #: Anolis' knobs and the killer's, by NodeSLO's key.
 _WATERMARKS: Final = {
@@ -73,6 +80,12 @@ class Pod(NamedTuple):
     config: Config
     request: int
     containers: Sequence[Container]
+
+    @property
+    def limit(self) -> int:
+        """The limits of its containers together; 0 if one of them has none."""
+        limits = [each.limit for each in self.containers]
+        return sum(limits) if all(limits) else 0
 
 
 class Target(NamedTuple):
@@ -135,6 +148,7 @@ def targets(
             own = sums.setdefault(name, dict.fromkeys(asked, 0))
             for knob, value in asked.items():
                 own[knob] = own.get(knob, 0) + value
+        values |= _cached(pod.config, pod.limit)
         found += _all("pod", pod.folder, {**values, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
         for each in pod.containers:
             own = {**_protected(pod.config, each.request), **_slowed(pod.config, each, allocatable)}
@@ -151,6 +165,20 @@ def _all(level: str, folder: str, values: Mapping[str, int]) -> list[Target]:
 
 def _named(config: Config, knobs: Mapping[str, str]) -> dict[str, int]:
     return {knob: config[key] for key, knob in knobs.items() if config.get(key) is not None}
+
+
+def _cached(config: Config, limit: int) -> dict[str, int]:
+    """The limit of a pod's page cache: a size, or a percentage of its memory's limit; none of 0, or of no limit."""
+    size = config.get("pageCacheLimitSize") or limit * config.get("pageCacheLimitPercent", 0) // 100
+    if not config.get("pageCacheEnable", False):
+        return {CACHE_SWITCH: 0} if "pageCacheEnable" in config else {}
+    if size <= 0:
+        return {}
+    return {
+        "memory.pagecache_limit.size": size,
+        "memory.pagecache_limit.sync": int(config.get("pageCacheReclaimSync", False)),
+        CACHE_SWITCH: 1,
+    }
 
 
 def _asked(config: Config, request: int) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from nri.policies.koordinator.loops import evict
+from nri.policies.koordinator.loops import evict, system_config
 from nri.policies.koordinator.loops.resctrl import GROUPS
 
 __all__ = ["asked"]
@@ -52,6 +52,9 @@ def _asking(spec: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for feature in evict.FEATURES:
             if feature.threshold in thresholds and _valid(feature, thresholds):
                 yield feature.name, f"{_THRESHOLD}.{feature.threshold}"
+    for key in _table(spec, "systemStrategy"):
+        if key in system_config.SHAPE.keys:
+            yield "SystemConfig", f"systemStrategy.{key}"
     if _table(spec, "cpuBurstStrategy").get("policy") not in (None, "", "none"):
         yield "CPUBurst", "cpuBurstStrategy.policy"
 

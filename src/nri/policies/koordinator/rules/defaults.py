@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-__all__ = ["AUTO", "DEFAULTS", "OFF", "PARTS", "Violation", "merged", "violations"]
+__all__ = ["AUTO", "DEFAULTS", "OFF", "PARTS", "Violation", "merged", "over", "violations"]
 
 #: What each part of a class is while it is off.
 OFF: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -71,7 +71,7 @@ _GIVEN_BACK: Final = ("cpuQOS", "memoryQOS", "resctrlQOS")
 
 def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a spec with its defaults in it. Empty texts are as good as none; what has another form stays as it is."""
-    found = _over(DEFAULTS, {key: part for key, part in (spec or {}).items() if key != "extensions"})
+    found = over(DEFAULTS, {key: part for key, part in (spec or {}).items() if key != "extensions"})
     strategy = found["resourceQOSStrategy"]
     for name in _SWITCHED if isinstance(strategy, dict) else ():
         parts = strategy[name]
@@ -81,12 +81,13 @@ def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
     return found
 
 
-def _over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return JSON with other JSON over it, key by key; null and empty texts are as good as none, lists are replaced."""
     found = copy.deepcopy(dict(base))
     for key, value in given.items():
         below = found.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
-            found[key] = _over(below, value)
+            found[key] = over(below, value)
         elif value is not None and value != "":
             found[key] = copy.deepcopy(value)
     return found

@@ -33,6 +33,7 @@ _KEYS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "CPUBurst": ((_SLO, "cpuBurstStrategy"),),
     "CgroupReconcile": ((_SLO, f"{_OF_CLASS}.memoryQOS"),),
     "RdtResctrl": ((_SLO, f"{_OF_CLASS}.resctrlQOS"),),
+    "SystemConfig": ((_SLO, "systemStrategy"),),
     "BlkIOReconcile": ((_SLO, "resourceQOSStrategy.beClass.blkioQOS"),),
 }
 

@@ -6,13 +6,14 @@ which all is off: the manager writes these for each class. Next: `nri.agent.rule
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from nri.config.syntax import parse_json
 from nri.policies.koordinator import names
-from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl
-from nri.policies.koordinator.rules import host_applications, node_slo, node_topology
+from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl, system_config
+from nri.policies.koordinator.rules import colocation, host_applications, node_slo, node_topology
 from nri.policies.shapes import Items, Record, Table, Unread, meant
 from nri.text import plain
 
@@ -26,21 +27,8 @@ _NULL: Final = "it is null, which takes away what it had: its default holds"
 #: Keys that only other programs read, and why this agent does not.
 _ELSEWHERE: Final = {
     **dict.fromkeys(
-        ("minFreeKbytesFactor", "watermarkScaleFactor"), "nothing reads it: the machine's sysctls are the operator's"
-    ),
-    **dict.fromkeys(
-        ("memcgReapBackGround", "schedGroupIdentityEnabled", "schedIdleSaverWmark", "schedFeatures"),
-        "nothing reads it: only kernels of Anolis OS have it, for the whole machine",
-    ),
-    **dict.fromkeys(
-        (
-            "pageCacheEnable",
-            "pageCacheLimitPercent",
-            "pageCacheLimitSize",
-            "pageCacheReclaimSync",
-            "pageCacheLimitEnabled",
-        ),
-        "nothing reads it: only kernels of Anolis OS limit page caches",
+        ("schedGroupIdentityEnabled", "schedIdleSaverWmark", "schedFeatures"),
+        "nothing reads it, nor does koordlet: group identity and core scheduling set what they need themselves",
     ),
 }
 
@@ -56,6 +44,7 @@ _SPEC: Final = Record(
     {
         **node_slo.SPEC.keys,
         "resourceUsedThresholdWithBE": evict.THRESHOLDS,
+        "systemStrategy": Record({**node_slo.SPEC.keys["systemStrategy"].keys, **system_config.SHAPE.keys}),
         "cpuBurstStrategy": cpu_burst.SHAPE,
         "hostApplications": host_applications.SPEC,
         "resourceQOSStrategy": Record(
@@ -71,7 +60,7 @@ _SPEC: Final = Record(
     }
 )
 _OBJECT: Final = Record({**dict.fromkeys(("apiVersion", "kind", "metadata", "status"), dict), "spec": _SPEC})
-_ANNOTATIONS: Final = (names.ANNOTATION_RATIO, *node_topology.SHAPES)
+_ANNOTATIONS: Final = (names.ANNOTATION_RATIO, colocation.ANNOTATION_STRATEGY, *node_topology.SHAPES)
 
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
@@ -84,7 +73,8 @@ def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys without effect of the annotations of a Node or its topology: nearly ours, or in one of ours."""
     meta = document.get("metadata")
     given = meta.get("annotations") if isinstance(meta, dict) else None
-    return [each for each, _ in zip(_annotations(given), range(_MOST), strict=False)]
+    found = itertools.chain(_annotations(given), colocation.left_out(document))
+    return list(itertools.islice(found, _MOST))
 
 
 def nearly(key: str, known: Collection[str]) -> str:

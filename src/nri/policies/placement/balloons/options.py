@@ -143,8 +143,10 @@ class Options:
 
     def __post_init__(self) -> None:
         types = {each.name: each for each in self.balloonTypes}
-        if len(types) < len(self.balloonTypes):
-            raise ValueError("two types of balloons have one name")
+        names = [each.name for each in self.balloonTypes]
+        if len(types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"balloonTypes: two types are called {twice!r}; rename one")
         loads = {each.name for each in self.loadClasses}
         scheduling = {each.get("name") for each in self.schedulingClasses}
         for each in self.balloonTypes:

@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 from types import MappingProxyType
 
 from nri.kube.quantity import cpu_shares
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.allocator import CpuAllocator
+from nri.policies.placement.balloons import view
 from nri.policies.placement.balloons.balloon import Balloon
 from nri.policies.placement.balloons.options import DEFAULT, RESERVED, BalloonType, LoadClass, Options
 from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, build
@@ -25,6 +27,7 @@ from nri.policies.placement.containers import Changes, Container, NoPlace, Pins,
 from nri.policies.placement.expressions import expand, matches
 from nri.policies.placement.kept import Kept, KeptBalloon, KeptContainer, KeptPart
 from nri.policies.placement.machine import Machine, Priority
+from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -81,6 +84,7 @@ class Balloons:
         self.balloons: list[Balloon] = []
         self.containers: dict[str, Container] = {}
         self._resized: dict[str, Requests] = {}
+        self._decisions: dict[str, view.Decision] = {}
         self._changes = Changes()
         self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
         self.in_time: Callable[[], None] = always
@@ -91,8 +95,8 @@ class Balloons:
             self._adopt_zones(balloon)
         for priority in Priority:
             for each in self.types:
-                for _ in range(each.minBalloons - len(self._of(each)) if each.priority is priority else 0):
-                    self.balloons.append(self._new(each))
+                if each.priority is priority:
+                    self._make_least(each)
         self._fit_adopted()
         self._repin(self._share_idle(self.free, 0))
         self._repin(self.balloons)
@@ -191,6 +195,25 @@ class Balloons:
                 except ValueError:
                     continue  # it stays as large as it was
 
+    # -- how it shows itself ------------------------------------------------------------------------------------------
+
+    def places(self) -> list[Place]:
+        """All balloons."""
+        return view.places(self.balloons, self.zones, self.machine, self._free_m)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """The measurement of each balloon, under the original's name."""
+        return view.gauges(self.balloons, self.places(), self.machine, self.containers)
+
+    def explain(self, container_id: str) -> Explanation:
+        """Why a container is where it is. KeyError for one that is not known."""
+        container = self.containers[container_id]
+        balloon = self._balloon_of(container)
+        if balloon is None:
+            return Explanation(container, f"{container.qos}, left alone as it asks for", "", True, [])
+        decision = self._decisions.get(container_id)
+        return view.explanation(container, str(balloon), decision, self.types, balloon.type)
+
     # -- types --------------------------------------------------------------------------------------------------------
 
     def _types(self) -> list[BalloonType]:
@@ -247,17 +270,21 @@ class Balloons:
             each.far += [_loaded(self._loads[load]) for load in each.loads]
 
     def _type_of(self, container: Container) -> BalloonType:
+        return self._type_and_reason(container)[0]
+
+    def _type_and_reason(self, container: Container) -> tuple[BalloonType, str]:
+        """The type for a container, and how it was found. NoPlace for the name of none."""
         name = container.asks("balloon.balloons")
         if name is not None:
             if name[1] not in self._by_name:
                 raise NoPlace(str(container), f"there is no type of balloons {name[1]!r}: {', '.join(self._by_name)}")
-            return self._by_name[name[1]]
+            return self._by_name[name[1]], "its annotation says so"
         for each in self.types:
             if any(one.holds(container, container.pod) for one in each.matchExpressions):
-                return each
+                return each, "the first type of which a matchExpression holds"
             if matches(container.pod.namespace, each.namespaces):
-                return each
-        return self._by_name[DEFAULT]
+                return each, f"the first type whose namespaces have {container.pod.namespace}"
+        return self._by_name[DEFAULT], "no other type is for it"
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -283,6 +310,7 @@ class Balloons:
             self._dismiss(container, balloon)
         self._changes.forget(container_id)
         self._resized.pop(container_id, None)
+        self._decisions.pop(container_id, None)
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
@@ -341,9 +369,9 @@ class Balloons:
     # -- placing ------------------------------------------------------------------------------------------------------
 
     def _place(self, container: Container) -> None:
-        kind = self._type_of(container)
-        balloon = self._choose(kind, container)
-        if balloon is None:
+        kind, because = self._type_and_reason(container)
+        balloon, decision = self._choose(kind, container, because)
+        if balloon is None or decision is None:
             raise NoPlace(str(container), self._why_none(kind, container))
         wanted = max(1, container.requests.cpu_m + self._requested(balloon))
         if balloon.size_m < wanted:
@@ -353,6 +381,7 @@ class Balloons:
                 raise NoPlace(str(container), f"balloon {balloon} cannot grow to {wanted}m: {error}") from None
         self._join(container, balloon)
         self._repin([balloon])
+        self._decisions[container.id] = decision
 
     def _join(self, container: Container, balloon: Balloon) -> None:
         balloon.pods.setdefault(container.pod.id, []).append(container.id)
@@ -384,7 +413,9 @@ class Balloons:
         looked.append(f"a new one{limit} would have to be made of {self.free.bit_count()} free CPUs")
         return f"{container.requests.cpu_m}m CPU are wanted of balloons {kind.name}; " + "; ".join(looked)
 
-    def _choose(self, kind: BalloonType, container: Container) -> Balloon | None:
+    def _choose(
+        self, kind: BalloonType, container: Container, because: str
+    ) -> tuple[Balloon | None, view.Decision | None]:
         wanted = container.requests.cpu_m
 
         def can_grow(balloons: Iterable[Balloon]) -> list[Balloon]:
@@ -408,8 +439,18 @@ class Balloons:
             found = find()
             if found:
                 room = self._most_free_m if method == "grow" else self._free_m
-                return max(found, key=lambda each: (room(each), -len(each.containers)))
-        return None
+                best = max(found, key=lambda each: (room(each), -len(each.containers)))
+                tried = tuple(name for name, _ in chain)
+                looked = self._looked([best, *(each for each in found if each is not best)])
+                others = self._looked(each for each in self._of(kind) if each not in found)
+                return best, view.Decision(because, wanted, tried, method, looked, others)
+        return None, None
+
+    def _looked(self, balloons: Iterable[Balloon]) -> list[view.Looked]:
+        return [
+            view.Looked(str(each), self._free_m(each), self._most_free_m(each), len(each.containers))
+            for each in islice(balloons, MOST_CANDIDATES)
+        ]
 
     def _of(self, kind: BalloonType) -> list[Balloon]:
         return [balloon for balloon in self.balloons if balloon.type is kind]
@@ -444,6 +485,15 @@ class Balloons:
 
     def _most_m(self, balloon: Balloon) -> int:
         return balloon.most_m(self.free.bit_count(), self.choices.balloons_keep_their_limit)
+
+    def _make_least(self, kind: BalloonType) -> None:
+        """Make those balloons of a type that there always are. Raises ValueError if the CPUs are too few."""
+        for _ in range(kind.minBalloons - len(self._of(kind))):
+            try:
+                self.balloons.append(self._new(kind))
+            except ValueError as error:
+                wanted = f"minBalloons {kind.minBalloons} of minCPUs {kind.minCPUs}"
+                raise ValueError(f"balloonTypes {kind.name}: {wanted} cannot be made: {error}; ask for fewer") from None
 
     # -- new balloons -------------------------------------------------------------------------------------------------
 

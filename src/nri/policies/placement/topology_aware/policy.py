@@ -7,7 +7,7 @@ which pools were looked at and what each lacked. Next: the plugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -21,6 +21,8 @@ from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Changes, Container, Hint, NoPlace, Pins, always
 from nri.policies.placement.kept import Kept, KeptContainer, KeptGrant
 from nri.policies.placement.machine import Machine, Priority
+from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
+from nri.policies.placement.topology_aware import view
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request, request_of
@@ -91,6 +93,7 @@ class TopologyAware:
         self.level = self.pools.existing_level(options.unlimitedBurstable)
         self.grants: dict[str, Grant] = {}
         self.containers: dict[str, Container] = {}
+        self._decisions: dict[str, view.Decision] = {}
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
         grants = {} if kept is None else kept.grants
@@ -189,6 +192,7 @@ class TopologyAware:
             self._repin(grant)
         self._changes.forget(container_id)
         self.containers.pop(container_id, None)
+        self._decisions.pop(container_id, None)
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
@@ -216,20 +220,24 @@ class TopologyAware:
     # -- placing ------------------------------------------------------------------------------------------------------
 
     def _place(self, container: Container, hinted: str) -> None:
+        request, candidates = self._looked_at(container, hinted)
+        grant = self._first_that_serves(candidates, request)
+        self._decisions[container.id] = view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
+        self._enter(grant)
+        self._pin(grant)
+        self._repin(grant)
+
+    def _looked_at(self, container: Container, hinted: str) -> tuple[Request, list[Score]]:
+        """What a container asks for, and the pools for it, the best first."""
         request = request_of(container, self.options, self.choices, self.zones)
         root = self.pools.root
         if request.kind is CpuKind.RESERVED and not root.reserved:
             request.kind = CpuKind.NORMAL
-        if request.kind is not CpuKind.NORMAL:
-            score = Score.of(root, request, self.machine)
-            self._offer(score, request)
-            candidates = [score]
-        else:
-            candidates = self._candidates(request, hinted)
-        grant = self._first_that_serves(candidates, request)
-        self._enter(grant)
-        self._pin(grant)
-        self._repin(grant)
+        if request.kind is CpuKind.NORMAL:
+            return request, self._candidates(request, hinted)
+        score = Score.of(root, request, self.machine)
+        self._offer(score, request)
+        return request, [score]
 
     def _candidates(self, request: Request, hinted: str) -> list[Score]:
         weights = self._affinity(request.container)
@@ -240,12 +248,15 @@ class TopologyAware:
             score.affinity = affinity_score(weights, pool) if weights else 0.0
             self._offer(score, request)
             scores.append(score)
-        found = Scoring(request, self.zones, self._burstable_level(request.container), self.choices).sort(scores)
+        found = self._scoring(request).sort(scores)
         first = [score for score in found if score.pool.name == hinted]
         if not first:
             return found
         rest = [score for score in found if score not in first]
         return [*first, *rest] if self.choices.resize_can_move else first
+
+    def _scoring(self, request: Request) -> Scoring:
+        return Scoring(request, self.zones, self._burstable_level(request.container), self.choices)
 
     def _first_that_serves(self, candidates: list[Score], request: Request) -> Grant:
         lacks = []
@@ -400,6 +411,41 @@ class TopologyAware:
         for grant in self.grants.values():
             if grant is not cause and grant.shares:
                 self._changes.follow(grant.container.id, cpus=self._cpus(grant))
+
+    # -- how it shows itself ------------------------------------------------------------------------------------------
+
+    def places(self) -> list[Place]:
+        """All pools, from the root down."""
+        return view.places(self.pools, self.zones, self.grants)
+
+    def gauges(self) -> Iterator[Gauge]:
+        """The measurements of all pools, under the original's names."""
+        shared = {name for name, grant in self.grants.items() if grant.portion_m}
+        return view.gauges(self.pools, self.zones, self.places(), shared)
+
+    def explain(self, container_id: str) -> Explanation:
+        """Why a container is where it is. KeyError for one that is not known.
+
+        One that was taken over from an earlier policy is compared now, with all others where they are.
+        """
+        container, grant = self.containers[container_id], self.grants[container_id]
+        known = self._decisions.get(container_id)
+        decision = known or self._as_if_it_came_now(container)
+        scoring = self._scoring(decision.request)
+        return view.explanation(container, grant.pool, decision, scoring, then=known is not None)
+
+    def _as_if_it_came_now(self, container: Container) -> view.Decision:
+        grants, zones = dict(self.grants), self.zones.saved()
+        grant = self._take_back(container.id)
+        try:
+            request, candidates = self._looked_at(container, "")
+        finally:
+            if grant is not None:
+                grant.pool.take(grant.exclusive)
+                _account(grant, 1)
+            self.grants = grants
+            self.zones.restore(zones)
+        return view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
 
     # -- affinity and levels ------------------------------------------------------------------------------------------
 

@@ -46,7 +46,6 @@ class Request:
     only_isolated: bool = False
     priority: Priority = Priority.NONE
     memory_kinds: int | None = 0
-    by_hints: bool = False
 
     @property
     def memory_bytes(self) -> int:
@@ -63,7 +62,6 @@ def request_of(container: Container, options: Options, choices: Choices, zones: 
     """The request of a container."""
     request = _cpu_request(container, options, choices)
     request.memory_kinds = _memory_kinds(container, zones)
-    request.by_hints = _flag(container, "pick-resources-by-hints", False)[0]
     return request
 
 

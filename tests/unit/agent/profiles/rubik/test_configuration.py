@@ -121,16 +121,15 @@ def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
     assert asked(None) == asked({"agent": []}) == {}
 
 
-def test_keys_that_nothing_reads_and_services_that_nothing_carries_out_are_told(tmp_path: Path) -> None:
+def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
     book, _ = book_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
     assert [str(each) for each in book.unread()[KIND]] == [
         "agent.logLevl: nothing reads it; did you mean logLevel?",
-        "agent.enabledFeatures[0]: dynCache is a service of rubik's that this agent does not carry out",
     ]
 
 
 def test_a_node_keeps_nothing_of_a_hook_that_failed_and_switches_on_what_both_switch_on() -> None:
-    node = Node({"a": None, "b": None}, frozenset({"b", "c"}))
+    node = Node({"a": None, "b": None}, switched_on=frozenset({"b", "c"}))
     assert (node.gates, node.keeps_partial) == (frozenset({"b"}), False)
     kind = PROFILE.kinds[KIND]
     assert kind.into(node, None) is node

@@ -22,6 +22,10 @@ def test_each_service_is_one_of_rubiks_and_off_unless_its_file_switches_it_on(ro
     assert made(AgentSettings(), [name]).name == name
 
 
+def test_each_of_rubiks_services_is_carried_out() -> None:
+    assert PROFILE.gates.keys() == FEATURES.keys()
+
+
 def test_no_two_services_set_one_knob_of_one_pod_but_the_two_that_exclude_each_other() -> None:
     check(owner for owner in PROFILE.owners() if owner.name != "quotaBurst")
     with pytest.raises(
@@ -38,3 +42,9 @@ def test_what_is_switched_on_and_how_it_fails_comes_from_the_settings(tmp_path: 
 def test_a_decision_comes_from_the_block_of_its_service() -> None:
     assert list(PROFILE.origins("psi", "online")) == [(KIND, "psi")]
     assert profile_of("rubik") is PROFILE
+
+
+def test_a_service_that_also_sets_values_at_creation_cannot_be_previewed() -> None:
+    assert AgentSettings(profile="rubik", preview=("memoryevict",)).preview == ("memoryevict",)
+    with pytest.raises(ValueError, match="preview: preemption also sets values at creation"):
+        AgentSettings(profile="rubik", preview=("preemption",))

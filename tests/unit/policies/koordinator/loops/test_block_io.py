@@ -13,7 +13,7 @@ def test_disks_have_a_value_of_each_knob() -> None:
         "io.write_iops": {"8:0": -1},
         "io.read_bps": {"8:0": 1048576},
         "io.write_bps": {"8:0": -1},
-        "io.cost_weight": {"8:0": 100},
+        "io.device_weight": {"8:0": 100},
     }
     assert block_io.parse({**given_, "enable": False}) == []
     for wrong in ({"readBPS": -1}, {"ioWeightPercent": 0}, {"ioWeightPercent": 101}, {"readBPS": "1"}):
@@ -25,7 +25,7 @@ def test_what_is_in_force_and_not_asked_for_goes() -> None:
     found = block_io.wanted([], ["8:16"])
     assert {knob: values["8:16"] for knob, values in found.items()} == {
         **dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), -1),
-        "io.cost_weight": 100,
+        "io.device_weight": 100,
     }
 
 

@@ -80,3 +80,15 @@ def test_cpus_of_lsr_pods_are_lent_in_proportion_and_too_few_are_none() -> None:
     assert len(set(chosen) & {cpu.number for cpu in lent}) == 2
     assert cpu_suppress.chosen_cpus(9, cpus) == []
     assert cpu_suppress.chosen_cpus(2, []) == []
+
+
+def test_the_way_in_force_is_known_and_one_that_was_taken_back() -> None:
+    folder = cpu_suppress.Folder("be", 0)
+    cpus = machine(1, 4)
+    now = cpu_suppress.Situation(True, True, 2000, 8, -1, frozenset({0}), cpus, [], [folder])
+    suppression = cpu_suppress.Suppression()
+    assert suppression.in_force == {}
+    suppression.decide(now)
+    assert suppression.in_force == {"cfsQuota": True, "cpuset": False}
+    suppression.decide(now._replace(by_quota=False))
+    assert suppression.in_force == {"cfsQuota": False, "cpuset": True}

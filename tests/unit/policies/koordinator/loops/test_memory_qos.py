@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies.koordinator.loops.memory_qos import Container, Pod, of_pod, parse, targets
+from nri.policies.koordinator.loops.memory_qos import CACHE_SWITCH, Container, Pod, of_pod, parse, targets
 from nri.policies.koordinator.rules.defaults import OFF
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
+CACHE_SIZE = "memory.pagecache_limit.size"
 PERCENT = st.integers(0, 100)
 FOLDERS = {GUARANTEED: "top", BURSTABLE: "top/burstable", BEST_EFFORT: "top/besteffort"}
 
@@ -42,3 +43,27 @@ def test_an_annotation_takes_a_policy_and_single_fields() -> None:
     assert of_pod('{"lowLimitPercent": 7}', node, "lsClass") == {**node, "lowLimitPercent": 7}
     with pytest.raises(ValueError, match="whole number"):
         of_pod('{"lowLimitPercent": "7"}', node, "lsClass")
+
+
+def test_a_pod_without_an_annotation_has_the_nodes_word() -> None:
+    assert of_pod(None, {"minLimitPercent": 10}, "lsClass") == {"minLimitPercent": 10}
+    assert of_pod("", None, "") == {}
+
+
+@pytest.mark.parametrize(
+    ("config", "limit", "expected"),
+    [
+        ({}, 1000, {}),
+        ({"pageCacheEnable": False}, 1000, {CACHE_SWITCH: 0}),
+        ({"pageCacheEnable": True}, 1000, {}),
+        ({"pageCacheEnable": True, "pageCacheLimitPercent": 50}, 0, {}),
+        ({"pageCacheEnable": True, "pageCacheLimitPercent": 50}, 1000, {CACHE_SWITCH: 1, CACHE_SIZE: 500}),
+        ({"pageCacheEnable": True, "pageCacheLimitSize": 7}, 1000, {CACHE_SWITCH: 1, CACHE_SIZE: 7}),
+    ],
+)
+def test_a_page_cache_is_limited_by_a_size_or_a_share_of_the_limit(
+    config: dict[str, int], limit: int, expected: dict[str, int]
+) -> None:
+    pod = Pod("p", BURSTABLE, config, 0, [Container("p/c", 0, limit)])
+    found = {each.knob: each.value for each in targets([pod], {}, None, FOLDERS) if each.folder == "p"}
+    assert {knob: found[knob] for knob in (CACHE_SWITCH, CACHE_SIZE) if knob in found} == expected

@@ -17,6 +17,10 @@ ON = {"enable": True}
     ("spec", "gates"),
     [
         ({STRATEGY: {"lsClass": {"memoryQOS": ON}}}, {"CgroupReconcile": f"{STRATEGY}.lsClass.memoryQOS.enable"}),
+        (
+            {"systemStrategy": {"totalNetworkBandwidth": "1G", "minFreeKbytesFactor": 50}},
+            {"SystemConfig": "systemStrategy.minFreeKbytesFactor"},
+        ),
         ({STRATEGY: {"beClass": {"blkioQOS": ON}}}, {"BlkIOReconcile": f"{STRATEGY}.beClass.blkioQOS.enable"}),
         ({STRATEGY: {"lsClass": {"cpuQOS": ON}}}, {"GroupIdentity": f"{STRATEGY}.lsClass.cpuQOS.enable"}),
         (

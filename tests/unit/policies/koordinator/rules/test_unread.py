@@ -29,10 +29,10 @@ THRESHOLD = "resourceUsedThresholdWithBE"
         ),
         ({"zzz": {"a": 1}}, "zzz: nothing reads it"),
         (
-            {"resourceQOSStrategy": {"lsClass": {"memoryQOS": {"pageCacheLimitPercent": 50}}}},
+            {"systemStrategy": {"minFreeKbytesFactor": 100, "schedFeatures": {"ID_BOOK_CPU": True}}},
             (
-                "resourceQOSStrategy.lsClass.memoryQOS.pageCacheLimitPercent: nothing reads it: "
-                "only kernels of Anolis OS limit page caches"
+                "systemStrategy.schedFeatures: nothing reads it, nor does koordlet: "
+                "group identity and core scheduling set what they need themselves"
             ),
         ),
     ],

@@ -94,6 +94,10 @@ def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
         ({"reservedResources": {"cpu": "cpuset:99"}}, "99 are not among"),
         ({"availableResources": {"cpu": "4"}}, "is a list"),
         ({"balloonTypes": [{"name": "reserved", "minCPUs": 3}]}, "asks for 1 CPUs"),
+        (
+            {"balloonTypes": [{"name": "a", "minBalloons": 9, "minCPUs": 5}]},
+            "balloonTypes a: minBalloons 9 of minCPUs 5 cannot be made: ",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             balloons(**spec)  # type: ignore[arg-type]

@@ -1,12 +1,14 @@
 """BlkIOReconcile: limits of block I/O for best-effort pods together, and for pods that ask for their own.
 
-Rules: a disk is named as a device; one that the machine does not have, and kinds that only a volume manager knows, are
-told and limit nothing. A limit that is no longer asked for is taken away. Next: :mod:`nri.agent.loops.evictor`.
+Rules: limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM. One
+that the machine does not have, and volumes on several disks, are told and limit nothing. A limit or weight that is no
+longer asked for is taken away. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -28,8 +30,15 @@ NAME: Final = "BlkIOReconcile"
 _VOLUMES: Final = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"
 #: What a disk has by itself, by knob.
 _NONE: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
-_WEIGHT: Final = "io.cost_weight"
-_NONE[_WEIGHT] = 100
+_WEIGHT: Final = "io.device_weight"
+_NONE[_WEIGHT] = UNLIMITED
+#: The weight of a disk of which nothing is said.
+_USUAL: Final = 100
+#: Devices that are looked at, and how many layers of LVM below one.
+_MOST_DEVICES: Final = 4096
+_DEEPEST: Final = 8
+#: The name that LVM gives a volume's device: group-volume, and a dash of either twice.
+_LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
 _ROOT: Final = Subject("node/disks", name="disks")
 
 
@@ -93,11 +102,8 @@ class BlockIo:
         if not found:
             return
         for knob, by_device in wanted(found, ()).items():
-            if knob == _WEIGHT:  # the host's table has it for a whole cgroup
-                weights = [disk.name for _, disk in found if disk.weight != _NONE[knob]]
-                made.errors += [f"{NAME}: {name[:60]!r}: weights by disk are not supported" for name in weights]
-                continue
-            limits = {device: value for device, value in by_device.items() if value != _NONE[knob]}
+            usual = _USUAL if knob == _WEIGHT else _NONE[knob]
+            limits = {device: value for device, value in by_device.items() if value != usual}
             if limits:
                 fresh[folder, knob] = subject, frozenset(limits)
                 made.values.append(KnobValue(subject, folder, knob, "", NAME, "blkioQOS", limits))
@@ -145,14 +151,42 @@ def disk_of(root: Root, disk: DiskLimits, uid: str, mounts: Callable[[Root], Map
         if not uid or not disk.name or "/" in disk.name:
             raise ValueError(f"{disk.name[:60]!r} is no volume of a pod")
         return _whole(root, mounts(root).get(_VOLUMES.format(uid=uid, name=disk.name)), disk.name)
-    raise ValueError(f"disk {disk.name[:60]!r}: what {disk.kind[:20]!r} is, only a volume manager knows")
+    if disk.kind == "volumegroup":
+        return _group(root, disk.name)
+    raise ValueError(f"disk {disk.name[:60]!r}: there is no kind {disk.kind[:20]!r}")
+
+
+def _group(root: Root, name: str) -> str:
+    """The numbers of the disk that a volume group of LVM is on, by a volume of it that is in use."""
+    mapped = (each for each in sorted(root.names("/sys/class/block"))[:_MOST_DEVICES] if each.startswith("dm-"))
+    for each in mapped:
+        found = _LVM_NAME.match((root.find(f"/sys/class/block/{each}/dm/name") or "").strip())
+        numbers = root.find(f"/sys/class/block/{each}/dev")
+        if found and found[1].replace("--", "-") == name and numbers is not None and _is_lvm(root, numbers.strip()):
+            return _whole(root, numbers, name)
+    raise ValueError(f"the machine has no volume in use of the volume group {name[:60]!r}")
 
 
 def _whole(root: Root, numbers: str | None, name: str) -> str:
-    """The numbers of the whole disk that a device is, or is a part of; limits hold for those alone."""
+    """The numbers of the whole disk that a device is, or is on; limits hold for those alone."""
     if numbers is None:
         raise ValueError(f"the machine has no disk {name[:60]!r}")
-    found = numbers.strip()
-    if root.find(f"/sys/dev/block/{found}/partition") is not None:
-        found = (root.find(f"/sys/dev/block/{found}/../dev") or found).strip()
-    return found
+    level, disks = [numbers.strip()], set[str]()
+    for _ in range(_DEEPEST):
+        below: list[str] = []
+        for each in level[:_MOST_DEVICES]:
+            if _is_lvm(root, each):
+                slaves = f"/sys/dev/block/{each}/slaves"
+                below += [(root.find(f"{slaves}/{slave}/dev") or "").strip() for slave in root.names(slaves)]
+            elif root.find(f"/sys/dev/block/{each}/partition") is not None:
+                disks.add((root.find(f"/sys/dev/block/{each}/../dev") or each).strip())
+            else:
+                disks.add(each)
+        level = below
+    if len(disks) != 1 or level:
+        raise ValueError(f"{name[:60]!r} is on {len(disks)} disks; limits hold for one")
+    return disks.pop()
+
+
+def _is_lvm(root: Root, numbers: str) -> bool:
+    return (root.find(f"/sys/dev/block/{numbers}/dm/uuid") or "").startswith("LVM-")

@@ -17,7 +17,7 @@ from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
 from nri.policies import paths
 from nri.policies.koordinator import pod_class
-from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY, Container, Pod, targets
+from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY, CACHE_SWITCH, Container, Pod, Target, targets
 from nri.policies.koordinator.names import BATCH_MEMORY, BE
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
@@ -37,6 +37,8 @@ class MemoryQos:
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._active = False
+        #: The pods whose page cache is limited.
+        self._cached: frozenset[str] = frozenset()
 
     def wants(self, rules: NodeSlo) -> bool:
         """Whether there is work: memory QoS that is asked for, or that was set."""
@@ -58,6 +60,9 @@ class MemoryQos:
             subjects |= {each.cgroup_parent: pod.subject(each.name) for each in pod.containers}
             pods.append(_pod(made, pod))
         found = targets(pods, made.rules.memory, _allocatable(made), folders)
+        told = {each.folder for each in found if each.knob == CACHE_SWITCH}
+        found += [Target("pod", each, CACHE_SWITCH, 0) for each in self._cached - told if each in subjects]
+        self._cached = frozenset(each.folder for each in found if each.knob == CACHE_SWITCH and each.value)
         for each in found:
             made.set(
                 subjects[each.folder], each.folder, each.knob, each.value, NAME, "NodeSLO's memoryQOS, or the pod's"

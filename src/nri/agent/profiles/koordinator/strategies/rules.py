@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from nri.agent.loops.round import Round, StrategyPod
 from nri.config.syntax import parse_json
 from nri.policies.koordinator import pod_class
-from nri.policies.koordinator.loops import block_io, memory_qos
+from nri.policies.koordinator.loops import block_io, memory_qos, system_config
 from nri.policies.koordinator.loops.block_io import ANNOTATION_BLOCK_IO, DiskLimits, RootDisk
 from nri.policies.koordinator.loops.cpu_burst import ANNOTATION_BURST, BurstConfig, burst_from, burst_of
 from nri.policies.koordinator.loops.cpu_suppress import DEFAULT_PERCENT
@@ -77,6 +77,7 @@ class NodeSlo:
         self._caches: LastGood[Mapping[str, Mapping[str, Any]]] = LastGood({})
         self._disks: LastGood[tuple[DiskLimits, ...]] = LastGood(())
         self._root_disks: LastGood[tuple[RootDisk, ...]] = LastGood(())
+        self._system = LastGood(system_config.System())
         self.known = False
 
     @property
@@ -110,9 +111,14 @@ class NodeSlo:
         return self._root_disks.rule
 
     @property
+    def system(self) -> system_config.System:
+        """The sysctls in force."""
+        return self._system.rule
+
+    @property
     def errors(self) -> list[str]:
         """The errors of the parts that cannot be read, and are not used."""
-        parts = (self._threshold, self._burst, self._memory, self._caches, self._disks, self._root_disks)
+        parts = (self._threshold, self._burst, self._memory, self._caches, self._disks, self._root_disks, self._system)
         return [each.error for each in parts if each.error]
 
     def take(self, document: Mapping[str, Any] | None) -> None:
@@ -128,6 +134,7 @@ class NodeSlo:
         self._caches.take(lambda: {key: _cache(classes, key) for key in GROUPS.values()})
         self._disks.take(lambda: tuple(block_io.parse(_of(classes, "beClass", "blkioQOS"))))
         self._root_disks.take(lambda: tuple(block_io.parse_root(_of(classes, "cgroupRoot", "blkioQOS"))))
+        self._system.take(lambda: system_config.parse(found.get("systemStrategy")))
 
 
 class OfPod(NamedTuple):

@@ -9,6 +9,7 @@ the next. Pods of kube-system, static pods and mirrors are no candidates. Next:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -99,9 +100,9 @@ class _Evicts(Service):
                 return
             left.remove(chosen)
 
+    @abstractmethod
     def due(self, made: Round[Services], pods: Sequence[Pod]) -> _Due | None:
         """Return whether a pod has to go now, and why; None if none has."""
-        raise NotImplementedError
 
     def _sample(self, made: Round[Services], pods: Iterable[Pod]) -> None:
         now, used = nanoseconds(made.sample), dict[str, deque[Sample]]()

@@ -7,16 +7,14 @@ has set on another disk is left alone. Next: `nri.agent.profiles.rubik.services.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
 from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.profiles.rubik.pods import block_device
 from nri.agent.profiles.rubik.services.service import Service, readable
 from nri.agent.settings.values import AgentSettings
-from nri.host import Root
 from nri.policies.formulas import UNLIMITED
 from nri.policies.rubik.io_limit import ANNOTATION, KEYS, Limits, asked, device_number
 
@@ -68,7 +66,7 @@ class IoLimit(Service):
         for key, rows in _numbers(annotations).items():
             for device, value in rows:
                 try:
-                    number = device_number(device, lambda path: _disk(made.parts.root, path))
+                    number = device_number(device, lambda path: block_device(made.parts.root, path))
                 except ValueError as error:
                     made.errors.append(f"{NAME}: {pod.key}: {error}")
                     continue
@@ -84,16 +82,3 @@ def _numbers(annotations: Mapping[str, str]) -> Limits:
             if not (value.isascii() and value.isdecimal() and int(value) < 1 << 63):
                 raise ValueError(f"{ANNOTATION}: {key}: {value[:40]!r} of {device[:80]!r} is no number from 0 on")
     return limits
-
-
-def _disk(root: Root, path: str) -> str:
-    """The numbers of a block device; "" if there is none."""
-    try:
-        descriptor = root.open(path, os.O_PATH)
-    except (OSError, ValueError):
-        return ""
-    try:
-        found = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
-    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""

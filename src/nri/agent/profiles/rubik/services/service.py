@@ -6,6 +6,7 @@ Rules: a service is on if the file says so; what it has set goes back in the rou
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -21,7 +22,7 @@ __all__ = ["Service", "nanoseconds", "readable", "ticks"]
 _NS_PER_S = 1_000_000_000
 
 
-class Service:
+class Service(ABC):
     """One service.
 
     Attributes:
@@ -56,12 +57,12 @@ class Service:
         """Return the pause between two rounds, in seconds; 0 for that of the settings."""
         return 0.0
 
-    def changed(self) -> None:
+    def changed(self) -> None:  # noqa: B027  most have nothing to take in
         """Take in another block."""
 
+    @abstractmethod
     def round(self, made: Round[Services]) -> None:
         """Look at a round; a service that is off takes back what it has set."""
-        raise NotImplementedError
 
 
 def readable(

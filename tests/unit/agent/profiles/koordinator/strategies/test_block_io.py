@@ -16,7 +16,7 @@ from nri.agent.settings import AgentSettings
 from nri.host import Root, read_topology
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.loops.block_io import DiskLimits
-from tests.support.host_trees import write_files
+from tests.support.host_trees import TOP, write_files
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
 
@@ -33,6 +33,35 @@ def disks(folder: Path) -> None:
     write_files(folder, files)
     (folder / "sys/dev/block").mkdir(parents=True)
     (folder / "sys/dev/block/8:1").symlink_to("../../devices/sda/sda1")
+
+
+def lvm(folder: Path, number: int, name: str, *below: str) -> None:
+    """A volume of LVM on these devices, `sda1` or `sdb`, or on another volume."""
+    inside = f"sys/devices/virtual/block/dm-{number}"
+    write_files(folder, {f"{inside}/dev": f"253:{number}\n", f"{inside}/dm/name": f"{name}\n"})
+    write_files(folder, {f"{inside}/dm/uuid": f"LVM-{number}\n", "sys/devices/sda/sda1/dev": "8:1\n"})
+    write_files(folder, {"sys/devices/sdb/dev": "8:16\n"})
+    (folder / inside / "slaves").mkdir()
+    places = {"sda1": "../../../../sda/sda1", "sdb": "../../../../sdb"}
+    for each in below:
+        (folder / inside / "slaves" / each).symlink_to(places.get(each, f"../../{each}"))
+    (folder / f"sys/class/block/dm-{number}").symlink_to(f"../../devices/virtual/block/dm-{number}")
+    (folder / f"sys/dev/block/253:{number}").symlink_to(f"../../devices/virtual/block/dm-{number}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("volumegroup", "vg-x"), ("device", "/dev/dm-0"), ("device", "/dev/dm-2"), ("volumegroup", "thin")],
+)
+def test_a_volume_group_and_its_volumes_are_limited_on_the_disk_that_they_are_on(
+    kind: str, name: str, tmp_path: Path
+) -> None:
+    world = LoopWorld(tmp_path)
+    disks(tmp_path)
+    lvm(tmp_path, 0, "vg--x-root", "sda1")
+    lvm(tmp_path, 1, "thin-pool", "dm-0")
+    lvm(tmp_path, 2, "thin-data", "dm-0", "dm-1")
+    assert disk_of(world.root, DiskLimits(name, kind), "") == "8:0"
 
 
 def test_best_effort_pods_are_limited_together_and_let_go(tmp_path: Path) -> None:
@@ -95,13 +124,18 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
     ("kind", "name", "error"),
     [
         ("device", "/", "is no device"),
-        ("volumegroup", "vg0", "only a volume manager knows"),
+        ("volumegroup", "vg0", "the machine has no volume in use of the volume group 'vg0'"),
+        ("volumegroup", "wide", "'wide' is on 2 disks; limits hold for one"),
+        ("zpool", "tank", "there is no kind 'zpool'"),
         ("podvolume", "../../etc", "is no volume of a pod"),
         ("podvolume", "data", "the machine has no disk 'data'"),
     ],
 )
 def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_path: Path) -> None:
     world = LoopWorld(tmp_path)
+    disks(tmp_path)
+    lvm(tmp_path, 0, "vg--x-root", "sda1")
+    lvm(tmp_path, 1, "wide-data", "sda1", "sdb")
     with pytest.raises(ValueError, match=error):
         disk_of(world.root, DiskLimits(name, kind), "uid")
 
@@ -160,13 +194,14 @@ def test_latencies_of_the_whole_machine_are_set_and_switched_off(tmp_path: Path)
     ]
 
 
-def test_a_weight_by_disk_is_told_as_unsupported_and_its_limits_hold(tmp_path: Path) -> None:
-    world = LoopWorld(tmp_path)
-    write_files(tmp_path, {"sys/class/block/sda/dev": "8:0\n"})
-    block = {"name": "/dev/sda", "ioCfg": {"readBPS": 4096, "ioWeightPercent": 30}}
-    strategies = NodeSlo()
-    strategies.take({"spec": {"resourceQOSStrategy": {"beClass": {"blkioQOS": {"enable": True, "blocks": [block]}}}}})
-    moment = Round(world.parts, strategies, [], Sample(0.0, 8, None, None, None, {}), read_topology(world.root))
-    BlockIo(AgentSettings(), ["BlkIOReconcile"]).round(moment)
-    assert [(each.knob, each.devices) for each in moment.values] == [("io.read_bps", {"8:0": 4096})]
-    assert moment.errors == ["BlkIOReconcile: '/dev/sda': weights by disk are not supported"]
+def test_a_weight_is_by_disk_and_goes_back_to_that_of_the_cgroup(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo({"name": "/dev/sda", "ioCfg": {"readBPS": 4096, "ioWeightPercent": 30}}))
+    disks(tmp_path)
+    weights = tmp_path / TOP / "blkio" / BE / "blkio.bfq.weight_device"
+    weights.write_text("")
+    world.loop()
+    assert world.text(BE, "blkio.throttle.read_bps_device") == "8:0 4096"
+    assert weights.read_text().strip() == "8:0 30"
+    world.slo(slo({"name": "/dev/sda", "ioCfg": {"readBPS": 4096}}))
+    world.loop()
+    assert weights.read_text().strip() == "8:0 default"

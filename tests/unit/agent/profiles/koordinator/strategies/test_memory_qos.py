@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.policies.koordinator import names as n
+from tests.support.host_trees import TOP, write_files
 from tests.support.loop_world import LoopWorld
 from tests.unit.agent.transports.standalone.test_pods import pod
 
@@ -67,3 +68,26 @@ def test_a_pod_that_wants_none_has_none(tmp_path: Path) -> None:
     world.source.replace([one])
     world.loop()
     assert value(world, "kubepods/burstable/poda", "memory.min") == 0
+
+
+def test_a_page_cache_is_limited_where_the_kernel_can_and_let_go(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo(pageCacheEnable=True, pageCacheLimitPercent=25, pageCacheReclaimSync=True))
+    one = ls("a", "100Mi", "200Mi")
+    folder = tmp_path / TOP / "memory" / world.pod(one)
+    world.source.replace([one])
+    world.loop()
+    names = ("enable", "size", "sync")
+    assert not (folder / "memory.pagecache_limit.enable").exists()
+    write_files(folder, {f"memory.pagecache_limit.{name}": "0" for name in names})
+
+    def read() -> list[int]:
+        return [int((folder / f"memory.pagecache_limit.{name}").read_text()) for name in names]
+
+    world.loop()
+    assert read() == [1, 50 * MIB, 1]
+    world.slo(slo(pageCacheEnable=True, pageCacheLimitSize=MIB))
+    world.loop()
+    assert read() == [1, MIB, 0]
+    world.slo({})
+    world.loop()
+    assert read()[0] == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
 from nri.agent.profiles.rubik.configuration import Services
 from nri.agent.profiles.rubik.services.service import Service, nanoseconds, ticks
@@ -16,6 +19,17 @@ class Told(Service):
 
     def changed(self) -> None:
         self.heard += 1
+
+    def round(self, made: Round[Services]) -> None:
+        """Nothing is looked at."""
+
+
+def test_a_service_without_a_round_cannot_be_made() -> None:
+    class Idle(Service):
+        name = "idle"
+
+    with pytest.raises(TypeError, match="round"):
+        Idle(AgentSettings(), [])  # type: ignore[abstract]
 
 
 def test_a_service_is_on_if_the_file_switches_it_on_and_hears_of_another_block_once() -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nri.cli.errors import UNREACHABLE, Failure
-from nri.cli.support.agent import ask as ask_module
-from nri.cli.support.agent.ask import ask
+from nri.cli.support import ask as ask_module
+from nri.cli.support.ask import ask
 from nri.service.http import Server, json_answer, text_answer
 
 
@@ -54,7 +54,7 @@ def test_answers_are_read_as_json_else_as_text_with_their_status(path: Path) -> 
     }
     server = Server(handlers, path=str(path))
     try:
-        assert ask(str(path), "/a", 5, pod="a/b c&d=é") == (200, {"given": {"pod": "a/b c&d=é"}})
+        assert ask(str(path), "/a", 5, {"pod": "a/b c&d=é"}) == (200, {"given": {"pod": "a/b c&d=é"}})
         assert ask(str(path), "/b", 5) == (503, "words\n")
     finally:
         server.close()
@@ -67,7 +67,7 @@ def test_silence_ends_at_the_deadline(path: Path) -> None:
 
 
 def test_a_socket_of_another_program_is_told(path: Path) -> None:
-    with listening(path, b"SSH-2.0\r\n"), pytest.raises(Failure, match="is not an agent's socket") as caught:
+    with listening(path, b"SSH-2.0\r\n"), pytest.raises(Failure, match="is not the agent's socket") as caught:
         ask(str(path), "/a", 5)
     assert caught.value.code == UNREACHABLE
 

@@ -1,4 +1,4 @@
-"""Questions to an agent that runs, over its unix socket: HTTP, answers in JSON, bounded and with a deadline.
+"""Questions to an agent or plugin that runs, over its unix socket: HTTP, answers in JSON, bounded, with a deadline.
 
 Next: `nri.service.http` is the other end.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import http.client
 import socket
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from nri.cli.errors import UNREACHABLE, Failure
@@ -15,6 +16,17 @@ from nri.config.syntax import parse_json
 
 #: The longest answer that is read, in bytes.
 MOST_BYTES = 64 << 20
+
+
+class Whom(NamedTuple):
+    """Who is asked: in words, how it is started, and the option for its socket."""
+
+    name: str
+    start: str
+    option: str
+
+
+AGENT = Whom("agent", "nri agent run", "--agent-socket")
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -30,7 +42,9 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def ask(path: str, target: str, timeout_s: float, **query: str) -> tuple[int, Any]:
+def ask(
+    path: str, target: str, timeout_s: float, query: Mapping[str, str] | None = None, whom: Whom = AGENT
+) -> tuple[int, Any]:
     """Ask for a target such as `/explain`; returns the status and the answer. Raises Failure if there is none."""
     if query:
         target += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
@@ -40,16 +54,16 @@ def ask(path: str, target: str, timeout_s: float, **query: str) -> tuple[int, An
         response = connection.getresponse()
         body = response.read(MOST_BYTES + 1)
     except TimeoutError:
-        raise Failure(f"the agent at {path} has not answered in {timeout_s:g} s", UNREACHABLE) from None
+        raise Failure(f"the {whom.name} at {path} has not answered in {timeout_s:g} s", UNREACHABLE) from None
     except PermissionError:
         raise Failure(f"cannot connect to {path}: permission denied. Run it as root", UNREACHABLE) from None
     except OSError as error:
         told = error.strerror or error
         raise Failure(
-            f"cannot connect to {path}: {told}. Is the agent running? try: nri agent run", UNREACHABLE
+            f"cannot connect to {path}: {told}. Is the {whom.name} running? try: {whom.start}", UNREACHABLE
         ) from None
     except http.client.HTTPException:
-        raise Failure(f"{path} is not an agent's socket (--agent-socket)", UNREACHABLE) from None
+        raise Failure(f"{path} is not the {whom.name}'s socket ({whom.option})", UNREACHABLE) from None
     finally:
         connection.close()
     if len(body) > MOST_BYTES:

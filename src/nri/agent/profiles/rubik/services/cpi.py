@@ -1,0 +1,174 @@
+"""cpi: offline pods that slow online ones down, told by cycles per instruction, are limited for a while.
+
+Rules: every minute events are counted for ten seconds; every five minutes online pods are judged by what they usually
+are, and who disturbs them gets a hundredth of a second of CPU in each tenth for five minutes. A pod takes part by its
+annotation. Without the processor's counters nobody is judged, which is told. Quotas go back after that time, when the
+service is switched off, and when the agent ends; a pod that quotaTurbo manages is left alone. Next:
+`nri.agent.profiles.rubik.profile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, NamedTuple
+
+from nri.agent.loops.round import Round, StrategyPod
+from nri.agent.profiles.rubik.configuration import Services
+from nri.agent.profiles.rubik.pods import pod_of
+from nri.agent.profiles.rubik.services.counting import Counting
+from nri.agent.profiles.rubik.services.service import Service, nanoseconds
+from nri.agent.settings.values import AgentSettings
+from nri.host.perf import Event
+from nri.policies.rubik import quota_turbo
+from nri.policies.rubik.cpi import (
+    ANNOTATION,
+    SUSPECT_NS,
+    Baseline,
+    Online,
+    Series,
+    add,
+    antagonists,
+    cpi_of,
+    expire,
+    limits,
+    split,
+)
+
+__all__ = ["NAME", "Cpi"]
+
+NAME: Final = "cpi"
+#: Seconds: of a sample, between two samples, between two judgements, of a limit, and between two clearings.
+_SAMPLE_S, _PAUSE_S, _JUDGE_S, _LIMIT_S, _CLEAR_S = 10.0, 60.0, 300.0, 300.0, 1800.0
+_QUOTA: Final = "cpu.cfs_quota"
+_NS_PER_S: Final = 1_000_000_000
+
+
+class _Limited(NamedTuple):
+    """A pod that is limited: until when, and the quotas that it had, by folder."""
+
+    until: float
+    quotas: dict[str, int]
+
+
+class Cpi(Service):
+    """Limits pods that disturb others."""
+
+    name = NAME
+    transient: ClassVar[bool] = True
+
+    def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
+        super().__init__(settings, names)
+        self._counting = Counting(NAME, (Event.CYCLES, Event.INSTRUCTIONS))
+        self._online: dict[str, Online] = {}
+        self._suspects: dict[str, Series] = {}
+        self._limited: dict[str, _Limited] = {}
+        #: The CPU time of pods when counting began, and when something is due.
+        self._began: dict[str, int | None] = {}
+        self._due = dict.fromkeys(("sample", "judge", "clear"), 0.0)
+
+    def __len__(self) -> int:
+        """The number of pods that are limited."""
+        return len(self._limited)
+
+    def wants(self, rules: Services) -> bool:
+        """Whether there is work: the file switches it on, or quotas are to go back."""
+        return super().wants(rules) or bool(self._limited)
+
+    def pause_s(self) -> float:
+        """Return the length of a sample."""
+        return _SAMPLE_S
+
+    def round(self, made: Round[Services]) -> None:
+        """Sample, judge and limit, each when it is due."""
+        now = made.sample.at
+        pods = {pod.uid: pod for pod in made.pods}
+        online = {uid: pod for uid, pod in pods.items() if pod.annotations.get(ANNOTATION) == "online"}
+        offline = {uid: pod for uid, pod in pods.items() if pod.annotations.get(ANNOTATION) == "offline"}
+        if not self.on:
+            self._counting.end()
+            self._online, self._suspects = {}, {}
+            self._restore(made, pods)
+            return
+        self._online = {uid: self._online.get(uid, Online(Baseline(), [], [])) for uid in online}
+        self._suspects = {uid: self._suspects.get(uid, []) for uid in offline}
+        if self._counting.since is not None:
+            self._sample(made, {**online, **offline})
+        elif self._is_due("sample", now, _PAUSE_S) and self._counting.begin(made, online.values(), "no pod is judged"):
+            self._began = {
+                uid: used for uid, pod in {**online, **offline}.items() if (used := _used(made, pod)) is not None
+            }
+        if self._is_due("clear", now, _CLEAR_S):
+            self._clear(nanoseconds(made.sample) - SUSPECT_NS)
+        if self._is_due("judge", now, _JUDGE_S):
+            for uid in sorted(antagonists(self._online.values(), self._suspects, nanoseconds(made.sample))):
+                self._limit(made, offline[uid])
+        self._restore(made, pods)
+        self._counting.tell(made)
+
+    def _is_due(self, what: str, now: float, pause_s: float) -> bool:
+        if now < self._due[what]:
+            return False
+        self._due[what] = now + pause_s
+        return True
+
+    def _sample(self, made: Round[Services], pods: dict[str, StrategyPod]) -> None:
+        """Take what was counted, and the CPUs that were used meanwhile."""
+        seconds = made.sample.at - (self._counting.since or 0.0)
+        found, at = self._counting.end(), nanoseconds(made.sample)
+        for uid, pod in pods.items():
+            used, before = _used(made, pod), self._began.get(uid)
+            if used is None or before is None or used < before or seconds <= 0:
+                continue
+            cpus = (used - before) / _NS_PER_S / seconds
+            if uid in self._suspects:
+                add(self._suspects[uid], at, cpus)
+            elif uid in found:
+                try:
+                    value = cpi_of(found[uid][Event.CYCLES], found[uid][Event.INSTRUCTIONS])
+                except ValueError:
+                    continue  # it did not run
+                add(self._online[uid].cpi, at, value)
+                add(self._online[uid].cpu, at, cpus)
+
+    def _clear(self, before: int) -> None:
+        """Take old samples into what is usual, and forget them."""
+        self._online = {uid: expire(each, before) for uid, each in self._online.items()}
+        self._suspects = {uid: split(series, before)[1] for uid, series in self._suspects.items()}
+
+    def _limit(self, made: Round[Services], pod: StrategyPod) -> None:
+        """Limit a pod and its containers, unless somebody else moves its quotas; one that is limited, for longer."""
+        if pod.annotations.get(quota_turbo.ANNOTATION) == "true":
+            return
+        until, before = made.sample.at + _LIMIT_S, self._limited.get(pod.uid)
+        if before is not None:
+            self._limited[pod.uid] = before._replace(until=until)
+            return
+        wanted = limits(pod_of(pod))
+        quotas = {write.folder: found for write in wanted if isinstance(found := made.read(write.folder, _QUOTA), int)}
+        if len(quotas) < len(wanted):
+            made.errors.append(f"{NAME}: {pod.key}: its quotas cannot be read, and it is not limited")
+            return
+        self._limited[pod.uid] = _Limited(until, quotas)
+        reason = "it disturbs an online pod, as cycles per instruction say"
+        self._write(made, pod, {write.folder: int(write.value) for write in wanted}, reason)
+
+    def _restore(self, made: Round[Services], pods: dict[str, StrategyPod]) -> None:
+        """Give back the quotas of pods whose time is over."""
+        for uid, each in list(self._limited.items()):
+            if uid in pods and self.on and made.sample.at < each.until:
+                continue
+            del self._limited[uid]
+            if uid in pods:
+                self._write(made, pods[uid], each.quotas, "its time is over")
+
+    def _write(self, made: Round[Services], pod: StrategyPod, quotas: dict[str, int], reason: str) -> None:
+        names = {each.cgroup_parent: each.name for each in pod.containers}
+        for folder, quota in quotas.items():
+            subject = pod.subject(names.get(folder, ""))
+            made.set(subject, folder, _QUOTA, quota, NAME, reason, whole=pod.uid, passing=True)
+
+
+def _used(made: Round[Any], pod: StrategyPod) -> int | None:
+    """The nanoseconds of CPU time that a pod has used."""
+    found = made.usage(pod.folder, processor_only=True)
+    return None if found is None else found.cpu_ns

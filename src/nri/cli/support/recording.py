@@ -1,0 +1,95 @@
+"""`--record DIR` of all commands that host or run plugins, and the recorder that it asks for.
+
+Next: `nri.trace.recorder`, which writes; `nri trace` reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from nri.trace.recorder import Recorder
+
+__all__ = ["record_options", "recorded"]
+
+#: A policy file that is longer is not kept in a trace.
+_MOST_POLICY = 1 << 20
+
+_OPTIONS = (
+    click.option(
+        "--record",
+        "record_folder",
+        metavar="DIR",
+        help="Record every event, request and answer in files in DIR; nri trace reads them.",
+    ),
+    click.option(
+        "--redact",
+        "record_redact",
+        type=click.Choice(["values", "none"]),
+        default="values",
+        help="What --record replaces: values of env, args, annotations and configuration (default), or nothing.",
+    ),
+    click.option(
+        "--record-most",
+        "record_most",
+        type=click.IntRange(1, 1 << 20),
+        default=512,
+        metavar="MIB",
+        help="Remove the oldest files of DIR beyond this size; those of more than 7 days go anyway. Default: 512.",
+    ),
+)
+
+
+def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options; it hands all that it gets to `recorded`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def recorded(
+    options: dict[str, Any], command: str, *, policy_path: str | None = None, **about: str
+) -> Iterator[tuple[Recorder, ...]]:
+    """The recorder that options ask for, or none, until the block ends; takes its own out of the options.
+
+    Args:
+        options: what the verb got.
+        command: the verb, for those who read the trace.
+        policy_path: the operator's file, whose text is kept so that a replay can hold plugins to it.
+        about: more that is kept.
+
+    Raises Failure if the folder cannot be written to.
+    """
+    folder, redact, most = (options.pop(f"record_{name}") for name in ("folder", "redact", "most"))
+    if folder is None:
+        yield ()
+        return
+    from nri.cli.errors import USAGE, Failure
+    from nri.trace.recorder import Limits, Recorder
+
+    known = {"command": command, **about, **_policy(policy_path)}
+    limits = Limits(folder_bytes=most << 20, file_bytes=min(32 << 20, (most << 20) // 4))
+    try:
+        recorder = Recorder(folder, redact=redact == "values", about=known, limits=limits)
+    except OSError as error:
+        raise Failure(f"--record {folder}: {error.strerror or error}", USAGE) from None
+    with recorder:
+        yield (recorder,)
+
+
+def _policy(path: str | None) -> Mapping[str, str]:
+    """The policy's text, if there is one that can be read; what is wrong with it the adaptation says."""
+    from nri.files import read_regular
+
+    if not path or not os.path.exists(path):
+        return {}
+    try:
+        return {"policy": read_regular(path, _MOST_POLICY).decode()}
+    except (OSError, UnicodeDecodeError):
+        return {}

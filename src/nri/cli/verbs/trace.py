@@ -1,0 +1,236 @@
+"""`nri trace`: the events that `--record` wrote, as a table, as JSON, and summed up. Next: `nri.trace.history`."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.errors import FAILED
+from nri.cli.output import Column, Output
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb, VerbGroup
+from nri.text import count
+
+if TYPE_CHECKING:
+    from nri.trace.history import Event, Step, Trace
+    from nri.trace.pb import api_pb2 as t
+
+_SHOWN = [
+    Column("TIME", "time"),
+    Column("EVENT", "event"),
+    Column("POD/CONTAINER", "subject", 60),
+    Column("MS", "ms"),
+    Column("PLUGINS (MS)", "plugins", 60, extra=True),
+    Column("OUTCOME", "outcome", 100),
+]
+_SUMMED = [
+    Column("PLUGIN", "plugin"),
+    Column("EVENT", "event"),
+    Column("COUNT", "count"),
+    Column("P50 MS", "p50_ms"),
+    Column("P99 MS", "p99_ms"),
+    Column("ERRORS", "errors"),
+    Column("REFUSED", "refused"),
+]
+#: Rows of the summary at most: the names of plugins and events are others'.
+_MOST_ROWS = 10_000
+
+
+@click.group(
+    cls=VerbGroup,
+    examples=[
+        "nri trace show traces                   # as written by nri engine serve --record traces",
+        "nri trace stat traces",
+    ],
+)
+def trace() -> None:
+    """Read the events that --record wrote: which plugins were asked, how long they took, and how it ended.
+
+    FILE is a trace, DIR a folder of them. Damaged parts are named on standard error and passed over; then the exit
+    code is 1.
+    """
+
+
+@trace.command(
+    cls=Verb,
+    short_help="show events, one a line",
+    examples=["nri trace show traces", "nri trace show traces -o json | jq 'select(.error)'"],
+)
+@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.option(
+    "--last", type=click.IntRange(1, 100_000), default=1000, metavar="N", help="Events of a table. Default: 1000."
+)
+@click.pass_obj
+def show(settings: Settings, path: str, last: int) -> int:
+    """Show events in the order in which they began; with -o json all of them, with their messages, one a line."""
+    from nri.trace.history import Trace
+
+    found, out = Trace(path), Output(settings)
+    rows: deque[dict[str, Any]] = deque(maxlen=last)
+    events = 0
+    for event in found.events():
+        events += 1
+        if out.human:
+            rows.append(_row(event))
+        else:
+            out.stream(_document(event))
+    if out.human:
+        out.table(_SHOWN, rows)
+        if events > last:
+            out.note(f"the last {last} of {count(events, 'event')}: --last N shows more, -o json all")
+    return _end(out, found)
+
+
+@trace.command(
+    cls=Verb,
+    short_help="sum up how long plugins took, and how often they failed",
+    examples=["nri trace stat traces", "nri trace stat traces -o json | jq '.[] | select(.errors > 0)'"],
+)
+@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.pass_obj
+def stat(settings: Settings, path: str) -> int:
+    """Show for each plugin and event how often it was asked, percentiles, errors, and answers that were refused.
+
+    Percentiles are of the calls that ended, in milliseconds, to three digits.
+    """
+    from nri.trace.history import Trace
+
+    found, out = Trace(path), Output(settings)
+    sums: dict[tuple[str, str], _Sum] = {}
+    left = 0
+    for event in found.events():
+        for step in event.steps:
+            key = step.plugin, step.event
+            if key in sums or len(sums) < _MOST_ROWS:
+                sums.setdefault(key, _Sum()).take(step)
+            else:
+                left += 1
+    out.table(_SUMMED, [sums[key].row(*key) for key in sorted(sums)])
+    if left:
+        out.note(f"{count(left, 'call')} of further plugins: only {_MOST_ROWS} rows are shown")
+    return _end(out, found)
+
+
+def _end(out: Output, found: Trace) -> int:
+    """Name on standard error the parts that could not be read; the exit code."""
+    for line in found.problems:
+        out.note(line)
+    if found.untold:
+        out.note(f"and {count(found.untold, 'further problem')}")
+    return FAILED if found.problems else 0
+
+
+class _Sum:
+    """The calls of one plugin for one event. Durations are kept to three digits, so that memory is bounded."""
+
+    def __init__(self) -> None:
+        self.count = self.errors = self.refused = 0
+        self.taken: Counter[float] = Counter()
+
+    def take(self, step: Step) -> None:
+        self.count += 1
+        self.errors += step.error is not None
+        self.refused += step.refused is not None
+        if step.reply is not None or step.error is not None:
+            self.taken[float(f"{step.duration_ns / 1e6:.3g}")] += 1
+
+    def row(self, plugin: str, event: str) -> dict[str, Any]:
+        return {
+            "plugin": plugin,
+            "event": event,
+            "count": self.count,
+            "p50_ms": self._percentile(50),
+            "p99_ms": self._percentile(99),
+            "errors": self.errors,
+            "refused": self.refused,
+        }
+
+    def _percentile(self, share: int) -> float | None:
+        """The smallest duration that so many percent of the calls did not exceed; None without a call that ended."""
+        below = 0
+        for taken in sorted(self.taken):
+            below += self.taken[taken]
+            if below * 100 >= self.taken.total() * share:
+                return taken
+        return None
+
+
+def _time(time_ns: int) -> str:
+    """A time, UTC, to the microsecond. 64 bits of nanoseconds end in the year 2554, which a calendar has."""
+    seconds, rest = divmod(time_ns, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06}Z"
+
+
+def _row(event: Event) -> dict[str, str]:
+    """An event as a line of the table."""
+    pod, container = event.pod, event.container
+    names = [] if pod is None else [pod.namespace, pod.name]
+    names += [] if container is None else [container.name or container.id[:13]]
+    return {
+        "time": _time(event.began_ns),
+        "event": event.name,
+        "subject": "/".join(name for name in names if name),
+        "ms": f"{event.duration_ns / 1e6:.3f}",
+        "plugins": " ".join(f"{step.plugin}={step.duration_ns / 1e6:.3f}" for step in event.steps),
+        "outcome": _outcome(event),
+    }
+
+
+def _outcome(event: Event) -> str:
+    """How an event ended; the errors of plugins where it went on without them."""
+    if event.error is not None:
+        return event.error.text
+    wrong = [(step.plugin, step.error or step.refused) for step in event.steps]
+    missed = [f"{plugin}: {error.text}" for plugin, error in wrong if error is not None]
+    return "; ".join(missed) or ("ok" if event.whole else "a part is missing")
+
+
+def _document(event: Event) -> dict[str, Any]:
+    """An event as JSON, with all that was kept of it."""
+    return {
+        "time": _time(event.began_ns),
+        "event": event.name,
+        "serial": event.serial,
+        "recording": event.recording,
+        "duration_ms": event.duration_ns / 1e6,
+        "whole": event.whole,
+        "redacted": event.redacted,
+        "request": _message(event.name, event.request, reply=False),
+        "plugins": [_step(step) for step in event.steps],
+        "reply": _message(event.name, event.reply, reply=True),
+        "error": _error(event.error),
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "plugin": step.plugin,
+        "event": step.event,
+        "duration_ms": step.duration_ns / 1e6,
+        "request": _message(step.event, step.request, reply=False),
+        "reply": None if step.reply is None else _message(step.event, step.reply, reply=True),
+        "merged": step.merged,
+        "error": _error(step.error),
+        "refused": _error(step.refused),
+    }
+
+
+def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
+    """A message as JSON; only its length if this version cannot read it."""
+    from nri.trace.catalog import to_json
+    from nri.trace.history import parsed
+
+    message = parsed(event, data, reply=reply)
+    return {"unreadable_bytes": len(data)} if message is None else to_json(message)
+
+
+def _error(error: t.Error | None) -> dict[str, Any] | None:
+    if error is None:
+        return None
+    return {"kind": error.kind, "text": error.text, "code": error.code, "plugin": error.plugin}
+
+
+command = trace

@@ -1,0 +1,153 @@
+"""Events of processors that a cgroup has caused: cycles, instructions, references and misses of caches.
+
+Rules: counters are the kernel's, one for each event and processor, and each holds a descriptor until it is closed; a
+machine without them, as most virtual ones are, is :class:`Unsupported` with the reason. Next: :mod:`nri.host.resctrl`.
+
+Source: perf_event_open(2); the structure is that of its first version, which every kernel takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+from nri.host.cgroups.hierarchies import Hierarchies
+from nri.host.outcome import Unsupported
+from nri.host.root import Root
+
+__all__ = ["Counters", "Event", "OpenEvent", "count", "open_event", "probe_events"]
+
+_CALL: Final = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "loongarch64": 241, "s390x": 331, "ppc64le": 319}
+_CLOSE_ON_EXEC, _CGROUP = 1 << 3, 1 << 2
+#: type, size, config, then 40 bytes and the flags, all of them zero, and zero again up to the first version's size.
+_ATTRIBUTES: Final = struct.Struct("=IIQ48x")
+_COUNT: Final = struct.Struct("=Q")
+_CACHE, _LAST_LEVEL, _MISS = 3, 2, 1 << 16
+
+#: type, config, the descriptor of a cgroup's folder, processor -> descriptor of a counter. Raises OSError.
+OpenEvent = Callable[[int, int, int, int], int]
+
+
+class Event(Enum):
+    """An event, as the kernel names it: its type and its number there."""
+
+    CYCLES = (0, 0)
+    INSTRUCTIONS = (0, 1)
+    REFERENCES = (0, 2)
+    MISSES = (0, 3)
+    LAST_LEVEL_READS = (_CACHE, _LAST_LEVEL)
+    LAST_LEVEL_MISSES = (_CACHE, _LAST_LEVEL | _MISS)
+
+
+def open_event(kind: int, config: int, cgroup: int, processor: int) -> int:
+    """Begin to count an event of a cgroup on a processor; return the counter's descriptor.
+
+    Args:
+        kind: the event's type.
+        config: its number.
+        cgroup: the descriptor of its folder; -1 counts the caller instead.
+        processor: the number of the processor.
+
+    Raises:
+        OSError: the kernel refuses it, or there is no such event here.
+    """
+    number = _CALL.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, f"perf_event_open is not known on {platform.machine()}")
+    given = ctypes.create_string_buffer(_ATTRIBUTES.pack(kind, _ATTRIBUTES.size, config), _ATTRIBUTES.size)
+    words = (max(cgroup, 0), processor, -1, _CLOSE_ON_EXEC | (_CGROUP if cgroup >= 0 else 0))
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = libc.syscall(ctypes.c_long(number), ctypes.byref(given), *(ctypes.c_long(word) for word in words))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(found)
+
+
+class Counters:
+    """The counters of one cgroup."""
+
+    def __init__(self) -> None:
+        self._descriptors: dict[Event, list[int]] = {}
+
+    def add(self, event: Event, descriptor: int) -> None:
+        """Take a counter, which is closed with the others."""
+        self._descriptors.setdefault(event, []).append(descriptor)
+
+    def read(self) -> dict[Event, int]:
+        """The events so far, of all processors. Raises OSError."""
+        found = {}
+        for event, descriptors in self._descriptors.items():
+            texts = [os.read(each, _COUNT.size) for each in descriptors]
+            found[event] = sum(_COUNT.unpack(text)[0] for text in texts if len(text) == _COUNT.size)
+        return found
+
+    def close(self) -> None:
+        """Count no longer."""
+        descriptors = [each for found in self._descriptors.values() for each in found]
+        self._descriptors = {}
+        for each in descriptors:
+            os.close(each)
+
+
+def probe_events(events: Iterable[Event], opened: OpenEvent = open_event) -> Unsupported | None:
+    """The reason why this machine does not count these events; None if it does."""
+    for event in events:
+        try:
+            os.close(opened(*event.value, -1, 0))
+        except OSError as error:
+            return Unsupported(_reason(event, error))
+    return None
+
+
+def count(
+    hierarchies: Hierarchies,
+    root: Root,
+    cgroup: str,
+    events: Sequence[Event],
+    processors: Iterable[int],
+    opened: OpenEvent = open_event,
+) -> Counters | Unsupported:
+    """Begin to count events of a cgroup and of those below it.
+
+    Args:
+        hierarchies: the cgroups.
+        root: the machine.
+        cgroup: which one.
+        events: what is counted.
+        processors: on which.
+        opened: the system call.
+
+    Raises:
+        FileNotFoundError: there is no such cgroup.
+        ValueError: the path leads out of the hierarchy.
+    """
+    folder = hierarchies.folder("perf_event", cgroup) or hierarchies.folder("", cgroup)
+    if folder is None:
+        return Unsupported("the cgroup hierarchy perf_event is not mounted")
+    made = Counters()
+    descriptor = root.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for event, each in [(event, each) for each in processors for event in events]:
+            try:
+                made.add(event, opened(*event.value, descriptor, each))
+            except OSError as error:
+                made.close()
+                return Unsupported(_reason(event, error))
+    finally:
+        os.close(descriptor)
+    return made
+
+
+def _reason(event: Event, error: OSError) -> str:
+    name = event.name.lower().replace("_", " ")
+    if error.errno in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV):
+        return f"the processor, or the hypervisor, does not count {name}"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{name} may not be counted: it takes CAP_PERFMON, or a lower kernel.perf_event_paranoid"
+    return f"{name} cannot be counted: {error.strerror}"

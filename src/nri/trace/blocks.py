@@ -1,0 +1,141 @@
+"""The blocks of a trace file: packed, found again, checked, unpacked. Knows bytes, and no message of NRI.
+
+    file   = MAGIC block*
+    block  = header (44 bytes, big-endian) and so many stored bytes
+    header = b"NRIB" version codec zero stored raw records first_ns last_ns crc32(stored) crc32(header so far)
+
+The headers are the index: they say what times a block covers, and where the next one begins, so a file is looked
+through without its content. A block is written whole and never changed, so a file that was cut ends with one that is
+short. A block whose checksum, version or codec is wrong is named and passed over; after a broken header the next block
+is searched for. A trace is somebody else's file: every length is bounded before it is believed. Next:
+`nri.trace.recorder` writes these files, `nri.trace.history` reads them; docs/reference/trace-format.md is for others.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from nri.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+__all__ = ["MAGIC", "MOST_MESSAGE", "MOST_RAW", "SUFFIX", "Damage", "Header", "is_trace", "pack", "scan", "unpack"]
+
+MAGIC: Final = b"\x89NRITRC\n"
+SUFFIX: Final = ".nritrace"
+VERSION: Final = 1
+PLAIN, ZLIB = 0, 1
+#: The longest content of a block, and the longest message in it: what is longer is left out when it is written.
+MOST_RAW: Final = 16 << 20
+MOST_MESSAGE: Final = 8 << 20
+#: zlib makes what it cannot compress no longer than this.
+_MOST_STORED: Final = MOST_RAW + (MOST_RAW >> 10) + 1024
+_BLOCK: Final = b"NRIB"
+_FIELDS: Final = struct.Struct(">4sBBHIIIQQI")
+_HEADER_BYTES: Final = _FIELDS.size + 4
+_PIECE: Final = 1 << 20
+
+
+class Header(NamedTuple):
+    """The header of a block, and the offset in its file at which it begins."""
+
+    offset: int
+    version: int
+    codec: int
+    stored: int
+    raw: int
+    records: int
+    first_ns: int
+    last_ns: int
+    crc: int
+
+
+class Damage(NamedTuple):
+    """A part of a file that cannot be read: where it begins, and why."""
+
+    offset: int
+    reason: str
+
+
+def pack(raw: bytes, records: int, first_ns: int, last_ns: int) -> bytes:
+    """One block. Level 1: level 6 makes it a tenth smaller and takes three times as long."""
+    stored = zlib.compress(raw, 1)
+    fields = (_BLOCK, VERSION, ZLIB, 0, len(stored), len(raw), records, first_ns, last_ns, zlib.crc32(stored))
+    head = _FIELDS.pack(*fields)
+    return b"".join((head, zlib.crc32(head).to_bytes(4, "big"), stored))
+
+
+def is_trace(beginning: bytes) -> bool:
+    """Whether a file that begins with these bytes is a trace, perhaps one that was cut within its first bytes."""
+    return bool(beginning) and beginning[: len(MAGIC)] == MAGIC[: len(beginning)]
+
+
+def scan(file: BinaryIO) -> Iterator[Header | Damage]:
+    """The headers of a file, in order, without its content; what is no block is named."""
+    file.seek(0, 2)
+    end = file.tell()
+    position = len(MAGIC)
+    while position < end:
+        found = _header(file, position, end)
+        yield found
+        if isinstance(found, Header):
+            position += _HEADER_BYTES + found.stored
+        else:
+            position = _next(file, position + 1, end)
+
+
+def _header(file: BinaryIO, position: int, end: int) -> Header | Damage:
+    file.seek(position)
+    head = file.read(_HEADER_BYTES)
+    if len(head) < _HEADER_BYTES:
+        return Damage(position, f"the last {len(head)} bytes are the beginning of a block: the file was cut here")
+    magic, version, codec, _, stored, raw, records, first_ns, last_ns, crc = _FIELDS.unpack(head[: _FIELDS.size])
+    if magic != _BLOCK or zlib.crc32(head[: _FIELDS.size]) != int.from_bytes(head[_FIELDS.size :], "big"):
+        return Damage(position, "this is no block; the next one is searched for")
+    if stored > _MOST_STORED:
+        return Damage(position, f"a block of {stored} bytes, at most {_MOST_STORED} are read")
+    if stored > end - position - _HEADER_BYTES:
+        there = end - position - _HEADER_BYTES
+        return Damage(position, f"the last block has {there} of its {stored} bytes: the file was cut here")
+    return Header(position, version, codec, stored, raw, records, first_ns, last_ns, crc)
+
+
+def _next(file: BinaryIO, position: int, end: int) -> int:
+    """The offset of the next place that may be a block, or the end."""
+    kept = b""
+    while position < end:
+        file.seek(position)
+        piece = kept + file.read(_PIECE)
+        place = piece.find(_BLOCK)
+        if place >= 0:
+            return position - len(kept) + place
+        position += len(piece) - len(kept)
+        kept = piece[-len(_BLOCK) + 1 :]
+    return end
+
+
+def unpack(file: BinaryIO, header: Header) -> bytes:
+    """The content of a block. RemoteProtocolError says why it cannot be read."""
+    if header.version != VERSION:
+        raise RemoteProtocolError(f"a block of version {header.version}, this nri reads {VERSION}: use a newer one")
+    if header.codec not in (PLAIN, ZLIB):
+        raise RemoteProtocolError(f"a block that is packed in way {header.codec}, this nri knows {PLAIN} and {ZLIB}")
+    if header.raw > MOST_RAW:
+        raise RemoteProtocolError(f"a block with {header.raw} bytes of content, at most {MOST_RAW} are read")
+    file.seek(header.offset + _HEADER_BYTES)
+    stored = file.read(header.stored)
+    if zlib.crc32(stored) != header.crc:
+        raise RemoteProtocolError(f"a block whose checksum is wrong: {header.records} records are lost")
+    if header.codec == PLAIN:
+        return stored[: MOST_RAW + 1]
+    try:
+        raw = zlib.decompressobj().decompress(stored, header.raw + 1)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"a block that cannot be unpacked: {error}") from None
+    if len(raw) != header.raw:
+        raise RemoteProtocolError(f"a block whose content is not the {header.raw} bytes that it announces")
+    return raw

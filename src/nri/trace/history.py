@@ -1,0 +1,368 @@
+"""A recorded history, read: the events of a trace file or of a folder of them, each with the steps of its plugins.
+
+`Trace.items()` reads block by block and gives an `Event` when it is over, in the order in which events began, and a
+`Note` for what happened to plugins and to the recording. It never raises for a file's content: what cannot be read is
+in `problems`, with file and offset, and everything else is given. Of a kind or a field that a newer version has
+written, the record is passed over or read without it. Next: `nri.trace.blocks`, which it reads from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from nri.api import messages as m
+from nri.errors import ConfigError, RemoteProtocolError
+from nri.files import open_regular
+from nri.trace import blocks
+from nri.trace.pb import api_pb2 as t
+from nri.wire import iter_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
+
+VALIDATE: Final = "ValidateContainerAdjustment"
+#: Events that are held because they, or one before them, are not over; problems that are kept; files of a folder.
+_MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
+_NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
+#: What plugins ask for; all other messages are named after their event.
+_MESSAGES: Final = {"StateChange": "StateChangeEvent"}
+
+
+class Note(NamedTuple):
+    """Something that happened to the recording or to a plugin.
+
+    Attributes:
+        kind: "opened" and "closed" (a file of the recording), "plugin", or "lost" (`lost` steps are missing).
+        time_ns: since 1970.
+        plugin, state: ``NN-name``, and "active", "late", "open" or "gone".
+        about: versions and settings of a recording; what is known of a plugin.
+    """
+
+    kind: str
+    time_ns: int
+    plugin: str = ""
+    state: str = ""
+    about: dict[str, str] = {}  # noqa: RUF012 - never changed
+    lost: int = 0
+
+
+class Step:
+    """One plugin at one event.
+
+    Attributes:
+        plugin: ``NN-name``.
+        event: the event's name, or `VALIDATE`.
+        request: what it was asked.
+        reply: its answer; None if there was none.
+        error: why there was none; None if there was.
+        merged: the answer was taken, or compared with nothing because it says nothing of importance.
+        refused: why the answer was not taken: a conflict, a breach of policy; None if it was.
+        duration_ns: since it was asked.
+    """
+
+    __slots__ = ("duration_ns", "error", "event", "merged", "plugin", "refused", "reply", "request", "time_ns")
+
+    def __init__(self, plugin: str, event: str, request: bytes, time_ns: int) -> None:
+        self.plugin, self.event, self.request, self.time_ns = plugin, event, request, time_ns
+        self.reply: bytes | None = None
+        self.error: t.Error | None = None
+        self.merged = False
+        self.refused: t.Error | None = None
+        self.duration_ns = 0
+
+
+class Event:
+    """One event.
+
+    Attributes:
+        name: of its RPC.
+        serial: its number in its recording.
+        recording: the number of its recording among those that were read, from 1.
+        began_ns, duration_ns: since 1970; of the whole event.
+        request: as it came in.
+        steps: the plugins that were asked, in order; validators last, with `VALIDATE` as their event.
+        reply: the merged reply.
+        error: what it failed with.
+        whole: it has a beginning and an end, and no message of it was left out.
+        redacted: values of its messages were replaced.
+    """
+
+    __slots__ = (
+        "_parsed", "began_ns", "duration_ns", "error", "name", "recording", "redacted", "reply", "request", "serial",
+        "steps", "whole",
+    )  # fmt: skip
+
+    def __init__(self, name: str, serial: int, recording: int, began_ns: int) -> None:
+        self.name, self.serial, self.recording, self.began_ns = name, serial, recording, began_ns
+        self.duration_ns = 0
+        self.request = self.reply = b""
+        self.steps: list[Step] = []
+        self.error: t.Error | None = None
+        self.whole = self.redacted = False
+        self._parsed: Any = None
+
+    @property
+    def message(self) -> Any:
+        """The request, parsed; None if it cannot be. Do not change it."""
+        if self._parsed is None:
+            self._parsed = parsed(self.name, self.request, reply=False)
+        return self._parsed
+
+    @property
+    def pod(self) -> m.PodSandbox | None:
+        """The pod that it is about; None if it is about none."""
+        found: m.PodSandbox | None = _part(self.message, "pod")
+        return found
+
+    @property
+    def container(self) -> m.Container | None:
+        """The container that it is about; None if it is about none."""
+        found: m.Container | None = _part(self.message, "container")
+        return found
+
+    def names(self, text: str) -> bool:
+        """Whether its pod or container has this id, or begins with it, or this name, or NAMESPACE/NAME for a pod."""
+        pod, container = self.pod, self.container
+        found = [] if pod is None else [pod.name, f"{pod.namespace}/{pod.name}"]
+        found += [] if container is None else [container.name]
+        ids = [each.id for each in (pod, container) if each is not None]
+        return text in found or any(each.startswith(text) for each in ids)
+
+
+def _part(message: Any, name: str) -> Any:
+    if message is None or name not in message.DESCRIPTOR.fields_by_name or not message.HasField(name):
+        return None
+    return getattr(message, name)
+
+
+def parsed(event: str, data: bytes, *, reply: bool) -> Any:
+    """The message of an event; None if it cannot be read, or this version does not know the event."""
+    if not event.isidentifier():
+        return None
+    kind = getattr(m, _MESSAGES.get(event, f"{event}{'Response' if reply else 'Request'}"), None)
+    try:
+        return None if kind is None else kind.FromString(data)
+    except DecodeError:
+        return None
+
+
+class Trace:
+    """A trace file, or a folder of them as one history.
+
+    Attributes:
+        files: the files, oldest first.
+        problems: what could not be read, one line each, once `items` has come past it; at most 1,000 are kept.
+        untold: problems beyond these.
+
+    Raises ConfigError where there is no trace.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.problems: list[str] = []
+        self.untold = 0
+        self._recordings: dict[str, int] = {}
+        where = Path(path)
+        try:
+            self.files = _files(where) if where.is_dir() else [where]
+            for each in self.files[:1]:
+                with open(open_regular(each), "rb") as file:
+                    if not blocks.is_trace(file.read(len(blocks.MAGIC))):
+                        step = "write one with --record DIR; nri decode explains captured bytes"
+                        raise ConfigError(str(each), "", "not a trace", step)
+        except OSError as error:
+            raise ConfigError(str(path), "", error.strerror or str(error)) from None
+
+    def headers(self) -> Iterator[tuple[Path, blocks.Header]]:
+        """The blocks of all files, without their content: the index."""
+        for path in self.files:
+            for found in self._scan(path):
+                yield path, found
+
+    def _scan(self, path: Path) -> Iterator[blocks.Header]:
+        try:
+            with open(open_regular(path), "rb") as file:
+                for found in blocks.scan(file):
+                    if isinstance(found, blocks.Damage):
+                        self._problem(path, found.offset, found.reason)
+                    else:
+                        yield found
+        except OSError as error:
+            self._problem(path, 0, error.strerror or str(error))
+
+    def _problem(self, path: Path, offset: int, reason: str) -> None:
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(f"{path}: at byte {offset}: {reason}")
+        else:
+            self.untold += 1
+
+    def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
+        """Events in the order in which they began, and notes between them.
+
+        Blocks that lie outside of the times, as their headers say, are not unpacked.
+        """
+        assembly = _Assembly()
+        recording = 0
+        for path in self.files:
+            for record in self._records(path, since_ns, until_ns):
+                if record.kind == t.OPENED:
+                    found = self._recording(record)
+                    if found != recording:
+                        yield from assembly.rest()
+                        recording = found
+                if record.kind in _NOTES:
+                    about = dict(record.about)
+                    kind = _NOTES[record.kind]
+                    yield Note(kind, record.time_ns, record.plugin, record.event, about, record.count)
+                else:
+                    assembly.take(record, recording)
+                    yield from assembly.over()
+        yield from assembly.rest()
+
+    def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
+        """The events alone."""
+        return (each for each in self.items(since_ns, until_ns) if isinstance(each, Event))
+
+    def _recording(self, record: t.Record) -> int:
+        name = record.about.get("recording", "")
+        return self._recordings.setdefault(name, len(self._recordings) + 1)
+
+    def _records(self, path: Path, since_ns: int, until_ns: int) -> Iterator[t.Record]:
+        try:
+            with open(open_regular(path), "rb") as file:
+                beginning = file.read(len(blocks.MAGIC))
+                if beginning != blocks.MAGIC:
+                    cut = blocks.is_trace(beginning)
+                    self._problem(path, 0, "the file was cut within its first bytes" if cut else "not a trace")
+                    return
+                first = True
+                for found in blocks.scan(file):
+                    if isinstance(found, blocks.Damage):
+                        self._problem(path, found.offset, found.reason)
+                    elif first or (found.last_ns >= since_ns and found.first_ns <= until_ns):
+                        yield from self._content(path, file, found)
+                    first = False
+        except OSError as error:
+            self._problem(path, 0, error.strerror or str(error))
+
+    def _content(self, path: Path, file: Any, header: blocks.Header) -> Iterator[t.Record]:
+        """The records of a block; one that cannot be read is a problem, and the next block is read."""
+        try:
+            for number, _, value in iter_fields(blocks.unpack(file, header)):
+                if number == 1 and isinstance(value, bytes):
+                    record = t.Record.FromString(value)
+                    if len(record.message) > blocks.MOST_MESSAGE:
+                        record.omitted_bytes, record.message = len(record.message), b""
+                    yield record
+        except (RemoteProtocolError, DecodeError) as error:
+            self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
+
+
+def _files(folder: Path) -> list[Path]:
+    """The traces of a folder, by name, which is by time. ConfigError if there is none, or too many."""
+    found = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
+    if not found or len(found) > _MOST_FILES:
+        reason = f"{len(found)} traces in this folder" if found else f"no trace (*{blocks.SUFFIX}) in this folder"
+        raise ConfigError(str(folder), "", reason)
+    return sorted(found)
+
+
+class _Assembly:
+    """Puts records together to events. Bounded: of too many open events the oldest is given as it is."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, Event] = OrderedDict()
+        self._ended: set[int] = set()
+        self._last: dict[int, bytes] = {}
+
+    def take(self, record: t.Record, recording: int) -> None:
+        serial = record.serial
+        event = self._open.get(serial)
+        if event is None:
+            event = self._open[serial] = Event(record.event, serial, recording, record.time_ns)
+            event.whole = record.kind == t.BEGINS
+            event.request = record.message
+        take = _TAKERS.get(record.kind)
+        if take is None:
+            return
+        event.redacted |= record.redacted
+        event.whole &= not record.omitted_bytes
+        if record.kind in (t.BEGINS, t.ASKED):
+            if not record.same:
+                self._last[serial] = record.message
+            elif serial not in self._last:
+                event.whole = False
+        take(event, record, self._last.get(serial, b""))
+        if record.kind == t.ENDS:
+            self._ended.add(serial)
+
+    def over(self) -> Iterator[Event]:
+        """Events that are over, and before which none is open."""
+        while self._open:
+            serial = next(iter(self._open))
+            if serial not in self._ended and len(self._open) <= _MOST_OPEN:
+                return
+            yield self._leave(serial)
+
+    def rest(self) -> Iterator[Event]:
+        """All that is left."""
+        while self._open:
+            yield self._leave(next(iter(self._open)))
+
+    def _leave(self, serial: int) -> Event:
+        event = self._open.pop(serial)
+        self._last.pop(serial, None)
+        event.whole &= serial in self._ended
+        self._ended.discard(serial)
+        return event
+
+
+def _asked(event: Event, record: t.Record, request: bytes) -> None:
+    event.steps.append(Step(record.plugin, record.event, request, record.time_ns))
+
+
+def _step(event: Event, record: t.Record) -> Step:
+    """The step that a record goes on with; a new one if its beginning is missing."""
+    for step in reversed(event.steps):
+        if step.plugin == record.plugin and step.event == record.event:
+            return step
+    event.whole = False
+    event.steps.append(Step(record.plugin, record.event, b"", record.time_ns))
+    return event.steps[-1]
+
+
+def _answered(event: Event, record: t.Record, _: bytes) -> None:
+    step = _step(event, record)
+    step.reply, step.duration_ns = record.message, record.duration_ns
+
+
+def _failed(event: Event, record: t.Record, _: bytes) -> None:
+    step = _step(event, record)
+    step.error, step.duration_ns = record.error, record.duration_ns
+
+
+def _merged(event: Event, record: t.Record, _: bytes) -> None:
+    step = _step(event, record)
+    step.merged = not record.HasField("error")
+    step.refused = record.error if record.HasField("error") else None
+
+
+def _ends(event: Event, record: t.Record, _: bytes) -> None:
+    event.reply, event.duration_ns = record.message, record.duration_ns
+    event.error = record.error if record.HasField("error") else None
+
+
+_TAKERS: Final = {
+    t.BEGINS: lambda *_: None,
+    t.ASKED: _asked,
+    t.ANSWERED: _answered,
+    t.FAILED: _failed,
+    t.MERGED: _merged,
+    t.ENDS: _ends,
+}

@@ -1,0 +1,1 @@
+"""Generated messages; see `proto/nri/trace`. Never edited: `tools/generate_cri.py`."""

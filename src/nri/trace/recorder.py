@@ -1,0 +1,386 @@
+"""The recorder: writes every step of every event of a process into a folder of trace files, behind the reporter seam.
+
+    with Recorder("/var/lib/nri/traces") as recorder:
+        Adaptation(..., reporters=[recorder])
+
+An event pays for one tuple and one `append` a step. A thread of the recorder's own makes records of them, redacts and
+compresses them, and writes a block at least once a second, so a kill at any byte costs a second at most, and no block
+before it. Few steps are held: where thousands are, each event's bytes go to memory that no cache has, which costs the
+event more than the recorder does. Where steps come faster than they can be written, the newest are left out, counted,
+and named in the file. A disk that is full costs steps, never an event. Next: `nri.trace.blocks` for the bytes,
+`nri.trace.history` reads them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import sys
+import threading
+from collections import deque
+from contextlib import suppress
+from importlib.metadata import version
+from time import gmtime, monotonic, sleep, strftime, time, time_ns
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from nri.api.naming import NRI_VERSION
+from nri.text import cut
+from nri.trace import blocks
+from nri.trace.catalog import Catalog
+from nri.trace.pb import api_pb2 as t
+from nri.trace.redaction import Redactor
+from nri.wire import bytes_field
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Limits", "Recorder"]
+
+log = logging.getLogger("nri.trace")
+
+#: Steps that wake the thread, and steps and bytes that are held at most.
+_WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
+#: A block is written when it has so many bytes, or is so old.
+_BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
+#: After so many records the thread lets others run.
+_SLICE: Final = 16
+#: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
+_MOST_OPEN, _MOST_PLUGINS, _LONGEST = 4096, 256, 4096
+_NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
+
+
+class Limits:
+    """How much a recorder keeps.
+
+    Args:
+        file_bytes, file_s: a file of this size or age is ended, and a new one begun.
+        folder_bytes, folder_s: of the folder's traces the oldest are removed while they have more bytes together, and
+            those that were last written so many seconds ago.
+    """
+
+    def __init__(
+        self,
+        *,
+        file_bytes: int = 32 << 20,
+        file_s: float = 6 * 3600.0,
+        folder_bytes: int = 512 << 20,
+        folder_s: float = 7 * 86400.0,
+    ) -> None:
+        self.file_bytes, self.file_s = file_bytes, file_s
+        self.folder_bytes, self.folder_s = folder_bytes, folder_s
+
+
+class Recorder:
+    """A `nri.interfaces.Reporter` that writes traces. Thread-safe; `close` it, or use it in a `with`.
+
+    Args:
+        folder: where the files go; it is made if it is not there, for this user alone.
+        redact: replace values of env, args, annotations and configuration; their names stay.
+        about: more about the recording than versions, such as ``{"policy": text}``; kept in each file.
+        limits: how much is kept.
+
+    Raises OSError if the folder cannot be made or written to.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        redact: bool = True,
+        about: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._steps: deque[tuple[Any, ...]] = deque()
+        self._held_bytes = 0
+        self._lost = 0
+        self._wake = threading.Event()
+        self._ended = False
+        self._writer = _Writer(os.fspath(folder), redact, _about(redact, about or {}), limits or Limits())
+        self._thread = threading.Thread(target=self._run, name="nri-recorder", daemon=True)
+        self._thread.start()
+
+    # -- what the seam tells ------------------------------------------------------------------------------------------
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Take note: an event has come in."""
+        self._keep((t.BEGINS, time_ns(), serial, event, "", request, None, 0.0))
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        """Take note: a plugin is asked."""
+        self._keep((t.ASKED, time_ns(), serial, event, plugin, request, None, 0.0))
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        """Take note: a plugin has answered."""
+        self._keep((t.ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Take note: a plugin gave no answer, or an error."""
+        self._keep((t.FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        """Take note: an answer was taken, or refused."""
+        self._keep((t.MERGED, time_ns(), serial, event, plugin, b"", error and _error(error), 0.0))
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """Take note: an event is over."""
+        self._keep((t.ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
+
+    def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
+        """Take note: a plugin takes part, is late or left out, answers again, or is gone."""
+        self._keep((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
+
+    def _keep(self, step: tuple[Any, ...]) -> None:
+        steps = self._steps
+        held = len(steps)
+        if held >= _MOST_STEPS or self._held_bytes > _MOST_BYTES or self._ended:
+            self._lost += 1  # threads may overwrite each other's: it is said to be "at least" so many
+            return
+        self._held_bytes += len(step[5])
+        steps.append(step)
+        if held == _WAKE:
+            self._wake.set()
+
+    # -- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """Write what is held, until `close`."""
+        while not self._ended:
+            busy = self._wake.wait(_BLOCK_S)
+            self._wake.clear()
+            self._drain(whole=not busy)
+        self._drain(whole=True)
+        self._writer.close()
+
+    def _drain(self, *, whole: bool) -> None:
+        """Hand over what is held now, and have it written if `whole`; what comes meanwhile is for the next round."""
+        steps, writer = self._steps, self._writer
+        self._held_bytes = 0
+        lost, self._lost = self._lost, 0
+        for number in range(len(steps)):
+            if number % _SLICE == _SLICE - 1:
+                sleep(0)  # a thread of an event may be waiting for the interpreter
+            writer.add(steps.popleft())
+        if lost:
+            writer.lost(lost)
+        if whole or writer.due:
+            writer.flush()
+
+    def close(self) -> None:
+        """Write what is held and end the file. Steps that come later are left out."""
+        self._ended = True
+        self._wake.set()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "nri": version("nri"),
+        "protocol": NRI_VERSION,
+        "python": sys.version.split()[0],
+        "recording": secrets.token_hex(8),
+        "redact": "values" if redact else "none",
+        **{key: cut(text, 1 << 20) for key, text in more.items()},
+    }
+
+
+def _error(error: Exception) -> t.Error:
+    """An error as it is kept: itself would keep the frames of its event."""
+    code = getattr(error, "code", 0)
+    message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")
+    return t.Error(
+        kind=type(error).__name__,
+        text=cut(str(error), _LONGEST),
+        code=code if isinstance(code, int) and 0 <= code < 1 << 31 else 0,
+        message=cut(message, _LONGEST) if isinstance(message, str) else "",
+        plugin=plugin if isinstance(plugin, str) else "",
+    )
+
+
+class _Writer:
+    """Makes records and blocks of steps, and files of blocks. Used by one thread."""
+
+    def __init__(self, folder: str, redact: bool, about: dict[str, str], limits: Limits) -> None:
+        self._folder, self._about, self._limits = folder, about, limits
+        self._redactor = Redactor() if redact else None
+        self._types = Catalog()
+        self._plugins: dict[str, t.Record] = {}
+        self._requests: dict[int, tuple[bytes, t.Record]] = {}
+        self._block: list[bytes] = []
+        self._first_ns = self._last_ns = 0
+        self._begun = monotonic()
+        self._bytes = 0
+        self._file = -1
+        self._file_bytes, self._file_begun = 0, 0.0
+        self._lost, self._complained = 0, float("-inf")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._open()
+
+    def add(self, step: tuple[Any, ...]) -> None:
+        """Take a step into the present block."""
+        kind, time_ns_, serial, event, plugin, message, error, duration_s = step
+        record = t.Record(kind=kind, time_ns=time_ns_, serial=serial, event=event, plugin=plugin)
+        if duration_s:
+            record.duration_ns = max(0, int(duration_s * 1e9))
+        if kind == t.PLUGIN:
+            self._plugin(record, error)
+        elif error:
+            record.error.CopyFrom(error)
+        if kind in (t.BEGINS, t.ASKED):
+            self._request(record, message)
+        elif message:
+            self._message(record, message, reply=True)
+        if kind == t.ENDS:
+            self._requests.pop(serial, None)
+        self._append(record)
+
+    def _plugin(self, record: t.Record, about: dict[str, str]) -> None:
+        if self._redactor is not None and "config" in about:
+            about["config"] = self._redactor.text(about["config"])
+        record.about.update({key: cut(text, 1 << 20) for key, text in about.items()})
+        self._plugins.pop(record.plugin, None)
+        self._plugins[record.plugin] = record
+        if len(self._plugins) > _MOST_PLUGINS:
+            del self._plugins[next(iter(self._plugins))]
+
+    def _request(self, record: t.Record, message: bytes) -> None:
+        """A request, which most plugins get as the one before them did."""
+        known = self._requests.get(record.serial)
+        if known is not None and (known[0] is message or known[0] == message):
+            record.same = record.kind == t.ASKED
+            record.redacted = known[1].redacted
+            return
+        self._message(record, message, reply=False)
+        self._requests.pop(record.serial, None)
+        self._requests[record.serial] = message, record
+        if len(self._requests) > _MOST_OPEN:
+            del self._requests[next(iter(self._requests))]
+
+    def _message(self, record: t.Record, message: bytes, *, reply: bool) -> None:
+        """Put a message in, redacted; one that is too long, or cannot be read to redact it, is left out."""
+        if self._redactor is not None and message:
+            try:
+                parsed = self._type(record.event, reply).FromString(message)
+                record.redacted = self._redactor.message(parsed)
+                shown = parsed.SerializeToString()
+            except Exception:  # noqa: BLE001 - the decoder's errors have no common base, and a plugin's reply may be anything
+                record.omitted_bytes = len(message)
+                return
+            message = shown
+        if len(message) > blocks.MOST_MESSAGE:
+            record.omitted_bytes = len(message)
+        else:
+            record.message = message
+
+    def _type(self, event: str, reply: bool) -> Any:
+        method = self._types.find("nri.pkg.api.v1alpha1.Plugin", event)
+        if method is None:
+            raise LookupError(event)
+        return method.reply if reply else method.request
+
+    def lost(self, count: int) -> None:
+        """Say in the file that steps are missing."""
+        self._append(t.Record(kind=t.LOST, time_ns=time_ns(), count=count))
+
+    def _append(self, record: t.Record) -> None:
+        encoded = bytes_field(1, record.SerializeToString())
+        if self._bytes + len(encoded) > blocks.MOST_RAW:
+            self.flush()
+        if not self._block:
+            self._first_ns, self._begun = record.time_ns, monotonic()
+        self._last_ns = max(self._last_ns, record.time_ns)
+        self._block.append(encoded)
+        self._bytes += len(encoded)
+        if self._bytes >= _BLOCK_BYTES:
+            self.flush()
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    @property
+    def due(self) -> bool:
+        """Whether the present block is old enough to be written."""
+        return bool(self._block) and monotonic() - self._begun >= _BLOCK_S
+
+    def flush(self) -> None:
+        """Write the present block, to a new file if this one is full. What cannot be written is counted."""
+        held, raw = len(self._block), b"".join(self._block)
+        self._block.clear()
+        self._bytes = 0
+        if not held:
+            return
+        try:
+            if self._file < 0:
+                self._open()
+            self._write(blocks.pack(raw, held, self._first_ns, self._last_ns))
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                self.lost(lost)
+            limits = self._limits
+            if self._file_bytes >= limits.file_bytes or monotonic() - self._file_begun >= limits.file_s:
+                self._end_file()
+        except OSError as error:
+            self._lost += held
+            self._close_file()
+            if monotonic() - self._complained > 60.0:
+                self._complained = monotonic()
+                log.warning("the recorder cannot write to %s: %s; steps are lost until it can", self._folder, error)
+
+    def _open(self) -> None:
+        """Begin a file that can be read without those before it."""
+        self._tidy()
+        now = time()
+        stamp = f"{strftime('%Y%m%dT%H%M%S', gmtime(now))}.{int(now % 1 * 1e6):06}Z-{secrets.token_hex(4)}"
+        path = os.path.join(self._folder, f"nri-{stamp}{blocks.SUFFIX}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._file = os.open(path, flags, 0o600)
+        self._file_bytes, self._file_begun = 0, monotonic()
+        self._requests.clear()
+        opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._about)
+        records = [opened, *self._plugins.values()]
+        raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+        self._write(blocks.MAGIC + blocks.pack(raw, len(records), opened.time_ns, opened.time_ns))
+
+    def _write(self, data: bytes) -> None:
+        self._file_bytes += len(data)
+        while data:
+            data = data[os.write(self._file, data) :]
+
+    def _end_file(self) -> None:
+        """End a file in order; the next one is begun when there is something for it."""
+        now = time_ns()
+        raw = bytes_field(1, t.Record(kind=t.CLOSED, time_ns=now).SerializeToString())
+        with suppress(OSError):
+            self._write(blocks.pack(raw, 1, now, now))
+        self._close_file()
+
+    def _close_file(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _tidy(self) -> None:
+        """Remove the oldest traces of the folder, by their names, as the limits say."""
+        limits, now, there = self._limits, time(), []
+        for entry in os.scandir(self._folder):
+            if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                found = entry.stat(follow_symlinks=False)
+                there.append((entry.name, found.st_size, found.st_mtime))
+        total = sum(size for _, size, _ in there)
+        for name, size, written in sorted(there):
+            if total > limits.folder_bytes or now - written > limits.folder_s:
+                with suppress(OSError):
+                    os.unlink(os.path.join(self._folder, name))
+                total -= size
+
+    def close(self) -> None:
+        """Write what is left and end the file."""
+        self.flush()
+        if self._file >= 0:
+            self._end_file()

@@ -1,0 +1,139 @@
+"""A placement plugin that dies at every step of a sequence of 100 pods: nothing moves, and no CPU is granted twice.
+
+It dies twice at each step: with the answer on its way, so that the runtime knows nothing of what was decided and
+written down, and right after the answer. A dead plugin leaves its state file, and the runtime its containers; one that
+is stopped ends also if nobody answers.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api import cpuset
+from nri.api import messages as m
+from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.testing import FakeRuntime
+from tests.unit.plugins.placement.placing import ask, create, pod, started, stop
+
+PODS = 100
+#: At most so many at a time, so that most of them find a place.
+ALIVE = 12
+BALLOONS = [
+    {"name": "own", "matchExpressions": [{"key": "name", "operator": "Matches", "values": ["own-*"]}],
+     "preferNewBalloons": True},
+    {"name": "rest", "namespaces": ["*"], "shareIdleCPUsInSame": "numa"},
+]  # fmt: skip
+
+
+@dataclass
+class Node:
+    """What a runtime has: it outlives the plugin."""
+
+    pods: dict[str, m.PodSandbox] = field(default_factory=dict)
+    containers: dict[str, m.Container] = field(default_factory=dict)
+
+    def cpus(self) -> dict[str, str]:
+        return {each.name: each.linux.resources.cpu.cpus for each in self.containers.values()}
+
+    def mems(self) -> dict[str, str]:
+        return {each.name: each.linux.resources.cpu.mems for each in self.containers.values()}
+
+    def end(self, name: str) -> bool:
+        """Let a container end; whether there was one."""
+        left = {id_: each for id_, each in self.containers.items() if each.name != name}
+        left, self.containers = self.containers, left
+        return len(left) > len(self.containers)
+
+    def keep(self, runtime: FakeRuntime) -> None:
+        self.pods = deepcopy(dict(runtime.pods))
+        self.containers = deepcopy(dict(runtime.containers))
+
+
+def sequence() -> Iterator[tuple[str, int]]:
+    """`create N` and `stop N`, drawn, the same each time."""
+    draw, alive = random.Random(24), list[int]()
+    for number in range(PODS):
+        while len(alive) >= ALIVE or (alive and draw.random() < 0.3):
+            yield "stop", alive.pop(draw.randrange(len(alive)))
+        alive.append(number)
+        yield "create", number
+    for number in alive:
+        yield "stop", number
+
+
+def asked(number: int) -> tuple[m.PodSandbox, m.Container]:
+    """A pod of one of five kinds, with its container."""
+    kind = number % 5
+    if kind < 2:
+        return pod(f"own-{number}"), ask(f"own-{number}", 1000 * (kind + 1))
+    if kind == 2:
+        return pod(f"mixed-{number}"), ask(f"mixed-{number}", 1500)
+    if kind == 3:
+        return pod(f"part-{number}", "burstable"), ask(f"part-{number}", 300, limit_m=700)
+    return pod(f"idle-{number}", "besteffort"), ask(f"idle-{number}", 0)
+
+
+def do(runtime: FakeRuntime, step: str, number: int) -> None:
+    """One step; a container that fits nowhere is not made."""
+    of, container = asked(number)
+    if step == "create":
+        try:
+            create(runtime, of, container)
+        except nri.PluginError as error:
+            assert "no place for" in str(error)
+            runtime.containers.pop(container.id, None)
+        return
+    there = next((each for each in runtime.containers.values() if each.name == container.name), None)
+    if there is not None:
+        stop(runtime, there)
+
+
+def own_cpus_are_nobody_else_s(cpus: dict[str, str]) -> None:
+    sets = {name: cpuset.parse(words) for name, words in cpus.items()}
+    for (name, mine), (other, theirs) in permutations(sets.items(), 2):
+        if name.startswith("own-"):
+            assert not mine & theirs, f"{name} and {other} share CPUs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "idle_follow"),
+    [(TopologyAwarePlugin, {}, False), (BalloonsPlugin, {"balloonTypes": BALLOONS}, True)],
+    ids=["topology-aware", "balloons"],
+)
+def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice(
+    tmp_path: Path, kind: Any, options: dict[str, Any], idle_follow: bool
+) -> None:
+    node, made, refused, freed = Node(), 0, 0, False
+    for step, number in sequence():
+        for answer_arrives in (False, True):
+            before = node.cpus(), node.mems()
+            with FakeRuntime(
+                pods=deepcopy(node.pods).values(), containers=deepcopy(node.containers).values(), real_time=False
+            ) as runtime:
+                started(runtime, tmp_path, kind(), **options)
+                moved = {runtime.containers[each.container_id].name for each in runtime.updates}
+                if not idle_follow:  # idle CPUs that balloons share may come back otherwise than they were lent
+                    assert freed or not moved, f"moved when the plugin came back before {step} {number}: {moved}"
+                do(runtime, step, number)
+                if answer_arrives:
+                    node.keep(runtime)
+            freed = step == "stop" and not answer_arrives and node.end(asked(number)[1].name)
+            own_cpus_are_nobody_else_s(node.cpus())
+            for what, now in zip(before, (node.cpus(), node.mems()), strict=True):
+                kept = [name for name in what if name in now and name.startswith("own-")]
+                assert {name: now[name] for name in kept} == {name: what[name] for name in kept}, f"{step} {number}"
+        if step == "create":
+            made += asked(number)[1].name in node.cpus()
+            refused += asked(number)[1].name not in node.cpus()
+    assert node.containers == {}
+    assert made > 80, f"only {made} of {made + refused} pods found a place"

@@ -1,0 +1,56 @@
+"""Counting: what cannot be counted is told, and costs no other pod anything."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from nri.host import Unsupported
+from nri.host.perf import Event
+from tests.support.counted import Counted, counting
+from tests.support.rubik_world import RubikWorld, pod
+
+
+def made(folder: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch, pods: int = 2, cpus: int = 8) -> RubikWorld:
+    counting(monkeypatch, counted)
+    return RubikWorld(folder, *(pod(f"p{each}", cpi="online") for each in range(pods)), cpus=cpus, cpi=None)
+
+
+def test_a_pod_that_cannot_be_counted_is_told_and_a_counter_that_is_gone_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = made(tmp_path, counted, monkeypatch)
+    counted.error = OSError(errno.ENOENT, "there is no such cgroup")
+    world.loop()
+    assert counted.open == 0 and sum("there is no such cgroup" in each for each in world.loops.errors) == 2
+    counted.error = None
+    world.loop(1, 60)
+    world.loop(1, 10)
+    assert counted.open == 2
+    counted.error = OSError(errno.EIO, "gone")
+    world.loop(1, 10)
+    assert counted.open == 0
+
+
+def test_a_hierarchy_that_is_not_mounted_is_told_as_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({})
+    world = made(tmp_path, counted, monkeypatch)
+    counted.error = Unsupported("the cgroup hierarchy perf_event is not mounted")
+    world.loop()
+    assert world.loops.errors == [
+        "cpi: no pod is judged: unsupported here: the cgroup hierarchy perf_event is not mounted"
+    ]
+
+
+def test_there_is_a_bound_of_counters_and_what_is_beyond_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = made(tmp_path, counted, monkeypatch, pods=3, cpus=1024)
+    world.loop()
+    assert counted.open == 2 and "only 2 pods are measured" in world.loops.errors[0]

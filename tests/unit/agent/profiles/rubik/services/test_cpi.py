@@ -1,0 +1,113 @@
+"""cpi: a pod that slows an online one down is limited for five minutes, and nobody without counters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.host import Unsupported
+from nri.host.perf import Event
+from tests.support.counted import Counted, counting
+from tests.support.rubik_world import RubikWorld, pod
+
+LIMITED = 10_000
+WEB = pod("web", cpi="online", cpu="4")
+
+
+def batch(**more: str) -> dict[str, object]:
+    return pod("batch", offline=True, cpi="offline", cpu="2", **more)
+
+
+def events(ratio: float) -> dict[Event, int]:
+    return {Event.CYCLES: int(1000 * ratio), Event.INSTRUCTIONS: 1000}
+
+
+def minutes(world: RubikWorld, number: int) -> None:
+    """Let minutes go by, with the two rounds of each in which counting begins and ends."""
+    for _ in range(number):
+        world.loop(1, 50)
+        world.loop(1, 10)
+
+
+def usual(folder: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> tuple[RubikWorld, Counted]:
+    """A hundred minutes in which a cycle is one instruction."""
+    counted = Counted(events(1.0))
+    counting(monkeypatch, counted)
+    world = RubikWorld(folder, WEB, batch(**more), cpi=None)
+    world.uses = {world.folder_of(WEB): 1000, world.folder_of(batch()): 1000}
+    minutes(world, 100)
+    return world, counted
+
+
+def quotas(world: RubikWorld) -> list[int]:
+    return [world.quota(each) for each in (world.folder_of(batch()), world.app(batch()))]
+
+
+def test_who_slows_an_online_pod_down_is_limited_for_five_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    assert quotas(world) == [200_000, 200_000]
+    counted.events = events(5.0)
+    minutes(world, 9)
+    assert quotas(world) == [LIMITED, LIMITED]
+    assert world.quota(world.app(WEB)) == 400_000
+    told = world.history.of("uid-batch")
+    assert (
+        told is not None and told["values"][0]["reason"] == "it disturbs an online pod, as cycles per instruction say"
+    )
+    counted.events = events(1.0)
+    minutes(world, 15)
+    assert quotas(world) == [200_000, 200_000]
+
+
+@pytest.mark.parametrize("how", ["configuration", "end", "gone"])
+def test_quotas_go_back_with_the_service_and_with_the_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = events(5.0)
+    minutes(world, 9)
+    (service,) = world.loops.loops
+    assert len(service) == 1  # type: ignore[arg-type]
+    if how == "end":
+        world.loops.start()
+        world.loops.stop()
+    elif how == "gone":
+        world.run(WEB)
+        world.loop(1, 10)
+    else:
+        world.configure()
+        world.loop(1, 10)
+    assert len(service) == 0  # type: ignore[arg-type]
+    assert quotas(world) == [LIMITED if how == "gone" else 200_000] * 2
+
+
+@pytest.mark.parametrize("why", ["quotaTurbo", "files"])
+def test_a_pod_whose_quotas_somebody_else_moves_or_cannot_be_read_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    more = {"quota_turbo": "true"} if why == "quotaTurbo" else {}
+    world, counted = usual(tmp_path, monkeypatch, **more)
+    if why == "files":
+        (tmp_path / "sys/fs/cgroup/cpu,cpuacct" / world.app(batch()) / "cpu.cfs_quota_us").unlink()
+    counted.events = events(5.0)
+    minutes(world, 10)
+    assert world.quota(world.folder_of(batch())) == 200_000
+    (service,) = world.loops.loops
+    assert len(service) == 0  # type: ignore[arg-type]
+
+
+def test_samples_without_instructions_count_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, counted = usual(tmp_path, monkeypatch)
+    counted.events = {Event.CYCLES: 5000, Event.INSTRUCTIONS: 0}
+    minutes(world, 12)
+    assert quotas(world) == [200_000, 200_000]
+
+
+def test_a_machine_that_counts_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting(monkeypatch, Counted({}, Unsupported("the hypervisor does not count cycles")))
+    world = RubikWorld(tmp_path, WEB, batch(), cpi=None)
+    minutes(world, 2)
+    assert world.loops.errors == ["cpi: no pod is judged: unsupported here: the hypervisor does not count cycles"]

@@ -1,0 +1,106 @@
+"""dynCache: groups of resctrl by the numbers of its caches, the processes in them, and what misses do to one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.host import Unsupported
+from nri.host.perf import Event
+from tests.support.counted import Counted, counting
+from tests.support.host_trees import write_files
+from tests.support.rubik_world import RubikWorld, pod
+
+TOP = "sys/fs/resctrl"
+FILES = {
+    f"{TOP}/schemata": "L3:0=fff;2=fff\nMB:0=100;2=100\n",
+    f"{TOP}/info/L3/cbm_mask": "fff\n",
+    f"{TOP}/info/L3/min_cbm_bits": "2\n",
+    f"{TOP}/info/L3/num_closids": "16\n",
+    f"{TOP}/info/MB/min_bandwidth": "10\n",
+}
+
+
+def made(folder: Path, *pods: dict[str, Any], preview: tuple[str, ...] = (), **block: Any) -> RubikWorld:
+    world = RubikWorld(folder, *pods, preview=preview, dynCache=block)
+    write_files(folder, FILES)
+    return world
+
+
+def lines(world: RubikWorld, group: str) -> list[str]:
+    return (world.folder / TOP / f"rubik_{group}/schemata").read_text().split()
+
+
+def test_each_level_is_a_group_with_its_share_in_every_cache(tmp_path: Path) -> None:
+    world = made(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True), pod("web"))
+    world.loop(2)
+    shares = {group: lines(world, group) for group in ("low", "middle", "high", "max", "dynamic")}
+    assert shares["low"] == shares["dynamic"] == ["L3:0=3;2=3", "MB:0=10;2=10"], "2 of 12 ways"
+    assert shares["max"] == ["L3:0=fff;2=fff", "MB:0=100;2=100"]
+    assert [shares[name][0] for name in ("middle", "high")] == ["L3:0=7;2=7", "L3:0=3f;2=3f"]
+    assert [(tmp_path / TOP / f"rubik_{name}/tasks").read_text().split() for name in ("low", "max", "high")] == [
+        ["100"], ["100"], [],
+    ]  # fmt: skip
+
+
+def test_a_bad_level_costs_its_pod_alone_and_keeps_its_last_good_group(tmp_path: Path) -> None:
+    world = made(tmp_path, pod("a", offline=True, cache_limit="low"), pod("b", offline=True, cache_limit="huge"))
+    world.loop()
+    world.run(pod("a", offline=True, cache_limit="tiny"), pod("b", offline=True, cache_limit="huge"))
+    world.loop()
+    assert (tmp_path / TOP / "rubik_low/tasks").read_text().split() == ["100"]
+    assert (tmp_path / TOP / "rubik_max/tasks").read_text() == "", "b never had a level"
+    assert sum("is none of low, middle" in each for each in world.loops.errors) == 2
+
+
+def test_groups_go_when_the_service_is_switched_off(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    world.loop()
+    world.configure()
+    world.loop(2)
+    assert not list((tmp_path / TOP).glob("rubik_*"))
+
+
+def test_a_preview_makes_no_group_and_says_which_it_would_have(tmp_path: Path) -> None:
+    world = made(tmp_path, preview=("dynCache",))
+    world.loop()
+    assert not list((tmp_path / TOP).glob("rubik_*"))
+    told = world.history.of("node/resctrl")
+    assert told is not None and {row["field"] for row in told["values"]} >= {"resctrl.rubik_low", "resctrl.rubik_max"}
+
+
+@pytest.mark.parametrize("lacking", ["schemata", "info/L3/cbm_mask"])
+def test_a_processor_without_shares_of_its_cache_is_told(tmp_path: Path, lacking: str) -> None:
+    world = made(tmp_path, pod("a", offline=True))
+    (tmp_path / TOP / lacking).unlink()
+    world.loop()
+    assert "dynCache: offline pods have all of the cache: unsupported here" in world.loops.health()[1]
+
+
+def test_misses_of_online_pods_take_from_the_dynamic_group_and_quiet_ones_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({Event.REFERENCES: 999, Event.MISSES: 0, Event.LAST_LEVEL_READS: 0, Event.LAST_LEVEL_MISSES: 0})
+    counting(monkeypatch, counted)
+    world = made(tmp_path, pod("a", offline=True), pod("web"), defaultLimitMode="dynamic")
+    world.loop(7)
+    assert lines(world, "dynamic") == ["L3:0=f;2=f", "MB:0=25;2=25"], "three times 5 points"
+    assert len(world.loops.loops[0]) == 1 == counted.open  # type: ignore[arg-type]
+    counted.events[Event.MISSES] = 500
+    world.loop(2)
+    assert lines(world, "dynamic") == ["L3:0=3;2=3", "MB:0=10;2=10"], "as low as it may"
+    world.run(pod("web"))
+    world.loop()
+    assert counted.open == 0, "without an offline pod nothing is counted"
+
+
+def test_where_nothing_counts_the_dynamic_group_stays_as_it_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting(monkeypatch, Counted({}, lacking=Unsupported("a virtual machine")))
+    world = made(tmp_path, pod("a", offline=True, cache_limit="dynamic"), pod("web"))
+    world.loop(4)
+    assert lines(world, "dynamic")[0] == "L3:0=3;2=3"
+    assert "dynCache: the dynamic group stays as it starts: unsupported here: a virtual machine" in world.loops.errors

@@ -1,0 +1,91 @@
+"""ioCost: models of disks, weights of pods by version and kernel, and all of it taken back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.host_trees import TOP, write_files
+from tests.support.needs import need_root
+from tests.support.rubik_world import RubikWorld, pod
+
+PARAM = dict.fromkeys(("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"), 7)
+WORDS = " ".join(f"{key}=7" for key in PARAM)
+ON = "enable=1 ctrl=user min=100.00 max=100.00"
+WEB, BATCH = pod("web"), pod("batch", offline=True)
+
+
+def config(dev: str = "/dev/sda", **more: Any) -> dict[str, Any]:
+    return {"nodeName": "global", "config": [{"dev": dev, "model": "linear", "param": PARAM, **more}]}
+
+
+def made(folder: Path, *nodes: Any, cmdline: str = "quiet cgroup1_writeback") -> RubikWorld:
+    """A machine with the files of openEuler's kernel."""
+    need_root()
+    world = RubikWorld(folder, WEB, BATCH, ioCost=nodes or [config()])
+    (folder / "dev").mkdir()
+    os.mknod(folder / "dev/sda", 0o060600, os.makedev(8, 0))
+    folders = ["", "kubepods", *(world.folder_of(each) for each in (WEB, BATCH))]
+    blkio = {f"{TOP}/blkio/{each}/blkio.cost.weight": "100\n" for each in folders}
+    inodes = {f"{TOP}/memory/{each}/memory.wb_blkio_ino": "1\n" for each in folders}
+    root = {f"{TOP}/blkio/blkio.cost.{name}": "" for name in ("model", "qos")}
+    write_files(folder, {**blkio, **inodes, **root, "proc/cmdline": f"{cmdline}\n"})
+    return world
+
+
+def text(world: RubikWorld, path: str, controller: str = "blkio") -> str:
+    return (world.folder / TOP / controller / path).read_text().strip()
+
+
+def test_disks_have_models_and_pods_weights_and_their_memory_is_bound(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    world.loop()
+    assert (text(world, "blkio.cost.model"), text(world, "blkio.cost.qos")) == (f"8:0 {WORDS}", f"8:0 {ON}")
+    web, batch = (world.folder_of(each) for each in (WEB, BATCH))
+    assert [text(world, f"{each}/blkio.cost.weight") for each in (web, batch)] == ["1000", "10"]
+    inode = (tmp_path / TOP / "blkio" / web).stat().st_ino
+    assert text(world, f"{web}/memory.wb_blkio_ino", "memory") == str(inode)
+
+
+def test_what_was_set_goes_back(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    world.loop()
+    world.configure()
+    world.loop(2)
+    assert text(world, "blkio.cost.qos") == f"8:0 {ON.replace('enable=1', 'enable=0')}"
+    assert text(world, f"{world.folder_of(BATCH)}/blkio.cost.weight") == "100"
+    (service,) = world.loops.loops
+    assert len(service) == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (config("/dev/gone"), "'/dev/gone' is no block device: no disk is controlled"),
+        (config(model="cubic"), "'cubic' is not linear"),
+    ],
+)
+def test_a_bad_disk_switches_all_off_and_is_told(tmp_path: Path, node: Any, words: str) -> None:
+    world = made(tmp_path)
+    world.loop()
+    world.configure(ioCost=[node])
+    world.loop()
+    assert "enable=0" in text(world, "blkio.cost.qos")
+    assert words in world.loops.health()[1]
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "unlinked", "words"),
+    [("no_cgroup1_writeback", "", "was not booted with cgroup1_writeback"), ("", "blkio.cost.qos", "blkio.cost.qos")],
+)
+def test_a_kernel_that_cannot_is_told(tmp_path: Path, cmdline: str, unlinked: str, words: str) -> None:
+    world = made(tmp_path, cmdline=cmdline)
+    if unlinked:
+        (tmp_path / TOP / "blkio" / unlinked).unlink()
+    world.loop()
+    assert "ioCost: pods have no weights: unsupported here" in world.loops.health()[1]
+    assert words in world.loops.health()[1]
+    assert text(world, f"{world.folder_of(WEB)}/blkio.cost.weight") == "100"

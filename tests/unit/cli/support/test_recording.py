@@ -1,0 +1,64 @@
+"""`--record`: the recorder that the options ask for, and the sentence where there can be none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from nri.cli.errors import Failure
+from nri.cli.support.recording import record_options, recorded
+from nri.trace.history import Note, Trace
+
+
+def run(*arguments: str, policy_path: str | None = None) -> list[object]:
+    """Run a verb that has the options; what it got besides, and how many recorders."""
+    seen: list[object] = []
+
+    @click.command()
+    @click.option("--own")
+    @record_options
+    def verb(**options: Any) -> None:
+        with recorded(options, "nri verb", policy_path=policy_path, compat="default") as reporters:
+            seen.extend((options, len(reporters)))
+
+    CliRunner().invoke(verb, arguments, catch_exceptions=False, standalone_mode=False)
+    return seen
+
+
+def opened(folder: Path) -> dict[str, str]:
+    note = next(Trace(folder).items())
+    assert isinstance(note, Note)
+    return note.about
+
+
+def test_without_the_option_nothing_is_recorded_and_the_verb_keeps_its_own_options() -> None:
+    assert run("--own", "x") == [{"own": "x"}, 0]
+
+
+@pytest.mark.parametrize(("words", "redact"), [([], "values"), (["--redact", "none"], "none")])
+def test_a_folder_gets_a_trace_that_says_what_made_it(tmp_path: Path, words: list[str], redact: str) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("# mine")
+    assert run("--record", str(tmp_path / "t"), *words, policy_path=str(policy)) == [{"own": None}, 1]
+    about = opened(tmp_path / "t")
+    assert (about["command"], about["compat"], about["redact"]) == ("nri verb", "default", redact)
+    assert about["policy"] == "# mine"
+
+
+@pytest.mark.parametrize("content", [b"\xff\xff", b"x" * ((1 << 20) + 1), None])
+def test_a_policy_that_cannot_be_read_is_no_reason_not_to_record(tmp_path: Path, content: bytes | None) -> None:
+    policy = tmp_path / "policy.toml"
+    if content is not None:
+        policy.write_bytes(content)
+    assert run("--record", str(tmp_path / "t"), policy_path=str(policy))[1] == 1
+    assert "policy" not in opened(tmp_path / "t")
+
+
+def test_a_folder_that_cannot_be_made_ends_the_command_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Failure, match=f"--record {tmp_path}/file: "):
+        run("--record", str(tmp_path / "file"))

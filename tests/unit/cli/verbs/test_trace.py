@@ -1,0 +1,177 @@
+"""`nri trace`: a recording as a table, as JSON, and summed up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nri as package
+from nri.api import messages as m
+from nri.errors import ConflictError, PluginRejected
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace import blocks
+from nri.trace.pb import api_pb2 as t
+from nri.trace.recorder import Recorder
+from nri.wire import bytes_field
+
+
+class Sets(package.Plugin):
+    """Sets one variable, and refuses containers called bad."""
+
+    def create_container(self, pod: package.PodSandbox, container: package.Container) -> package.Adjustment:
+        if container.name == "bad":
+            raise package.Reject("not this one")
+        return package.Adjustment().add_env("PW", "S3CRET")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A recording of a conflict, a refusal and a container that was created, in a pod with a name that is no name."""
+    with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(Sets(), "10").add(Sets(), "20", "other")
+        pod = make_pod(name="we\x1b[31mb", namespace="shop")
+        with pytest.raises(ConflictError):
+            runtime.create_container(pod, make_container(name="one"))
+        with pytest.raises(PluginRejected):
+            runtime.create_container(pod, make_container(name="bad"))
+        runtime.disconnect("20-other")
+        runtime.create_container(pod, make_container(name="two"))
+    return tmp_path
+
+
+def write(path: Path, *records: t.Record) -> Path:
+    """A trace of one block."""
+    raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(records), 1, 2))
+    return path
+
+
+def call(plugin: str, serial: int, duration_ns: int, *, failed: bool = False) -> list[t.Record]:
+    """The records of an event that one plugin was asked about."""
+    at = {"time_ns": serial * 10**9, "serial": serial, "event": "StopContainer"}
+    end = {"kind": t.FAILED, "error": t.Error(text="too late")} if failed else {"kind": t.ANSWERED}
+    return [
+        t.Record(kind=t.BEGINS, **at),
+        t.Record(kind=t.ASKED, plugin=plugin, same=True, **at),
+        t.Record(plugin=plugin, duration_ns=duration_ns, **end, **at),
+        t.Record(kind=t.ENDS, duration_ns=duration_ns, **at),
+    ]
+
+
+def test_events_are_shown_one_a_line_with_their_plugins_and_outcome(nri, folder: Path) -> None:
+    done = nri("trace", "show", str(folder))
+    assert done.returncode == 0, done.stderr
+    heading, *lines = done.stdout.splitlines()
+    assert heading.split() == ["TIME", "EVENT", "POD/CONTAINER", "MS", "PLUGINS", "(MS)", "OUTCOME"]
+    conflict, refused, created = lines[-3:]
+    assert "shop/we\\x1b[31mb/one" in conflict
+    assert "10-sets=" in conflict
+    assert "20-other=" in conflict
+    assert "both tried to set" in conflict
+    assert "not this one" in refused
+    assert created.endswith("  ok")
+    assert "20-other=" not in created
+
+
+def test_names_of_others_cannot_steer_the_terminal(nri, folder: Path) -> None:
+    outputs = [nri("trace", "show", str(folder), *more).stdout for more in ((), ("-o", "json"), ("-o", "yaml"))]
+    assert all("31mb" in text and "\x1b" not in text for text in outputs)
+
+
+def test_the_last_events_are_shown_and_the_number_of_all(nri, folder: Path) -> None:
+    done = nri("trace", "show", str(folder), "--last", "1")
+    assert len(done.stdout.splitlines()) == 2
+    assert "/two" in done.stdout
+    assert "the last 1 of 5 events: --last N shows more" in done.stderr
+
+
+def test_json_has_every_event_with_its_messages(nri, folder: Path) -> None:
+    lines = nri("trace", "show", str(folder), "-o", "json", "--last", "1").stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [event["event"] for event in events] == [*["Synchronize"] * 2, *["CreateContainer"] * 3]
+    conflict, refused, created = events[-3:]
+    assert conflict["error"]["kind"] == "ConflictError"
+    assert conflict["plugins"][1]["refused"]["text"]
+    assert (refused["plugins"][0]["error"]["code"], refused["plugins"][0]["reply"]) == (7, None)
+    assert created["request"]["container"]["name"] == "two"
+    assert created["reply"]["adjust"]["env"][0]["key"] == "PW"
+    assert (created["error"], created["plugins"][0]["merged"], created["redacted"]) == (None, True, True)
+
+
+def test_plugins_are_summed_up_with_their_errors_and_refusals(nri, folder: Path) -> None:
+    rows = json.loads(nri("trace", "stat", str(folder), "-o", "json").stdout)
+    sums = {(row["plugin"], row["event"]): (row["count"], row["errors"], row["refused"]) for row in rows}
+    assert sums["10-sets", "CreateContainer"] == (3, 1, 0)
+    assert sums["20-other", "CreateContainer"] == (1, 0, 1)
+
+
+def test_percentiles_are_of_all_calls_that_ended(nri, tmp_path: Path) -> None:
+    calls = [each for serial in range(1, 101) for each in call("10-a", serial, serial * 10**6, failed=serial > 98)]
+    silent = call("20-b", 101, 5)[:2]
+    done = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls, *silent)))
+    assert [line.split() for line in done.stdout.splitlines()[1:]] == [
+        ["10-a", "StopContainer", "100", "50.0", "99.0", "2", "0"],
+        ["20-b", "StopContainer", "1", "-", "-", "0", "0"],
+    ]
+
+
+def test_rows_of_the_summary_are_bounded_and_the_rest_is_counted(nri, tmp_path: Path) -> None:
+    calls = [each for serial in range(1, 10_004) for each in call(f"10-{serial}", serial, 1)]
+    done = nri("trace", "stat", str(write(tmp_path / "a.nritrace", *calls)))
+    assert len(done.stdout.splitlines()) == 10_001
+    assert "3 calls of further plugins" in done.stderr
+
+
+def test_an_event_that_went_on_without_a_plugin_names_the_error(nri, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.nritrace", *call("10-a", 1, 1, failed=True), *call("10-a", 2, 1)[:3])
+    first, second = nri("trace", "show", str(path)).stdout.splitlines()[1:]
+    assert first.startswith("1970-01-01T00:00:01.000000Z  StopContainer")
+    assert first.endswith("10-a: too late")
+    assert second.endswith("a part is missing")
+
+
+def test_an_event_that_this_version_does_not_know_is_shown_without_its_messages(nri, tmp_path: Path) -> None:
+    at = {"event": "Future", "serial": 1, "time_ns": (1 << 64) - 1}
+    records = [t.Record(kind=t.BEGINS, message=b"abc", **at), t.Record(kind=t.ENDS, **at)]
+    (line,) = nri("trace", "show", str(write(tmp_path / "a.nritrace", *records)), "-o", "json").stdout.splitlines()
+    found = json.loads(line)
+    assert (found["request"], found["time"][:4]) == ({"unreadable_bytes": 3}, "2554")
+
+
+def test_a_container_without_a_name_is_shown_by_its_id(nri, tmp_path: Path) -> None:
+    request = m.StopContainerRequest(container=m.Container(id="0123456789abcdef")).SerializeToString()
+    at = {"event": "StopContainer", "serial": 1}
+    records = [t.Record(kind=t.BEGINS, message=request, **at), t.Record(kind=t.ENDS, **at)]
+    done = nri("trace", "show", str(write(tmp_path / "a.nritrace", *records)))
+    assert done.stdout.splitlines()[1].split()[2] == "0123456789abc"
+
+
+@pytest.mark.parametrize("verb", ["show", "stat"])
+def test_damage_is_named_and_the_rest_is_shown(nri, tmp_path: Path, verb: str) -> None:
+    path = write(tmp_path / "a.nritrace", *call("10-a", 1, 1))
+    with path.open("ab") as file:
+        file.write(b"NRI")
+    done = nri("trace", verb, str(path))
+    assert done.returncode == 1
+    assert "10-a" in done.stdout
+    assert "a.nritrace: at byte" in done.stderr
+    assert "the file was cut here" in done.stderr
+
+
+def test_of_very_many_problems_the_rest_is_counted(nri, tmp_path: Path) -> None:
+    path = tmp_path / "a.nritrace"
+    path.write_bytes(blocks.MAGIC + b"NRIB".ljust(60, b"x") * 1005)
+    done = nri("trace", "stat", str(path))
+    assert done.returncode == 1
+    assert "further problem" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("verb", ["show", "stat"])
+def test_what_is_no_trace_is_named(nri, tmp_path: Path, verb: str) -> None:
+    path = tmp_path / "a"
+    path.write_text("hello")
+    done = nri("trace", verb, str(path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "not a trace" in done.stderr

@@ -1,0 +1,117 @@
+"""Events of processors: on this machine as far as it counts any, and on one whose counters are pipes."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from nri.host import Root, Unsupported, detect
+from nri.host.perf import Counters, Event, count, open_event, probe_events
+from tests.support.host_trees import TOP, v1, v2, write_files
+
+BOTH = (Event.CYCLES, Event.INSTRUCTIONS)
+
+
+def counter(*values: int) -> int:
+    """The descriptor of a counter that says these values, one after the other."""
+    reading, writing = os.pipe()
+    os.write(writing, struct.pack(f"={len(values)}Q", *values))
+    os.close(writing)
+    return reading
+
+
+class Kernel:
+    """A kernel with counters, which refuses from the one of this number on."""
+
+    def __init__(self, refuses_from: int = 99, number: int = errno.ENOENT) -> None:
+        self.asked: list[tuple[int, int, int]] = []
+        self.opened: list[int] = []
+        self.refuses_from, self.number = refuses_from, number
+
+    def __call__(self, kind: int, config: int, cgroup: int, processor: int) -> int:
+        if len(self.opened) >= self.refuses_from:
+            raise OSError(self.number, "words")
+        assert cgroup == -1 or os.fstat(cgroup)
+        self.asked.append((kind, config, processor))
+        self.opened.append(counter(10 * (processor + 1), 0))
+        return self.opened[-1]
+
+
+def machine(folder: Path) -> Root:
+    return v2(folder, "pod")
+
+
+def test_events_of_all_processors_are_added_up_and_counters_are_closed(tmp_path: Path) -> None:
+    root, kernel = machine(tmp_path), Kernel()
+    found = count(detect(root), root, "pod", BOTH, (0, 1), kernel)
+    assert isinstance(found, Counters)
+    assert found.read() == {Event.CYCLES: 30, Event.INSTRUCTIONS: 30}
+    assert sorted(kernel.asked) == [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)]
+    found.close()
+    for each in kernel.opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(each)
+    assert found.read() == {}
+
+
+def test_on_version_1_the_hierarchy_of_events_counts(tmp_path: Path) -> None:
+    root = v1(tmp_path, "pod")
+    assert count(detect(root), root, "pod", BOTH, (0,), Kernel()) == Unsupported(
+        "the cgroup hierarchy perf_event is not mounted"
+    )
+    write_files(tmp_path, {f"{TOP}/perf_event/pod/cgroup.procs": "", f"{TOP}/perf_event/cgroup.procs": ""})
+    assert isinstance(count(detect(root), root, "pod", BOTH, (0,), Kernel()), Counters)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOENT, "the hypervisor, does not count instructions"),
+        (errno.EACCES, "instructions may not be counted: it takes CAP_PERFMON"),
+        (errno.EMFILE, "instructions cannot be counted: words"),
+    ],
+)
+def test_what_is_refused_says_which_event_and_leaves_no_counter_open(tmp_path: Path, number: int, words: str) -> None:
+    root, kernel = machine(tmp_path), Kernel(1, number)
+    found = count(detect(root), root, "pod", BOTH, (0,), kernel)
+    assert isinstance(found, Unsupported) and words in found.reason
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(kernel.opened[0])
+    assert probe_events(BOTH, Kernel(1, number)) == found
+    assert probe_events(BOTH, Kernel()) is None
+
+
+def test_a_cgroup_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    root = machine(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        count(detect(root), root, "gone", BOTH, (0,), Kernel())
+    with pytest.raises(ValueError, match="leads out"):
+        count(detect(root), root, "../..", BOTH, (0,), Kernel())
+
+
+def test_this_machines_kernel_takes_the_call() -> None:
+    software, page_faults = 1, 2
+    try:
+        descriptor = open_event(software, page_faults, -1, -1)
+    except OSError as error:
+        assert error.errno in (errno.EACCES, errno.EPERM), "the kernel has refused what we asked, not whether we may"
+        return
+    counters = Counters()
+    counters.add(Event.CYCLES, descriptor)
+    with mmap.mmap(-1, 1 << 20) as fresh:
+        fresh.write(b"x" * (1 << 20))
+    assert counters.read()[Event.CYCLES] > 0
+    counters.close()
+    with pytest.raises(OSError, match=r"Bad file descriptor|Invalid argument"):
+        open_event(software, page_faults, 1 << 20, 0)
+
+
+def test_a_processor_whose_call_is_not_known_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "vax")
+    found = probe_events((Event.CYCLES,))
+    assert found is not None and "not known on vax" in found.reason

@@ -1,0 +1,107 @@
+"""topology-aware's pools, explanations and measurements."""
+
+from __future__ import annotations
+
+from nri.host.topology import Topology
+from nri.kube.requests import Requests
+from nri.policies.placement.containers import Hint
+from nri.policies.placement.topology_aware.policy import TopologyAware
+from tests.support.placement import GIB, container, guest, topology_aware
+
+
+def by_place(policy: TopologyAware, name: str) -> dict[str, tuple[str, str]]:
+    """Of each pool that was looked at for a container, what decided against it, and what would change that."""
+    return {each.place: (each.lost, each.change) for each in policy.explain(name).candidates}
+
+
+def test_every_pool_has_what_decided_against_it_and_what_would_change_that() -> None:
+    policy = topology_aware()
+    policy.create(container("a", 3000))
+    policy.create(container("b", 2000))
+    found = by_place(policy, "b")
+    assert set(found) == {pool.name for pool in policy.pools.by_id}
+    chosen = policy.explain("b").place
+    assert found.pop(chosen) == ("", "")
+    assert found["NUMA node #0"][0] == "more free CPU"
+    assert found["NUMA node #1"] == ("enough CPU", "1000m CPU more there, or a smaller request")
+    assert found["root"] == ("fewer memory nodes", "a memory request that fewer of its nodes can take")
+
+
+def test_each_comparison_has_words_of_its_own() -> None:
+    policy = topology_aware(colocatePods=True)
+    policy.create(container("a", 2000))
+    policy.create(container("near", 1000, pod="a"))
+    assert by_place(policy, "near")["NUMA node #3"][0] == "affinity"
+    hinted = container("hinted", 1000)
+    hinted.hints = {"device": Hint(nodes="3")}
+    policy.create(hinted)
+    assert by_place(policy, "hinted")["NUMA node #0"] == ("hints", "devices that are nearer to it")
+    policy.create(container("burst", 500, qos="Burstable", limit_m=3500))
+    assert by_place(policy, "burst")["NUMA node #1"] == ("CPU up to the limit", "a CPU limit of at most 1000m")
+    policy.create(container("unlimited", 500, qos="Burstable"))
+    assert "unlimited-burstable: numa" in by_place(policy, "unlimited")["NUMA node #0"][1]
+    policy.create(container("large", 500, memory=3 * GIB))
+    assert by_place(policy, "large")["NUMA node #0"][0] in ("fewer memory nodes", "memory offer")
+
+
+def test_requests_are_told_in_words() -> None:
+    policy = topology_aware(reservedPoolNamespaces=["infra"])
+    words = {}
+    for each in (
+        container("own", 3000, memory=1024),
+        container("mixed", 1500),
+        container("none", 0),
+        container("infra", 100, namespace="infra"),
+        container("alone", 1000, **{"cpu.preserve": "true", "memory.preserve": "true"}),
+    ):
+        policy.create(each)
+        words[each.id] = policy.explain(each.id).request
+    assert words["own"] == "Guaranteed, 3 CPUs of its own, 1024 bytes of memory"
+    assert words["mixed"].startswith("Guaranteed, 1 isolated CPU of its own, 500m of shared CPUs")
+    assert words["none"].startswith("BestEffort, 0m of shared CPUs")
+    assert words["infra"].startswith("Guaranteed, 100m of reserved CPUs")
+    assert words["alone"] == "Guaranteed, its CPUs are left alone"
+
+
+def test_a_container_of_an_earlier_run_is_compared_as_if_it_came_now() -> None:
+    policy = topology_aware()
+    for name in ("a", "b", "c", "d"):
+        policy.create(container(name, 2000))
+    kept = policy.saved()
+    for name in ("a", "b"):
+        policy.release(name)
+    containers = dict(policy.containers)
+    again = TopologyAware(policy.machine, policy.options, kept=kept, containers=containers)
+    before = dict(again.pins)
+    found = again.explain("c")
+    assert not found.then
+    assert found.place == again.grants["c"].pool.name
+    assert [each.lost for each in found.candidates].count("") == 1
+    now = by_place(again, "d")
+    assert now["NUMA node #1"] == ("better by now: more free CPU", "to be created again")
+    assert dict(again.pins) == before
+    assert list(again.grants) == list(containers)
+    again.resize("c", Requests(1000, 1000))
+    assert again.explain("c").then, "a container that was placed anew has an account of that"
+
+
+def test_pools_and_their_measurements_add_up() -> None:
+    topology: Topology = guest()
+    policy = topology_aware(topology)
+    policy.create(container("own", 2000, memory=GIB))
+    policy.create(container("part", 700, memory=GIB))
+    found: dict[str, dict[str, float]] = {}
+    for gauge in policy.gauges():
+        found.setdefault(gauge.name, {})[gauge.labels["zone"]] = gauge.value
+    assert {name.removeprefix("topologyaware_zone_") for name in found} == {
+        "cpu_capacity", "cpu_shared_capacity", "cpu_shared_assigned", "cpu_shared_available", "mem_capacity",
+        "mem_assigned", "mem_available", "container_count", "shared_container_count",
+    }  # fmt: skip
+    root = {name: values["root"] for name, values in found.items()}
+    assert root["topologyaware_zone_cpu_capacity"] == 16
+    assert root["topologyaware_zone_cpu_shared_capacity"] == 14
+    assert root["topologyaware_zone_cpu_shared_assigned"] == 0.7
+    assert root["topologyaware_zone_mem_assigned"] == 2 * GIB
+    assert root["topologyaware_zone_mem_available"] + root["topologyaware_zone_mem_assigned"] == 8 * GIB
+    assert sum(found["topologyaware_zone_container_count"].values()) == 2
+    assert sum(found["topologyaware_zone_shared_container_count"].values()) == 1

@@ -1,0 +1,119 @@
+"""Blocks of a trace file: what is whole is found, what is not is named and passed over."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import pytest
+
+from nri.errors import RemoteProtocolError
+from nri.trace import blocks
+from nri.trace.blocks import MAGIC, Damage, Header, pack, scan, unpack
+
+CONTENTS = [b"first" * 50, b"second" * 50, b"third" * 50]
+FILE = MAGIC + b"".join(pack(each, 1, number, number + 1) for number, each in enumerate(CONTENTS))
+STARTS = [found.offset for found in scan(io.BytesIO(FILE)) if isinstance(found, Header)]
+
+
+def read(data: bytes) -> list[bytes | str]:
+    """The contents of all blocks of a file, and why others cannot be read."""
+    file = io.BytesIO(data)
+    found: list[bytes | str] = []
+    for each in scan(file):
+        if isinstance(each, Damage):
+            found.append(each.reason)
+            continue
+        try:
+            found.append(unpack(file, each))
+        except RemoteProtocolError as error:
+            found.append(error.reason)
+    return found
+
+
+def header(**changed: int) -> bytes:
+    """A header with a right checksum, and other values than it should have."""
+    stored = zlib.compress(b"x" * 100)
+    known = {"version": 1, "codec": 1, "stored": len(stored), "raw": 100, "crc": zlib.crc32(stored), **changed}
+    fields = (known["version"], known["codec"], 0, known["stored"], known["raw"], 1, 0, 0, known["crc"])
+    head = struct.pack(">4sBBHIIIQQI", b"NRIB", *fields)
+    return head + struct.pack(">I", zlib.crc32(head)) + stored
+
+
+def test_what_is_packed_is_found_and_read() -> None:
+    assert read(FILE) == CONTENTS
+
+
+def test_headers_are_an_index_of_times() -> None:
+    assert [(each.first_ns, each.last_ns, each.records) for each in scan(io.BytesIO(FILE))] == [  # type: ignore[union-attr]
+        (0, 1, 1), (1, 2, 1), (2, 3, 1),
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_cut_anywhere_gives_every_whole_block_and_says_that_it_was_cut() -> None:
+    for length in range(len(MAGIC), len(FILE)):
+        whole = sum(start <= length for start in [*STARTS[1:], len(FILE)])
+        found = read(FILE[:length])
+        assert found[:whole] == CONTENTS[:whole]
+        at_an_end = length in [*STARTS, len(FILE)]
+        assert ["was cut here" in str(each) for each in found[whole:]] == [] if at_an_end else [True]
+
+
+@pytest.mark.parametrize("place", range(STARTS[1], STARTS[2]))
+def test_one_changed_byte_costs_no_other_block(place: int) -> None:
+    broken = FILE[:place] + bytes((FILE[place] ^ 0x55,)) + FILE[place + 1 :]
+    found = read(broken)
+    assert found[0] == CONTENTS[0]
+    assert found[-1] == CONTENTS[2]
+    assert len(found) > 2, "the second is named"
+    assert CONTENTS[1] not in found
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"version": 2}, "a block of version 2, this nri reads 1: use a newer one"),
+        ({"codec": 7}, "a block that is packed in way 7, this nri knows 0 and 1"),
+        ({"raw": blocks.MOST_RAW + 1}, "at most 16777216 are read"),
+        ({"raw": 99}, "a block whose content is not the 99 bytes that it announces"),
+        ({"raw": 101}, "a block whose content is not the 101 bytes that it announces"),
+        ({"crc": 1}, "a block whose checksum is wrong: 1 records are lost"),
+        ({"stored": 1 << 30}, "a block of 1073741824 bytes"),
+    ],
+)
+def test_a_block_that_cannot_be_read_is_named_and_the_next_one_is_read(changed: dict[str, int], reason: str) -> None:
+    found = read(MAGIC + header(**changed) + pack(b"next", 1, 0, 0))
+    assert found[-1] == b"next"
+    assert reason in str(found[0])
+
+
+def test_stored_bytes_that_zlib_does_not_know_are_named() -> None:
+    stored = b"\xff" * 20
+    head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, 20, 100, 1, 0, 0, zlib.crc32(stored))
+    found = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + stored)
+    assert "cannot be unpacked" in str(found[0])
+
+
+def test_a_block_may_be_stored_as_it_is() -> None:
+    head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 0, 0, 4, 4, 1, 0, 0, zlib.crc32(b"data"))
+    assert read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + b"data") == [b"data"]
+
+
+def test_a_small_block_that_unpacks_to_gigabytes_is_cut_at_what_it_announces() -> None:
+    bomb = zlib.compress(b"\0" * (64 << 20))
+    head = struct.pack(">4sBBHIIIQQI", b"NRIB", 1, 1, 0, len(bomb), 1000, 1, 0, 0, zlib.crc32(bomb))
+    found = read(MAGIC + head + struct.pack(">I", zlib.crc32(head)) + bomb)
+    assert "1000 bytes that it announces" in str(found[0])
+
+
+def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
+    found = read(FILE + b"NRI" * (1 << 20) + pack(b"last", 1, 0, 0))
+    assert [*found[:3], found[-1]] == [*CONTENTS, b"last"]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "expected"), [(MAGIC, True), (MAGIC[:3], True), (b"", False), (b"\x89PNG\r\n\x1a\n", False)]
+)
+def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -> None:
+    assert blocks.is_trace(beginning) is expected

@@ -1,0 +1,220 @@
+"""A history as it is read: whole events in order, and everything that can be read of a file that is not whole."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from nri.api import messages as m
+from nri.errors import ConfigError
+from nri.trace import blocks
+from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
+from nri.trace.pb import api_pb2 as t
+from nri.wire import bytes_field
+
+POD = m.PodSandbox(id="p1", name="web", namespace="shop")
+CONTAINER = m.Container(id="c1", name="main", pod_sandbox_id="p1")
+REQUEST = m.StartContainerRequest(pod=POD, container=CONTAINER).SerializeToString()
+
+
+def event(serial: int, name: str = "StartContainer", request: bytes = REQUEST) -> list[t.Record]:
+    """The records of an event that one plugin answered."""
+    at = {"time_ns": serial * 1000, "serial": serial, "event": name}
+    return [
+        t.Record(kind=t.BEGINS, message=request, **at),
+        t.Record(kind=t.ASKED, plugin="10-a", same=True, **at),
+        t.Record(kind=t.ANSWERED, plugin="10-a", duration_ns=5, **at),
+        t.Record(kind=t.ENDS, duration_ns=9, **at),
+    ]
+
+
+OPENED = t.Record(kind=t.OPENED, about={"recording": "one"})
+
+
+def write(path: Path, *contents: list[t.Record]) -> Path:
+    """A trace file with a block for each list of records."""
+    data = [blocks.MAGIC]
+    for records in contents:
+        raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+        data.append(blocks.pack(raw, len(records), records[0].time_ns, records[-1].time_ns))
+    path.write_bytes(b"".join(data))
+    return path
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a.nritrace"
+
+
+def serials(trace: Trace) -> list[int]:
+    return [each.serial for each in trace.events()]
+
+
+def test_events_that_overlap_come_in_the_order_in_which_they_began(path: Path) -> None:
+    one, two, three = event(1), event(2), event(3)
+    mixed = [OPENED, one[0], two[0], *three, *two[1:], *one[1:]]
+    found = list(Trace(write(path, mixed)).events())
+    assert [each.serial for each in found] == [1, 2, 3]
+    assert all(each.whole for each in found)
+    assert [step.request for each in found for step in each.steps] == [REQUEST] * 3
+
+
+def test_an_event_knows_what_it_is_about(path: Path) -> None:
+    (found,) = Trace(write(path, [OPENED, *event(1)])).events()
+    assert (found.pod, found.container) == (POD, CONTAINER)
+    names = {text: found.names(text) for text in ("web", "shop/web", "main", "c1", "p", "other", "shop")}
+    assert names == {"web": True, "shop/web": True, "main": True, "c1": True, "p": True, "other": False, "shop": False}
+
+
+@pytest.mark.parametrize(
+    ("name", "request_bytes"), [("NoSuchEvent", b""), ("../../x", b""), ("StartContainer", b"\xff\xff"), ("", b"")]
+)
+def test_an_event_that_this_version_does_not_understand_is_given_all_the_same(
+    path: Path, name: str, request_bytes: bytes
+) -> None:
+    (found,) = Trace(write(path, [OPENED, *event(1, name, request_bytes)])).events()
+    assert (found.name, found.message, found.pod, found.container) == (name, None, None, None)
+    assert not found.names("web")
+
+
+def test_an_event_of_pods_has_no_container_and_a_state_has_neither(path: Path) -> None:
+    pod = event(1, "RunPodSandbox", m.RunPodSandboxRequest(pod=POD).SerializeToString())
+    state = event(2, "Synchronize", m.SynchronizeRequest(pods=[POD]).SerializeToString())
+    found = list(Trace(write(path, [OPENED, *pod, *state])).events())
+    assert [(each.pod, each.container) for each in found] == [(POD, None), (None, None)]
+
+
+def test_an_event_without_its_beginning_or_end_is_not_whole(path: Path) -> None:
+    records = [OPENED, *event(1)[1:], *event(2)[:-1], *event(3)]
+    assert [(each.serial, each.whole) for each in Trace(write(path, records)).events()] == [
+        (1, False), (2, False), (3, True),
+    ]  # fmt: skip
+
+
+def test_a_step_without_its_beginning_is_told(path: Path) -> None:
+    records = event(1)
+    del records[1]
+    (found,) = Trace(write(path, [OPENED, *records])).events()
+    assert (found.whole, found.steps[0].plugin) == (False, "10-a")
+
+
+def test_validators_are_steps_of_the_creation(path: Path) -> None:
+    create, check = event(1, "CreateContainer"), event(1, VALIDATE)
+    (found,) = Trace(write(path, [OPENED, *create[:-1], *check[:-1], create[-1]])).events()
+    assert (found.name, found.whole) == ("CreateContainer", True)
+    assert [step.event for step in found.steps] == ["CreateContainer", VALIDATE]
+
+
+def test_a_file_that_is_cut_at_any_byte_gives_what_was_whole_and_names_the_rest(path: Path) -> None:
+    data = write(path, [OPENED, *event(1)], event(2), event(3)).read_bytes()
+    ends = [*(header.offset for _, header in list(Trace(path).headers())[1:]), len(data)]
+    for length in range(1, len(data)):
+        path.write_bytes(data[:length])
+        trace = Trace(path)
+        assert serials(trace) == [1, 2, 3][: sum(end <= length for end in ends)]
+        assert bool(trace.problems) == (length not in (*ends, len(blocks.MAGIC))), length
+
+
+def test_random_damage_never_raises_and_is_named(path: Path) -> None:
+    data = write(path, [OPENED, *event(1)], *(event(serial) for serial in range(2, 30))).read_bytes()
+    draw = random.Random(1)
+    for _ in range(300):
+        broken = bytearray(data)
+        for place in draw.sample(range(len(blocks.MAGIC), len(data)), draw.randint(1, 20)):
+            broken[place] = draw.randrange(256)
+        path.write_bytes(bytes(broken))
+        trace = Trace(path)
+        found = serials(trace)
+        assert found == sorted(found)
+        assert trace.problems or found == list(range(1, 30))
+
+
+def test_a_newer_version_s_records_and_fields_are_passed_over(path: Path) -> None:
+    newer = t.Record.FromString(t.Record(serial=1, kind=77).SerializeToString() + b"\xfa\x3f\x03new")  # type: ignore[arg-type]
+    records = [OPENED, *event(1)[:2], newer, *event(1)[2:]]
+    (found,) = Trace(write(path, records)).events()
+    assert found.whole
+    assert len(found.steps) == 1
+
+
+def test_a_block_that_holds_no_records_is_named(path: Path) -> None:
+    write(path, [OPENED, *event(1)])
+    with path.open("ab") as file:
+        file.write(blocks.pack(b"\x0a\xff", 1, 0, 0) + blocks.pack(bytes_field(1, b"\xff"), 1, 0, 0))
+    trace = Trace(path)
+    assert serials(trace) == [1]
+    assert ["is cut short" in line or "cannot be read" in line for line in trace.problems] == [True, True]
+    assert all(line.startswith(f"{path}: at byte ") for line in trace.problems)
+
+
+def test_blocks_outside_of_the_times_are_not_unpacked(path: Path) -> None:
+    data = bytearray(write(path, [OPENED], *(event(serial) for serial in range(1, 6))).read_bytes())
+    third = [header for _, header in Trace(path).headers()][3]
+    data[third.offset + 50] ^= 0xFF
+    path.write_bytes(bytes(data))
+    trace = Trace(path)
+    assert [each.serial for each in trace.events(since_ns=4000)] == [4, 5]
+    assert [each.serial for each in trace.events(until_ns=2000)] == [1, 2]
+    assert not trace.problems, "the broken block was not looked at"
+    assert serials(trace) == [1, 2, 4, 5]
+
+
+def test_a_folder_is_one_history_and_what_is_no_trace_in_it_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "nri-1.nritrace", [OPENED, event(1)[0]])
+    write(tmp_path / "nri-2.nritrace", [OPENED, *event(1)[1:], *event(2)])
+    other = t.Record(kind=t.OPENED, about={"recording": "other"})
+    write(tmp_path / "nri-3.nritrace", [other, event(1)[0]], [t.Record(kind=t.PLUGIN, plugin="10-a", event="gone")])
+    write(tmp_path / "nri-4.nritrace", [OPENED, *event(3)])
+    (tmp_path / "nri-5.nritrace").write_text("no trace")
+    os.mkfifo(tmp_path / "nri-6.nritrace")
+    (tmp_path / "notes.txt").write_text("")
+    trace = Trace(tmp_path)
+    items = list(trace.items())
+    found = [(each.recording, each.serial, each.whole) for each in items if isinstance(each, Event)]
+    assert found == [(1, 1, True), (1, 2, True), (2, 1, False), (1, 3, True)]
+    assert ("plugin", "10-a", "gone") in [
+        (each.kind, each.plugin, each.state) for each in items if isinstance(each, Note)
+    ]
+    assert ["nri-5" in trace.problems[0], "not a regular file" in trace.problems[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"", "not a trace"), (b"text", "not a trace"), (None, "No such file")]
+)
+def test_where_there_is_no_trace_that_is_said(path: Path, content: bytes | None, reason: str) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=reason):
+        Trace(path)
+
+
+def test_a_folder_without_a_trace_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no trace"):
+        Trace(tmp_path)
+
+
+def test_too_many_problems_are_counted(path: Path) -> None:
+    path.write_bytes(blocks.MAGIC + b"NRIB" * 5000)
+    trace = Trace(path)
+    assert serials(trace) == []
+    assert (len(trace.problems), trace.untold > 0) == (1000, True)
+
+
+def test_of_too_many_open_events_the_oldest_is_given_as_it_is(path: Path) -> None:
+    trace = Trace(write(path, [OPENED, *(event(serial)[0] for serial in range(1, 5000))]))
+    found = next(trace.events())
+    assert (found.serial, found.whole) == (1, False)
+
+
+def test_a_message_that_is_too_long_is_left_out(path: Path) -> None:
+    long = event(1, request=b"\0" * (blocks.MOST_MESSAGE + 1))
+    (found,) = Trace(write(path, [OPENED, *long])).events()
+    assert (found.request, found.whole) == (b"", False)
+
+
+def test_the_old_event_is_parsed_as_what_it_is() -> None:
+    message = m.StateChangeEvent(event=1, pod=POD)
+    assert parsed("StateChange", message.SerializeToString(), reply=False) == message

@@ -1,0 +1,233 @@
+"""The recorder: what it writes, what it bounds, and that events never suffer from it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from pathlib import Path
+
+import pytest
+
+import nri
+from nri.api import messages as m
+from nri.errors import ConflictError, DeadlineExceeded, PluginRejected
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.history import VALIDATE, Event, Note, Trace
+from nri.trace.recorder import Limits, Recorder
+from tests.support.adapting import eventually
+
+REQUEST = m.StartContainerRequest(pod=m.PodSandbox(name="web", annotations={"a": "S3CRET"})).SerializeToString()
+
+
+class Sets(nri.Plugin):
+    """Sets one variable, and refuses containers called bad."""
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        if container.name == "bad":
+            raise nri.Reject("not this one")
+        return nri.Adjustment().add_env("PW", "S3CRET")
+
+
+class Validates(nri.Plugin):
+    """Refuses nothing."""
+
+    def validate_container_adjustment(self, request: object) -> None: ...
+
+
+def recorded(folder: Path) -> tuple[list[Event], list[Note]]:
+    trace = Trace(folder)
+    items = list(trace.items())
+    assert not trace.problems
+    return [each for each in items if isinstance(each, Event)], [each for each in items if isinstance(each, Note)]
+
+
+def tell(recorder: Recorder, serial: int, request: bytes = REQUEST) -> None:
+    """One event that one plugin answers."""
+    recorder.event_begins("StartContainer", serial, request)
+    recorder.plugin_asked("10-a", "StartContainer", serial, request)
+    recorder.plugin_answered("10-a", "StartContainer", serial, b"", 0.001)
+    recorder.event_ends("StartContainer", serial, b"", None, 0.002)
+
+
+def wait_for(folder: Path, serial: int) -> None:
+    """Wait until an event is in a file that has ended."""
+
+    def written() -> bool:
+        items = list(Trace(folder).items())
+        closed = bool(items) and isinstance(items[-1], Note) and items[-1].kind == "closed"
+        return closed and any(isinstance(each, Event) and each.serial == serial for each in items)
+
+    eventually(written, f"event {serial} is written")
+
+
+def test_everything_that_a_runtime_tells_is_there_afterwards(tmp_path: Path) -> None:
+    with Recorder(tmp_path, redact=False, about={"policy": "x"}) as recorder:
+        runtime = FakeRuntime(reporters=[recorder])
+        with runtime:
+            runtime.add(Sets(), "10").add(Sets(), "20", "other").add(Validates(), "90")
+            pod = make_pod(name="web")
+            runtime.run_pod_sandbox(pod)
+            with pytest.raises(ConflictError):
+                runtime.create_container(pod, make_container(name="one"))
+            with pytest.raises(PluginRejected):
+                runtime.create_container(pod, make_container(name="bad"))
+            runtime.disconnect("20-other")
+            runtime.create_container(pod, make_container(name="two"))
+    events, notes = recorded(tmp_path)
+    assert all(event.whole and not event.redacted for event in events)
+    assert [event.name for event in events] == [*["Synchronize"] * 3, "RunPodSandbox", *["CreateContainer"] * 3]
+    conflict, refusal, created = events[-3:]
+    assert conflict.error is not None
+    assert conflict.error.kind == "ConflictError"
+    assert [(each.plugin, each.merged, bool(each.refused)) for each in conflict.steps] == [
+        ("10-sets", True, False),
+        ("20-other", False, True),
+    ]
+    failed = refusal.steps[0].error
+    assert failed is not None
+    assert (failed.code, "not this one" in failed.text) == (7, True)
+    assert [(each.plugin, each.event) for each in created.steps] == [
+        ("10-sets", "CreateContainer"),
+        ("90-validates", VALIDATE),
+    ]
+    assert created.container is not None
+    assert created.container.name == "two"
+    reply = m.CreateContainerResponse.FromString(created.reply)
+    assert [each.value for each in reply.adjust.env] == ["S3CRET"]
+    assert created.duration_ns >= created.steps[0].duration_ns > 0
+    plugins = [(note.plugin, note.state) for note in notes if note.kind == "plugin"]
+    assert ("10-sets", "active") in plugins
+    assert ("20-other", "gone") in plugins
+    assert notes[0].kind == "opened"
+    assert notes[0].about["policy"] == "x"
+    assert notes[-1].kind == "closed"
+
+
+def test_values_are_redacted_unless_that_is_turned_off(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(Sets(), config="token: S3CRET")
+        runtime.create_container(None, make_container(env={"A": "S3CRET"}, args=["prog", "S3CRET"]))
+        recorder.plugin_answered("10-odd", "CreateContainer", 9999, b"S3CRET, no message", 0.0)
+        recorder.plugin_answered("10-odd", "NoEvent", 9999, b"S3CRET", 0.0)
+    files = list(tmp_path.iterdir())
+    events, notes = recorded(tmp_path)
+    created = next(event for event in events if event.name == "CreateContainer")
+    assert created.redacted
+    assert created.whole
+    seen = [created.request, created.reply, *(step.request + (step.reply or b"") for step in created.steps)]
+    assert all(b"S3CRET" not in each for each in seen)
+    assert "S3CRET" not in repr(notes)
+    assert not events[-1].whole, "what cannot be read to redact it is left out"
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+def test_no_file_grows_beyond_its_limit_by_more_than_a_block_and_the_oldest_go(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("stays")
+    old = tmp_path / "nri-20200101T000000.000000Z-00000000.nritrace"
+    old.write_bytes(b"old")
+    os.utime(old, (0, 0))
+    with Recorder(tmp_path, limits=Limits(file_bytes=1, folder_bytes=2000)) as recorder:
+        for serial in range(1, 7):
+            tell(recorder, serial)
+            wait_for(tmp_path, serial)
+    assert not old.exists()
+    assert (tmp_path / "mine.txt").read_text() == "stays"
+    traces = list(tmp_path.glob("*.nritrace"))
+    assert 1 < len(traces) < 6
+    assert sum(path.stat().st_size for path in traces) < 3000
+    events, notes = recorded(tmp_path)
+    assert events[-1].serial == 6, "the newest are kept"
+    assert events[-1].whole
+    assert {note.about["recording"] for note in notes if note.kind == "opened"} == {notes[0].about["recording"]}
+
+
+def test_a_new_file_begins_with_the_plugins_that_there_are(tmp_path: Path) -> None:
+    with Recorder(tmp_path, limits=Limits(file_bytes=1)) as recorder:
+        recorder.plugin_changed("10-a", "active", {"version": "v1"})
+        tell(recorder, 1)
+        wait_for(tmp_path, 1)
+        tell(recorder, 2)
+    last = Trace(max(tmp_path.iterdir()))
+    assert [(each.plugin, each.state) for each in last.items() if isinstance(each, Note) and each.kind == "plugin"] == [
+        ("10-a", "active")
+    ]
+
+
+def test_steps_that_come_faster_than_they_are_written_are_counted(tmp_path: Path) -> None:
+    huge = b"\0" * (8 << 20)
+    with Recorder(tmp_path, redact=False) as recorder:
+        for serial in range(1, 40):
+            recorder.event_begins("StartContainer", serial, huge)
+    _, notes = recorded(tmp_path)
+    assert sum(note.lost for note in notes if note.kind == "lost") > 0
+
+
+def test_what_comes_after_the_end_is_left_out_and_does_no_harm(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.close()
+    tell(recorder, 1)
+    recorder.close()
+    assert recorded(tmp_path)[0] == []
+
+
+def test_a_message_that_is_too_long_is_left_out_and_its_event_is_not_whole(tmp_path: Path) -> None:
+    with Recorder(tmp_path, redact=False) as recorder:
+        tell(recorder, 1, b"\0" * ((8 << 20) + 1))
+        tell(recorder, 2)
+    assert [event.whole for event in recorded(tmp_path)[0]] == [False, True]
+
+
+def test_a_folder_that_cannot_be_written_costs_steps_and_a_line_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "traces"
+    with caplog.at_level(logging.WARNING, "nri.trace"), Recorder(folder, limits=Limits(file_bytes=1)) as recorder:
+        tell(recorder, 1)
+        wait_for(folder, 1)
+        folder.rename(tmp_path / "away")
+        tell(recorder, 2)
+        eventually(lambda: "cannot write" in caplog.text, "a line in the log")
+        (tmp_path / "away").rename(folder)
+        tell(recorder, 3)
+        wait_for(folder, 3)
+    events, notes = recorded(folder)
+    assert [event.serial for event in events] == [1, 3]
+    assert sum(note.lost for note in notes) == 4
+    assert len(re.findall("cannot write", caplog.text)) == 1
+
+
+def test_a_recorder_whose_folder_cannot_be_made_says_so_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        Recorder(tmp_path / "file")
+
+
+def test_errors_are_kept_as_texts_and_codes(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.event_begins("StartContainer", 1, b"")
+        recorder.plugin_asked("10-a", "StartContainer", 1, b"")
+        recorder.plugin_failed("10-a", "StartContainer", 1, DeadlineExceeded("StartContainer"), 2.0)
+        recorder.event_ends("StartContainer", 1, b"", ValueError("x" * 100_000), 2.0)
+    event = recorded(tmp_path)[0][0]
+    failed = event.steps[0].error
+    assert failed is not None
+    assert (failed.kind, failed.code) == ("DeadlineExceeded", 0)
+    assert event.error is not None
+    assert (event.error.kind, len(event.error.text) <= 4100) == ("ValueError", True)
+
+
+def test_events_of_many_threads_are_put_together_by_their_serials(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        threads = [
+            threading.Thread(target=lambda base=base: [tell(recorder, base + each) for each in range(100)])  # type: ignore[misc]
+            for base in (1, 101, 201)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    events, _ = recorded(tmp_path)
+    assert sorted(event.serial for event in events) == list(range(1, 301))
+    assert all(event.whole and len(event.steps) == 1 for event in events)

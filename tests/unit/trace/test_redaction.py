@@ -1,0 +1,82 @@
+"""Redaction: values go, names stay, and what is equal stays equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.api import messages as m
+from nri.trace.redaction import Redactor
+
+HOOKS = m.Hooks(prestart=[m.Hook(path="/bin/hook", args=["hook", "S3CRET"], env=["PW=S3CRET"])])
+MESSAGES = {
+    "container": m.CreateContainerRequest(
+        pod=m.PodSandbox(name="web", annotations={"token": "S3CRET"}, labels={"app": "web"}),
+        container=m.Container(
+            name="main", env=["PW=S3CRET", "EMPTY=", "ODD"], args=["prog", "S3CRET"], annotations={"a": "S3CRET"},
+            hooks=HOOKS,
+        ),
+    ),
+    "adjustment": m.CreateContainerResponse(
+        adjust=m.ContainerAdjustment(
+            env=[m.KeyValue(key="PW", value="S3CRET")], args=["prog", "S3CRET"], annotations={"a": "S3CRET"},
+            hooks=HOOKS,
+        )
+    ),
+    "state": m.SynchronizeRequest(
+        pods=[m.PodSandbox(annotations={"a": "S3CRET"})], containers=[m.Container(env=["PW=S3CRET"])]
+    ),
+    "validation": m.ValidateContainerAdjustmentRequest(
+        container=m.Container(env=["PW=S3CRET"]),
+        adjust=m.ContainerAdjustment(env=[m.KeyValue(key="PW", value="S3CRET")]),
+    ),
+    "old event": m.StateChangeEvent(container=m.Container(env=["PW=S3CRET"])),
+    "configuration": m.ConfigureRequest(config="S3CRET"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_no_value_is_left_in(kind: str) -> None:
+    message = type(MESSAGES[kind])()
+    message.CopyFrom(MESSAGES[kind])  # type: ignore[arg-type]
+    assert Redactor().message(message)
+    assert b"S3CRET" not in message.SerializeToString()
+
+
+def test_names_programs_and_labels_stay() -> None:
+    message = m.CreateContainerRequest()
+    message.CopyFrom(MESSAGES["container"])  # type: ignore[arg-type]
+    Redactor().message(message)
+    container = message.container
+    assert [each.partition("=")[0] for each in container.env] == ["PW", "EMPTY", "ODD"]
+    assert list(container.env)[1:] == ["EMPTY=", "ODD"], "where there is no value there is none afterwards"
+    assert list(container.annotations) == ["a"]
+    assert container.args[0] == "prog"
+    assert dict(message.pod.labels) == {"app": "web"}
+
+
+def test_equal_values_stay_equal_in_one_recording_and_in_no_other() -> None:
+    one, other = Redactor(), Redactor()
+    assert one.text("a") == one.text("a") != one.text("b")
+    assert one.text("a") != other.text("a")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        m.StartContainerRequest(pod=m.PodSandbox(name="web"), container=m.Container(name="main", args=["prog"])),
+        m.CreateContainerResponse(update=[m.ContainerUpdate(container_id="x")]),
+        m.Container(annotations={"a": ""}),
+    ],
+)
+def test_a_message_without_values_is_not_changed(message: Any) -> None:
+    before = message.SerializeToString()
+    assert not Redactor().message(message)
+    assert message.SerializeToString() == before
+
+
+def test_what_this_version_does_not_know_is_dropped() -> None:
+    message = m.PodSandbox.FromString(m.PodSandbox(name="web").SerializeToString() + b"\xfa\x3f\x06S3CRET")
+    Redactor().message(message)
+    assert message.SerializeToString() == m.PodSandbox(name="web").SerializeToString()
