@@ -120,17 +120,19 @@ def _run_once(stage: Stage, out: TextIO) -> tuple[Outcome, list[Failure]]:
         outcome.code, outcome.said, outcome.processor_s = ended.code, ended.last_words, ended.processor_s
         if not report.exists():
             return outcome, []
+        failed = unsteady.failures(report)
+        outcome.failed = len(failed)  # not of cases: a test that cannot clean up either has two
         _read_report(report, outcome)
-        return outcome, unsteady.failures(report)
+        return outcome, failed
 
 
 def _read_report(report: Path, outcome: Outcome) -> None:
-    """Count the cases of pytest's XML report, and keep the reason of every skip."""
+    """Count what passed in pytest's XML report, and keep the reason of every skip."""
     for case in ET.parse(report).iter("testcase"):
         skipped = case.find("skipped")
         if case.find("failure") is not None or case.find("error") is not None:
-            outcome.failed += 1
-        elif skipped is None:
+            continue
+        if skipped is None:
             outcome.passed += 1
         else:
             outcome.skips[skipped.get("message") or "no reason given"] += 1

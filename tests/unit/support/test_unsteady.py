@@ -94,6 +94,13 @@ def test_beside_one_that_goes_on_failing_it_is_listed_all_the_same_and_the_stage
     assert "test_it.py::test_it\n" in record.read_text()
 
 
+def test_one_that_could_not_clean_up_either_counts_once(tmp_path: Path, record: Path) -> None:
+    text = SECOND_TIME.format(folder=str(tmp_path), starts=CHILD, condition="== 'xx'")
+    outcome = outcome_of(tmp_path, text + "\ndef teardown_function(): assert runs.read_text() == 'xx'\n")
+
+    assert (outcome.code, outcome.passed, outcome.failed, len(outcome.unsteady)) == (0, 1, 0, 1)
+
+
 def test_more_failures_than_chance_has_are_not_tried_again() -> None:
     many = [unsteady.Failure(f"test_{number}", "") for number in range(unsteady.MOST + 1)]
     tried: list[str] = []
