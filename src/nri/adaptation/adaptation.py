@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from nri.adaptation.admin import Admin
 from nri.adaptation.audit.answer_order import OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.recent import Recent
 from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
@@ -205,7 +206,8 @@ class Adaptation(Events):
             self._ways_in.append(Listener(*listening, replace_live=not self.rules.live_socket_kept))
         if admin_socket is not None:
             records, begins = trail.provenance or Provenance(), trail.inventory.known.begins
-            self._ways_in.append(Admin(admin_socket, records, policies, self._describe, self.rules, begins))
+            shown = (records, policies, self._describe, self.rules, begins, Recent(reporting))
+            self._ways_in.append(Admin(admin_socket, *shown))
         self._started = False
         self._stopping = threading.Event()
         registry.listen(self._installed.nudge)

@@ -8,6 +8,8 @@ replies are JSON: they are for people and scripts, and free to grow. Nothing her
 |---|---|---|
 | Why | `{"container": "an id or names (`nri.kube.named`)"}` | the container's changes (`Explanation.to_json`) |
 | Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
+| Containers | `{}` | `containers`: ids and names of those with a history, the newest first |
+| Events | `{"run": "", "after": 0, "most": 500}` | what ended since (`nri.adaptation.audit.recent`) |
 | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
 """
 
@@ -24,6 +26,7 @@ from nri.adaptation.audit.bounded_log import BoundedLog
 from nri.config.syntax import parse_json
 from nri.errors import RemoteProtocolError, RpcError
 from nri.kube.named import any_of, find
+from nri.text import plain
 from nri.ttrpc import Client, Code, Method, Server, Service
 from nri.unix import credentials, make_folder
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nri.adaptation.audit.provenance import Provenance
+    from nri.adaptation.audit.recent import Recent
     from nri.adaptation.plugin_policy.policy import Policies
     from nri.rules import Rules
 
@@ -42,6 +46,8 @@ SERVICE = "nri.admin.v1.Admin"
 
 #: Longest reply, in bytes; ttRPC refuses 4 MiB. A longer chain loses its oldest steps.
 _MAX_REPLY_BYTES = 3 << 20
+#: Containers, and rows of events, that one reply has at most.
+_MOST_CONTAINERS, _MOST_EVENTS = 2000, 1000
 
 _lines = BoundedLog(logging.getLogger("nri.adaptation.admin"))
 
@@ -56,6 +62,7 @@ class Admin:
         plugins: health of every plugin, as tables of JSON; called for every request.
         rules: by which replies are merged again.
         present: whether the runtime has a container whose id begins so.
+        recent: the events that ended last.
     """
 
     def __init__(
@@ -66,6 +73,7 @@ class Admin:
         plugins: Callable[[], list[dict[str, Any]]],
         rules: Rules,
         present: Callable[[str], bool],
+        recent: Recent,
     ) -> None:
         self.path = path
         self._present = present
@@ -73,7 +81,14 @@ class Admin:
         self._policies = policies
         self._plugins = plugins
         self._rules = rules
-        answers = {"Why": self._why, "Plugins": self._health, "Policies": self._policy}
+        self._recent = recent
+        answers = {
+            "Why": self._why,
+            "Plugins": self._health,
+            "Policies": self._policy,
+            "Containers": self._containers,
+            "Events": self._events,
+        }
         methods = {name: Method(_json(answer)) for name, answer in answers.items()}
         self._server = Server(
             path, [Service(SERVICE, methods)], workers=2, backlog=16, max_connections=16, admit=_admit
@@ -122,6 +137,28 @@ class Admin:
 
     def _health(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"plugins": self._plugins(), "provenance": self._provenance.stats()}
+
+    def _containers(self, _: dict[str, Any]) -> dict[str, Any]:
+        known = self._provenance.containers()
+        rows = [
+            {
+                "id": plain(one.id, 128),
+                "name": plain(one.name),
+                "pod": plain("/".join(part for part in (one.namespace, one.pod) if part)),
+                "runs": self._present(one.id),
+            }
+            for one in known[:_MOST_CONTAINERS]
+        ]
+        return {"containers": rows, "left_out": len(known) - len(rows)}
+
+    def _events(self, request: dict[str, Any]) -> dict[str, Any]:
+        run, after, most = (request.get(name, value) for name, value in (("run", ""), ("after", 0), ("most", 500)))
+        whole = all(type(number) is int and number >= 0 for number in (after, most))
+        if not isinstance(run, str) or not whole or not most:
+            raise RpcError(
+                Code.INVALID_ARGUMENT, 'not {"run": TEXT, "after": NUMBER, "most": NUMBER}, of the reply before'
+            )
+        return self._recent.read(run, after, min(most, _MOST_EVENTS))
 
     def _policy(self, _: dict[str, Any]) -> dict[str, Any]:
         return self._policies.to_json()

@@ -11,6 +11,8 @@ import pytest
 from nri.adaptation import admin
 from nri.adaptation.admin import SERVICE, Admin, ask
 from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.recent import Recent
+from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.api import messages as m
 from nri.errors import ConnectionClosed, RemoteProtocolError, RpcError, RuntimeUnavailable
@@ -37,9 +39,8 @@ def provenance():
 def path(provenance):
     with tempfile.TemporaryDirectory(prefix="nri-admin-", dir="/tmp") as folder:
         there = "7c0ffee"
-        served = Admin(
-            f"{folder}/run/admin.sock", provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, there.startswith
-        )
+        shown = (provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, there.startswith, Recent(Reporting()))
+        served = Admin(f"{folder}/run/admin.sock", *shown)
         served.start()
         yield served.path
         served.stop()
@@ -114,6 +115,26 @@ def test_an_empty_request_is_an_empty_object(path):
 def test_plugins_tells_how_much_is_remembered_too(path, provenance):
     record(provenance, "c1")
     assert ask(path, "Plugins", {})["provenance"]["containers"] == 1
+
+
+def test_containers_are_those_with_a_history_and_foreign_names_are_made_fit_for_a_line(path, provenance):
+    record(provenance, "1f2e", pod="one")
+    record(provenance, "7c0", pod="t\x1bwo")
+    answer = ask(path, "Containers", {})
+    assert answer["left_out"] == 0
+    assert [(row["id"], row["pod"], row["runs"]) for row in answer["containers"]] == [
+        ("7c0", "prod/t\\x1bwo", True), ("1f2e", "prod/one", False)]  # fmt: skip
+
+
+def test_the_first_reading_of_events_has_none_and_says_how_to_go_on(path):
+    answer = ask(path, "Events", {})
+    assert (answer["rows"], answer["next"], answer["more"], answer["missed"]) == ([], 0, False, 0)
+    assert ask(path, "Events", {"run": answer["run"], "after": 0})["run"] == answer["run"]
+
+
+@pytest.mark.parametrize("request_", [{"run": 1}, {"after": -1}, {"after": "1"}, {"after": True}, {"most": 0}])
+def test_events_are_asked_for_by_numbers(path, request_):
+    assert refusal(path, "Events", request_).code == Code.INVALID_ARGUMENT
 
 
 def test_policies_tell_where_they_come_from(path):

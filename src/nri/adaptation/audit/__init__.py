@@ -2,8 +2,8 @@
 
 Reading order: `trail` (the face towards events), `inventory` (the containers that there are), `provenance` and
 `record` (what is kept), `explanation` and `diff` (what it meant), `update_result` and `answer_order` (which of two
-updates counts) with `restoration`, `shadow`, and `reporting` with its `bounded_log` (the steps of an event told to
-watchers and the log).
+updates counts) with `restoration`, `shadow`, and `reporting` with its `bounded_log` and `recent` (the steps
+of an event told to watchers, the log, and who looks on).
 """
 
 from nri.adaptation.audit.diff import Change, show

@@ -74,6 +74,21 @@ class Reporting:
         self._guard = threading.Lock()
         self._left_out: dict[str, tuple[int, float]] = {}  # plugin -> not told of since, and when that was
 
+    def attach(self, reporter: Reporter) -> None:
+        """Tell a further reporter from now on; of events that run it may miss the beginning."""
+        with self._guard:
+            self._set((*self._reporters, reporter))
+
+    def detach(self, reporter: Reporter) -> None:
+        """Tell this reporter no more; steps that are told just now may still come."""
+        with self._guard:
+            self._set(tuple(each for each in self._reporters if each is not reporter))
+
+    def _set(self, reporters: tuple[Any, ...]) -> None:
+        self._reporters = reporters
+        self.recorded = bool(reporters)
+        self.watched = self._observer is not None or self.recorded
+
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Tell that an event begins; `event` is the name of its RPC. Only needed if `recorded`."""
         for reporter in self._reporters:

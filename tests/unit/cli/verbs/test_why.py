@@ -8,6 +8,8 @@ import pytest
 
 from nri.adaptation.admin import Admin
 from nri.adaptation.audit.provenance import Provenance
+from nri.adaptation.audit.recent import Recent
+from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.agent.settings.tables import NriSettings
 from nri.api import messages as m
@@ -43,9 +45,8 @@ def socket():
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
         Path(folder, "policy.toml").write_text(POLICY)
         policies = Policies(f"{folder}/policy.toml")
-        served = Admin(
-            f"{folder}/admin.sock", provenance, policies, lambda: [HEALTH], Rules.DEFAULT, lambda prefix: prefix == "7"
-        )
+        shown = (provenance, policies, lambda: [HEALTH], Rules.DEFAULT, lambda prefix: prefix == "7")
+        served = Admin(f"{folder}/admin.sock", *shown, Recent(Reporting()))
         served.start()
         yield served.path
         served.stop()

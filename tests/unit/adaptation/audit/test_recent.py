@@ -1,0 +1,177 @@
+"""The events that ended last: read by number, bounded, and kept only while somebody reads."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation.admin import ask
+from nri.adaptation.audit.recent import Bounds, Recent
+from nri.adaptation.audit.reporting import Reporting
+from nri.api import messages as m
+from nri.errors import ConflictError, PluginTimeout
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.made_plugins import plugin
+
+REQUEST = m.CreateContainerRequest(pod=make_pod(name="web"), container=make_container(name="app")).SerializeToString()
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="nri-recent-", dir="/tmp") as folder:
+        yield f"{folder}/admin.sock"
+
+
+def happens(reporting: Reporting, serial: int, request: bytes = REQUEST, plugins: int = 0) -> None:
+    """Tell of a whole event, if anybody wants to know."""
+    reporting.event_begins("CreateContainer", serial, request)
+    for number in range(plugins):
+        reporting.plugin_asked(f"{number:02}-p", "CreateContainer", serial, request)
+        reporting.plugin_answered(f"{number:02}-p", "CreateContainer", serial, b"", 0.0)
+    reporting.event_ends("CreateContainer", serial, b"", None, 0.0)
+
+
+@pytest.fixture
+def reporting() -> Reporting:
+    return Reporting()
+
+
+def reading(reporting: Reporting, **bounds: Any) -> Recent:
+    """One that is being read."""
+    made = Recent(reporting, Bounds(**bounds))
+    made.read("", 0)
+    return made
+
+
+@pytest.fixture
+def recent(reporting: Reporting) -> Recent:
+    return reading(reporting)
+
+
+def read_all(recent: Recent, most: int = 500) -> list[dict[str, Any]]:
+    """Everything, in as many readings as it takes."""
+    answer = recent.read("", 0, most)
+    rows: list[dict[str, Any]] = answer["rows"]
+    while answer["more"]:
+        answer = recent.read(answer["run"], answer["next"], most)
+        rows += answer["rows"]
+    return rows
+
+
+def env(value: str) -> Any:
+    return lambda *_: nri.Adjustment().add_env("A", value)
+
+
+def test_a_creation_that_two_plugins_fight_over_is_told_over_the_admin_socket_with_both_steps(path: str) -> None:
+    with FakeRuntime(admin_socket=path) as runtime:
+        runtime.add(plugin("first", create_container=env("1")), idx="10")
+        runtime.add(plugin("second", create_container=env("2")), idx="20")
+        begun = ask(path, "Events", {})
+        with pytest.raises(ConflictError):
+            runtime.create_container(make_pod(name="web", namespace="prod"), make_container(name="app", id="c1"))
+        answer = ask(path, "Events", {"run": begun["run"], "after": begun["next"]})
+    (row,) = [row for row in answer["rows"] if row.get("event") == "CreateContainer"]
+    assert (row["pod"], row["container"], row["container_id"]) == ("prod/web", "app", "c1")
+    first, second = row["steps"]
+    assert (first["plugin"], first["refused"], first["conflict"]) == ("10-first", "", False)
+    assert (second["plugin"], second["conflict"]) == ("20-second", True)
+    assert "10-first" in second["refused"] and "20-second" in row["error"]
+    assert second["at_ms"] >= first["at_ms"] >= 0 and row["duration_ms"] > 0
+
+
+def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:
+    with FakeRuntime(admin_socket=path) as runtime:
+        ask(path, "Events", {})
+        runtime.add(plugin("guest", create_container=env("1")), idx="10")
+        rows = ask(path, "Events", {})["rows"]
+    assert ("10-guest", "active") in [(row["plugin"], row["state"]) for row in rows if "state" in row]
+
+
+def test_silence_is_a_miss_and_a_plugins_text_is_one_line(reporting: Reporting, recent: Recent) -> None:
+    reporting.event_begins("CreateContainer", 1, REQUEST)
+    reporting.plugin_asked("10-a", "CreateContainer", 1, REQUEST)
+    reporting.plugin_failed("10-a", "CreateContainer", 1, PluginTimeout("10-a", "too\nlate" * 1000), 2.0)
+    reporting.event_ends("CreateContainer", 1, b"", None, 0.0)
+    (row,) = read_all(recent)
+    (step,) = row["steps"]
+    assert step["missed"] and step["duration_ms"] == 2000
+    assert "\n" not in step["error"] and len(step["error"]) <= 500
+
+
+def test_every_row_is_read_once_in_order_by_readers_of_any_pace(reporting: Reporting, recent: Recent) -> None:
+    for serial in range(20):
+        happens(reporting, serial)
+    for most in (1, 7, 500):
+        assert [row["serial"] for row in read_all(recent, most)] == list(range(20))
+
+
+def test_a_slow_reader_is_told_how_many_rows_it_has_missed(reporting: Reporting) -> None:
+    recent = reading(reporting, rows=10)
+    happens(reporting, 0)
+    answer = recent.read("", 0)
+    for serial in range(1, 31):
+        happens(reporting, serial)
+    answer = recent.read(answer["run"], answer["next"])
+    assert answer["missed"] == 20
+    assert [row["serial"] for row in answer["rows"]] == list(range(21, 31))
+
+
+@pytest.mark.parametrize("bounds", [{"steps": 30}, {"request_bytes": 10 * len(REQUEST)}], ids=str)
+def test_steps_and_bytes_are_bounded_too(reporting: Reporting, bounds: dict[str, int]) -> None:
+    recent = reading(reporting, **bounds)
+    for serial in range(100):
+        happens(reporting, serial, plugins=2)
+    assert [row["serial"] for row in read_all(recent)] == list(range(90, 100))
+
+
+def test_events_that_never_end_and_endless_plugins_are_bounded(reporting: Reporting) -> None:
+    recent = reading(reporting, open=5, plugins=3)
+    for serial in range(10):
+        reporting.event_begins("CreateContainer", serial, REQUEST)
+    for serial in range(10):
+        for number in range(5):
+            reporting.plugin_asked(f"{number:02}-p", "CreateContainer", serial, REQUEST)
+        reporting.event_ends("CreateContainer", serial, b"", None, 0.0)
+    assert [(row["serial"], len(row["steps"])) for row in read_all(recent)] == [(serial, 3) for serial in range(5, 10)]
+
+
+@pytest.mark.parametrize(("read_bytes", "rows"), [(1, 1), (8000, 2), (1 << 20, 5)])
+def test_one_reading_is_bounded_in_bytes_and_has_a_row_at_least(
+    reporting: Reporting, read_bytes: int, rows: int
+) -> None:
+    recent = reading(reporting, read_bytes=read_bytes)
+    for serial in range(5):
+        happens(reporting, serial, plugins=20)
+    assert [len(recent.read("", 0)["rows"]), len(read_all(recent))] == [rows, 5]
+
+
+@pytest.mark.parametrize("request_", [b"\xff\xff", b"", b"\0" * ((1 << 20) + 1)])
+def test_a_request_that_cannot_be_read_or_is_too_long_is_a_row_without_names(
+    reporting: Reporting, recent: Recent, request_: bytes
+) -> None:
+    happens(reporting, 1, request_)
+    (row,) = read_all(recent)
+    assert (row["pod"], row["container"]) == ("", "")
+
+
+def test_an_event_that_had_begun_before_the_first_reading_is_left_out(reporting: Reporting, recent: Recent) -> None:
+    reporting.event_begins("CreateContainer", 1, REQUEST)
+    reporting.event_ends("CreateContainer", 1, b"", None, 3600.0)
+    reporting.event_ends("CreateContainer", 2, b"", None, 0.0)
+    assert read_all(recent) == []
+
+
+def test_nothing_is_kept_before_the_first_reading_and_soon_after_the_last(reporting: Reporting) -> None:
+    unread = Recent(reporting, Bounds(unread_s=0.0))
+    assert not reporting.watched
+    begun = unread.read("", 0)
+    assert reporting.recorded
+    happens(reporting, 1)
+    assert not reporting.recorded and not reporting.watched
+    again = unread.read(begun["run"], begun["next"])
+    assert again["rows"] == [] and again["run"] != begun["run"]
+    assert reporting.recorded
