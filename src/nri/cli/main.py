@@ -41,6 +41,7 @@ VERB_GROUPS = {
         "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
         "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
         "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
+        "top": Row("nri.cli.verbs.top", "show which plugins are slow, silent or failing, as it happens"),
         "pod": Row("nri.cli.verbs.pod.pod", "run pods from manifests on any CRI runtime; list, enter and remove them"),
     },
     "Daemons": {

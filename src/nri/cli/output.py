@@ -95,6 +95,16 @@ class Output:
         for line in text.split("\n"):
             self.text(line)
 
+    def begin_screen(self) -> int:
+        """Begin a terminal's screen anew, for a picture that takes the place of the last; returns its lines.
+
+        Elsewhere one picture comes below the other, each as long as it is.
+        """
+        if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+            return 1 << 16
+        sys.stdout.write("\x1b[H\x1b[J")
+        return max(shutil.get_terminal_size().lines, 8)
+
     def names(self, names: Iterable[str]) -> None:
         """Print names or ids alone, one a line, for programs that read lines: the form of -q."""
         sys.stdout.writelines(f"{escape(name)}\n" for name in names)

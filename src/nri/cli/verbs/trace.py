@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,6 @@ _SUMMED = [
     Column("ERRORS", "errors"),
     Column("REFUSED", "refused"),
 ]
-#: Rows of the summary at most: the names of plugins and events are others'.
-_MOST_ROWS = 10_000
 
 
 @click.group(
@@ -97,20 +95,18 @@ def stat(settings: Settings, path: str) -> int:
     Percentiles are of the calls that ended, in milliseconds, to three digits.
     """
     from nri.trace.history import Trace
+    from nri.trace.sums import MOST_SUMS, Sums
 
     found, out = Trace(path), Output(settings)
-    sums: dict[tuple[str, str], _Sum] = {}
-    left = 0
+    sums = Sums()
     for event in found.events():
         for step in event.steps:
-            key = step.plugin, step.event
-            if key in sums or len(sums) < _MOST_ROWS:
-                sums.setdefault(key, _Sum()).take(step)
-            else:
-                left += 1
-    out.table(_SUMMED, [sums[key].row(*key) for key in sorted(sums)])
-    if left:
-        out.note(f"{count(left, 'call')} of further plugins: only {_MOST_ROWS} rows are shown")
+            ended = step.reply is not None or step.error is not None
+            taken_ms = step.duration_ns / 1e6 if ended else None
+            sums.of(step.plugin, step.event).take(taken_ms, step.error is not None, step.refused is not None)
+    out.table(_SUMMED, [{"plugin": plugin, "event": event, **row} for (plugin, event), row in sums.rows()])
+    if sums.left:
+        out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_SUMS} rows are shown")
     return _end(out, found)
 
 
@@ -121,41 +117,6 @@ def _end(out: Output, found: Trace) -> int:
     if found.untold:
         out.note(f"and {count(found.untold, 'further problem')}")
     return FAILED if found.problems else 0
-
-
-class _Sum:
-    """The calls of one plugin for one event. Durations are kept to three digits, so that memory is bounded."""
-
-    def __init__(self) -> None:
-        self.count = self.errors = self.refused = 0
-        self.taken: Counter[float] = Counter()
-
-    def take(self, step: Step) -> None:
-        self.count += 1
-        self.errors += step.error is not None
-        self.refused += step.refused is not None
-        if step.reply is not None or step.error is not None:
-            self.taken[float(f"{step.duration_ns / 1e6:.3g}")] += 1
-
-    def row(self, plugin: str, event: str) -> dict[str, Any]:
-        return {
-            "plugin": plugin,
-            "event": event,
-            "count": self.count,
-            "p50_ms": self._percentile(50),
-            "p99_ms": self._percentile(99),
-            "errors": self.errors,
-            "refused": self.refused,
-        }
-
-    def _percentile(self, share: int) -> float | None:
-        """The smallest duration that so many percent of the calls did not exceed; None without a call that ended."""
-        below = 0
-        for taken in sorted(self.taken):
-            below += self.taken[taken]
-            if below * 100 >= self.taken.total() * share:
-                return taken
-        return None
 
 
 def _time(time_ns: int) -> str:

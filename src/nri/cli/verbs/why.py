@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from nri.cli.errors import UNREACHABLE, Failure
 from nri.cli.output import Column, Output, readable
 from nri.cli.settings import Settings
+from nri.cli.support.admin_socket import admin_socket, ask_runtime
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -29,13 +29,7 @@ EXAMPLES = [
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("container", required=False)
-@click.option(
-    "--admin-socket",
-    "path",
-    metavar="PATH",
-    envvar="NRI_ADMIN_SOCKET",
-    help="The runtime's admin socket (environment: NRI_ADMIN_SOCKET).",
-)
+@admin_socket
 @click.option("--plugins", is_flag=True, help="Show the state of all plugins instead.")
 @click.option("--policies", is_flag=True, help="Show the operator's policies instead.")
 @click.pass_obj
@@ -56,30 +50,6 @@ def command(settings: Settings, container: str | None, path: str | None, plugins
         _show_plugins(out, ask_runtime(settings, path, "Plugins", {})["plugins"])
     else:
         show_chain(out, ask_runtime(settings, path, "Why", {"container": container}))
-
-
-def ask_runtime(settings: Settings, path: str | None, method: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask the runtime; a failure becomes a line with the next step."""
-    from nri.adaptation import admin
-    from nri.errors import ConnectionClosed, RpcError, RuntimeUnavailable
-    from nri.ttrpc import Code
-
-    where = path or admin.DEFAULT_SOCKET
-    ours = "only runtimes that are built on nri, with admin_socket set, keep the history of containers"
-    try:
-        return admin.ask(where, method, request, settings.timeout_s or 5.0)
-    except RuntimeUnavailable as error:
-        if "permission denied" in error.reason.lower():
-            raise Failure(f"cannot connect to {where}: permission denied. Run it as root", UNREACHABLE) from None
-        raise Failure(f"cannot connect to {where}: {error.reason}; {ours} (--admin-socket)", UNREACHABLE) from None
-    except ConnectionClosed:  # a runtime's socket for plugins speaks otherwise
-        reason = "the other side has closed the connection: perhaps it is no admin socket"
-        raise Failure(f"{where}: {reason}; {ours} (--admin-socket)", UNREACHABLE) from None
-    except RpcError as error:
-        if error.code == Code.UNIMPLEMENTED:
-            raise Failure(f"{where} is not an admin socket; {ours} (--admin-socket)", UNREACHABLE) from None
-        hint = ". try: nri pod ps" if error.code == Code.NOT_FOUND else ""
-        raise Failure(error.message + hint) from None
 
 
 def show_chain(out: Output, chain: dict[str, Any]) -> None:

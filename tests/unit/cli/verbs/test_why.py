@@ -13,10 +13,7 @@ from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.agent.settings.tables import NriSettings
 from nri.api import messages as m
-from nri.cli.errors import Failure
-from nri.cli.settings import Settings
-from nri.cli.verbs.why import ask_runtime, show_chain, show_policies
-from nri.errors import RuntimeUnavailable
+from nri.cli.verbs.why import show_chain, show_policies
 from nri.rules import Rules
 from nri.testing import FakeRuntime
 from nri.ttrpc import Server
@@ -95,17 +92,6 @@ def test_policies_are_shown_as_a_table_and_in_full_as_json(nri, socket):
 def test_quiet_prints_the_plugins_that_changed_the_container(nri, socket):
     assert nri("why", "1f2e", "--admin-socket", socket, "-q").stdout == "10-a\n"
     assert nri("why", "--plugins", "--admin-socket", socket, "-q").stdout == "10-a\n"
-
-
-def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(monkeypatch):
-    def closed(path, *_):
-        raise RuntimeUnavailable(path, "Permission denied")
-
-    monkeypatch.setattr("nri.adaptation.admin.ask", closed)
-    with pytest.raises(Failure) as caught:
-        ask_runtime(Settings(), "/run/admin.sock", "Plugins", {})
-    assert caught.value.code == 3
-    assert caught.value.message == "cannot connect to /run/admin.sock: permission denied. Run it as root"
 
 
 def test_a_container_that_there_is_none_of_is_told_from_one_that_is_older_than_the_history(nri, socket):

@@ -1,0 +1,87 @@
+"""`nri top`: plugins by how long they take, as it happens, on a terminal. Next: `nri.trace.live` has the figures."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from nri.cli.output import Column, Output
+from nri.cli.settings import Settings
+from nri.cli.support.admin_socket import admin_socket, ask_runtime
+from nri.cli.support.verb import Verb
+from nri.text import count
+
+_COLUMNS = [
+    Column("PLUGIN", "plugin"),
+    Column("STATE", "state"),
+    Column("CALLS/S", "calls_per_s"),
+    Column("P50 MS", "p50_ms"),
+    Column("P99 MS", "p99_ms"),
+    Column("MISSES", "missed"),
+    Column("ERRORS", "errors"),
+    Column("REFUSED", "refused"),
+    Column("LAST ERROR", "last_error", 80, extra=True),
+]
+_SLOWEST_FIRST = ("p99_ms", "p50_ms", "calls")
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "nri top                                 # the slowest plugin first, every two seconds",
+        "nri top --once -o json | jq '.plugins[] | select(.missed > 0)'",
+    ],
+)
+@admin_socket
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1, 60.0),
+    default=2.0,
+    metavar="SECONDS",
+    help="Between two pictures, and what --once looks on for. Default: 2.",
+)
+@click.option("--once", is_flag=True, help="Look on for one interval, print one picture, and end.")
+@click.pass_obj
+def command(settings: Settings, path: str | None, interval: float, once: bool) -> None:
+    """Show which plugins are slow, silent or failing: calls, latency and misses of the last minute, slowest first.
+
+    The runtime must be built on this package, with its admin socket on. It counts only while somebody looks on, so the
+    figures begin when this command does. MISSES are calls without an answer in time, REFUSED answers that were not
+    taken: a conflict, a breach of policy. Ctrl-C ends it.
+    """
+    from nri.trace.live import Live
+
+    out = Output(settings)
+    live = Live(lambda method, request: ask_runtime(settings, path, method, request))
+    live.poll()
+    while True:
+        time.sleep(interval)
+        live.poll()
+        summary = live.summary()
+        summary["plugins"].sort(key=lambda row: [row[key] or 0 for key in _SLOWEST_FIRST], reverse=True)
+        if not out.human:
+            (out.document if once else out.stream)(summary)
+        else:
+            _draw(out, summary, again=not once)
+        if once:
+            return
+
+
+def _draw(out: Output, summary: dict[str, Any], *, again: bool) -> None:
+    plugins = summary["plugins"]
+    if again:
+        plugins = plugins[: out.begin_screen() - 4]
+    late = sum(1 for row in summary["plugins"] if row["state"] in ("late", "open"))
+    parts = [
+        f"{summary['events_per_s']:g} events/s in {summary['seconds']:.0f} s",
+        f"p50 {summary['p50_ms'] or 0:g} ms, p99 {summary['p99_ms'] or 0:g} ms",
+        f"{summary['failed']} failed",
+        f"{count(len(summary['plugins']), 'plugin')}, {late} late or left out",
+    ]
+    if summary["unread"]:
+        parts.append(f"{summary['unread']} events came too fast to be counted")
+    if not out.quiet:
+        out.text("; ".join(parts))
+    out.table(_COLUMNS, plugins)

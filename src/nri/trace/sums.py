@@ -1,0 +1,76 @@
+"""How long plugins took, and how often they failed: counted, with percentiles, in bounded memory. Pure.
+
+Next: `nri.trace.live` sums up what happens now, `nri trace stat` what was recorded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["MOST_SUMS", "Sum", "Sums", "percentile"]
+
+#: Sums at most: the names of plugins and events are others'.
+MOST_SUMS: Final = 10_000
+
+
+def percentile(taken: Counter[float], percent: int) -> float | None:
+    """The smallest value that so many percent of the values do not exceed; None without a value."""
+    below = 0
+    for value in sorted(taken):
+        below += taken[value]
+        if below * 100 >= taken.total() * percent:
+            return value
+    return None
+
+
+class Sum:
+    """The calls of one plugin for one event. Durations are kept to three digits, so that memory is bounded."""
+
+    def __init__(self) -> None:
+        self.count = self.errors = self.refused = 0
+        self.taken: Counter[float] = Counter()
+
+    def take(self, taken_ms: float | None, failed: bool, refused: bool) -> None:
+        """Count a call: its milliseconds, None if it did not end; whether it failed; whether its answer was refused."""
+        self.count += 1
+        self.errors += failed
+        self.refused += refused
+        if taken_ms is not None:
+            self.taken[float(f"{taken_ms:.3g}")] += 1
+
+    def row(self) -> dict[str, Any]:
+        """The sum as a table of JSON."""
+        return {
+            "count": self.count,
+            "p50_ms": percentile(self.taken, 50),
+            "p99_ms": percentile(self.taken, 99),
+            "errors": self.errors,
+            "refused": self.refused,
+        }
+
+
+class Sums:
+    """A `Sum` for each plugin and event. `left`: calls of those for which there was no room."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self._sums: dict[tuple[str, str], Sum] = {}
+        self._rest = Sum()
+
+    def of(self, plugin: str, event: str) -> Sum:
+        """The sum of a plugin for an event, to count one call in."""
+        found = self._sums.get((plugin, event))
+        if found is None:
+            if len(self._sums) >= MOST_SUMS:
+                self.left += 1
+                return self._rest
+            found = self._sums[plugin, event] = Sum()
+        return found
+
+    def rows(self) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:
+        """Plugin and event, and the row of each, sorted."""
+        return ((key, self._sums[key].row()) for key in sorted(self._sums))

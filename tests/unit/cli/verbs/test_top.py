@@ -1,0 +1,94 @@
+"""`nri top`: which plugins are slow and failing, of a real runtime, as it happens."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+import nri as package
+from nri.cli.settings import Settings
+from nri.cli.verbs import top
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.made_plugins import plugin
+
+
+@pytest.fixture
+def busy() -> Iterator[str]:
+    """The admin socket of a runtime whose containers are created one after the other, and a plugin fails each."""
+    over = threading.Event()
+
+    def fail(*_: object) -> None:
+        raise package.Reject("not\x1b[31m today")
+
+    def work() -> None:
+        while not over.is_set():
+            try:
+                runtime.create_container(make_pod(), make_container())
+            except package.NriError:
+                over.wait(0.005)
+
+    with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
+        path = f"{folder}/admin.sock"
+        with FakeRuntime(admin_socket=path) as runtime:
+            runtime.add(plugin("first", create_container=lambda *_: None), "10")
+            runtime.add(plugin("last", create_container=fail), "20")
+            thread = threading.Thread(target=work)
+            thread.start()
+            yield path
+            over.set()
+            thread.join()
+
+
+def test_once_prints_a_table_with_a_line_for_each_plugin(nri, busy):
+    done = nri("top", "--once", "--interval", "0.3", "--admin-socket", busy)
+    assert done.returncode == 0, done.stderr
+    line, heading, *rows = done.stdout.splitlines()
+    assert "events/s" in line and "2 plugins, 0 late or left out" in line
+    assert heading.split()[:3] == ["PLUGIN", "STATE", "CALLS/S"]
+    assert sorted(row.split()[0] for row in rows) == ["10-first", "20-last"]
+
+
+def test_json_has_the_same_for_scripts(nri, busy):
+    done = nri("top", "--once", "--interval", "0.3", "-o", "json", "--admin-socket", busy)
+    summary = json.loads(done.stdout)
+    failing = next(row for row in summary["plugins"] if row["plugin"] == "20-last")
+    assert failing["errors"] == failing["calls"] > 0
+    assert summary["failed"] == summary["events"] > 0
+
+
+def test_with_q_there_are_only_names(nri, busy):
+    done = nri("top", "--once", "--interval", "0.1", "-q", "--admin-socket", busy)
+    assert sorted(done.stdout.split()) == ["10-first", "20-last"]
+
+
+def test_without_a_runtime_it_says_so_at_once(nri):
+    done = nri("top", "--admin-socket", "/nonexistent/admin.sock")
+    assert done.returncode == 3
+    assert "cannot connect to /nonexistent/admin.sock" in done.stderr
+
+
+class _Enough(Exception):
+    """Ends what goes on for ever."""
+
+
+def test_on_a_terminal_one_picture_takes_the_place_of_the_last_and_fits_into_it(busy, monkeypatch, capsys):
+    waits = iter([None, None])
+
+    def wait(_: float) -> None:
+        if next(waits, _Enough) is _Enough:
+            raise _Enough
+
+    monkeypatch.setattr(top, "time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("LINES", "8")
+    with pytest.raises(_Enough):
+        top.command.main(["--admin-socket", busy, "--color", "never"], standalone_mode=False, obj=Settings())
+    pictures = capsys.readouterr().out.split("\x1b[H\x1b[J")
+    assert len(pictures) == 3
+    assert "\x1b" not in "".join(pictures)

@@ -1,0 +1,35 @@
+"""Sums of calls: counts, percentiles, and a bound on how many there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from nri.trace.sums import MOST_SUMS, Sums, percentile
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "found"),
+    [([], 50, None), ([3.0], 99, 3.0), (range(1, 101), 50, 50), (range(1, 101), 99, 99), ([1, 1, 1, 9], 50, 1)],
+)
+def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(
+    values: list[float], percent: int, found: float | None
+) -> None:
+    assert percentile(Counter(values), percent) == found
+
+
+def test_a_call_that_did_not_end_is_counted_and_has_no_duration() -> None:
+    sums = Sums()
+    sums.of("10-a", "StopContainer").take(None, failed=False, refused=False)
+    sums.of("10-a", "StopContainer").take(12.3456, failed=True, refused=False)
+    assert list(sums.rows()) == [
+        (("10-a", "StopContainer"), {"count": 2, "p50_ms": 12.3, "p99_ms": 12.3, "errors": 1, "refused": 0})
+    ]
+
+
+def test_rows_are_bounded_and_the_rest_is_counted() -> None:
+    sums = Sums()
+    for number in range(MOST_SUMS + 2):
+        sums.of(f"{number}", "x").take(1.0, failed=False, refused=False)
+    assert (len(list(sums.rows())), sums.left) == (MOST_SUMS, 2)
