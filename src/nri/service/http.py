@@ -22,7 +22,7 @@ from nri.errors import NriError
 from nri.service.connections import Connection, Connections
 from nri.unix import UnixListener, credentials, make_folder
 
-__all__ = ["Answer", "Handler", "Server", "json_answer", "text_answer"]
+__all__ = ["Answer", "Guard", "Handler", "Server", "json_answer", "text_answer"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ _MOST_REQUEST: Final = 8192
 MOST_AT_ONCE: Final = 8
 _DEADLINE_S: Final = 5.0
 _WORDS: Final = {
-    200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
     500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 
@@ -38,6 +38,8 @@ _WORDS: Final = {
 Answer = tuple[int, str, bytes]
 #: The parameters of a request, each the last of its name, to the answer.
 Handler = Callable[[Mapping[str, str]], Answer]
+#: A path and the headers of a request by their names in small letters, to the answer of those who may not ask.
+Guard = Callable[[str, Mapping[str, str]], Answer | None]
 
 
 def text_answer(text: str, status: int = 200) -> Answer:
@@ -59,6 +61,8 @@ class Server:
         public: handlers by path for TCP, for all processes that can connect.
         address: HOST:PORT for TCP; empty for none. Port 0 takes any.
         deadline_s: for one request and its answer together.
+        guard: asked first, for each request over TCP.
+        headers: of each answer over TCP, beside those that every answer has.
 
     Raises:
         NriError: the socket or the address cannot be listened on.
@@ -72,7 +76,11 @@ class Server:
         public: Mapping[str, Handler] | None = None,
         address: str = "",
         deadline_s: float = _DEADLINE_S,
+        guard: Guard | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
+        self._guard = guard
+        self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self._handlers = {True: private or {}, False: public or {}}
         self._deadline_s = deadline_s
         # Places of their own: connections over TCP cannot keep root from asking.
@@ -145,7 +153,7 @@ class Server:
                     return
                 answer = self._answer(head, sock, trusted)
                 places.wait(connection)
-                _send(sock, answer, deadline, body=not head.startswith(b"HEAD "))
+                _send(sock, answer, deadline, "" if trusted else self._headers, body=not head.startswith(b"HEAD "))
         except OSError:
             pass  # it went away, or was too slow
         except Exception:  # noqa: BLE001 - one request never ends the others
@@ -166,6 +174,10 @@ class Server:
             given = {name: values[-1] for name, values in parse_qs(target.query, max_num_fields=16).items()}
         except ValueError as error:
             return text_answer(f"not a path: {error}\n", 400)
+        if self._guard is not None and not trusted:
+            refusal = self._guard(target.path, _fields(head))
+            if refusal is not None:
+                return refusal
         handlers = self._handlers[trusted]
         handler = handlers.get(target.path)
         if handler is None:
@@ -205,11 +217,17 @@ def _read_head(sock: socket.socket, deadline: float) -> bytes:
     return got
 
 
-def _send(sock: socket.socket, answer: Answer, deadline: float, *, body: bool) -> None:
+def _fields(head: bytes) -> dict[str, str]:
+    """The headers of a request, by their names in small letters; of two with one name the last."""
+    pairs = (line.partition(":") for line in head.decode("latin-1").splitlines()[1:])
+    return {name.strip().lower(): value.strip() for name, colon, value in pairs if colon}
+
+
+def _send(sock: socket.socket, answer: Answer, deadline: float, headers: str, *, body: bool) -> None:
     status, kind, content = answer
     head = (
         f"HTTP/1.1 {status} {_WORDS.get(status, 'Unknown')}\r\nContent-Type: {kind}\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+        f"Content-Length: {len(content)}\r\n{headers}Connection: close\r\n\r\n"
     )
     left = memoryview(head.encode() + (content if body else b""))
     while left:

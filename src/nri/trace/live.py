@@ -69,7 +69,8 @@ class Live:
     def summary(self) -> dict[str, Any]:
         """The last minute, or since the first reading: events, failures, misses, and a row for each plugin."""
         now = self._clock()
-        seconds = max(min(WINDOW_S, now - self._begun), 1e-3)
+        begun = min(self._begun, self.rows[0]["time_ms"] / 1e3) if self.rows else self._begun
+        seconds = max(min(WINDOW_S, now - begun), 1e-3)
         rows = []
         for row in reversed(self.rows):
             if row["time_ms"] < (now - WINDOW_S) * 1e3:

@@ -9,7 +9,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -254,3 +254,23 @@ def test_who_fills_all_places_by_tcp_does_not_keep_root_from_asking(server: Serv
             held.enter_context(connect(server.port)).sendall(b"GET /healthz")
         time.sleep(0.2)
         assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
+
+
+def test_over_tcp_a_guard_is_asked_first_and_each_answer_has_the_given_headers(path: str) -> None:
+    def guard(asked: str, headers: Mapping[str, str]) -> http.Answer | None:
+        return None if headers.get("x-key") == "k" else text_answer(f"not {asked}\n", 401)
+
+    made = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0", guard=guard, headers={"X-Own": "1"})
+    with contextlib.closing(made):
+        answers = []
+        for key in ("k", "j"):
+            with socket.create_connection(("127.0.0.1", made.port), 10) as sock:
+                sock.sendall(b"GET /healthz HTTP/1.1\r\nX-KEY:  %b \r\nodd line\r\n\r\n" % key.encode())
+                answers.append(sock.makefile("rb").read())
+        assert answers[0].startswith(b"HTTP/1.1 200 OK") and answers[0].endswith(b"brief\n")
+        assert answers[1].startswith(b"HTTP/1.1 401 Unauthorized") and answers[1].endswith(b"not /healthz\n")
+        assert all(b"\r\nX-Own: 1\r\n" in each for each in answers)
+        with connect(path) as sock:
+            sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            root = sock.makefile("rb").read()
+        assert b" 401 " not in root and b"X-Own" not in root

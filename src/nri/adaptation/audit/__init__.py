@@ -8,6 +8,7 @@ of an event told to watchers, the log, and who looks on).
 
 from nri.adaptation.audit.diff import Change, show
 from nri.adaptation.audit.explanation import Step
+from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.shadow import ShadowReport
 
-__all__ = ["Change", "ShadowReport", "Step", "show"]
+__all__ = ["Change", "Provenance", "ShadowReport", "Step", "show"]

@@ -1,0 +1,91 @@
+"""`nri inspect`: a page in the browser that shows what plugins do, or did. Next: `nri.inspector` is the page."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nri.cli.errors import UNREACHABLE, Failure
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.admin_socket import admin_socket, ask_runtime
+from nri.cli.support.verb import Verb
+
+if TYPE_CHECKING:
+    from nri.inspector.sources import Recording, Running
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "nri inspect                             # the runtime that runs here: open the address that it prints",
+        "nri inspect traces                      # a recording, written with --record traces",
+        "nri inspect traces --export node.html   # one file that shows it anywhere",
+    ],
+)
+@click.argument("recording", metavar="[FILE|DIR]", required=False, type=click.Path())
+@admin_socket
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    metavar="HOST:PORT",
+    help="Where the page is served. Default: this machine alone, any port.",
+)
+@click.option("--export", metavar="OUT.html", type=click.Path(), help="Write a snapshot as one file instead, and end.")
+@click.pass_obj
+def command(settings: Settings, recording: str | None, path: str | None, listen: str, export: str | None) -> None:
+    """Show in a browser what plugins do to pods and containers: now, or in a recording.
+
+    The page has the chain of plugins with health and latency, every event with the time that each plugin took, and for
+    each container who changed what, before and after. FILE is a trace, DIR a folder of them; without one a runtime that
+    is built on this package is asked. Only who has the printed address, with its token, can read it; over a network it
+    is not encrypted. Nothing is changed by it. Ctrl-C ends it.
+    """
+    if recording and path:
+        raise click.UsageError("give FILE, or --admin-socket, not both")
+    from nri.files import write_whole
+    from nri.inspector.page import snapshot
+    from nri.inspector.sources import Recording
+
+    out = Output(settings)
+    source = Recording(recording) if recording else _running(settings, path)
+    if export:
+        if isinstance(source, Recording):
+            source.read()
+        try:
+            write_whole(export, snapshot(source))
+        except OSError as error:
+            raise Failure(f"cannot write {export}: {error.strerror or error}") from None
+        return
+    _serve(out, source, listen)
+
+
+def _running(settings: Settings, path: str | None) -> Running:
+    from nri.adaptation.admin import DEFAULT_SOCKET
+    from nri.inspector.sources import Running, Unanswered
+
+    def ask(method: str, request: dict[str, Any]) -> dict[str, Any]:
+        return ask_runtime(settings, path, method, request)
+
+    running = Running(ask, Failure, path or DEFAULT_SOCKET)
+    try:
+        running.overview()
+    except Unanswered as error:  # a runtime that is not there is told at once
+        raise Failure(str(error), UNREACHABLE) from None
+    return running
+
+
+def _serve(out: Output, source: Recording | Running, listen: str) -> None:
+    from nri.inspector.sources import Recording
+    from nri.inspector.web import Web
+
+    with Web(source, listen) as web:
+        if isinstance(source, Recording):
+            source.start()
+        if out.human:
+            out.text(web.url)
+        else:
+            out.stream({"url": web.url})
+        threading.Event().wait()

@@ -1,0 +1,399 @@
+"""What the page shows, from a runtime that runs or from a recording, in one form: tables of JSON.
+
+| question | answer |
+|---|---|
+| overview | figures and a row for each plugin, as `nri.trace.live` has them; `mode` is "live" or "recording" |
+| events | rows as the admin socket gives them, with a `key`; `next` and `more` to go on; `looked_at` |
+| event | one row, and what its plugins answered, where that was recorded |
+| containers, container | ids and names; the chain of changes, `Explanation.to_json` |
+
+A recording is read once, by a thread, for sums and histories, bounded in memory; events are read again when they are
+asked for, from the block that the index names. Nothing here waits for long. Next: `nri.inspector.web` serves it.
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from nri.adaptation.audit import Provenance
+from nri.text import plain
+from nri.trace.catalog import to_json
+from nri.trace.history import Event, Note, Trace, parsed
+from nri.trace.live import Live, plugin_rows
+from nri.trace.sums import Sum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from nri.trace.pb import api_pb2 as t
+
+__all__ = ["Recording", "Running", "Source", "Unanswered"]
+
+#: Characters of a text of others; events of one answer, and seconds that one may take; containers of one.
+_LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
+#: The runtime is asked again when what is known is so old, in seconds.
+_FRESH_S: Final = 0.4
+#: Bars of a recording's course over time, and what is kept of changes of plugins.
+_BARS, _MOST_NOTES, _MOST_PLUGINS = 120, 200, 1000
+_EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
+
+
+class Unanswered(Exception):
+    """A runtime that cannot be asked now; its text says why."""
+
+
+class Source(Protocol):
+    """What the page asks."""
+
+    def overview(self) -> dict[str, Any]:
+        """The node at a glance."""
+
+    def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
+        """Events from a key on, oldest first; without one the first of a recording, the last of a runtime."""
+
+    def event(self, key: str) -> dict[str, Any] | None:
+        """One event; None if it is not there, or not any more."""
+
+    def containers(self) -> dict[str, Any]:
+        """The containers of which something is known."""
+
+    def container(self, ident: str) -> dict[str, Any] | None:
+        """The chain of changes of a container; None if nothing is known of it."""
+
+
+def matches(row: dict[str, Any], text: str) -> bool:
+    """Whether an event has a text in a name, an id or an error, its plugins' included; in small or in big letters."""
+    if not text:
+        return True
+    values = [row.get(name, "") for name in ("event", "error", "plugin", "state", "text", *_EMPTY)]
+    for step in row.get("steps", ()):
+        values += [step["plugin"], step["error"], step["refused"]]
+    return text.lower() in "\n".join(values).lower()
+
+
+class Running:
+    """A runtime that runs.
+
+    Args:
+        ask: asks its admin socket: method and request to the reply.
+        failure: what `ask` raises where there is no answer.
+        title: which runtime it is.
+    """
+
+    def __init__(
+        self, ask: Callable[[str, dict[str, Any]], dict[str, Any]], failure: type[Exception], title: str
+    ) -> None:
+        self._ask, self._failure, self._title = ask, failure, title
+        self._live = Live(ask)
+        self._lock = threading.Lock()
+        self._read = float("-inf")
+
+    def _rows(self) -> list[dict[str, Any]]:
+        with self._lock:
+            if monotonic() - self._read > _FRESH_S:
+                try:
+                    self._live.poll()
+                except self._failure as error:
+                    raise Unanswered(str(error)) from None
+                self._read = monotonic()
+            return list(self._live.rows)
+
+    def overview(self) -> dict[str, Any]:
+        """The last minute."""
+        rows = self._rows()
+        with self._lock:
+            found = {"mode": "live", "title": self._title, **self._live.summary()}
+        found["notes"] = [row for row in rows if "steps" not in row][-_MOST_NOTES:]
+        found["last_n"] = rows[-1]["n"] if rows else 0
+        return found
+
+    def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
+        """The events after number `begin`, or the last ones."""
+        rows = [row for row in self._rows() if "steps" in row]
+        most = min(most, _MOST_EVENTS)
+        if begin.isdecimal():
+            found = [row for row in rows if row["n"] >= int(begin[:18]) and matches(row, text)]
+            shown, more = found[:most], len(found) > most
+        else:
+            found = [row for row in rows if matches(row, text)]
+            shown, more = found[-most:], False
+        keyed = [{**row, "key": str(row["n"])} for row in shown]
+        following = str(found[most]["n"]) if more else ""
+        return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows)}
+
+    def event(self, key: str) -> dict[str, Any] | None:
+        """One of the events that are still known."""
+        found = [row for row in self._rows() if str(row["n"]) == key and "steps" in row]
+        return {**found[0], "key": key} if found else None
+
+    def containers(self) -> dict[str, Any]:
+        """The containers with a history in the runtime."""
+        self._rows()
+        return self._ask("Containers", {})
+
+    def container(self, ident: str) -> dict[str, Any] | None:
+        """The chain of changes, as the runtime remembers it."""
+        self._rows()
+        try:
+            return self._ask("Why", {"container": ident})
+        except self._failure:
+            return None
+
+
+class Recording:
+    """A recording. `read` goes through all of it once; what is asked before it is done is answered with what is known.
+
+    Args:
+        path: a trace file, or a folder of them. ConfigError where there is none.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path, self._trace = path, Trace(path)
+        self._lock = threading.Lock()
+        self._sums: dict[str, _Plugin] = {}
+        self._whole = Sum()
+        self._notes: list[dict[str, Any]] = []
+        self._about: dict[str, str] = {}
+        self._now_s = 0.0
+        self._history = Provenance(clock=lambda: self._now_s)
+        self._blocks = [header for _, header in self._trace.headers()]
+        times = [time for header in self._blocks for time in (header.first_ns, header.last_ns)]
+        self._first, self._last = min(times, default=0), max(times, default=0)
+        self._records = sum(header.records for header in self._blocks)
+        self._done = False
+        self._stopped = False
+
+    def start(self) -> None:
+        """Read on a thread of its own."""
+        threading.Thread(target=self.read, name="nri-inspect", daemon=True).start()
+
+    def close(self) -> None:
+        """Have `read` end."""
+        self._stopped = True
+
+    def read(self) -> None:
+        """Go through all of the recording, for sums and histories."""
+        for item in Trace(self._path).items():
+            if self._stopped:
+                return
+            with self._lock:
+                if isinstance(item, Note):
+                    self._note(item)
+                else:
+                    self._take(item)
+        self._done = True
+
+    def _note(self, note: Note) -> None:
+        if note.kind == "opened":
+            self._about |= {key: plain(text, _LONGEST) for key, text in note.about.items()}
+        elif len(self._notes) < _MOST_NOTES and note.kind in ("plugin", "lost"):
+            text = f"{note.lost} steps are missing" if note.lost else note.about.get("reason", "")
+            told = {"plugin": note.plugin, "state": note.state or note.kind, "text": plain(text, _LONGEST)}
+            self._notes.append({"time_ms": note.time_ns / 1e6, **told})
+
+    def _take(self, event: Event) -> None:
+        self._now_s = event.began_ns / 1e9
+        self._whole.take(event.duration_ns / 1e6, event.error is not None, False)
+        for step in event.steps:
+            if step.plugin in self._sums or len(self._sums) < _MOST_PLUGINS:
+                self._sums.setdefault(step.plugin, _Plugin()).take(_step(event, step))
+        container = event.container
+        if container is None or not container.id:
+            return
+        replies = [(step.plugin, step.reply) for step in event.steps if step.reply and step.event == event.name]
+        failed = "" if event.error is None else event.error.text
+        touched = {update.container_id for _, reply in replies for update in _updates(event.name, reply)}
+        self._history.record(event.name, container.id, event.request, replies, touched, failed)
+
+    def overview(self) -> dict[str, Any]:
+        """All of it, as far as it has been read."""
+        first, last = self._first, self._last
+        seconds = (last - first) / 1e9
+        with self._lock:
+            whole = self._whole.row()
+            known = [{"plugin": name} for name in self._sums]
+            plugins = plugin_rows([], known, 0.0)
+            for row in plugins:
+                row.update(self._sums[row["plugin"]].row())
+            states = {note["plugin"]: note["state"] for note in self._notes}
+            for row in plugins:
+                row["state"] = states.get(row["plugin"], "")
+            notes, about = list(self._notes), dict(self._about)
+        return {
+            "mode": "recording",
+            "title": self._path,
+            "about": {key: text for key, text in about.items() if key not in ("recording", "policy")},
+            "seconds": seconds,
+            "first_ms": first / 1e6,
+            "last_ms": last / 1e6,
+            "events": whole["count"],
+            "events_per_s": round(whole["count"] / seconds, 2) if seconds else 0,
+            "failed": whole["errors"],
+            "p50_ms": whole["p50_ms"],
+            "p99_ms": whole["p99_ms"],
+            "done": self._done,
+            "records": self._records,
+            "plugins": plugins,
+            "notes": notes,
+            "bars": self._bars(first, last),
+            "problems": [plain(line, _LONGEST) for line in self._trace.problems[:20]],
+        }
+
+    def _bars(self, first: int, last: int) -> list[dict[str, Any]]:
+        """How many steps were recorded when, from the index alone; a block's are spread over its time."""
+        width = max(1, (last - first) // _BARS + 1)
+        bars = [0.0] * _BARS
+        for header in self._blocks:
+            begin, end = (header.first_ns - first) // width, (header.last_ns - first) // width
+            covered = range(min(begin, end), max(begin, end) + 1)
+            for place in covered:
+                bars[place] += header.records / len(covered)
+        return [{"key": str(first + place * width), "steps": round(steps)} for place, steps in enumerate(bars)]
+
+    def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
+        """The events from a time on; a search ends after a moment, and says where to go on."""
+        since, serial = _place(begin)
+        rows: list[dict[str, Any]] = []
+        until = monotonic() + _PATIENCE_S
+        looked_at = 0
+        for event in self._trace.events(since):
+            if (event.began_ns, event.serial) < (since, serial):
+                continue
+            if len(rows) >= min(most, _MOST_EVENTS) or (looked_at and monotonic() > until):
+                return {"rows": rows, "next": _key(event), "more": True, "looked_at": looked_at}
+            looked_at += 1
+            row = _row(event)
+            if matches(row, text):
+                rows.append(row)
+        return {"rows": rows, "next": "", "more": False, "looked_at": looked_at}
+
+    def event(self, key: str) -> dict[str, Any] | None:
+        """One event, with what was asked and answered."""
+        since, serial = _place(key)
+        for event in self._trace.events(since):
+            if event.began_ns > since:
+                break
+            if (event.began_ns, event.serial) == (since, serial):
+                row = _row(event)
+                row["request"] = _message(event.name, event.request, reply=False)
+                for each, step in zip(row["steps"], event.steps, strict=True):
+                    each["reply"] = _message(step.event, step.reply or b"", reply=True)
+                return row
+        return None
+
+    def containers(self) -> dict[str, Any]:
+        """The containers of which something was recorded."""
+        with self._lock:
+            known = self._history.containers()
+        rows = [
+            {
+                "id": plain(one.id, 128),
+                "name": plain(one.name),
+                "pod": plain("/".join(part for part in (one.namespace, one.pod) if part)),
+                "runs": None,
+            }
+            for one in known[:_MOST_CONTAINERS]
+        ]
+        return {"containers": rows, "left_out": len(known) - len(rows)}
+
+    def container(self, ident: str) -> dict[str, Any] | None:
+        """The chain of changes, as far as it has been read."""
+        with self._lock:
+            found = self._history.explain(ident)
+        return None if found is None else found.to_json()
+
+
+class _Plugin:
+    """What was recorded of one plugin."""
+
+    def __init__(self) -> None:
+        self._sum = Sum()
+        self._missed = self._conflicts = 0
+
+    def take(self, step: dict[str, Any]) -> None:
+        self._sum.take(step["duration_ms"], bool(step["error"]), bool(step["refused"]))
+        self._missed += step["missed"]
+        self._conflicts += step["conflict"]
+
+    def row(self) -> dict[str, Any]:
+        found = self._sum.row()
+        found["calls"] = found.pop("count")
+        return {**found, "missed": self._missed, "conflicts": self._conflicts}
+
+
+def _key(event: Event) -> str:
+    return f"{event.began_ns}-{event.serial}"
+
+
+def _place(key: str) -> tuple[int, int]:
+    """The time and number that a key names; the beginning if it is none."""
+    time, _, serial = key.partition("-")
+    numbers = [int(part) if part.isascii() and part.isdecimal() and len(part) <= 20 else 0 for part in (time, serial)]
+    return numbers[0], numbers[1]
+
+
+def _row(event: Event) -> dict[str, Any]:
+    """An event as the admin socket would tell it."""
+    pod, container = event.pod, event.container
+    names = dict(_EMPTY)
+    if pod is not None:
+        name = "/".join(part for part in (pod.namespace, pod.name) if part)
+        names |= {"pod": plain(name, _LONGEST), "pod_id": plain(pod.id, 128)}
+    if container is not None:
+        names |= {"container": plain(container.name, _LONGEST), "container_id": plain(container.id, 128)}
+    return {
+        "key": _key(event),
+        "event": plain(event.name, 128),
+        "serial": event.serial,
+        "time_ms": event.began_ns / 1e6,
+        "duration_ms": event.duration_ns / 1e6,
+        "error": _text(event.error),
+        "whole": event.whole,
+        "redacted": event.redacted,
+        **names,
+        "steps": [_step(event, step) for step in event.steps],
+    }
+
+
+def _step(event: Event, step: Any) -> dict[str, Any]:
+    ended = step.reply is not None or step.error is not None
+    return {
+        "plugin": plain(step.plugin, 128),
+        "event": plain(step.event, 128),
+        "at_ms": max(0, step.time_ns - event.began_ns) / 1e6,
+        "duration_ms": step.duration_ns / 1e6 if ended else None,
+        "error": _text(step.error),
+        "missed": step.error is not None and step.error.kind == "PluginTimeout",
+        "refused": _text(step.refused),
+        "conflict": step.refused is not None and step.refused.kind == "ConflictError",
+    }
+
+
+def _text(error: t.Error | None) -> str:
+    return "" if error is None else plain(error.text or error.kind, _LONGEST)
+
+
+def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
+    message = parsed(event, data, reply=reply)
+    return {"unreadable_bytes": len(data)} if message is None else to_json(message)
+
+
+def _updates(event: str, reply: bytes) -> Iterable[Any]:
+    """The updates that a reply asks for, of any container."""
+    message = parsed(event, reply, reply=True)
+    found: Iterable[Any] = getattr(message, "update", ())
+    return found
+
+
+def first(source: Source, most: int) -> Iterator[dict[str, Any]]:
+    """The first events of a source, page by page."""
+    begin, more = "", True
+    left = most
+    while more and left > 0:
+        answer = source.events(begin, "", min(left, _MOST_EVENTS))
+        yield from islice(answer["rows"], left)
+        left -= len(answer["rows"])
+        begin, more = answer["next"], answer["more"]

@@ -1,0 +1,86 @@
+"""The page and its data over HTTP, for who has the token: GET alone, nothing is changed, so nothing can be forged.
+
+The token is in the page's address behind `#`, which browsers send to nobody, and comes with each question in a header.
+The page itself has no data, and is for all. Next: `nri.service.http`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from typing import TYPE_CHECKING, Any, Self
+
+from nri.inspector.page import headers, page
+from nri.inspector.sources import Unanswered
+from nri.service.http import Answer, Server, json_answer, text_answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nri.inspector.sources import Source
+
+__all__ = ["Web"]
+
+
+class Web:
+    """Serves a source until `close`.
+
+    Args:
+        source: what the page shows.
+        address: HOST:PORT; port 0 takes any.
+        token: what those who ask have to know; None makes one.
+
+    Attributes:
+        token: as above.
+        url: where the page is, with the token.
+
+    Raises NriError if the address cannot be listened on.
+    """
+
+    def __init__(self, source: Source, address: str = "127.0.0.1:0", token: str | None = None) -> None:
+        self.token = token or secrets.token_urlsafe(24)
+        html = page()
+        handlers: dict[str, Callable[[Mapping[str, str]], Answer]] = {
+            "/": lambda _: (200, "text/html; charset=utf-8", html),
+            "/api/overview": lambda _: _answer(source.overview),
+            "/api/events": lambda asked: _answer(
+                lambda: source.events(asked.get("from", "")[:64], asked.get("q", "")[:256], _most(asked))
+            ),
+            "/api/event": lambda asked: _answer(lambda: source.event(asked.get("key", "")[:64])),
+            "/api/containers": lambda _: _answer(source.containers),
+            "/api/container": lambda asked: _answer(lambda: source.container(asked.get("id", "")[:256])),
+        }
+        self._server = Server(public=handlers, address=address, guard=self._guard, headers=headers())
+        host = address.rpartition(":")[0] or "127.0.0.1"
+        self.url = f"http://{host}:{self._server.port}/#token={self.token}"
+
+    def _guard(self, path: str, given: Mapping[str, str]) -> Answer | None:
+        if path == "/":
+            return None
+        own = f"Bearer {self.token}".encode()
+        if hmac.compare_digest(given.get("authorization", "").encode(), own):
+            return None
+        return text_answer("the token is missing or wrong: open the address that nri inspect has printed\n", 401)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _most(asked: Mapping[str, str]) -> int:
+    text = asked.get("most", "")
+    return int(text[:6]) if text.isascii() and text.isdecimal() else 200
+
+
+def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
+    try:
+        value = ask()
+    except Unanswered as error:
+        return text_answer(f"{error}\n", 503)
+    return text_answer("not there, or not any more\n", 404) if value is None else json_answer(value)

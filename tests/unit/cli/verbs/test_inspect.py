@@ -1,0 +1,83 @@
+"""`nri inspect`: a page of a runtime or a recording, served to who has its address, or written as one file."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.recorder import Recorder
+from tests.support.made_plugins import plugin
+
+
+@pytest.fixture
+def node() -> Iterator[tuple[str, str]]:
+    """An admin socket, and the folder of a recording."""
+    with tempfile.TemporaryDirectory(prefix="nri-inspect-", dir="/tmp") as folder:
+        socket, traces = f"{folder}/admin.sock", f"{folder}/traces"
+        with FakeRuntime(admin_socket=socket) as runtime:
+            with Recorder(traces) as recorder, FakeRuntime(reporters=[recorder]) as other:
+                other.add(plugin("one", create_container=lambda *_: None))
+                other.create_container(make_pod(name="web"), make_container(name="app"))
+            runtime.add(plugin("two", create_container=lambda *_: None))
+            yield socket, traces
+
+
+def served(*words: str) -> tuple[dict[str, object], int]:
+    """Start it, ask the page that it prints for its overview, interrupt it; the overview, and its exit code."""
+    command = [sys.executable, "-m", "nri", "inspect", "-o", "json", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        host, _, token = json.loads(process.stdout.readline())["url"].removeprefix("http://").partition("/#token=")
+        connection = http.client.HTTPConnection(host, timeout=20)
+        connection.request("GET", "/api/overview", headers={"Authorization": f"Bearer {token}"})
+        overview = json.loads(connection.getresponse().read())
+        connection.close()
+        process.send_signal(signal.SIGINT)
+        return overview, process.wait(20)
+
+
+def test_a_runtime_is_shown_until_it_is_interrupted(node: tuple[str, str]) -> None:
+    overview, code = served("--admin-socket", node[0])
+    assert (overview["mode"], overview["title"], code) == ("live", node[0], 130)
+    assert [row["plugin"] for row in overview["plugins"]] == ["10-two"]  # type: ignore[attr-defined]
+
+
+def test_a_recording_is_shown(node: tuple[str, str]) -> None:
+    overview, code = served(node[1])
+    assert (overview["mode"], overview["title"], code) == ("recording", node[1], 130)
+
+
+def test_a_snapshot_is_one_file(nri, node, tmp_path):
+    for words in ([node[1]], ["--admin-socket", node[0]]):
+        done = nri("inspect", *words, "--export", str(tmp_path / "node.html"))
+        assert done.returncode == 0, done.stderr
+        assert '"mode": "snapshot"' in Path(tmp_path, "node.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--admin-socket", "/nonexistent/a.sock"], 3, "cannot connect to /nonexistent/a.sock"),
+        (["/nonexistent/traces"], 2, "/nonexistent/traces"),
+        (["/tmp", "--admin-socket", "/x"], 2, "not both"),
+    ],
+)
+def test_what_cannot_be_shown_is_told_in_a_line(nri, words, code, text):
+    done = nri("inspect", *words)
+    assert (done.returncode, text in done.stderr) == (code, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_written_and_an_address_that_is_none_are_named(nri, node):
+    done = nri("inspect", node[1], "--export", "/nonexistent/node.html")
+    assert (done.returncode, done.stderr.count("/nonexistent/node.html")) == (1, 1), done.stderr
+    assert "not HOST:PORT" in nri("inspect", node[1], "--listen", "here").stderr

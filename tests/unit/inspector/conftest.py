@@ -1,0 +1,94 @@
+"""A runtime whose plugins fight and refuse, with an admin socket and a recording of it all; names are attacks."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import nri
+from nri.adaptation.admin import ask
+from nri.errors import ConflictError, PluginRejected, RpcError, RuntimeUnavailable
+from nri.inspector.sources import Recording, Running
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.recorder import Recorder
+from tests.support.made_plugins import plugin
+
+#: What breaks out of text, of an attribute and of a script, if it is let.
+ATTACK = "</script><img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
+
+
+class Node(NamedTuple):
+    """A runtime, its admin socket, and the folder of its recording."""
+
+    runtime: FakeRuntime
+    socket: str
+    folder: str
+
+    def work(self) -> None:
+        """Create a container, one that two plugins fight over, and one that is refused."""
+        pod = make_pod(name=f"web{ATTACK}", namespace="shop")
+        self.runtime.create_container(pod, make_container(id="c1", name="app", env={"A": "0"}))
+        with pytest.raises(ConflictError):
+            self.runtime.create_container(pod, make_container(id="c2", name="fight"))
+        with pytest.raises(PluginRejected):
+            self.runtime.create_container(pod, make_container(id="c3", name="bad"))
+
+
+def _second(_: Any, container: nri.Container) -> nri.Adjustment | None:
+    if container.name == "bad":
+        raise nri.Reject(f"not this one {ATTACK}")
+    return nri.Adjustment().add_env("A", "2") if container.name == "fight" else None
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with tempfile.TemporaryDirectory(prefix="nri-inspect-", dir="/tmp") as folder:
+        socket, traces = f"{folder}/admin.sock", f"{folder}/traces"
+        with Recorder(traces, redact=False) as recorder, FakeRuntime(reporters=[recorder], admin_socket=socket) as made:
+            made.add(plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", "1")), "10")
+            made.add(plugin("other", create_container=_second), "20")
+            yield Node(made, socket, traces)
+
+
+@pytest.fixture
+def recorded() -> Iterator[str]:
+    """A recording that is complete."""
+    with tempfile.TemporaryDirectory(prefix="nri-inspect-", dir="/tmp") as folder:
+        with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as made:
+            made.add(plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", "1")), "10")
+            made.add(plugin("other", create_container=_second), "20")
+            Node(made, "", "").work()
+        yield folder
+
+
+@pytest.fixture
+def recording(recorded: str) -> Recording:
+    made = Recording(recorded)
+    made.read()
+    return made
+
+
+@pytest.fixture
+def running(node: Node) -> Running:
+    def asks(method: str, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return ask(node.socket, method, request)
+        except (RpcError, RuntimeUnavailable) as error:
+            raise LookupError(str(error)) from None
+
+    made = Running(asks, LookupError, "here")
+    made.overview()
+    node.work()
+    return made
+
+
+@pytest.fixture
+def broken(recorded: str) -> str:
+    """A recording whose last block is cut."""
+    (file,) = Path(recorded).iterdir()
+    file.write_bytes(file.read_bytes()[:-5])
+    return recorded

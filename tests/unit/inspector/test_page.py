@@ -1,0 +1,43 @@
+"""The page as bytes: its own script and style and nothing else, and a snapshot that nothing breaks out of."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+
+from nri.inspector.page import headers, page, snapshot
+from nri.inspector.sources import Recording
+
+
+def hashes(html: str) -> set[str]:
+    """The hashes of what a browser would run or apply."""
+    found = re.findall(r"<(?:script|style)>(.*?)</(?:script|style)>", html, re.DOTALL)
+    return {"sha256-" + base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in found}
+
+
+def test_the_policy_names_the_pages_one_script_and_one_style_and_lets_nothing_else_in() -> None:
+    policy = headers()["Content-Security-Policy"]
+    assert set(re.findall(r"sha256-[^']+", policy)) == hashes(page().decode())
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+
+
+def test_the_page_asks_no_other_host_and_writes_no_text_as_html() -> None:
+    html = page().decode()
+    assert not re.search(r"https?://|//[a-z]+\.", html.replace("// ", ""))
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(|\son[a-z]+=", html)
+
+
+def test_a_snapshot_holds_the_data_as_data_whatever_names_are(recording: Recording) -> None:
+    html = snapshot(recording).decode()
+    assert html.count("<script") == page().decode().count("<script")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+    assert policy is not None and set(re.findall(r"sha256-[^']+", policy[1])) == hashes(html)
+    held = re.search(r'<script id="data" type="application/json">(.*?)</script>', html, re.DOTALL)
+    assert held is not None
+    data = json.loads(held[1])
+    assert data["overview"]["mode"] == "snapshot" and data["overview"]["failed"] == 2
+    assert [row["container"] for row in data["events"] if row["event"] == "CreateContainer"] == ["app", "fight", "bad"]
+    assert data["chains"]["c1"]["steps"][0]["after"] == "1"
+    assert "</script>" in data["containers"]["containers"][0]["pod"]

@@ -1,0 +1,137 @@
+"""What the page asks, of a runtime that runs and of a recording of the same: one form, the same answers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from nri.errors import ConfigError
+from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
+from tests.support.adapting import eventually
+from tests.unit.inspector.conftest import Node
+
+
+@pytest.fixture(params=["running", "recording"])
+def source(request: pytest.FixtureRequest) -> Source:
+    """Both kinds."""
+    made: Source = request.getfixturevalue(request.param)
+    if request.param == "running":
+        until_seen(made)
+    return made
+
+
+def until_seen(source: Source) -> None:
+    """Wait until a runtime's rows are read anew: it is asked only now and then."""
+    eventually(lambda: len(created(source)) >= 3, "three events are seen")
+
+
+def created(source: Source) -> list[dict[str, object]]:
+    return source.events("", "CreateContainer")["rows"]  # type: ignore[no-any-return]
+
+
+def test_the_overview_has_figures_and_a_row_for_each_plugin_in_their_order(source: Source) -> None:
+    overview = source.overview()
+    assert overview["failed"] == 2 and overview["events"] >= 3 and overview["p99_ms"] >= overview["p50_ms"] > 0
+    rows = [(row["plugin"], row["calls"] >= 3, row["conflicts"], row["errors"]) for row in overview["plugins"]]
+    assert rows == [("10-sets", True, 0, 0), ("20-other", True, 1, 1)]
+    json.dumps(overview)
+
+
+def test_events_are_rows_with_the_time_of_each_plugin_and_their_fate(source: Source) -> None:
+    fine, fight, bad = created(source)
+    assert [row["container"] for row in (fine, fight, bad)] == ["app", "fight", "bad"]
+    assert [step["plugin"] for step in fine["steps"]] == ["10-sets", "20-other"]  # type: ignore[attr-defined]
+    assert fight["steps"][1]["conflict"] and "both tried to set" in str(fight["error"])  # type: ignore[index]
+    assert "not this one" in bad["steps"][1]["error"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("APP", ["app"]), ("both tried", ["fight"]), ("c3", ["bad"]), ("20-OTHER", ["app", "fight", "bad"]), ("zzz", [])],
+)
+def test_a_search_finds_names_ids_plugins_and_errors(source: Source, text: str, found: list[str]) -> None:
+    rows = source.events("", text)["rows"]
+    assert [row["container"] for row in rows if row["event"] == "CreateContainer"] == found
+
+
+def test_one_event_is_found_by_its_key_and_an_odd_key_finds_none(source: Source) -> None:
+    for row in created(source):
+        found = source.event(str(row["key"]))
+        assert found is not None and found["serial"] == row["serial"]
+    for key in ("", "x", "9" * 60, "-", "1-2-3", "٣"):
+        assert source.event(key) is None
+
+
+def test_events_can_be_read_on_from_where_an_answer_ended(source: Source) -> None:
+    begin = source.events("0", "", 1)
+    keys = [begin["rows"][0]["key"]]
+    while begin["more"]:
+        begin = source.events(begin["next"], "", 1)
+        keys += [row["key"] for row in begin["rows"]]
+    assert len(keys) == len(set(keys)) >= 3
+    assert [row["key"] for row in created(source)] == keys[-3:]
+
+
+def test_a_container_has_its_chain_of_changes(source: Source) -> None:
+    assert {"c1"} <= {row["id"] for row in source.containers()["containers"]}
+    chain = source.container("c1")
+    assert chain is not None
+    assert [(step["plugin"], step["key"], step["before"], step["after"]) for step in chain["steps"]] == [
+        ("10-sets", "A", "0", "1")
+    ]
+    assert source.container("nothing") is None
+
+
+def test_a_recording_tells_what_was_asked_and_answered(recording: Recording) -> None:
+    row = recording.event(str(created(recording)[0]["key"]))
+    assert row is not None
+    assert row["request"]["container"]["name"] == "app"
+    assert row["steps"][0]["reply"]["adjust"]["env"] == [{"key": "A", "value": "1"}]
+
+
+def test_a_recording_can_be_asked_before_it_is_read_and_names_what_is_damaged(broken: str) -> None:
+    source = Recording(broken)
+    overview = source.overview()
+    assert (overview["done"], overview["events"]) == (False, 0)
+    assert sum(bar["steps"] for bar in overview["bars"]) >= overview["records"] - len(overview["bars"])
+    assert "was cut" in overview["problems"][0]
+    source.close()
+    source.read()
+    assert not source.overview()["done"], "it has read on"
+
+
+def test_a_thread_reads_a_recording(recorded: str) -> None:
+    source = Recording(recorded)
+    source.start()
+    eventually(lambda: source.overview()["done"], "all of it is read")
+    assert source.overview()["failed"] == 2
+
+
+def test_where_there_is_no_recording_it_says_so(tmp_path: object) -> None:
+    with pytest.raises(ConfigError, match="no trace"):
+        Recording(str(tmp_path))
+
+
+def test_a_runtime_that_is_gone_is_told_with_the_reason(node: Node, running: Running) -> None:
+    node.runtime.close()
+
+    def reason() -> str:
+        try:
+            running.overview()
+        except Unanswered as error:
+            return str(error)
+        return ""
+
+    eventually(reason, "the runtime is missed")
+    assert "admin.sock" in reason()
+
+
+def test_the_first_events_are_read_page_by_page_up_to_a_bound(recording: Recording) -> None:
+    assert len(list(first(recording, 2))) == 2
+    assert len(list(first(recording, 1000))) == recording.overview()["events"]
+
+
+def test_what_became_of_a_plugin_is_searched_too() -> None:
+    note = {"plugin": "10-a", "state": "gone", "text": "it has ended", "time_ms": 0.0}
+    assert matches(note, "ENDED") and not matches(note, "active")

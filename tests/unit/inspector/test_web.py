@@ -1,0 +1,88 @@
+"""The page over HTTP: data for who has the token, and for nobody else."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nri.errors import NriError
+from nri.inspector.sources import Recording, Unanswered
+from nri.inspector.web import Web
+
+
+@pytest.fixture
+def web(recording: Recording) -> Iterator[Web]:
+    with Web(recording) as made:
+        yield made
+
+
+def get(web: Web, path: str, token: str | None = None, method: str = "GET") -> tuple[int, Any, http.client.HTTPMessage]:
+    """Status, content and headers of an answer."""
+    host = web.url.removeprefix("http://").partition("/")[0]
+    connection = http.client.HTTPConnection(host, timeout=10)
+    given = web.token if token is None else token
+    connection.request(method, path, headers={"Authorization": f"Bearer {given}"} if given else {})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, json.loads(text) if text[:1] in "{[" and text else text, answer.headers
+
+
+def test_the_page_is_for_all_and_its_headers_let_nothing_else_run(web: Web) -> None:
+    status, html, headers = get(web, "/", token="")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert html.startswith("<!doctype html>") and web.token not in html
+    assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
+
+
+@pytest.mark.parametrize("token", ["", "guess", "é"])
+@pytest.mark.parametrize("path", ["/api/overview", "/api/events", "/api/container?id=c1", "/nothing"])
+def test_without_the_token_there_is_no_data_and_nothing_is_told(web: Web, path: str, token: str) -> None:
+    status, text, _ = get(web, path, token)
+    assert status == 401
+    assert text.startswith("the token is missing or wrong")
+
+
+def test_all_questions_are_answered_as_the_source_does(web: Web, recording: Recording) -> None:
+    assert get(web, "/api/overview")[1] == recording.overview()
+    assert get(web, "/api/events?q=fight&most=1")[1]["rows"] == recording.events("", "fight", 1)["rows"]
+    key = recording.events("", "fight")["rows"][0]["key"]
+    assert get(web, f"/api/event?key={key}")[1]["container"] == "fight"
+    assert get(web, "/api/containers")[1] == recording.containers()
+    assert get(web, "/api/container?id=c1")[1] == recording.container("c1")
+    assert len(get(web, "/api/events?most=x")[1]["rows"]) == len(recording.events()["rows"])
+
+
+@pytest.mark.parametrize("path", ["/api/event?key=1-1", "/api/container?id=none", "/api/container", "/favicon.ico"])
+def test_what_is_not_there_is_said_to_be(web: Web, path: str) -> None:
+    assert get(web, path)[0] == 404
+
+
+def test_nothing_can_be_changed(web: Web) -> None:
+    assert get(web, "/api/overview", method="POST")[0] == 405
+
+
+def test_two_pages_have_two_tokens_that_nobody_guesses(recording: Recording) -> None:
+    with Web(recording) as one, Web(recording) as two:
+        assert one.token != two.token and len(one.token) >= 32
+        assert get(two, "/api/overview", one.token)[0] == 401
+
+
+def test_a_runtime_that_does_not_answer_is_told_with_the_reason(recording: Recording) -> None:
+    class Gone(Recording):
+        def overview(self) -> dict[str, Any]:
+            raise Unanswered("cannot connect to /run/admin.sock")
+
+    gone = object.__new__(Gone)
+    with Web(gone) as web:
+        assert get(web, "/api/overview")[:2] == (503, "cannot connect to /run/admin.sock\n")
+
+
+def test_an_address_that_cannot_be_listened_on_is_named(web: Web, recording: Recording) -> None:
+    with pytest.raises(NriError, match="nowhere"):
+        Web(recording, "nowhere")
