@@ -182,17 +182,17 @@ def test_a_deadline_that_passes_while_answers_are_merged_is_seen_before_the_next
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def slow() -> list[m.ContainerUpdate]:
-        time.sleep(0.25)
+        time.sleep(0.06)
         return big.updates(1)
 
     asked = Answers(), Answers()
     runtime = node(Answers(stop=slow), asked[0], containers=1)
     with pytest.raises(DeadlineExceeded):
-        runtime.stop_container(make_pod(), make_container(id="c0"), timeout_s=0.2)
+        runtime.stop_container(make_pod(), make_container(id="c0"), timeout_s=0.05)
     assert asked[0].asked == []
     last = node(Answers(stop=slow), containers=1)
     with pytest.raises(DeadlineExceeded):
-        last.stop_container(make_pod(), make_container(id="c0"), timeout_s=0.2)
+        last.stop_container(make_pod(), make_container(id="c0"), timeout_s=0.05)
 
 
 def test_a_creation_whose_deadline_has_passed_is_not_validated_any_more() -> None:
@@ -203,14 +203,14 @@ def test_a_creation_whose_deadline_has_passed_is_not_validated_any_more() -> Non
             validated.append(request)
 
     def slow() -> nri.Adjustment:
-        time.sleep(0.25)
+        time.sleep(0.06)
         return nri.Adjustment().add_env("A", "1")
 
     with FakeRuntime(builtin=[
         BuiltinPlugin("10", "slow", Answers(create=slow)), BuiltinPlugin("99", "v", Validator()),
     ]) as runtime:  # fmt: skip
         with pytest.raises(DeadlineExceeded):
-            runtime.create_container(timeout_s=0.2)
+            runtime.create_container(timeout_s=0.05)
         assert not validated
 
 

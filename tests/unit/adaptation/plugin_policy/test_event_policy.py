@@ -314,10 +314,10 @@ class Leisurely(Inject):
     name = "inject"
 
     def configure(self):
-        time.sleep(0.2)
+        time.sleep(0.06)
 
     def synchronize(self, pods, containers):
-        time.sleep(0.2)
+        time.sleep(0.06)
 
 
 def test_a_short_timeout_for_requests_does_not_keep_out_a_plugin_that_is_slow_to_start(runtime):
