@@ -21,7 +21,6 @@ def test_the_extras_are_those_of_the_design() -> None:
         "cri",
         "engine",
         "hook-injector",
-        "inspector",
         "metrics",
         "wasm",
     }
