@@ -208,22 +208,28 @@ class Trace:
         Blocks that lie outside of the times, as their headers say, are not unpacked.
         """
         assembly = _Assembly()
+        current = 0
+        for record, recording in self.records(since_ns, until_ns):
+            if recording != current:
+                yield from assembly.rest()
+                current = recording
+            if record.kind in _NOTES:
+                about = dict(record.about)
+                kind = _NOTES[record.kind]
+                yield Note(kind, record.time_ns, record.plugin, record.event, about, record.count)
+            else:
+                assembly.take(record, recording)
+                yield from assembly.over()
+        yield from assembly.rest()
+
+    def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
+        """The records as they were written, each with the number of its recording."""
         recording = 0
         for path in self.files:
             for record in self._records(path, since_ns, until_ns):
                 if record.kind == t.OPENED:
-                    found = self._recording(record)
-                    if found != recording:
-                        yield from assembly.rest()
-                        recording = found
-                if record.kind in _NOTES:
-                    about = dict(record.about)
-                    kind = _NOTES[record.kind]
-                    yield Note(kind, record.time_ns, record.plugin, record.event, about, record.count)
-                else:
-                    assembly.take(record, recording)
-                    yield from assembly.over()
-        yield from assembly.rest()
+                    recording = self._recording(record)
+                yield record, recording
 
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
         """The events alone."""

@@ -1,14 +1,15 @@
-"""`nri trace`: the events that `--record` wrote, as a table, as JSON, and summed up. Next: `nri.trace.history`."""
+"""`nri trace`: the events that `--record` wrote: shown, summed up, cut, exported. Next: `nri.trace.history`."""
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.errors import FAILED
+from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb, VerbGroup
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from nri.trace.history import Event, Step, Trace
     from nri.trace.pb import api_pb2 as t
 
+_POD = "Only events of this pod or container: name, NAMESPACE/NAME, or id."
+#: Later than every time of a recording.
+_ALWAYS = 1 << 64
 _SHOWN = [
     Column("TIME", "time"),
     Column("EVENT", "event"),
@@ -107,6 +111,84 @@ def stat(settings: Settings, path: str) -> int:
     out.table(_SUMMED, [{"plugin": plugin, "event": event, **row} for (plugin, event), row in sums.rows()])
     if sums.left:
         out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_SUMS} rows are shown")
+    return _end(out, found)
+
+
+@trace.command(
+    cls=Verb,
+    short_help="write events for Perfetto or OpenTelemetry",
+    examples=[
+        "nri trace export traces chrome > node.json      # open it at ui.perfetto.dev",
+        "nri trace export traces otlp --pod shop/web     # lines of OTLP/JSON, as collectors read them",
+    ],
+)
+@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.argument("form", metavar="chrome|otlp", type=click.Choice(["chrome", "otlp"]))
+@click.option("--pod", metavar="NAME", help=_POD)
+@click.pass_obj
+def export(settings: Settings, path: str, form: str, pod: str | None) -> int:
+    """Write events to standard output in a format that tools for tracing read, with names and times, without values.
+
+    chrome: one JSON document, as chrome://tracing and Perfetto open it. otlp: OpenTelemetry's spans in JSON, a hundred
+    events a line.
+    """
+    from nri.trace.export import FORMATS
+    from nri.trace.history import Trace
+
+    found, out = Trace(path), Output(settings)
+    events = (event for event in found.events() if pod is None or event.names(pod))
+    for piece in FORMATS[form](events):
+        click.echo(piece, nl=False)
+    return _end(out, found)
+
+
+def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    """A time as `nri trace show` has it, in nanoseconds since 1970; without a zone it is UTC."""
+    if value is None:
+        return None
+    try:
+        when = datetime.fromisoformat(value)
+        seconds = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() // 1)
+    except (ValueError, OverflowError):
+        reason = f"{value!r} is no time; write it as 2026-01-31T08:00:00Z, or 2026-01-31 for its first second"
+        raise click.BadParameter(reason) from None
+    return max(seconds * 10**9 + when.microsecond * 1000, 0)
+
+
+@trace.command(
+    cls=Verb,
+    short_help="write a part of a recording as one of its own",
+    examples=[
+        "nri trace cut traces web.nritrace --pod shop/web",
+        "nri trace cut traces hour.nritrace --since 2026-01-31T08:00:00Z --until 2026-01-31T09:00:00Z",
+    ],
+)
+@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.argument("part", metavar="OUT", type=click.Path())
+@click.option("--pod", metavar="NAME", help=_POD)
+@click.option("--since", callback=_nanoseconds, metavar="TIME", help="Only events that began then or later. UTC.")
+@click.option("--until", callback=_nanoseconds, metavar="TIME", help="Only events that began then or earlier. UTC.")
+@click.pass_obj
+def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | None, until: int | None) -> int:
+    """Write some events of a recording into OUT, a new file, to be sent to others or looked at alone.
+
+    Events are copied with all their values: what was replaced when it was recorded stays replaced, and nothing else is.
+    """
+    from nri.trace.cut import choose, cut
+    from nri.trace.history import Trace
+
+    found, out = Trace(path), Output(settings)
+    chosen = choose(
+        found, lambda event: pod is None or event.names(pod), since or 0, _ALWAYS if until is None else until
+    )
+    again = Trace(path)  # its problems are those of `found`, which are named below
+    try:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb") as file:
+            file.writelines(cut(again, chosen))
+    except OSError as error:
+        raise Failure(f"cannot write {part}: {error.strerror or error}") from None
+    out.note(f"{part}: {count(len(chosen), 'event')}")
     return _end(out, found)
 
 

@@ -175,3 +175,35 @@ def test_what_is_no_trace_is_named(nri, tmp_path: Path, verb: str) -> None:
     done = nri("trace", verb, str(path))
     assert (done.returncode, done.stdout) == (2, "")
     assert "not a trace" in done.stderr
+
+
+@pytest.mark.parametrize("form", ["chrome", "otlp"])
+def test_events_of_a_pod_are_exported_for_tools_of_tracing(nri, folder: Path, form: str) -> None:
+    done = nri("trace", "export", str(folder), form, "--pod", "two")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+    assert ("two" in done.stdout, "bad" in done.stdout, "S3CRET" in done.stdout) == (True, False, False)
+
+
+def test_a_part_is_cut_into_a_file_of_its_own(nri, folder: Path, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    done = nri("trace", "cut", str(folder), str(part), "--pod", "two", "--since", "2020-01-01")
+    assert (done.returncode, done.stderr) == (0, f"{part}: 1 event\n")
+    assert part.stat().st_mode & 0o777 == 0o600
+    assert [
+        json.loads(line)["event"] for line in nri("trace", "show", str(part), "-o", "json").stdout.splitlines()
+    ] == ["CreateContainer"]
+
+
+def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.write_text("mine")
+    done = nri("trace", "cut", str(folder), str(there))
+    assert (done.returncode, there.read_text()) == (1, "mine")
+    assert f"cannot write {there}: File exists" in done.stderr
+
+
+def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) -> None:
+    done = nri("trace", "cut", str(folder), "/dev/null/part", "--until", "yesterday")
+    assert done.returncode == 2
+    assert "'yesterday' is no time; write it as 2026-01-31T08:00:00Z" in done.stderr

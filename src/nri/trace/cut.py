@@ -1,0 +1,67 @@
+"""Cut a part out of a recording: the events of some time, of a pod or of a container, as a trace of its own.
+
+Rules: whole records are copied as they are, also those of kinds and fields that this version does not know. Notes on
+plugins and on the recording stay, so that the part can be read without the rest. What the recorder has replaced stays
+replaced. The recording is read twice, first to choose events, then to copy them. Next: `nri.trace.history`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from nri.errors import ConfigError
+from nri.text import count
+from nri.trace import blocks
+from nri.wire import bytes_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from nri.trace.history import Event, Trace
+    from nri.trace.pb import api_pb2 as t
+
+__all__ = ["MOST_EVENTS", "choose", "cut"]
+
+#: Events of a part. A part with more is a second recording.
+MOST_EVENTS: Final = 1_000_000
+_LIST: Final = "nri trace show lists what there is"
+
+
+def choose(found: Trace, wanted: Callable[[Event], bool], since_ns: int, until_ns: int) -> set[tuple[int, int]]:
+    """The events that began between two times and are `wanted`, by recording and serial number.
+
+    Raises ConfigError if there is none, or if there are more than `MOST_EVENTS`.
+    """
+    chosen: set[tuple[int, int]] = set()
+    for event in found.events():
+        if since_ns <= event.began_ns <= until_ns and wanted(event):
+            chosen.add((event.recording, event.serial))
+            if len(chosen) > MOST_EVENTS:
+                step = "choose fewer with --since and --until"
+                raise ConfigError(str(found.files[0]), "", f"more than {count(MOST_EVENTS, 'event')} to cut", step)
+    if not chosen:
+        raise ConfigError(str(found.files[0]), "", "no event of this time and name", _LIST)
+    return chosen
+
+
+def cut(found: Trace, chosen: set[tuple[int, int]], block_bytes: int = 256 << 10) -> Iterator[bytes]:
+    """The bytes of a trace file with the chosen events, in pieces; blocks have so many bytes before compression."""
+    yield blocks.MAGIC
+    block: list[t.Record] = []
+    size = 0
+    for record, recording in found.records():
+        if record.serial and (recording, record.serial) not in chosen:
+            continue
+        length = record.ByteSize()
+        if block and size + length > block_bytes:
+            yield _block(block)
+            block, size = [], 0
+        block.append(record)
+        size += length
+    yield _block(block)
+
+
+def _block(records: list[t.Record]) -> bytes:
+    raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+    times = [record.time_ns for record in records]
+    return blocks.pack(raw, len(records), min(times), max(times))

@@ -1,0 +1,142 @@
+"""Recorded events as other tools read them: spans in OTLP/JSON, and a Chrome trace that Perfetto opens.
+
+Rules: names and times only, never a message, so that an export tells no values. Ids of spans follow from the
+recording, so that the same one exports the same. What has no end lasts as long as is known of it. Both formats come
+piece by piece, and no history is held as a whole. Next: `nri.trace.history`, whose events these are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from hashlib import blake2b
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from nri.trace.history import Event, Step
+
+__all__ = ["FORMATS", "chrome", "otlp"]
+
+#: Events of a line of OTLP/JSON, the longest text of an attribute, and the most lines of a process.
+_BATCH, _MOST_TEXT, _MOST_LINES = 100, 1024, 256
+#: OTLP: a span inside of a program, a call of another one; a status that is an error.
+_INTERNAL, _CLIENT, _ERROR = 1, 3, 2
+
+
+def otlp(events: Iterable[Event]) -> Iterator[str]:
+    """Lines of OTLP/JSON: a span for each event, and one below it for each plugin that was asked."""
+    rest = iter(events)
+    while batch := list(islice(rest, _BATCH)):
+        spans = [span for event in batch for span in _spans(event)]
+        resource = {"attributes": _attributes({"service.name": "nri"})}
+        scoped = [{"scope": {"name": "nri.trace"}, "spans": spans}]
+        yield json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": scoped}]}) + "\n"
+
+
+def _spans(event: Event) -> Iterator[dict[str, Any]]:
+    trace = _id(16, event.recording, event.serial, event.began_ns)
+    whole = _id(8, trace)
+    about = _about(event)
+    yield _span(trace, whole, event.name, _INTERNAL, event.began_ns, event.duration_ns, about, _fault(event))
+    for number, step in enumerate(event.steps):
+        name, more = f"{step.plugin} {step.event}", {**about, "nri.plugin": step.plugin, "rpc.method": step.event}
+        span = _span(trace, _id(8, trace, number), name, _CLIENT, step.time_ns, step.duration_ns, more, _fault(step))
+        yield {**span, "parentSpanId": whole}
+
+
+def _span(
+    trace: str, own: str, name: str, kind: int, began_ns: int, duration_ns: int, about: dict[str, str], fault: str
+) -> dict[str, Any]:
+    return {
+        "traceId": trace,
+        "spanId": own,
+        "name": name[:_MOST_TEXT],
+        "kind": kind,
+        "startTimeUnixNano": str(began_ns),
+        "endTimeUnixNano": str(min(began_ns + duration_ns, (1 << 64) - 1)),
+        "attributes": _attributes(about),
+        "status": {"code": _ERROR, "message": fault} if fault else {},
+    }
+
+
+def _id(size: int, *parts: object) -> str:
+    """An id of so many bytes, in hexadecimal digits as OTLP/JSON has them."""
+    return blake2b(repr(parts).encode(), digest_size=size).hexdigest()
+
+
+def _attributes(about: dict[str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in about.items()]
+
+
+def chrome(events: Iterable[Event]) -> Iterator[str]:
+    """A Chrome trace in pieces: a process for the runtime and one for each plugin, times in microseconds.
+
+    Bars that overlap are on lines of their own: a viewer would else take one for a part of the other.
+    """
+    yield '{"displayTimeUnit": "ms", "traceEvents": ['
+    comma = ""
+    for row in _bars(events):
+        yield f"{comma}\n{json.dumps(row)}"
+        comma = ","
+    yield "\n]}\n"
+
+
+def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    processes: dict[str, int] = {}
+    lines: dict[int, list[int]] = defaultdict(list)
+
+    def bar(owner: str, name: str, began_ns: int, duration_ns: int, about: dict[str, str]) -> Iterator[dict[str, Any]]:
+        process = processes.get(owner)
+        if process is None:
+            process = processes[owner] = len(processes) + 1
+            yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": owner}}
+        line = _free_line(lines[process], began_ns, began_ns + duration_ns)
+        times = {"ts": began_ns / 1e3, "dur": duration_ns / 1e3}
+        yield {"ph": "X", "cat": "nri", "name": name, "pid": process, "tid": line, **times, "args": about}
+
+    for event in events:
+        about = _about(event)
+        yield from bar("runtime", event.name, event.began_ns, event.duration_ns, _with_fault(about, event))
+        for step in event.steps:
+            owner = f"plugin {step.plugin[:_MOST_TEXT]}"
+            yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(about, step))
+
+
+def _free_line(ends: list[int], began_ns: int, ended_ns: int) -> int:
+    """The first line, from 1, whose last bar is over; else a new one, or the last one if there are too many."""
+    for number, last in enumerate(ends):
+        if last <= began_ns:
+            ends[number] = ended_ns
+            return number + 1
+    if len(ends) < _MOST_LINES:
+        ends.append(ended_ns)
+    return len(ends)
+
+
+def _about(event: Event) -> dict[str, str]:
+    """The names of an event's pod and container, as OpenTelemetry calls them."""
+    pod, container = event.pod, event.container
+    found = {"rpc.method": event.name}
+    if pod is not None:
+        found |= {"k8s.namespace.name": pod.namespace, "k8s.pod.name": pod.name, "k8s.pod.uid": pod.uid}
+    if container is not None:
+        found |= {"k8s.container.name": container.name, "container.id": container.id}
+    return {key: value[:_MOST_TEXT] for key, value in found.items() if value}
+
+
+def _fault(part: Event | Step) -> str:
+    """Why an event or a plugin's call failed, or why its answer was refused; empty if neither."""
+    error = part.error or getattr(part, "refused", None)
+    return "" if error is None else (error.text or error.kind or "failed")[:_MOST_TEXT]
+
+
+def _with_fault(about: dict[str, str], part: Event | Step) -> dict[str, str]:
+    fault = _fault(part)
+    return {**about, "error": fault} if fault else about
+
+
+#: The formats by name; each takes events and gives pieces of text.
+FORMATS: Final[dict[str, Callable[[Iterable[Event]], Iterator[str]]]] = {"chrome": chrome, "otlp": otlp}

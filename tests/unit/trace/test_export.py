@@ -1,0 +1,138 @@
+"""Exported events: what a viewer of traces and a collector of spans are given."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import nri
+from nri.errors import PluginRejected
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.export import chrome, otlp
+from nri.trace.history import Event, Step, Trace
+from nri.trace.pb import api_pb2 as t
+from nri.trace.recorder import Recorder
+
+SECRET = "S3CRET"
+
+
+class Sets(nri.Plugin):
+    """Sets one variable, and refuses containers called bad."""
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        if container.name == "bad":
+            raise nri.Reject("not this one")
+        return nri.Adjustment().add_env("PW", SECRET)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
+    """A creation by two plugins, and one that the first of them refuses; no value is replaced."""
+    folder = tmp_path_factory.mktemp("traces")
+    with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(Sets(), "10", "sets")
+        pod = make_pod(name="web", namespace="shop")
+        runtime.create_container(pod, make_container(name="one"))
+        with pytest.raises(PluginRejected):
+            runtime.create_container(pod, make_container(name="bad"))
+    return [event for event in Trace(folder).events() if event.name == "CreateContainer"]
+
+
+def spans_of(events: list[Event]) -> list[dict[str, Any]]:
+    documents = [json.loads(line) for line in otlp(events)]
+    return [span for each in documents for row in each["resourceSpans"] for span in row["scopeSpans"][0]["spans"]]
+
+
+def bars_of(events: list[Event]) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads("".join(chrome(events)))["traceEvents"]
+    return rows
+
+
+def made(serial: int, began_ns: int, duration_ns: int, plugins: int = 0) -> Event:
+    """An event of which only the times matter."""
+    event = Event("StopContainer", serial, 1, began_ns)
+    event.duration_ns = duration_ns
+    for number in range(plugins):
+        step = Step(f"{number:02}-p", "StopContainer", b"", began_ns)
+        step.duration_ns = duration_ns
+        event.steps.append(step)
+    return event
+
+
+def attributes(span: dict[str, Any]) -> dict[str, str]:
+    return {row["key"]: row["value"]["stringValue"] for row in span["attributes"]}
+
+
+def test_each_event_is_a_span_and_each_plugin_one_below_it(events: list[Event]) -> None:
+    created, asked, *_ = spans_of(events)
+
+    assert (created["name"], created["status"], "parentSpanId" in created) == ("CreateContainer", {}, False)
+    assert (asked["name"], asked["parentSpanId"]) == ("10-sets CreateContainer", created["spanId"])
+    assert asked["traceId"] == created["traceId"]
+    assert attributes(asked).items() >= {"k8s.pod.name": "web", "k8s.namespace.name": "shop"}.items()
+    assert (attributes(asked)["k8s.container.name"], attributes(asked)["nri.plugin"]) == ("one", "10-sets")
+    assert int(created["startTimeUnixNano"]) <= int(asked["startTimeUnixNano"]) <= int(asked["endTimeUnixNano"])
+
+
+def test_a_span_that_failed_says_why(events: list[Event]) -> None:
+    refused, asked = spans_of(events)[-2:]
+    assert refused["status"]["code"] == asked["status"]["code"] == 2
+    assert "not this one" in asked["status"]["message"]
+
+
+def test_ids_are_of_the_length_that_collectors_take_and_the_same_each_time(events: list[Event]) -> None:
+    spans = spans_of(events)
+    assert {(len(bytes.fromhex(span["traceId"])), len(bytes.fromhex(span["spanId"]))) for span in spans} == {(16, 8)}
+    assert len({span["spanId"] for span in spans}) == len(spans)
+    assert spans == spans_of(events)
+
+
+def test_many_events_are_lines_of_a_hundred() -> None:
+    lines = list(otlp(made(number, number, 1) for number in range(250)))
+    assert [len(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]) for line in lines] == [100, 100, 50]
+
+
+def test_a_viewer_has_a_process_for_the_runtime_and_one_for_each_plugin(events: list[Event]) -> None:
+    bars = bars_of(events)
+    names = {row["pid"]: row["args"]["name"] for row in bars if row["ph"] == "M"}
+    assert set(names.values()) == {"runtime", "plugin 10-sets"}
+    refused = bars[-1]
+    assert (refused["ph"], names[refused["pid"]], refused["name"]) == ("X", "plugin 10-sets", "CreateContainer")
+    assert "not this one" in refused["args"]["error"]
+
+
+def test_bars_of_one_line_never_overlap() -> None:
+    bars = bars_of([made(number, number * 10, 35, plugins=2) for number in range(50)])
+    lines: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for row in bars:
+        if row["ph"] == "X":
+            lines[row["pid"], row["tid"]].append((row["ts"], row["ts"] + row["dur"]))
+    assert len(lines) == 3 * 4
+    assert all(one[1] <= other[0] + 1e-9 for rows in lines.values() for one, other in pairwise(rows))
+
+
+def test_a_recording_whose_events_never_end_has_no_more_lines_than_a_person_can_look_at() -> None:
+    bars = bars_of([made(number, number, 1 << 62) for number in range(1000)])
+    assert max(row["tid"] for row in bars) == 256
+
+
+def test_no_value_is_exported(events: list[Event]) -> None:
+    assert any(SECRET.encode() in event.reply for event in events)
+    assert SECRET not in "".join((*otlp(events), *chrome(events)))
+
+
+def test_a_refused_answer_and_an_unreadable_request_are_exported_all_the_same() -> None:
+    event = made(1, 5, 1 << 63, plugins=1)
+    event.request = b"\xff"
+    event.steps[0].refused = t.Error(kind="ConflictError")
+    whole, asked = spans_of([event])
+    assert (attributes(whole), int(whole["endTimeUnixNano"])) == ({"rpc.method": "StopContainer"}, 5 + (1 << 63))
+    assert asked["status"]["message"] == "ConflictError"
+
+
+def test_nothing_recorded_is_an_empty_document() -> None:
+    assert (bars_of([]), list(otlp([]))) == ([], [])
