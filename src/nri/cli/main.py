@@ -32,6 +32,7 @@ VERB_GROUPS = {
     "Plugins": {
         "new": Row("nri.cli.verbs.new", "start a plugin: code, test, image, manifests"),
         "try": Row("nri.cli.verbs.try_", "show what plugins would do to a pod, without a runtime"),
+        "replay": Row("nri.cli.verbs.replay", "run a recording again with other plugins, and compare the outcomes"),
         "run": Row("nri.cli.verbs.run", "run plugins: bundled ones by name, yours from a file or a module"),
         "plugins": Row("nri.cli.verbs.plugins", "show the plugins that have a name, and what each one takes"),
         "enable": Row("nri.cli.verbs.enable", "let the runtime launch a plugin from now on"),
@@ -55,7 +56,7 @@ VERB_GROUPS = {
     "Wire and specs": {
         "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
         "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
-        "trace": Row("nri.cli.verbs.trace", "show and sum up the events that --record wrote"),
+        "trace": Row("nri.cli.verbs.trace", "show, sum up, cut and export the events that --record wrote"),
         "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
         "conformance": Row(
             "nri.cli.verbs.conformance", "compare merging, specs and placements with recorded results of the reference"

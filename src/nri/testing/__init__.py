@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nri.testing.builders import make_container, make_pod
+    from nri.testing.replay import Replay
     from nri.testing.replies import CreateReply, StopReply, UpdateReply
     from nri.testing.runtime import FakeRuntime
     from nri.testing.wire import Direction, Link
@@ -25,6 +26,7 @@ __all__ = [
     "Direction",
     "FakeRuntime",
     "Link",
+    "Replay",
     "StopReply",
     "UpdateReply",
     "make_container",
@@ -37,6 +39,7 @@ _HOME = {
     "Direction": "wire",
     "FakeRuntime": "runtime",
     "Link": "wire",
+    "Replay": "replay",
     "StopReply": "replies",
     "UpdateReply": "replies",
     "make_container": "builders",

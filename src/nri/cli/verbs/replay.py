@@ -1,0 +1,139 @@
+"""`nri replay`: run a recording again with other plugins, and say where they answer otherwise.
+
+Next: `nri.testing.replay`, which does it; this module only talks to people. The plugins are started as those of a trial
+are (`nri.cli.support.trial`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import click
+
+from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
+from nri.cli.output import Output, Painted
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+from nri.text import count
+
+if TYPE_CHECKING:
+    from nri.testing import Replay
+    from nri.testing.replay import Outcome
+
+EXAMPLES = [
+    "nri replay traces --plugin 10=inject.py",
+    "nri replay traces --plugin 10=inject.py --plugin 20=./my-program --config 20=pin.yaml",
+    "nri replay web.nritrace --plugin 10=inject.py -o json | jq 'select(.differences | length > 0)'",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.argument("path", metavar="FILE|DIR", type=click.Path())
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="[NN=]PLUGIN",
+    help="A plugin that takes part, as in nri try; repeatable.",
+)
+@click.option(
+    "--config", "configs", multiple=True, metavar="NN=FILE", help="The configuration of the plugin with this index."
+)
+@click.option("--policy", metavar="FILE", help="The operator's policy file.")
+@click.option("--real-time", is_flag=True, help="Run events as far apart as they were, not one right after the other.")
+@click.pass_obj
+def command(
+    settings: Settings,
+    path: str,
+    plugins: tuple[str, ...],
+    configs: tuple[str, ...],
+    policy: str | None,
+    real_time: bool,
+) -> int:
+    """Run a recording's events again through a real runtime side, and compare each outcome with the recorded one.
+
+    Needs no container runtime and no root. Give the plugins that are to take part, with the indices that they had; only
+    they do, whatever plugins the recording had. Record with --redact none: an event whose values were replaced cannot
+    be run again, nor can one of which a part is missing.
+
+    With -o json, a line for each event. The exit code is 5 if an outcome differs, and 1 if nothing differs but events
+    could not be run again.
+    """
+    from nri.api.naming import REQUEST_TIMEOUT_S
+    from nri.cli.support.trial.plugins import trial_plugins
+    from nri.cli.support.trial.trial import Trial, Watching
+    from nri.config import read_file
+    from nri.testing import Replay
+
+    out = Output(settings)
+    if not plugins:
+        raise Failure(f"no plugin: give at least one with --plugin NN=PLUGIN{_had(path)}", USAGE)
+    taking_part = trial_plugins(plugins, configs)
+    if policy:
+        read_file(policy)  # a runtime takes a missing file for one without policies
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if settings.verbose else logging.CRITICAL)
+    watching = Watching()
+    timeout_s = settings.timeout_s or REQUEST_TIMEOUT_S
+    runtime = Replay(path, policy_path=policy, request_timeout_s=timeout_s, observer=watching, name="nri-replay")
+    with contextlib.ExitStack() as stack:
+        stack.callback(runtime.adaptation.stop)  # and no waiting for a plugin that is stuck in a handler
+        trial = Trial(runtime, watching, stack)
+        for plugin in taking_part:
+            trial.add(plugin)
+        return _show(out, runtime, real_time=real_time)
+
+
+def _had(path: str) -> str:
+    """Which plugins the recording had, as the end of a sentence."""
+    from nri.trace.history import Note, Trace
+
+    items = Trace(path).items()
+    names = dict.fromkeys(item.plugin for item in items if isinstance(item, Note) and item.kind == "plugin")
+    return f". The recording has {', '.join(names)}" if names else ""
+
+
+def _show(out: Output, runtime: Replay, *, real_time: bool) -> int:
+    """Print differences as they come, and the sum; returns the exit code."""
+    same = differing = 0
+    left_out: Counter[str] = Counter()
+    for outcome in runtime.outcomes(real_time=real_time):
+        if outcome.left_out:
+            left_out[outcome.left_out] += 1
+        elif outcome.differences:
+            differing += 1
+        else:
+            same += 1
+        if not out.human:
+            out.stream(_document(outcome))
+        elif outcome.differences:
+            out.text(Painted(outcome.subject, "bold"))
+            for line in outcome.differences:
+                out.text("  ", Painted(line, "yellow"))
+    for line in runtime.trace.problems:
+        out.note(line)
+    for reason, events in left_out.items():
+        out.note(f"{count(events, 'event')} left out: {reason}")
+    sum_line = f"{count(same + differing, 'event')} run again: {same} the same, {differing} different"
+    if out.human:
+        out.text(sum_line)
+    else:
+        out.note(sum_line)
+    return DIFFERS if differing else FAILED if left_out or runtime.trace.problems or not same else 0
+
+
+def _document(outcome: Outcome) -> dict[str, object]:
+    event = outcome.event
+    pod, container = event.pod, event.container
+    return {
+        "event": event.name,
+        "serial": event.serial,
+        "recording": event.recording,
+        "namespace": pod.namespace if pod else "",
+        "pod": pod.name if pod else "",
+        "container": container.name if container else "",
+        "left_out": outcome.left_out,
+        "differences": list(outcome.differences),
+    }

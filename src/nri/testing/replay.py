@@ -1,0 +1,225 @@
+"""A recording run again: its events through the real adaptation and other plugins, each outcome with the recorded one.
+
+    with Replay("traces") as again:
+        again.add(MyPlugin(), "10")
+        assert not again.differences()
+
+Rules: the runtime begins with the pods and containers that the first plugin of the recording was given; events come one
+after the other, in the order in which they began. Of a recording by a runtime the merged replies are compared; of one
+by `nri run`, the plugin's answers. An event whose values were replaced cannot be run again, for plugins would see the
+replacements; nor can one of which a part is missing. Next: `nri.trace.history`, which reads the recording, and
+`nri.adaptation.audit.diff`, whose words the differences are.
+"""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from nri.adaptation.audit import of_adjustment, of_update, show
+from nri.api import messages as m
+from nri.api.events import BY_RPC
+from nri.errors import NriError
+from nri.testing.runtime import FakeRuntime
+from nri.trace.history import Event, Note, Trace, parsed
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator
+
+__all__ = ["Outcome", "Replay"]
+
+#: Plugins that recordings are remembered to have had.
+_MOST_PLUGINS: Final = 256
+
+
+class Outcome(NamedTuple):
+    """What became of a recorded event.
+
+    Attributes:
+        event: as it was recorded.
+        left_out: why it was not run again; "" if it was.
+        differences: what differs from the recorded outcome, in words; empty if nothing does.
+    """
+
+    event: Event
+    left_out: str
+    differences: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        """The event with its pod and container, by name."""
+        pod, container = self.event.pod, self.event.container
+        parts = (pod.namespace if pod else "", pod.name if pod else "", container.name if container else "")
+        return f"{self.event.name} {'/'.join(name for name in parts if name)}".rstrip()
+
+
+class Replay(FakeRuntime):
+    """A runtime that repeats what a recording has. Add plugins to it, then ask for `outcomes` or `differences`.
+
+    Args:
+        path: a recording, or a folder of them.
+        options: what `FakeRuntime` takes: `policy`, `request_timeout_s`, and more.
+
+    Attributes:
+        recorded: the plugins of the recording, ``NN-name``, once the events have been run.
+        trace: the recording; its `problems` are what could not be read.
+
+    Raises ConfigError where there is no recording.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+        self.trace = Trace(path)
+        self.recorded: dict[str, None] = {}
+        self._answers = _Answers()
+        state = _first_state(Trace(path))
+        pods, containers = ((), ()) if state is None else (state.pods, state.containers)
+        super().__init__(pods=pods, containers=containers, reporters=[self._answers], **options)
+
+    def differences(self) -> list[str]:
+        """Run all events; returns a line for each difference, and one for each event that could not be run.
+
+        An empty list says that everything was run again and came out the same.
+        """
+        return [
+            f"{outcome.subject}: {line}"
+            for outcome in self.outcomes()
+            for line in (outcome.differences or ([outcome.left_out] if outcome.left_out else []))
+        ]
+
+    def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
+        """Run the events one after the other; with `real_time`, as far apart as they were."""
+        began, first_ns = monotonic(), 0
+        for item in self.trace.items():
+            if isinstance(item, Note):
+                if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
+                    self.recorded[item.plugin] = None
+                continue
+            if item.name not in BY_RPC:
+                continue  # plugins joined and were given their settings: those of this runtime have done so already
+            first_ns = first_ns or item.began_ns
+            left_out = _why_not(item)
+            if left_out:
+                yield Outcome(item, left_out, ())
+                continue
+            if real_time:
+                sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
+            yield Outcome(item, "", tuple(self._run(item)))
+
+    def _run(self, event: Event) -> list[str]:
+        self._answers.clear()
+        request, error = event.message, None
+        more = [getattr(request, name) for name in _MORE.get(event.name, ())]
+        container = [] if event.container is None else [_copy(event.container)]
+        try:
+            made = getattr(self, BY_RPC[event.name].method)(_copy(event.pod), *container, *more)
+            if event.name == "CreateContainer":
+                made.commit()
+        except NriError as raised:
+            error = raised
+        answered = [step for step in event.steps if step.reply is not None]
+        # A runtime takes or refuses every answer. Who does neither is a plugin, which has recorded itself.
+        itself = next((step for step in answered if not step.merged and step.refused is None), None)
+        if itself is not None and error is None:
+            return list(_differences(event, itself.reply or b"", self._answers.first))
+        recorded = "" if event.error is None else event.error.text
+        now = "" if error is None else str(error)
+        if recorded != now:
+            return [f"recorded: {recorded or 'ok'}; now: {now or 'ok'}"]
+        return list(_differences(event, event.reply, self._answers.merged))
+
+
+class _Answers:
+    """A reporter that keeps what the plugins of this runtime answer to one event."""
+
+    def __init__(self) -> None:
+        self._answered: list[bytes] = []
+        self.merged = b""
+
+    @property
+    def first(self) -> bytes:
+        """The answer of the first plugin that has one; empty if none has."""
+        return self._answered[0] if self._answered else b""
+
+    def clear(self) -> None:
+        """Forget the last event."""
+        self._answered.clear()
+        self.merged = b""
+
+    def event_begins(self, *_: object) -> None:
+        """Leave it: the recording has the request."""
+
+    plugin_asked = plugin_failed = reply_merged = event_begins
+
+    def plugin_answered(self, *step: Any) -> None:
+        """Keep the reply."""
+        self._answered.append(step[3])
+
+    def event_ends(self, *step: Any) -> None:
+        """Keep the merged reply."""
+        self.merged = step[2]
+
+
+#: What an event has besides pod and container, in the order of the method's arguments.
+_MORE: Final = {
+    "UpdateContainer": ("linux_resources",),
+    "UpdatePodSandbox": ("overhead_linux_resources", "linux_resources"),
+}
+
+
+def _copy(message: Any) -> Any:
+    """A message of its own: the runtime keeps and changes what it is given."""
+    if message is None:
+        return None
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy
+
+
+def _first_state(found: Trace) -> Any:
+    """The state that the first plugin was given, if that is where the recording begins."""
+    first = next(found.events(), None)
+    if first is None or first.name != "Synchronize" or not first.whole:
+        return None
+    return first.message
+
+
+def _why_not(event: Event) -> str:
+    """Why an event cannot be run again; "" if it can."""
+    if event.redacted:
+        return "its values were replaced when it was recorded: record with --redact none to run it again"
+    if not event.whole or event.pod is None:
+        return "a part of it is missing"
+    return ""
+
+
+def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
+    """The differences of two replies, in words."""
+    before, after = parsed(event.name, recorded, reply=True), parsed(event.name, now, reply=True)
+    if before == after:
+        return
+    if before is None or after is None:
+        yield "the recorded reply cannot be read"
+        return
+    old, new = _asked_for(before, event), _asked_for(after, event)
+    differing = [key for key in dict.fromkeys((*old, *new)) if old.get(key) != new.get(key)]
+    for key in differing:
+        yield f"{key}: recorded {old.get(key, 'nothing')}; now {new.get(key, 'nothing')}"
+    if not differing:
+        yield "the same entries, in another order or with values that the container has already"
+
+
+def _asked_for(reply: Any, event: Event) -> dict[str, str]:
+    """What a reply asks for, by container, field and key, in words."""
+    container = event.container or m.Container()
+    found = {}
+    if isinstance(reply, m.CreateContainerResponse):
+        found = {
+            f"{each.field} {each.key}".rstrip(): show(each.after) for each in of_adjustment(reply.adjust, container)
+        }
+    for update in getattr(reply, "update", ()):
+        of = "" if update.container_id == container.id else f" of container {update.container_id}"
+        found |= {f"{each.field} {each.key}".rstrip() + of: show(each.after) for each in of_update(update)}
+    for eviction in getattr(reply, "evict", ()):
+        found[f"eviction of container {eviction.container_id}"] = show(eviction.reason)
+    return found

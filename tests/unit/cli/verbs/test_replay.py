@@ -1,0 +1,103 @@
+"""`nri replay`: a recording run again with plugins of the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nri as package
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.recorder import Recorder
+
+PLUGIN = """
+import nri
+
+class Sets(nri.Plugin):
+    def create_container(self, pod, container):
+        return nri.Adjustment().add_env("LEVEL", {value!r})
+"""
+
+
+class Sets(package.Plugin):
+    """Sets one variable."""
+
+    def create_container(self, pod: package.PodSandbox, container: package.Container) -> package.Adjustment:
+        return package.Adjustment().add_env("LEVEL", "o\x1bld")
+
+
+def record(folder: Path, *, redact: bool) -> Path:
+    with Recorder(folder, redact=redact) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        pod, container = make_pod(name="web", namespace="shop"), make_container(name="main")
+        runtime.add(Sets(), "10").create_container(pod, container)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("traces"), redact=False)
+
+
+def plugin(folder: Path, value: str) -> str:
+    """The command line's word for a plugin that sets this value."""
+    path = folder / "plugin.py"
+    path.write_text(PLUGIN.format(value=value))
+    return f"10={path}"
+
+
+def test_the_same_plugin_ends_with_0(nri, folder: Path, tmp_path: Path) -> None:
+    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "o\x1bld"))
+    assert (done.returncode, done.stdout) == (0, "1 event run again: 1 the same, 0 different\n"), done.stderr
+
+
+def test_a_changed_plugin_ends_with_5_and_every_difference(nri, folder: Path, tmp_path: Path) -> None:
+    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"))
+    assert (done.returncode, done.stdout.splitlines()) == (
+        5,
+        [
+            "CreateContainer shop/web/main",
+            '  Env LEVEL: recorded "o\\x1bld"; now "new"',
+            "1 event run again: 0 the same, 1 different",
+        ],
+    )
+
+
+def test_json_has_a_line_for_each_event(nri, folder: Path, tmp_path: Path) -> None:
+    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "-o", "json")
+    (event,) = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (event["event"], event["pod"], event["container"], event["left_out"]) == (
+        "CreateContainer",
+        "web",
+        "main",
+        "",
+    )
+    assert [line.partition(":")[0] for line in event["differences"]] == ["Env LEVEL"]
+    assert "1 event run again: 0 the same, 1 different" in done.stderr
+
+
+def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) -> None:
+    done = nri("replay", str(folder))
+    assert done.returncode == 2
+    assert "give at least one with --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
+
+
+def test_values_that_were_replaced_end_with_1_and_what_to_do(nri, tmp_path: Path) -> None:
+    done = nri("replay", str(record(tmp_path / "traces", redact=True)), "--plugin", plugin(tmp_path, "new"))
+    assert (done.returncode, done.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
+    assert "1 event left out: its values were replaced when it was recorded: record with --redact none" in done.stderr
+
+
+def test_damage_is_named_and_the_rest_is_run(nri, folder: Path, tmp_path: Path) -> None:
+    (source,) = folder.glob("*.nritrace")
+    copy = tmp_path / "copy.nritrace"
+    copy.write_bytes(source.read_bytes() + b"x" * 100)
+    done = nri("replay", str(copy), "--plugin", plugin(tmp_path, "o\x1bld"))
+    assert (done.returncode, done.stdout) == (1, "1 event run again: 1 the same, 0 different\n")
+    assert f"{copy}: at byte " in done.stderr
+
+
+def test_a_policy_that_is_not_there_is_an_error(nri, folder: Path, tmp_path: Path) -> None:
+    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "--policy", str(tmp_path / "absent"))
+    assert done.returncode == 2
+    assert "absent" in done.stderr

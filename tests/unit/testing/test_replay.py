@@ -1,0 +1,239 @@
+"""A recording is run again: what comes out the same says nothing, and what differs says what and where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nri
+from nri.api import messages as m
+from nri.errors import ConfigError, NriError
+from nri.testing import FakeRuntime, Replay, make_container, make_pod
+from nri.trace.recorder import Recorder
+
+
+class Sets(nri.Plugin):
+    """Sets what its class says; refuses containers called bad; another container's memory at an update and a stop."""
+
+    value = "old"
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        if container.name == "bad":
+            raise nri.Reject("not this one")
+        return nri.Adjustment().add_env("LEVEL", self.value).set_cpu_shares(512)
+
+    def update_container(
+        self, pod: nri.PodSandbox, container: nri.Container, resources: nri.LinuxResources
+    ) -> nri.Update:
+        return nri.Update(container).set_cpu_shares(len(self.value))
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> list[nri.Update]:
+        return []
+
+
+class Newer(Sets):
+    """The same with another value."""
+
+    value = "newer"
+
+
+class Labels(nri.Plugin):
+    """Adds an annotation."""
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().add_annotation("example.com/pod", pod.name)
+
+
+class Careless(Sets):
+    """Refuses nothing."""
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().add_env("LEVEL", self.value).set_cpu_shares(512)
+
+
+def record(folder: Path, *plugins: nri.Plugin, redact: bool = False) -> Path:
+    """The life of a pod with a container, an update, and one that is refused."""
+    with Recorder(folder, redact=redact) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        for number, plugin in enumerate(plugins or (Sets(),), 1):
+            runtime.add(plugin, f"{number}0", f"p{number}")
+        pod, container = make_pod(name="web", namespace="shop"), make_container(name="main")
+        runtime.run_pod_sandbox(pod)
+        runtime.create_container(pod, container)
+        runtime.start_container(pod, container)
+        runtime.update_container(pod, container, nri.Update(container).set_cpu_shares(7))
+        with pytest.raises(NriError):
+            runtime.create_container(pod, make_container(name="bad"))
+        runtime.stop_container(pod, container)
+        runtime.remove_container(pod, container)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return record(tmp_path_factory.mktemp("traces"))
+
+
+def differences(folder: Path, *plugins: nri.Plugin) -> list[str]:
+    with Replay(folder) as again:
+        for number, plugin in enumerate(plugins, 1):
+            again.add(plugin, f"{number}0", f"p{number}")
+        return again.differences()
+
+
+def test_the_same_plugin_answers_the_same(folder: Path) -> None:
+    assert differences(folder, Sets()) == []
+
+
+def test_a_changed_plugin_differs_by_event_field_and_values(folder: Path) -> None:
+    assert differences(folder, Newer()) == [
+        'CreateContainer shop/web/main: Env LEVEL: recorded "old"; now "newer"',
+        "UpdateContainer shop/web/main: CPUShares: recorded 3; now 5",
+    ]
+
+
+def test_a_refusal_that_is_none_any_more_is_a_difference(folder: Path) -> None:
+    (only,) = differences(folder, Careless())
+    assert only.startswith("CreateContainer shop/web/bad: recorded: ")
+    assert "not this one" in only
+    assert only.endswith("; now: ok")
+
+
+def test_a_plugin_that_is_left_out_leaves_its_changes_out(folder: Path) -> None:
+    lines = differences(folder)
+    assert 'CreateContainer shop/web/main: Env LEVEL: recorded "old"; now nothing' in lines
+    assert "CreateContainer shop/web/main: CPUShares: recorded 512; now nothing" in lines
+
+
+def test_a_conflict_is_the_outcome_of_an_event(tmp_path: Path) -> None:
+    with Replay(record(tmp_path)) as again:
+        again.add(Sets(), "10", "p1").add(Sets(), "20", "p2")
+        created, *_ = again.differences()
+    assert created.startswith("CreateContainer shop/web/main: recorded: ok; now: ")
+    assert "both tried to set" in created
+
+
+def test_values_that_were_replaced_cannot_be_run_again(tmp_path: Path) -> None:
+    class Env(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            return nri.Adjustment().add_env("PW", "S3CRET")
+
+    with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(Env(), "10").create_container(make_pod(name="web", namespace="shop"), make_container(name="main"))
+    (only,) = differences(tmp_path, Env())
+    assert only == (
+        "CreateContainer shop/web/main: its values were replaced when it was recorded: "
+        "record with --redact none to run it again"
+    )
+
+
+def test_a_recording_that_was_cut_off_is_run_as_far_as_it_is_whole(folder: Path, tmp_path: Path) -> None:
+    from nri.trace import blocks
+    from nri.trace.history import Trace
+    from nri.wire import bytes_field
+
+    records = [record for record, _ in Trace(folder).records()]
+    kept = records[:-2]
+    raw = b"".join(bytes_field(1, each.SerializeToString()) for each in kept)
+    path = tmp_path / "cut.nritrace"
+    path.write_bytes(blocks.MAGIC + blocks.pack(raw, len(kept), 1, 2))
+    assert differences(path, Sets()) == ["RemoveContainer shop/web/main: a part of it is missing"]
+
+
+def test_a_plugin_is_given_the_state_that_the_recording_began_with(tmp_path: Path) -> None:
+    class Knows(nri.Plugin):
+        there: tuple[str, ...] = ()
+
+        def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+            self.there = tuple(pod.name for pod in pods) + tuple(each.name for each in containers)
+
+    pod = make_pod(name="old")
+    container = make_container(pod=pod, name="before")
+    with (
+        Recorder(tmp_path, redact=False) as recorder,
+        FakeRuntime(reporters=[recorder], pods=[pod], containers=[container]) as runtime,
+    ):
+        runtime.add(Knows(), "10")
+        runtime.start_container(pod, container)
+    with Replay(tmp_path) as again:
+        plugin = Knows()
+        again.add(plugin, "10")
+        assert (plugin.there, again.differences()) == (("old", "before"), [])
+
+
+def test_the_plugins_of_the_recording_are_known_afterwards(folder: Path) -> None:
+    with Replay(folder) as again:
+        again.differences()
+        assert list(again.recorded) == ["10-p1"]
+
+
+def test_what_a_plugin_recorded_of_itself_is_compared_with_its_answers(tmp_path: Path) -> None:
+    pod, container = make_pod(name="web", namespace="shop"), make_container(name="main")
+    request = m.CreateContainerRequest(pod=pod, container=container).SerializeToString()
+    for value, expected in (
+        ("old", []),
+        ("older", ['CreateContainer shop/web/main: Env LEVEL: recorded "older"; now "old"']),
+    ):
+        adjust = nri.Adjustment().add_env("LEVEL", value).set_cpu_shares(512)
+        reply = m.CreateContainerResponse(adjust=adjust.message).SerializeToString()
+        folder = tmp_path / value
+        with Recorder(folder, redact=False) as recorder:
+            recorder.event_begins("CreateContainer", 1, request)
+            recorder.plugin_asked("10-p1", "CreateContainer", 1, request)
+            recorder.plugin_answered("10-p1", "CreateContainer", 1, reply, 0.001)
+            recorder.event_ends("CreateContainer", 1, reply, None, 0.001)
+        assert differences(folder, Sets()) == expected
+
+
+def test_in_real_time_events_come_no_earlier_than_they_did(folder: Path) -> None:
+    with Replay(folder) as again:
+        again.add(Sets(), "10", "p1")
+        assert not any(outcome.differences for outcome in again.outcomes(real_time=True))
+
+
+def test_no_recording_is_an_error_that_names_the_path(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no trace"):
+        Replay(tmp_path)
+
+
+EVENTS: dict[str, Callable[..., object]] = {
+    "update": lambda runtime, pod, container, n: runtime.update_container(
+        pod, container, nri.Update(container).set_cpu_shares(n + 2)
+    ),
+    "start": lambda runtime, pod, container, n: runtime.start_container(pod, container),
+    "post": lambda runtime, pod, container, n: runtime.post_start_container(pod, container),
+    "stop": lambda runtime, pod, container, n: runtime.stop_container(pod, container),
+    "sandbox": lambda runtime, pod, container, n: runtime.run_pod_sandbox(pod),
+}
+HISTORIES = st.lists(st.tuples(st.sampled_from(["create", *EVENTS]), st.integers(0, 3)), max_size=12)
+
+
+@settings(max_examples=25)
+@given(history=HISTORIES, plugins=st.lists(st.sampled_from([Sets, Labels]), max_size=3))
+def test_every_history_is_run_again_with_the_same_outcome(
+    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, int]], plugins: list[type[nri.Plugin]]
+) -> None:
+    folder = tmp_path_factory.mktemp("history")
+    with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        for number, kind in enumerate(plugins, 1):
+            runtime.add(kind(), f"{number}0", f"p{number}")
+        pods = [make_pod(name=f"pod-{n}") for n in range(4)]
+        names = ["main", "bad", "", "main"]
+        containers = [make_container(pod=pod, name=name) for pod, name in zip(pods, names, strict=True)]
+        for event, n in history:
+            try:
+                if event == "create":
+                    runtime.create_container(pods[n], containers[n])
+                else:
+                    EVENTS[event](runtime, pods[n], containers[n], n)
+            except NriError:
+                pass
+    with Replay(folder) as again:
+        for number, kind in enumerate(plugins, 1):
+            again.add(kind(), f"{number}0", f"p{number}")
+        outcomes = list(again.outcomes())
+    assert len(outcomes) == len(history)
+    assert [outcome for outcome in outcomes if outcome.differences or outcome.left_out] == []
