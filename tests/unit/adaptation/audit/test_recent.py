@@ -175,3 +175,32 @@ def test_nothing_is_kept_before_the_first_reading_and_soon_after_the_last(report
     again = unread.read(begun["run"], begun["next"])
     assert again["rows"] == [] and again["run"] != begun["run"]
     assert reporting.recorded
+
+
+def test_answers_count_for_their_plugin_in_whatever_order_they_come(reporting: Reporting, recent: Recent) -> None:
+    reporting.event_begins("CreateContainer", 1, REQUEST)
+    for plugin_name in ("10-a", "20-b"):
+        reporting.plugin_asked(plugin_name, "CreateContainer", 1, REQUEST)
+    for plugin_name, duration_s in (("10-a", 0.001), ("30-never-asked", 7.0), ("20-b", 0.002)):
+        reporting.plugin_answered(plugin_name, "CreateContainer", 1, b"", duration_s)
+    reporting.event_ends("CreateContainer", 1, b"", None, 0.0)
+    reporting.plugin_answered("10-a", "CreateContainer", 1, b"", 9.0)
+    (row,) = read_all(recent)
+    assert [(step["plugin"], step["duration_ms"]) for step in row["steps"]] == [("10-a", 1.0), ("20-b", 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("event", "request_bytes", "names"),
+    [
+        ("Synchronize", m.SynchronizeRequest(pods=[make_pod()]).SerializeToString(), ("", "")),
+        ("RunPodSandbox", m.RunPodSandboxRequest(pod=m.PodSandbox(name="web")).SerializeToString(), ("web", "")),
+        ("CreateContainer", b"\xff", ("", "")),
+        ("NewerThanThis", b"\x00", ("", "")),
+    ],
+)
+def test_an_event_has_the_names_that_its_request_has(
+    reporting: Reporting, recent: Recent, event: str, request_bytes: bytes, names: tuple[str, str]
+) -> None:
+    reporting.event_begins(event, 1, request_bytes)
+    reporting.event_ends(event, 1, b"", None, 0.0)
+    assert [(row["pod"], row["container"]) for row in read_all(recent)] == [names]

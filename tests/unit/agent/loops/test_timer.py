@@ -196,11 +196,11 @@ def test_on_a_machine_that_names_no_cpus_evictions_for_cpu_are_unsupported_too(
 
 
 def test_nothing_is_left_after_rounds_in_which_pods_come_and_go(tmp_path: Path) -> None:
-    assert held_after_rounds(tmp_path, 100) == [], "this is held without a bound"
+    assert held_after_rounds(tmp_path, 300) == [], "this is held without a bound"
 
 
 def held_after_rounds(folder: Path, rounds: int) -> list[str]:
-    """Have so many rounds, with another pod every other; returns what is over its bound then."""
+    """Have so many rounds, with another pod every twenty; returns what is over its bound then."""
     world = LoopWorld(folder, ALL)
     asks = {"limits": {"cpu": "1", "memory": "4Mi"}, "requests": {"memory": "2Mi"}}
     name = "first"
@@ -208,7 +208,7 @@ def held_after_rounds(folder: Path, rounds: int) -> list[str]:
     below = [folder / TOP / controller / "kubepods/burstable" for controller in CONTROLLERS]
     descriptors = len(os.listdir("/proc/self/fd"))
     for turn in range(rounds):
-        if turn % 2 == 0:
+        if turn % 20 == 0:
             fresh = f"pod-{turn}"
             for top in below:
                 (top / f"pod{name}").rename(top / f"pod{fresh}")
