@@ -9,7 +9,6 @@ from nri.policies import manifest, paths, writes
 from nri.policies.contexts import ContainerContext, KubeQosContext
 from nri.policies.cookie_groups import CookieGroups, HeldCookie
 from nri.policies.koordinator.hooks import core_sched
-from nri.policies.koordinator.kernel import sched
 from nri.policies.koordinator.names import SYSTEM
 from nri.policies.koordinator.refresh import switches
 from nri.policies.koordinator.refresh.running import reconciled_class
@@ -54,7 +53,7 @@ class _Node:
         features = self.tree.files.get(SCHED_FEATURES)
         if features is None:
             return False, "file not exist"
-        if sched.core_sched(None, features).possible:
+        if switches.core_sched(None, features).possible:
             return True, "sched_features supported"
         return False, "not supported neither by sysctl nor by sched_features"
 

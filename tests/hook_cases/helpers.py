@@ -7,10 +7,10 @@ from typing import Any
 
 from nri.policies import manifest, paths
 from nri.policies.contexts import PodContext
+from nri.policies.koordinator import schemata
 from nri.policies.koordinator.hooks import host_application, resctrl
-from nri.policies.koordinator.kernel import schemata
-from nri.policies.koordinator.kernel.schemata import Schemata
 from nri.policies.koordinator.refresh import switches
+from nri.policies.koordinator.schemata import Schemata
 from tests.hook_cases.inputs import Given, mapping
 from tests.hook_cases.tree import SCHED_FEATURES, Tree
 

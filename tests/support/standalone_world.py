@@ -22,8 +22,7 @@ from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
 from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.profiles.koordinator.network import Network
-from nri.agent.profiles.koordinator.traffic.programs import Ran
-from nri.agent.profiles.koordinator.traffic.shaper import Shaper
+from nri.agent.profiles.koordinator.traffic.shaper import Ran, Shaper
 from nri.agent.rules.book import RuleBook
 from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone

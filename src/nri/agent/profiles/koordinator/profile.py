@@ -6,10 +6,10 @@ and a row. Next: `nri.agent.profile`, which says what each field is.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
-from nri.agent.profiles.koordinator.annotations import unreadable
 from nri.agent.profiles.koordinator.documents import KINDS, programs
 from nri.agent.profiles.koordinator.gpu_folder import make_folder
 from nri.agent.profiles.koordinator.node import BATCH_POOLS, node_of
@@ -18,13 +18,16 @@ from nri.agent.profiles.koordinator.strategies.rules import (
     ANNOTATION_BURST,
     ANNOTATION_MEMORY,
     NodeSlo,
+    of_pod,
 )
-from nri.policies.koordinator.hooks import cpu_normalization, cpuset
+from nri.policies.changes import HookError
+from nri.policies.contexts import PodContext
+from nri.policies.koordinator import pod_annotations
+from nri.policies.koordinator.hooks import cpu_normalization, cpuset, resctrl, tc, terway_qos
 from nri.policies.koordinator.names import BE, LABEL_QOS, LS, NONE, SYSTEM, qos_class
 from nri.policies.koordinator.pod_unread import absent_containers, pod_unread
-from nri.policies.koordinator.profile import HOOKS
-from nri.policies.koordinator.rules.asked import asked
-from nri.policies.koordinator.rules.origins import origins
+from nri.policies.koordinator.profile import HOOKS, Node
+from nri.policies.koordinator.rules.keys import asked, origins
 from nri.policies.ownership import Level, Owns
 
 __all__ = ["PROFILE"]
@@ -125,6 +128,33 @@ STRATEGIES: Final = (
     ),
 )
 
+
+def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) -> dict[str, str]:
+    """Say what is wrong with annotations that no stage of a hook would meet on this machine, by their reader.
+
+    Args:
+        context: the pod.
+        node: which hooks are on.
+        strategies: those that are on.
+    """
+    wrong: dict[str, str] = {}
+    of_pod(NodeSlo(), qos_class(context.labels), context.annotations, wrong.__setitem__)
+    wrong = {strategy: reason for strategy, reason in wrong.items() if strategy in strategies}
+    on = node.gates or frozenset()
+    try:
+        if resctrl.NAME in on:
+            pod_annotations.resctrl(context.annotations)
+    except ValueError as error:
+        wrong[resctrl.NAME] = str(error)
+    for name, read in ((tc.NAME, tc.own_limits), (terway_qos.NAME, terway_qos.pod_limits)):
+        try:
+            if name in on:
+                read(context.annotations)
+        except HookError as error:
+            wrong[name] = error.reason
+    return wrong
+
+
 PROFILE: Final = Profile(
     name="koordinator",
     hooks=HOOKS,
@@ -146,7 +176,7 @@ PROFILE: Final = Profile(
             "and strategies are off",
         ),
     ),
-    unreadable=unreadable,
+    unreadable=_unreadable,
     unread=pod_unread,
     absent_containers=absent_containers,
     class_of=lambda pod: qos_class(pod.labels),

@@ -3,7 +3,7 @@
 Rules: a pod's values and those of its containers go out together, because the kernel takes a quota only within the one
 above it, whichever of them shrinks; a pod that breaks off is counted and the others go on; a container without id or
 folder, one that the spec does not have, and those of a pod in a virtual machine are passed over. Next:
-:mod:`nri.agent.transports.standalone.folders`.
+:mod:`nri.agent.transports.standalone.transport`.
 """
 
 from __future__ import annotations

@@ -2,34 +2,46 @@
 
 Rules: a change of pods or rules is taken up at once, however many there are; every `interval` all is looked at, also
 what is believed to be right, so that a value that is overwritten is back a round later. Nothing is decided before all
-pods are known once, but for folders and programs, which need none. Next: :mod:`nri.agent.loops`.
+pods are known once, but for cgroups that belong to no pod, folders of the kube-QoS classes and programs of the host;
+each of these is looked at by itself, so that one which cannot be decided costs the others nothing. Next:
+:mod:`nri.agent.loops`.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final, Protocol
 
+from nri.agent.decisions import reason_of
 from nri.agent.explain import Subject
 from nri.agent.parts import Parts
 from nri.agent.pods.running import running
 from nri.agent.profile import load
 from nri.agent.settings.values import AgentSettings
-from nri.agent.transports.standalone import folders
 from nri.agent.transports.standalone.pods import NAME, NothingMore, PodRound, Reconciler
 from nri.agent.transports.standalone.tally import Tally
 from nri.agent.worker import TIMER, Worker
 from nri.host import Result
+from nri.policies import paths
+from nri.policies.contexts import HostApplicationContext, KubeQosContext
+from nri.policies.hooks import FOLDER, PROGRAM
+from nri.policies.paths import KUBE_CLASSES
 from nri.policies.running import RunningPod
+from nri.policies.writes import writes
 
-__all__ = ["NetworkRound", "Standalone"]
+__all__ = ["NetworkRound", "Standalone", "kube_classes", "programs"]
 
 _PODS, _RULES = "pods", "rules"
 #: What is set for the node's network is found under this in `explain`.
 _NETWORK: Final = Subject("node/network", name="network")
 #: More pods than that are on no node.
 _MOST_PODS: Final = 4096
+#: More programs of the host than that are a mistake of who lists them.
+_MOST_PROGRAMS: Final = 1024
+_log = logging.getLogger("nri.agent")
 
 
 class NetworkRound(Protocol):
@@ -111,8 +123,8 @@ class Standalone:
         force, tally = TIMER in reasons or _RULES in reasons, Tally()
         if reasons != {_PODS}:
             self._reconciler.node(tally)
-            folders.kube_classes(self._parts, tally, force=force)
-            folders.programs(self._parts, tally, force=force)
+            kube_classes(self._parts, tally, force=force)
+            programs(self._parts, tally, force=force)
         if self._parts.pods.synced:
             pods = self._running(tally)
             self._pods.all(pods, tally, force=force)
@@ -140,3 +152,40 @@ class Standalone:
     def _poke(self, *reasons: str) -> None:
         for worker in self._workers:
             worker.poke(*reasons)
+
+
+def kube_classes(parts: Parts, tally: Tally, *, force: bool) -> None:
+    """Decide and write for the three folders."""
+    for kube_class in KUBE_CLASSES:
+        context = KubeQosContext(kube_class, paths.kube_class_path(kube_class, parts.driver))
+        _decided(parts, FOLDER, context, kube_class, tally, force)
+
+
+def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
+    """Decide and write for the host's programs that documents list."""
+    try:
+        listed = list(parts.profile.programs(parts.book.document, parts.driver))
+    except ValueError as error:
+        tally.failed("host applications", [error])
+        return
+    if len(listed) > _MOST_PROGRAMS:
+        parts.observer.left_out("host applications", len(listed) - _MOST_PROGRAMS)
+    for context in islice(listed, _MOST_PROGRAMS):
+        try:
+            _decided(parts, PROGRAM, context, f"host application {context.name}", tally, force)
+        except Exception as error:  # noqa: BLE001  one entry of a list must not cost the others theirs
+            tally.failed(f"host application {context.name}", [error])
+            _log.exception("a host application could not be looked at: %r", context.name)
+
+
+def _decided(
+    parts: Parts, stage: str, context: KubeQosContext | HostApplicationContext, what: str, tally: Tally, force: bool
+) -> None:
+    outcome = parts.decisions.decide(stage, context, NAME)
+    tally.items += 1
+    tally.failed(what, outcome.errors)
+    wanted = writes(context.cgroup_parent, outcome.changes, reason_of(outcome))
+    if wanted:
+        results = parts.executor.write(wanted, force=force, keep=False)
+        tally.wrote(results)
+        parts.decisions.record(context, NAME, results)

@@ -3,7 +3,7 @@
 The pod's hook makes the group and its schemata, the container's names it as RDT class, and removal takes it away. A
 range of the cache is in percent of its ways; a bandwidth is in percent, which Intel rounds up to tens and AMD counts in
 eighths of a gigabit. What cannot be computed is left out of the schemata. Next:
-`nri.policies.koordinator.kernel.schemata`.
+`nri.policies.koordinator.schemata`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, Final
 from nri.policies.changes import Changes, Decision, HookError, Resctrl
 from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.kernel.schemata import Schemata, cache_mask
 from nri.policies.koordinator.names import ANNOTATION_RESCTRL
 from nri.policies.koordinator.quirks import Quirks
+from nri.policies.koordinator.schemata import Schemata, cache_mask
 
 __all__ = ["AMD", "INTEL", "NAME", "PREFIX", "Cache", "bandwidth", "container", "new_tasks", "pod", "removal", "stale"]
 

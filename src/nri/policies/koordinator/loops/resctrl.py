@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nri.policies.koordinator.kernel.schemata import cache_mask
 from nri.policies.koordinator.names import BE, LS, LSE, LSR
+from nri.policies.koordinator.schemata import cache_mask
 from nri.policies.shapes import Record
 
 __all__ = ["CACHE", "GROUPS", "bandwidth", "group_of", "mask", "schemata"]

@@ -1,19 +1,25 @@
 """The two switches of the scheduler that exclude each other: group identity and core scheduling, one on, one off.
 
 The other one is switched off first. What is to be written comes back in order; a switch that is wanted and not there is
-an error. Next: `nri.policies.koordinator.kernel.sched`.
+an error. Anolis has core scheduling as a sysctl (`kernel.sched_core`) or, before, as a feature of `sched_features`;
+mainline kernels since 5.14 have it built in, which only prctl tells. Group identities are a sysctl of Anolis. Next:
+`nri.policies.koordinator.refresh.running`.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.policies.koordinator.kernel import sched
-
-__all__ = ["CORE_SCHED", "FEATURES", "GROUP_IDENTITY", "Switches", "for_core_sched", "for_group_identity"]
+__all__ = [
+    "CORE_SCHED", "FEATURES", "GROUP_IDENTITY", "CoreSched", "Switches", "core_sched", "for_core_sched",
+    "for_group_identity",
+]  # fmt: skip
 
 #: Names of the switches: two sysctls, and the scheduler's feature file.
 GROUP_IDENTITY, CORE_SCHED, FEATURES = "kernel.sched_group_identity_enabled", "kernel.sched_core", "sched_features"
+CORE_FEATURE = "CORE_SCHED"
+#: Stands before the name of a feature that is off.
+OFF = "NO_"
 
 
 class Switches(NamedTuple):
@@ -21,6 +27,25 @@ class Switches(NamedTuple):
 
     writes: tuple[tuple[str, str], ...] = ()
     error: str = ""
+
+
+class CoreSched(NamedTuple):
+    """The way in which core scheduling is switched on here; both empty if it is on already or cannot be."""
+
+    possible: bool
+    sysctl: bool = False
+    feature: bool = False
+
+
+def core_sched(sysctl: str | None, feature_text: str | None) -> CoreSched:
+    """Return how to switch core scheduling on, from the files' texts, None for a file that is not there."""
+    if sysctl is not None and sysctl.strip() in ("0", "1"):
+        return CoreSched(True, sysctl=sysctl.strip() == "0")
+    words = (feature_text or "").split()
+    if CORE_FEATURE in words or OFF + CORE_FEATURE in words:
+        on = next(word for word in words if word.endswith(CORE_FEATURE)) == CORE_FEATURE
+        return CoreSched(True, feature=not on)
+    return CoreSched(False)
 
 
 def for_group_identity(identity: str | None, core: str | None, *, identity_known: bool, core_known: bool) -> Switches:
@@ -56,10 +81,10 @@ def for_core_sched(
         writes += [(GROUP_IDENTITY, "0")] if _bit(identity) != 0 else []
     if built_in:
         return Switches(tuple(writes))
-    how = sched.core_sched(core, features)
+    how = core_sched(core, features)
     if not how.possible:
         return Switches(tuple(writes), "core sched not supported")
-    writes += [(CORE_SCHED, "1")] if how.sysctl else [(FEATURES, f"{sched.CORE_FEATURE}\n")] if how.feature else []
+    writes += [(CORE_SCHED, "1")] if how.sysctl else [(FEATURES, f"{CORE_FEATURE}\n")] if how.feature else []
     return Switches(tuple(writes))
 
 

@@ -8,7 +8,14 @@ from nri.agent.loops.round import Round
 from nri.agent.loops.strategy import Strategy
 from nri.agent.profile import load
 from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.profiles.koordinator.strategies.rules import READERS
 from nri.agent.settings import AgentSettings
+from nri.policies.contexts import PodContext
+from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL
+from nri.policies.koordinator.profile import Node
+
+HOOKS = ("Resctrl", "TCNetworkQoS", "TerwayQoS")
+BAD = PodContext(annotations=dict.fromkeys((*READERS, ANNOTATION_NETWORK_QOS, ANNOTATION_RESCTRL), "{"))
 
 
 def test_without_a_word_hooks_and_strategies_are_on_as_koordinator_has_them() -> None:
@@ -31,3 +38,15 @@ def test_a_strategy_declares_what_the_timer_asks_of_it(row: object) -> None:
     assert made.interval_s >= 0 and made.samples is not None
     assert callable(made.wants) and callable(made.round)
     assert Round.__doc__
+
+
+def test_each_annotation_is_told_once_for_each_that_reads_it_and_is_on() -> None:
+    on = Node(gates=frozenset(HOOKS))
+    assert set(PROFILE.unreadable(BAD, on, READERS.values())) == {*HOOKS, *READERS.values()}
+    assert set(PROFILE.unreadable(BAD, Node(gates=frozenset({"Resctrl"})), ["CPUBurst"])) == {"Resctrl", "CPUBurst"}
+    assert PROFILE.unreadable(BAD, Node(), ()) == {}
+
+
+def test_of_good_annotations_there_is_nothing_to_tell() -> None:
+    good = PodContext(annotations=dict.fromkeys(BAD.annotations, "{}"))
+    assert PROFILE.unreadable(good, Node(gates=frozenset(HOOKS)), READERS.values()) == {}

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.transports.standalone import folders
+from nri.agent.transports.standalone import transport
 from nri.agent.transports.standalone.tally import Tally
 from nri.policies.contexts import HostApplicationContext
 from nri.policies.koordinator import names as n
@@ -54,7 +54,7 @@ def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_pa
         raise ValueError("hostApplications is no list")
 
     world, tally = World(tmp_path, Node()), Tally(1)
-    folders.programs(replace(world.parts, profile=replace(PROFILE, programs=unreadable)), tally, force=True)
+    transport.programs(replace(world.parts, profile=replace(PROFILE, programs=unreadable)), tally, force=True)
     assert (tally.errors, tally.first_error) == (1, "host applications: hostApplications is no list")
 
 
@@ -64,7 +64,7 @@ def test_a_program_on_which_a_hook_fails_is_named_and_the_next_one_is_decided(tm
     (good,) = PROFILE.programs(lambda _: slo({"name": "batch", "qos": "BE"}), world.parts.driver)
     broken: Any = SimpleNamespace(name="broken")
     profile = replace(PROFILE, programs=lambda *_: [broken, good])
-    folders.programs(replace(world.parts, profile=profile), tally, force=True)
+    transport.programs(replace(world.parts, profile=profile), tally, force=True)
     assert tally.first_error.startswith("host application broken: ")
     assert tally.errors == 1
 

@@ -38,3 +38,20 @@ def test_a_switch_that_cannot_be_read_is_an_error_after_the_other_is_off() -> No
     assert plan.writes == ((CORE, "0"),)
     assert IDENTITY in plan.error
     assert switches.for_core_sched("x", "1", None, identity_known=True).error
+
+
+@pytest.mark.parametrize(
+    ("sysctl", "features", "how"),
+    [
+        ("1\n", None, switches.CoreSched(True)),
+        ("0\n", "NO_CORE_SCHED", switches.CoreSched(True, sysctl=True)),
+        ("?", "A NO_CORE_SCHED", switches.CoreSched(True, feature=True)),
+        (None, "A CORE_SCHED", switches.CoreSched(True)),
+        (None, "A", switches.CoreSched(False)),
+        (None, None, switches.CoreSched(False)),
+    ],
+)
+def test_core_scheduling_is_switched_by_a_sysctl_or_else_by_a_feature(
+    sysctl: str | None, features: str | None, how: switches.CoreSched
+) -> None:
+    assert switches.core_sched(sysctl, features) == how

@@ -1,28 +1,64 @@
 """Shaper: a plan made real on the machine's network, step by step, and of each step the truth.
 
 Rules: a discipline of another program is left alone, and told. What was made once is looked at each time and made again
-if it is not there; all of it once in `refresh_s`. What is taken away is only what bears our names. Next:
+if it is not there; all of it once in `refresh_s`. What is taken away is only what bears our names. Programs are run by
+their list of words, never by a shell, until a deadline; what they say is cut. Next:
 :mod:`nri.agent.profiles.koordinator.traffic.pods`.
 """
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from nri.agent.profiles.koordinator.traffic import programs
 from nri.agent.profiles.koordinator.traffic.plan import CHAIN, SETS, Plan, minors
-from nri.agent.profiles.koordinator.traffic.programs import Ran, Run
 from nri.config.syntax import parse_json
-from nri.host import Outcome, Result, Root
+from nri.host import Outcome, Result, Root, Unsupported
+from nri.text import plain
 
-__all__ = ["Shaper", "default_interface"]
+__all__ = ["Ran", "Run", "Shaper", "default_interface", "missing", "run"]
 
 _JUMP: Final = ("POSTROUTING", "-j", CHAIN)
 _FIRST_OF_PODS: Final = 0x10
 #: As often as that a jump into the chain may be there twice.
 _MOST_JUMPS: Final = 8
+#: How long a program may run, in seconds.
+TIMEOUT_S: Final = 10.0
+_MOST_SHOWN: Final = 300
+
+
+class Ran(NamedTuple):
+    """The end of a program: its exit code, 0 is well, and what it wrote."""
+
+    code: int
+    out: str = ""
+    error: str = ""
+
+
+#: Runs a list of words with a text as input.
+Run = Callable[[Sequence[str], str], Ran]
+
+
+def missing(*programs: str) -> Unsupported | None:
+    """The reason why not all of these can be run; None if they can."""
+    absent = [program for program in programs if shutil.which(program) is None]
+    return Unsupported(f"{' and '.join(absent)}: not installed") if absent else None
+
+
+def run(argv: Sequence[str], text: str = "") -> Ran:
+    """Run a program to its end. One that cannot be run, or not in time, has ended badly; nothing is raised."""
+    try:
+        done = subprocess.run(  # noqa: S603  a list of words; texts of pods in it are addresses that were parsed
+            list(argv), input=text, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Ran(-1, error=f"{argv[0]} did not end within {TIMEOUT_S:g} s")
+    except OSError as error:
+        return Ran(-1, error=f"{argv[0]}: {error.strerror or error}")
+    return Ran(done.returncode, done.stdout, plain(done.stderr.strip(), _MOST_SHOWN))
 
 
 def default_interface(root: Root) -> str:
@@ -44,8 +80,8 @@ class Shaper:
 
     def __init__(
         self,
-        run: Run = programs.run,
-        missing: Callable[..., Any] = programs.missing,
+        run: Run = run,
+        missing: Callable[..., Any] = missing,
         now: Callable[[], float] = time.monotonic,
         refresh_s: float = 60.0,
     ) -> None:

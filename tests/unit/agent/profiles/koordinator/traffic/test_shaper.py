@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.agent.profiles.koordinator.traffic import shaper
 from nri.agent.profiles.koordinator.traffic.shaper import Shaper, default_interface
 from nri.host import Outcome, Root, Unsupported
 from tests.support.host_trees import write_files
@@ -82,6 +83,7 @@ def test_the_interface_is_that_of_the_best_default_route(tmp_path: Path) -> None
 
 IN_A_NETWORK = """
 import json, subprocess, sys
+from nri.agent.profiles.koordinator.traffic import shaper
 from nri.agent.profiles.koordinator.traffic.shaper import Shaper, default_interface
 from nri.host import Root
 from tests.unit.agent.profiles.koordinator.traffic.test_plan import plan
@@ -138,3 +140,23 @@ def test_in_a_network_of_its_own_real_programs_make_classes_and_take_them_away()
     assert "htb" not in found["after"] and "NRI-NETQOS" not in found["after"]
     with pytest.raises(subprocess.CalledProcessError):
         subprocess.run(["ip", "link", "show", "v0"], capture_output=True, check=True)
+
+
+def test_a_program_is_run_by_its_words_with_its_input_and_never_by_a_shell() -> None:
+    assert shaper.run(["cat"], "a $HOME\n") == shaper.Ran(0, "a $HOME\n", "")
+    assert shaper.run(["echo", "; false `id`"]).out == "; false `id`\n"
+
+
+def test_one_that_cannot_be_run_or_does_not_end_has_ended_badly(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shaper.run(["no-such-program"]).error.startswith("no-such-program: No such file")
+    failed = shaper.run(["sh", "-c", "printf 'bad\\033' >&2; exit 3"])
+    assert (failed.code, failed.error) == (3, "bad\\x1b")
+    monkeypatch.setattr(shaper, "TIMEOUT_S", 0.1)
+    assert shaper.run(["sleep", "60"]) == shaper.Ran(-1, "", "sleep did not end within 0.1 s")
+
+
+def test_what_is_not_installed_is_named() -> None:
+    assert shaper.missing("sh") is None
+    assert shaper.missing("sh", "no-such-program", "nor-this") == Unsupported(
+        "no-such-program and nor-this: not installed"
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nri.policies.koordinator.kernel.schemata import Schemata, cache_mask
+from nri.policies.koordinator.schemata import Schemata, cache_mask
 
 
 def test_a_line_has_each_domain_in_order_and_none_without_domains() -> None:

@@ -1,7 +1,8 @@
-"""The gates that a NodeSLO asks for: with one of them off, a part of it has no effect.
+"""The keys of rules that hooks and strategies go by: which gate a key asks for, and which keys each of them reads.
 
-Rules: pure; what only a default asks for is not asked for, and a part of another form is passed over, because who reads
-it tells of that. Next: `nri.policies.koordinator.rules.unread`.
+Rules: pure; a key that is read is named whether a document has it or its default holds. What only a default asks for is
+not asked for, and a part of another form is passed over, because who reads it tells of that. Next:
+`nri.policies.koordinator.rules.unread`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from nri.policies.koordinator import names
 from nri.policies.koordinator.loops import evict, system_config
+from nri.policies.koordinator.loops.memory_qos import CLASS_KEYS
 from nri.policies.koordinator.loops.resctrl import GROUPS
+from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
-__all__ = ["asked"]
+__all__ = ["asked", "origins"]
 
 _STRATEGY, _THRESHOLD = "resourceQOSStrategy", "resourceUsedThresholdWithBE"
 _CLASSES: Final = ("lsrClass", "lsClass", "beClass", "systemClass")
@@ -26,6 +30,28 @@ _BY_POLICY: Final = (
     ("cpuQOS", "cpuPolicy", {"coreSched": "CoreSched"}, "GroupIdentity", _CLASSES[:3]),
     ("networkQOS", "netQOSPolicy", {"terway-qos": "TerwayQoS"}, "TCNetworkQoS", _CLASSES),
 )
+_SLO, _TOPOLOGY, _NODE = "NodeSLO", "NodeResourceTopology", "Node"
+_CLASS_KEYS: Final = {**CLASS_KEYS, GUARANTEED: "lsrClass", BURSTABLE: "lsClass", BEST_EFFORT: "beClass"}
+_OF_CLASS: Final = "resourceQOSStrategy.{}"
+_CPU = (_SLO, f"{_OF_CLASS}.cpuQOS")
+_NETWORK = ((_SLO, f"{_OF_CLASS}.networkQOS"), (_SLO, "systemStrategy.totalNetworkBandwidth"))
+_RATIO = (_NODE, f"annotation {names.ANNOTATION_RATIO}")
+_BY_THRESHOLD = (_SLO, "resourceUsedThresholdWithBE")
+_KEYS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
+    "BatchResource": ((_SLO, "resourceUsedThresholdWithBE.cpuSuppressPolicy"), _RATIO),
+    "CoreSched": ((_SLO, "resourceQOSStrategy.policies.cpuPolicy"), _CPU),
+    "CPUNormalization": (_RATIO,),
+    "CPUSetAllocator": ((_TOPOLOGY, f"annotation {names.ANNOTATION_SHARE_POOLS}"),),
+    "GroupIdentity": (_CPU,),
+    "TCNetworkQoS": _NETWORK,
+    "TerwayQoS": _NETWORK,
+    "BECPUSuppress": (_BY_THRESHOLD,),
+    "CPUBurst": ((_SLO, "cpuBurstStrategy"),),
+    "CgroupReconcile": ((_SLO, f"{_OF_CLASS}.memoryQOS"),),
+    "RdtResctrl": ((_SLO, f"{_OF_CLASS}.resctrlQOS"),),
+    "SystemConfig": ((_SLO, "systemStrategy"),),
+    "BlkIOReconcile": ((_SLO, "resourceQOSStrategy.beClass.blkioQOS"),),
+}
 
 
 def asked(document: Mapping[str, Any] | None) -> dict[str, str]:
@@ -67,3 +93,14 @@ def _valid(feature: evict.Feature, thresholds: Mapping[str, Any]) -> bool:
 def _table(value: Mapping[str, Any] | None, key: str) -> Mapping[str, Any]:
     found = value.get(key) if isinstance(value, Mapping) else None
     return found if isinstance(found, Mapping) else {}
+
+
+def origins(hook: str, of: str) -> tuple[tuple[str, str], ...]:
+    """Return the kinds and keys.
+
+    Args:
+        hook: the name of a hook or strategy; an eviction feature reads the thresholds.
+        of: the pod's QoS class, or its Kubernetes class.
+    """
+    keys = _KEYS.get(hook) or ((_BY_THRESHOLD,) if hook.endswith("Evict") else ())
+    return tuple((kind, key.format(_CLASS_KEYS.get(of, "lsClass"))) for kind, key in keys)

@@ -1,1 +1,0 @@
-"""Texts of kernel files, read and written without touching the files; pure."""
