@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from nri.cri.pb import api_pb2 as pb
 from tests.agent import files
 from tests.agent.unread import unread
+from tests.support.waiting import wait_for
 from tools.runtimes import Containerd
 from tools.runtimes.cri import Cri, Pod
 from tools.runtimes.machine import PATIENCE
@@ -124,7 +124,7 @@ class Node:
 
     def recorded(self, pod: Pod, story: Callable[[], str]) -> list[str]:
         """What the container's process found at its first instruction: shares, quota, memory, OOM score, CPUs."""
-        until(lambda: len(self.said(pod, "app").splitlines()) >= 5, story)
+        wait_for(lambda: len(self.said(pod, "app").splitlines()) >= 5, story)
         return [
             line.removeprefix("Cpus_allowed_list:").strip()
             for line in files.recorded(self.said(pod, "app").splitlines())
@@ -192,23 +192,23 @@ class AgentProgram:
         """Stop it by a signal, and wait until all its threads have: they stop one after the other."""
         os.kill(self.pid, signal.SIGSTOP)
         stats = Path(f"/proc/{self.pid}/task")
-        until(
+        wait_for(
             lambda: all(each.read_text().rpartition(")")[2].split()[0] == "T" for each in stats.glob("*/stat")),
             lambda: "it has not stopped",
         )
 
     def wait_asked(self, path: str) -> None:
         """While it is paused: wait until a request waits to be read by it, at a socket whose path begins so."""
-        until(lambda: unread(self.pid, path) >= _REQUEST_BYTES, lambda: f"{unread(self.pid, path)} bytes at {path}")
+        wait_for(lambda: unread(self.pid, path) >= _REQUEST_BYTES, lambda: f"{unread(self.pid, path)} bytes at {path}")
 
     def wait_ready(self, ready: bool = True) -> None:
         """Wait until it says that it is ready, or is not."""
         wanted = 200 if ready else 503
-        until(lambda: self._status() == wanted, self.story)
+        wait_for(lambda: self._status() == wanted, self.story)
 
     def wait_held(self, what: str, count: int) -> None:
         """Wait until it says that it holds so many of something."""
-        until(lambda: self.metric("nri_agent_held", what=what) == count, self.story)
+        wait_for(lambda: self.metric("nri_agent_held", what=what) == count, self.story)
 
     def metric(self, name: str, **labels: str) -> float | None:
         """The value of a metric with these labels; None if there is none."""
@@ -254,14 +254,6 @@ class AgentProgram:
             return response.status, response.headers["Content-Type"], response.read().decode()
         finally:
             connection.close()
-
-
-def until(holds: Callable[[], bool], story: Callable[[], str]) -> None:
-    """Wait until something holds, and fail with a story if it does not in time."""
-    end = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < end, story()
-        time.sleep(0.05)
 
 
 def _configuration(node: Node, path: str, pods: str) -> str:

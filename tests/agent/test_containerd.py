@@ -8,8 +8,9 @@ import os
 import pytest
 
 from tests.agent.files import of_process
-from tests.agent.node import AgentProgram, Node, until
+from tests.agent.node import AgentProgram, Node
 from tests.agent.pods import BATCH, BE, COMMAND, EXTENDED, SENSITIVE
+from tests.support.waiting import wait_for
 
 MODES = "nri,standalone"
 
@@ -53,16 +54,16 @@ def test_a_changed_rule_reaches_what_runs(ruled: Node) -> None:
         pid = ruled.pid(ruled.daemon.cri.run(web, "app", COMMAND))
         assert of_process(pid, "cpuset.cpus") == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
-        until(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
+        wait_for(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
 
 
 def test_what_somebody_overwrites_is_back_a_round_later(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         batch = ruled.run_pod("batch", "BestEffort", **BATCH)
         ruled.daemon.cri.run(batch, "app", COMMAND)
-        until(lambda: ruled.value(batch, "cpu.cfs_quota_us") == "50000", agent.story)
+        wait_for(lambda: ruled.value(batch, "cpu.cfs_quota_us") == "50000", agent.story)
         ruled.overwrite(batch, "cpu.cfs_quota_us", "-1")
-        until(lambda: ruled.value(batch, "cpu.cfs_quota_us") == "50000", agent.story)
+        wait_for(lambda: ruled.value(batch, "cpu.cfs_quota_us") == "50000", agent.story)
 
 
 def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
@@ -80,13 +81,13 @@ def test_a_malformed_pod_runs_and_stops_no_other(ruled: Node) -> None:
 def test_a_bad_rule_is_told_and_the_last_good_one_holds(ruled: Node) -> None:
     with AgentProgram(ruled, MODES) as agent:
         (ruled.rules / "NodeResourceTopology.json").write_text('{"kind": "NodeResourceTopology", "metadata": 7}')
-        until(lambda: agent.metric("nri_agent_rule_problems", kind="NodeResourceTopology") == 1, agent.story)
+        wait_for(lambda: agent.metric("nri_agent_rule_problems", kind="NodeResourceTopology") == 1, agent.story)
         assert "NodeResourceTopology.json" in agent.ask("/readyz")
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         ruled.daemon.cri.run(web, "app", COMMAND)
         assert ruled.recorded(web, agent.story)[4] == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
-        until(lambda: "NodeResourceTopology.json" not in agent.ask("/readyz"), agent.story)
+        wait_for(lambda: "NodeResourceTopology.json" not in agent.ask("/readyz"), agent.story)
 
 
 def test_a_pod_that_vanishes_stops_no_other(ruled: Node) -> None:
@@ -108,7 +109,7 @@ def test_a_killed_agent_leaves_all_in_force_and_catches_up(ruled: Node) -> None:
         assert of_process(pid, "cpuset.cpus") == "1"
         ruled.rule("NodeResourceTopology", topology("0"))
         agent.start()
-        until(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
+        wait_for(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
 
 
 def test_a_killed_runtime_is_found_again(ruled: Node) -> None:
@@ -142,7 +143,7 @@ def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
             ruled.remove_pod(pod)
             if number == count // 2:
                 before = used()
-        until(lambda: all(now <= then + 4 for now, then in zip(used(), before, strict=True)), agent.story)
+        wait_for(lambda: all(now <= then + 4 for now, then in zip(used(), before, strict=True)), agent.story)
         waiting = agent.metric("nri_agent_held", what="waiting writes")
         assert waiting is not None and waiting < 50
         agent.wait_ready()

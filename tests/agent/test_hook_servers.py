@@ -20,10 +20,11 @@ import pytest
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy import HookServerSettings, PluginSettings, Proxy, ProxySettings
 from tests.agent.files import of_cgroup, record, recorded
-from tests.agent.node import AgentProgram, Node, machine, until
+from tests.agent.node import AgentProgram, Node, machine
 from tests.agent.pods import BATCH, containerd
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
+from tests.support.waiting import wait_for
 from tools.runtimes import Containerd
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.cri import Cri, Pod
@@ -89,7 +90,7 @@ class Proxied(Node):
 
     def found(self, pod: Pod) -> list[str]:
         """What the container's first process has written down."""
-        until(lambda: len(self.said(pod, "app").splitlines()) >= 4, lambda: self.said(pod, "app"))
+        wait_for(lambda: len(self.said(pod, "app").splitlines()) >= 4, lambda: self.said(pod, "app"))
         return recorded(self.said(pod, "app").splitlines())
 
     def serve(self, policy: str, **answers: Any) -> LineProcess:
@@ -135,7 +136,7 @@ class Koordinated(Proxied):
             )
         self.stack.callback(process.wait)
         self.stack.callback(process.kill)
-        until(lambda: socket.exists() or process.poll() is not None, log.read_text)
+        wait_for(lambda: socket.exists() or process.poll() is not None, log.read_text)
         assert process.poll() is None, log.read_text()
 
 
@@ -238,8 +239,8 @@ def test_the_agent_in_mode_hooks_has_its_values_in_force_before_the_first_instru
         assert proxied.value(pod, "memory.limit_in_bytes") == str(64 << 20)
         proxied.rule("Node", {"metadata": {"annotations": {"node.koordinator.sh/cpu-normalization-ratio": "2"}}})
         folder = f"{pod.config.linux.cgroup_parent.strip('/')}/{container}"
-        until(lambda: of_cgroup(folder, "cpu.cfs_quota_us") == "25000", agent.story)
-        until(lambda: proxied.value(pod, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: of_cgroup(folder, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: proxied.value(pod, "cpu.cfs_quota_us") == "25000", agent.story)
         told = agent.explain("batch")
         assert {row["transport"] for row in told["values"]} == {"hooks"}
         agent.kill()

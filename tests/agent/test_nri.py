@@ -30,8 +30,9 @@ from nri.policies.contexts import RoomContext
 from nri.policies.hooks import MAKE_ROOM, Hook
 from nri.stub.session.session import Session
 from tests.agent.files import of_process
-from tests.agent.node import REQUEST_S, WAIT_S, AgentProgram, Node, machine, until
+from tests.agent.node import REQUEST_S, WAIT_S, AgentProgram, Node, machine
 from tests.agent.pods import COMMAND, SCORED, SENSITIVE
+from tests.support.waiting import wait_for
 from tools.runtimes import Containerd
 from tools.runtimes.cri import Pod
 from tools.runtimes.engine import Engine
@@ -103,17 +104,17 @@ def test_pods_from_nri_alone_are_repaired_on_their_own_folders_and_leave_with_th
     with AgentProgram(place, "nri,standalone", GATES, pods="nri") as agent:
         pod = place.run_pod("batch", "BestEffort", **SCORED)
         container = place.daemon.cri.run(pod, "app", COMMAND)
-        until(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
+        wait_for(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
         place.overwrite(pod, "cpu.shares", "10")
-        until(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
+        wait_for(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
         agent.kill()
         agent.start()
         pid = place.pid(container)
-        until(lambda: of_process(pid, "cpu.shares") == "512", agent.story)
+        wait_for(lambda: of_process(pid, "cpu.shares") == "512", agent.story)
         place.overwrite(pod, "cpu.shares", "10")
-        until(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
+        wait_for(lambda: place.value(pod, "cpu.shares") == "512", agent.story)
         place.remove_pod(pod)
-        until(lambda: "pods: 0 pods" in agent.story(), agent.story)
+        wait_for(lambda: "pods: 0 pods" in agent.story(), agent.story)
 
 
 def running(daemon: Containerd | Engine) -> None:
@@ -199,7 +200,7 @@ def test_a_share_of_a_gpu_is_in_the_container(place: Node, tmp_path: Path) -> No
             pod = place.run_pod("gpu", "Burstable", labels=labels, annotations=annotations)
             words = f"echo $NVIDIA_VISIBLE_DEVICES $CUDA_DEVICE_MEMORY_LIMIT; cat {library}; echo; sleep 1000"
             place.daemon.cri.run(pod, "app", ("sh", "-c", words), env={"NVIDIA_VISIBLE_DEVICES": "all"})
-            until(lambda: len(place.said(pod, "app").splitlines()) >= 2, agent.story)
+            wait_for(lambda: len(place.said(pod, "app").splitlines()) >= 2, agent.story)
             assert place.said(pod, "app").splitlines()[:2] == [f"3 {8 << 30}", "a library"]
     finally:
         if not were_there:
@@ -227,14 +228,14 @@ def test_a_changed_ratio_scales_what_was_asked_for_also_after_a_restart_of_the_a
         served = place.daemon.cri.run(web, "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
         assert place.of(served, "cpu.cfs_quota_us") == "50000"
         ratio(place, "4")
-        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
         ratio(place, "2")
-        until(lambda: place.of(served, "cpu.cfs_quota_us") == "50000", agent.story)
+        wait_for(lambda: place.of(served, "cpu.cfs_quota_us") == "50000", agent.story)
         assert agent.stop() == 0
         agent.start()
         assert place.of(served, "cpu.cfs_quota_us") == "50000", "it is not scaled twice"
         ratio(place, "4")
-        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
 
 
 def test_an_agent_that_is_killed_in_mid_creation_costs_the_values_until_it_is_back(place: Node) -> None:
@@ -260,10 +261,10 @@ def test_an_agent_that_is_back_after_the_start_brings_the_values_to_what_runs(pl
         assert place.recorded(batch, agent.story)[1] == "-1", "without the agent nothing is in force"
         assert place.value(batch, "cpu.cfs_quota_us") == "25000", "what it had written of the pod stays"
         agent.start()
-        until(lambda: place.of(created, "cpu.cfs_quota_us") == "25000", agent.story)
-        until(lambda: place.of(created, "memory.limit_in_bytes") == str(64 << 20), agent.story)
+        wait_for(lambda: place.of(created, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: place.of(created, "memory.limit_in_bytes") == str(64 << 20), agent.story)
         score = Path(f"/proc/{place.pid(created)}/oom_score_adj")
-        until(lambda: score.read_text().strip() == "555", agent.story)
+        wait_for(lambda: score.read_text().strip() == "555", agent.story)
 
 
 def test_an_answer_that_is_too_late_is_made_good_before_the_first_instruction(place: Node) -> None:
@@ -337,7 +338,7 @@ def test_of_two_agents_at_one_runtime_the_second_says_who_is_there(place: Node, 
         starting = threading.Thread(target=second.start, daemon=True)
         starting.start()
         words = f"by process {agent.pid} already"
-        until(lambda: second.process is not None and words in second.story(), second.story)
+        wait_for(lambda: second.process is not None and words in second.story(), second.story)
         agent.stop()
         starting.join(WAIT_S)
         second.wait_ready()
@@ -365,7 +366,7 @@ def test_cycles_of_pods_leave_nothing_in_the_agent(place: Node) -> None:
         agent.wait_held("nri pods", 0)
         agent.wait_held("nri containers", 0)
         most = {"fd": used["fd"] + 2, "task": used["task"] + 2, "kB": used["kB"] + 2048 + 20 * count}
-        until(
+        wait_for(
             lambda: all(now <= most[what] for what, now in footprint(agent.pid).items()),
             lambda: f"{footprint(agent.pid)}, and {used} in the middle",
         )
@@ -427,8 +428,8 @@ def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Nod
     place.daemon.cri.update(app, cpu_quota=80_000, cpu_period=100_000)
     assert (place.of(app, "cpu.cfs_quota_us"), quota_in_spec(place, app)) == ("80000", 80_000)
     with AgentProgram(place, "nri", BURST) as agent:
-        until(lambda: place.of(app, "cpu.cfs_quota_us") == "50000", agent.story)
-        until(lambda: quota_in_spec(place, app) == 50_000, agent.story)
+        wait_for(lambda: place.of(app, "cpu.cfs_quota_us") == "50000", agent.story)
+        wait_for(lambda: quota_in_spec(place, app) == 50_000, agent.story)
 
         def told() -> list[tuple[str, str, str]]:
             rows = agent.explain("web")["writes"]
@@ -437,13 +438,13 @@ def test_what_a_strategy_decides_is_the_runtimes_view_and_the_kernels(place: Nod
                 if (row["container"], row["name"]) == ("app", "cpu.cfs_quota")
             ]  # fmt: skip
 
-        until(lambda: told() == [("applied", "nri", "")], lambda: f"{told()}\n{agent.story()}")
+        wait_for(lambda: told() == [("applied", "nri", "")], lambda: f"{told()}\n{agent.story()}")
         place.daemon.cri.update(app, cpu_shares=300)
         assert place.of(app, "cpu.shares") == "300"
         assert (place.of(app, "cpu.cfs_quota_us"), quota_in_spec(place, app)) == ("50000", 50_000)
         recorder = Recorder()
         with taking_part(recorder, place):
-            until(lambda: recorder.quotas.get(app) == 50_000, lambda: f"{recorder.quotas}\n{agent.story()}")
+            wait_for(lambda: recorder.quotas.get(app) == 50_000, lambda: f"{recorder.quotas}\n{agent.story()}")
 
 
 def shrink(context: RoomContext, _rules: object) -> Decision:
@@ -476,7 +477,7 @@ def test_a_creation_shrinks_another_container_in_the_same_answer(place: Node, mo
     )
     agent.start()
     try:
-        until(lambda: agent.transports[0].health()[0], lambda: str(agent.health()))
+        wait_for(lambda: agent.transports[0].health()[0], lambda: str(agent.health()))
         pod = place.run_pod("web", "Burstable")
         batch = place.daemon.cri.run(pod, "batch", COMMAND, cpu_quota=80_000, cpu_period=100_000)
         assert place.of(batch, "cpu.cfs_quota_us") == "80000"

@@ -16,10 +16,11 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from tests.agent.files import of_process
-from tests.agent.node import WAIT_S, AgentProgram, Node, machine, until
+from tests.agent.node import WAIT_S, AgentProgram, Node, machine
 from tests.agent.pods import COMMAND, SCORED, SENSITIVE, need_controllers
 from tests.agent.test_nri import ALL_CPUS, FAIL, GATES, again, ratio, ruled, running, topology
 from tests.support.needs import need, need_root
+from tests.support.waiting import wait_for
 from tools.runtimes import Containerd, MissingError, install
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.cri import Cri, Pod
@@ -134,16 +135,16 @@ def test_a_changed_rule_reaches_what_runs_also_after_a_restart_of_the_agent(plac
         served = agent.cri.run(agent.web(), "app", COMMAND, cpu_quota=100_000, cpu_period=100_000)
         assert place.of(served, "cpu.cfs_quota_us") == "50000"
         ratio(place, "4")
-        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
         ratio(place, "2")
-        until(lambda: place.of(served, "cpu.cfs_quota_us") == "50000", agent.story)
+        wait_for(lambda: place.of(served, "cpu.cfs_quota_us") == "50000", agent.story)
         assert agent.stop() == 0
         topology(place, "0")
         agent.start()
-        until(lambda: place.of(served, "cpuset.cpus") == "0", agent.story)
+        wait_for(lambda: place.of(served, "cpuset.cpus") == "0", agent.story)
         assert place.of(served, "cpu.cfs_quota_us") == "50000", "it is not scaled twice"
         ratio(place, "4")
-        until(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: place.of(served, "cpu.cfs_quota_us") == "25000", agent.story)
 
 
 class Creation(threading.Thread):
@@ -193,7 +194,7 @@ def test_what_runs_keeps_its_values_while_the_agent_is_away_and_is_known_when_it
         unseen = place.daemon.cri.run(around, "app", COMMAND)
         assert place.of(unseen, "cpu.cfs_quota_us") == "-1"
         agent.start()
-        until(lambda: place.of(unseen, "cpu.cfs_quota_us") == "25000", agent.story)
+        wait_for(lambda: place.of(unseen, "cpu.cfs_quota_us") == "25000", agent.story)
         assert place.of(app, "cpu.cfs_quota_us") == "25000"
         agent.cri.remove_pod(batch.id)
         agent.cri.remove_pod(around.id)
@@ -210,7 +211,7 @@ def test_a_runtime_that_is_killed_is_not_there_for_the_kubelet_and_comes_back(pl
             agent.cri.create(batch, "other")
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert of_process(pid, "cpu.cfs_quota_us") == "25000"
-        until(lambda: "which is not there" in agent.story(), agent.story)
+        wait_for(lambda: "which is not there" in agent.story(), agent.story)
         again(place.daemon)
         agent.wait_ready()
         web = agent.web()

@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from nri import host
-from tests.agent.node import AgentProgram, Node, machine, until
+from tests.agent.node import AgentProgram, Node, machine
 from tests.agent.test_nri import engine, running  # noqa: F401  (a fixture)
+from tests.support.waiting import wait_for
 from tools.runtimes.cri import Pod
 from tools.runtimes.mounts import unmount
 
@@ -103,7 +104,7 @@ def test_a_throttled_container_gets_more_on_an_idle_node_and_its_limit_back_when
     with idle(place), agent_of(place, quotaTurbo={"syncInterval": 100}) as agent:
         _, turbo = run(place, "turbo", quota_turbo="true")
         _, plain = run(place, "plain")
-        until(lambda: value(turbo, "cpu.cfs_quota") > QUOTA, agent.story)
+        wait_for(lambda: value(turbo, "cpu.cfs_quota") > QUOTA, agent.story)
         told = [row for row in agent.explain("turbo")["values"] if row["container"]]
         assert [(row["hook"], row["field"]) for row in told] == [("quotaTurbo", "cpu.cfs_quota")]
         assert "the limit is 0.02 CPUs" in told[0]["reason"]
@@ -117,7 +118,7 @@ def test_an_offline_pod_yields_from_its_creation_on(place: Node) -> None:
         batch, work = run(place, "batch", preemptable="true")
         _, web = run(place, "web")
         pod = batch.config.linux.cgroup_parent.strip("/")
-        until(lambda: value(pod, "cpu.idle") == 1, agent.story)
+        wait_for(lambda: value(pod, "cpu.idle") == 1, agent.story)
         assert (value(work, "cpu.shares"), value(web, "cpu.shares") > 2, value(web, "cpu.idle")) == (2, True, 0)
         scores = [
             Path(f"/proc/{place.pid(folder.rpartition('/')[2])}/oom_score_adj").read_text() for folder in (work, web)
@@ -129,12 +130,12 @@ def test_a_burst_comes_with_the_annotation_and_goes_with_the_service(place: Node
     with agent_of(place, quotaBurst=None) as agent:
         pod, burst = run(place, "burst", quota_burst_time="1000")
         _, bad = run(place, "bad", quota_burst_time="soon")
-        until(lambda: value(burst, "cpu.cfs_burst") == 1000, agent.story)
-        until(lambda: value(pod.config.linux.cgroup_parent.strip("/"), "cpu.cfs_burst") in (0, 1000), agent.story)
-        until(lambda: "'soon' is no number of microseconds" in agent.story(), agent.story)
+        wait_for(lambda: value(burst, "cpu.cfs_burst") == 1000, agent.story)
+        wait_for(lambda: value(pod.config.linux.cgroup_parent.strip("/"), "cpu.cfs_burst") in (0, 1000), agent.story)
+        wait_for(lambda: "'soon' is no number of microseconds" in agent.story(), agent.story)
         assert value(bad, "cpu.cfs_burst") == 0
         configure(place)
-        until(lambda: value(burst, "cpu.cfs_burst") == 0, agent.story)
+        wait_for(lambda: value(burst, "cpu.cfs_burst") == 0, agent.story)
 
 
 def test_block_io_is_limited_by_disk_and_no_longer_when_it_is_not_asked_for(place: Node) -> None:
@@ -142,9 +143,9 @@ def test_block_io_is_limited_by_disk_and_no_longer_when_it_is_not_asked_for(plac
     asked = json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]})
     with agent_of(place, ioLimit=None) as agent:
         _, limited = run(place, "limited", blkio_limit=asked)
-        until(lambda: value(limited, "io.write_iops") == {disk: 7}, agent.story)
+        wait_for(lambda: value(limited, "io.write_iops") == {disk: 7}, agent.story)
         configure(place)
-        until(lambda: value(limited, "io.write_iops").get(disk, -1) == -1, agent.story)
+        wait_for(lambda: value(limited, "io.write_iops").get(disk, -1) == -1, agent.story)
 
 
 @pytest.mark.parametrize("preview", [True, False], ids=["preview", "for real"])
@@ -165,8 +166,8 @@ def test_an_offline_pod_goes_when_the_node_is_full_and_no_online_one(place: Node
             return [(row["hook"], row["value"]) for row in rows if row["field"] == "eviction"]
 
         if preview:
-            until(lambda: told() == [("memoryevict", "would be")], agent.story)
+            wait_for(lambda: told() == [("memoryevict", "would be")], agent.story)
         else:
-            until(lambda: not Path(f"/proc/{pids[0]}").exists(), agent.story)
-            until(lambda: told() == [("memoryevict", "asked")], agent.story)
+            wait_for(lambda: not Path(f"/proc/{pids[0]}").exists(), agent.story)
+            wait_for(lambda: told() == [("memoryevict", "asked")], agent.story)
         assert [Path(f"/proc/{pid}").exists() for pid in pids] == [preview, True]

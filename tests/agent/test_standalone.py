@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent.files import of_cgroup, of_process, overwrite
-from tests.agent.node import AgentProgram, Node, until
+from tests.agent.node import AgentProgram, Node
 from tests.agent.pods import SCORED, SENSITIVE
+from tests.support.waiting import wait_for
 from tools.runtimes.cri import Pod
 
 GATES = """
@@ -51,14 +52,14 @@ def test_pods_that_run_before_and_after_its_start_get_their_values_and_keep_them
     with AgentProgram(ruled, "standalone", GATES) as agent:
         web = ruled.run_pod("web", "Burstable", **SENSITIVE)
         second = started(ruled, web)
-        until(lambda: of_process(first, "cpu.cfs_quota_us") == "50000", agent.story)
-        until(lambda: of_process(second, "cpuset.cpus") == "1", agent.story)
-        until(lambda: ruled.value(batch, "cpu.shares") == "512", agent.story)
-        until(lambda: ruled.value(batch, "memory.limit_in_bytes") == str(64 << 20), agent.story)
-        until(lambda: oom_score(first) == "555", agent.story)
+        wait_for(lambda: of_process(first, "cpu.cfs_quota_us") == "50000", agent.story)
+        wait_for(lambda: of_process(second, "cpuset.cpus") == "1", agent.story)
+        wait_for(lambda: ruled.value(batch, "cpu.shares") == "512", agent.story)
+        wait_for(lambda: ruled.value(batch, "memory.limit_in_bytes") == str(64 << 20), agent.story)
+        wait_for(lambda: oom_score(first) == "555", agent.story)
         ruled.overwrite(batch, "cpu.shares", "10")
         Path(f"/proc/{first}/oom_score_adj").write_text("5")
-        until(lambda: (ruled.value(batch, "cpu.shares"), oom_score(first)) == ("512", "555"), agent.story)
+        wait_for(lambda: (ruled.value(batch, "cpu.shares"), oom_score(first)) == ("512", "555"), agent.story)
         told = agent.explain("batch")
         assert {row["transport"] for row in told["values"]} == {"standalone"}
         assert agent.stop() == 0
@@ -69,25 +70,25 @@ def test_a_changed_rule_and_a_pod_that_goes_cost_the_others_nothing(ruled: Node)
         web, short = ruled.run_pod("web", "Burstable", **SENSITIVE), ruled.run_pod("short", "BestEffort", **SCORED)
         pid = started(ruled, web)
         started(ruled, short)
-        until(lambda: of_process(pid, "cpuset.cpus") == "1", agent.story)
+        wait_for(lambda: of_process(pid, "cpuset.cpus") == "1", agent.story)
         ruled.remove_pod(short)
         ruled.rule("NodeResourceTopology", topology("0"))
-        until(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
+        wait_for(lambda: of_process(pid, "cpuset.cpus") == "0", agent.story)
         agent.wait_ready()
 
 
 def test_the_folder_of_best_effort_pods_idles_and_the_agents_end_leaves_it_so(ruled: Node) -> None:
     folder = f"{ruled.cgroup}/kubepods/besteffort"
     with AgentProgram(ruled, "standalone", GATES) as agent:
-        until(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
+        wait_for(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
         overwrite(folder, "cpu.idle", "0")
-        until(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
+        wait_for(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
         agent.kill()
         overwrite(folder, "cpu.idle", "0")
         agent.start()
-        until(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
+        wait_for(lambda: of_cgroup(folder, "cpu.idle") == "1", agent.story)
         ruled.rule("NodeSLO", {"spec": {}})
-        until(lambda: of_cgroup(folder, "cpu.idle") == "0", agent.story)
+        wait_for(lambda: of_cgroup(folder, "cpu.idle") == "0", agent.story)
 
 
 EVICT = """
@@ -104,14 +105,14 @@ def test_a_batch_pod_is_evicted_by_the_runtime_when_memory_runs_short_and_no_oth
         gone, *stays = (started(ruled, pod) for pod in (batch, web, unknown))
         short = {"enable": True, "memoryEvictThresholdPercent": 1, "memoryEvictLowerPercent": 0}
         ruled.rule("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": short}})
-        until(lambda: not Path(f"/proc/{gone}").exists(), agent.story)
+        wait_for(lambda: not Path(f"/proc/{gone}").exists(), agent.story)
         assert all(Path(f"/proc/{pid}").exists() for pid in stays)
 
         def told() -> list[tuple[str, str]]:
             rows = agent.explain("batch")["values"]
             return [(row["hook"], row["value"]) for row in rows if row["field"] == "eviction"]
 
-        until(lambda: told() == [("BEMemoryEvict", "asked")], agent.story)
+        wait_for(lambda: told() == [("BEMemoryEvict", "asked")], agent.story)
 
 
 def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
@@ -124,13 +125,13 @@ def test_pods_that_come_and_go_leave_nothing_in_the_agent(ruled: Node) -> None:
 
         first = ruled.run_pod("first", "BestEffort", **SCORED)
         pid = started(ruled, first)
-        until(lambda: of_process(pid, "cpu.cfs_quota_us") == "50000", agent.story)
+        wait_for(lambda: of_process(pid, "cpu.cfs_quota_us") == "50000", agent.story)
         before = held()
         for number in range(int(os.environ.get("NRI_PODS", "5"))):
             pod = ruled.run_pod(f"pod-{number}", "BestEffort", **SCORED)
             started(ruled, pod)
-            until(lambda pod=pod: ruled.value(pod, "cpu.cfs_quota_us") == "50000", agent.story)  # type: ignore[misc]
+            wait_for(lambda pod=pod: ruled.value(pod, "cpu.cfs_quota_us") == "50000", agent.story)  # type: ignore[misc]
             ruled.remove_pod(pod)
-        until(lambda: ruled.value(first, "cpu.shares") == "512", agent.story)
-        until(lambda: held()[0] <= before[0] + 2 and held()[1] == 0, agent.story)
+        wait_for(lambda: ruled.value(first, "cpu.shares") == "512", agent.story)
+        wait_for(lambda: held()[0] <= before[0] + 2 and held()[1] == 0, agent.story)
         agent.wait_ready()

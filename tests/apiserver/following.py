@@ -6,7 +6,6 @@ Next: `test_follow`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,6 @@ Json = dict[str, Any]
 NODE = "node-1"
 #: The agent's.
 ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
-
-
-def wait_for(holds: Callable[[], object], what: str, timeout_s: float = 30) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"no {what} in {timeout_s:g} s"
-        time.sleep(0.02)
 
 
 def make_crds(api: ControlPlane) -> None:

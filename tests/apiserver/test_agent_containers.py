@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from tests.agent.files import of_process
-from tests.agent.node import AgentProgram, Node, machine, until
+from tests.agent.node import AgentProgram, Node, machine
 from tests.agent.pods import BATCH, SENSITIVE, containerd
 from tests.apiserver.following import NODE, make_crds, node, slo, topology
 from tests.kubernetes.control_plane import ControlPlane
+from tests.support.waiting import wait_for
 from tools.runtimes import Containerd
 
 ROLES = Path(__file__).parents[2] / "deploy/agent/rbac.yaml"
@@ -93,25 +94,25 @@ def test_changed_custom_resources_change_running_containers(api: ControlPlane, r
         batch, web = started(ruled, "batch", "BestEffort", BATCH), started(ruled, "web", "Burstable", SENSITIVE)
         assert (quota(batch), cpus(web)) == ("50000", "1")
         api.apply(suppressed("cfsQuota"), pools("0"))
-        until(lambda: (quota(batch), cpus(web)) == ("-1", "0"), agent.story)
+        wait_for(lambda: (quota(batch), cpus(web)) == ("-1", "0"), agent.story)
         bad = slo({"resourceUsedThresholdWithBE": {"enable": "yes"}})
         api.apply(bad, pools("0-1"))
-        until(lambda: cpus(web) == "0-1" and "WithBE.enable: " in agent.ask("/readyz"), agent.story)
+        wait_for(lambda: cpus(web) == "0-1" and "WithBE.enable: " in agent.ask("/readyz"), agent.story)
         assert quota(batch) == "-1"
         api.apply(suppressed("cpuset"))
-        until(lambda: quota(batch) == "50000", agent.story)
+        wait_for(lambda: quota(batch) == "50000", agent.story)
 
 
 def test_pods_that_are_made_while_the_apiserver_is_gone_have_the_last_rules(api: ControlPlane, ruled: Node) -> None:
     with agent_of(api, ruled) as agent:
         agent.start()
         api.kill_apiserver()
-        until(lambda: "cannot watch nodeslos" in agent.ask("/readyz"), agent.story)
+        wait_for(lambda: "cannot watch nodeslos" in agent.ask("/readyz"), agent.story)
         batch, web = started(ruled, "batch", "BestEffort", BATCH), started(ruled, "web", "Burstable", SENSITIVE)
         assert (quota(batch), cpus(web)) == ("50000", "1")
         api.start_apiserver()
         api.apply(pools("0"))
-        until(lambda: cpus(web) == "0", agent.story)
+        wait_for(lambda: cpus(web) == "0", agent.story)
 
 
 def test_an_agent_that_starts_without_an_apiserver_waits_for_its_rules_and_holds_up_no_pod(
@@ -125,7 +126,7 @@ def test_an_agent_that_starts_without_an_apiserver_waits_for_its_rules_and_holds
         assert quota(batch) == "50000", "what the pod itself says needs no rule"
         assert cpus(web) != "1"
         api.start_apiserver()
-        until(lambda: cpus(web) == "1", agent.story)
+        wait_for(lambda: cpus(web) == "1", agent.story)
         agent.wait_ready()
 
 
@@ -139,6 +140,6 @@ def registered(agent: AgentProgram) -> None:
             return ""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(agent, "wait_ready", lambda: until(lambda: "registered with" in told(), agent.story))
+        patch.setattr(agent, "wait_ready", lambda: wait_for(lambda: "registered with" in told(), agent.story))
         agent.start()
     assert agent.asked("/readyz")[0] == 503, told()

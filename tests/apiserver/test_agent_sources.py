@@ -14,8 +14,9 @@ from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.policies.koordinator.names import ANNOTATION_RATIO, ANNOTATION_SHARE_POOLS
 from nri.policies.koordinator.profile import Node
-from tests.apiserver.following import NODE, make_crds, node, pod, slo, topology, wait_for
+from tests.apiserver.following import NODE, make_crds, node, pod, slo, topology
 from tests.kubernetes.control_plane import ControlPlane
+from tests.support.waiting import wait_for
 
 POOLS = '[{"socket":0,"node":0,"cpuset":"0-1"}]'
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from nri.kube.client import NODE_SLOS, NODES, PODS, Apiserver, ApiserverError, Follower, Kind, connect
-from tests.apiserver.following import NODE, Told, make_crds, node, pod, slo, value, wait_for
+from tests.apiserver.following import NODE, Told, make_crds, node, pod, slo, value
 from tests.kubernetes.control_plane import ControlPlane
+from tests.support.waiting import wait_for
 
 Follow = Callable[..., tuple[Follower, Told]]
 

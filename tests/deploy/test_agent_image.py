@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.deploy.buildah import Buildah, build_agent, container
 from tests.deploy.rendered import kustomized
 from tests.deploy.test_agent_manifests import named
 from tests.peers.drivers import GoRuntime
+from tests.support.waiting import wait_for
 
 IMAGE = "localhost/nri-agent:test"
 NRI = ("/agent/bin/python", "-I", "-B", "-m", "nri")
@@ -75,17 +75,10 @@ def test_it_starts_as_the_daemon_set_starts_it_and_the_reference_runtime_takes_i
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             assert runtime.wait_plugins(1, timeout_s=60) == ["00-nri-agent"]
-            wait_for(place / "socket/agent.sock")
+            wait_for((place / "socket/agent.sock").exists, "the agent's socket")
             told = buildah("run", *options, made, "--", *NRI, "agent", "capabilities", "--root", "/host", "-o", "json")
             assert {row["supported"] for row in json.loads(told) if row["what"] != "core scheduling"} == {False}
             runtime.close()
         finally:
             process.terminate()
             print(process.communicate(timeout=30)[0])
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} does not appear"
-        time.sleep(0.05)

@@ -22,6 +22,7 @@ from nri.engine.process import Conmon, Exit, Exits, Runtime
 from nri.files import remove_tree
 from tests.support.needs import need_root, need_tool
 from tests.support.oci_runtimes import wrapped_crun
+from tests.support.waiting import wait_for
 from tools.runtimes.images import _static_busybox
 from tools.runtimes.machine import PATIENCE
 
@@ -160,12 +161,3 @@ def settled(leftovers: Callable[[], list[str]]) -> list[str]:
     while (left := leftovers()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return left
-
-
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
-    """Return when the condition holds; fail by its name if it never does."""
-    timeout_s *= PATIENCE
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {timeout_s:g} s"
-        time.sleep(0.01)

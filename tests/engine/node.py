@@ -27,10 +27,11 @@ from nri.engine.engine import Engine
 from nri.engine.images import ImageStore
 from nri.testing.attached import Attached
 from nri.ttrpc.waiters import ARRIVALS
-from tests.engine.machine import Machine, settled, wait_for
+from tests.engine.machine import Machine, settled
 from tests.engine.registry import busybox
 from tests.support.needs import need, need_tool
 from tests.support.oci_runtimes import wrapped_crun
+from tests.support.waiting import wait_for
 from tools.runtimes.machine import PATIENCE
 
 IMAGE = "localhost/nri/busybox:1"

@@ -20,10 +20,11 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.images import ImageStore
-from tests.engine.machine import settled, wait_for
+from tests.engine.machine import settled
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root, need_tool
 from tests.support.traces import traces
+from tests.support.waiting import wait_for
 from tools.runtimes.cri import Cri, Pod
 from tools.runtimes.engine import Engine
 from tools.runtimes.images import BUSYBOX, image_archive

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.machine import wait_for
 from tests.engine.registry import busybox
 from tests.support.pod_verbs import NRI, WEB, Verbs
+from tests.support.waiting import wait_for
 from tools.runtimes.engine import Engine
 from tools.runtimes.images import BUSYBOX
 

@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from tests.support.waiting import wait_for
 from tools.runtimes.cri import Pod
 from tools.runtimes.engine import Engine
 
@@ -36,13 +35,6 @@ def talker(engine: Engine, pod: Pod) -> str:
 
 def nri(*arguments: object, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*NRI, *map(str, arguments)], capture_output=True, text=True, timeout=timeout_s, check=False)
-
-
-def wait_for(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.05)
 
 
 def log_of(engine: Engine, container: str) -> Path:

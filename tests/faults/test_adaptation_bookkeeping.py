@@ -14,7 +14,8 @@ from nri.adaptation.adaptation import parts_of
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.metrics import Observer
 from nri.testing import FakeRuntime
-from tests.support.adapting import PATIENCE_S, change, eventually
+from tests.support.adapting import PATIENCE_S, change
+from tests.support.waiting import wait_for
 
 
 class Quiet(nri.Plugin):
@@ -40,11 +41,11 @@ def test_a_required_plugin_that_has_joined_is_not_missed_because_of_one_that_lef
         leaving.start()
         assert looking.wait(PATIENCE_S)
         runtime.add(Quiet(), wait=False)
-        eventually(lambda: parts_of(adaptation).chain.peers, "the plugin is in the chain")
+        wait_for(lambda: parts_of(adaptation).chain.peers, "the plugin is in the chain")
         threading.Event().wait(0.05)  # time for its own look, if that does not wait for the other
         go.set()
         leaving.join()
-        eventually(lambda: not parts_of(adaptation).chain.absent, "nobody is missed")
+        wait_for(lambda: not parts_of(adaptation).chain.absent, "nobody is missed")
 
 
 class Moody(Observer):
@@ -64,8 +65,8 @@ def test_an_observer_that_fails_does_not_end_the_watch_over_the_policy(caplog: p
         path = Path(str(parts_of(adaptation).policies.path))
         observer.fails = True
         change(path, '["10-quiet"]\nrequired = true\n')
-        eventually(lambda: "no such metric" in caplog.text, "the failure was logged")
+        wait_for(lambda: "no such metric" in caplog.text, "the failure was logged")
         observer.fails = False
         change(path, "# nobody is required any more\n")
-        eventually(lambda: parts_of(adaptation).policies.generation == 3, "the policy was read again")
-        eventually(lambda: not parts_of(adaptation).chain.absent, "and holds")
+        wait_for(lambda: parts_of(adaptation).policies.generation == 3, "the policy was read again")
+        wait_for(lambda: not parts_of(adaptation).chain.absent, "and holds")

@@ -21,8 +21,9 @@ from nri.backoff import Backoff
 from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.unix import credentials
-from tests.support.adapting import PATIENCE_S, PATIENT, Leaks, RawPlugin, eventually
+from tests.support.adapting import PATIENCE_S, PATIENT, Leaks, RawPlugin
 from tests.support.programs import write_program
+from tests.support.waiting import wait_for
 
 
 class Recorder(nri.Plugin):
@@ -61,7 +62,7 @@ def test_200_connections_that_never_register_delay_no_plugin_and_leave_nothing(t
         thread.start()
         assert runtime.adaptation.ready(["10-recorder"], 10.0), "200 silent connections delay a plugin"
         assert threading.active_count() <= threads + 2, "a silent connection must not cost a thread"
-        eventually(lambda: sum(row.stage == "connected" for row in runtime.plugins) <= 64, "the oldest were closed")
+        wait_for(lambda: sum(row.stage == "connected" for row in runtime.plugins) <= 64, "the oldest were closed")
         runtime.create_container()
         assert len(plugin.created) == 1
         for each in silent:
@@ -146,7 +147,7 @@ def test_plugins_that_come_and_go_under_load_leave_nothing_behind() -> None:
         assert len(steady.started) == count[0]
         leaks.check()
         assert memory[1] - memory[0] < 20_000, "60 guests must not cost memory (KiB)"
-        eventually(lambda: len(parts_of(runtime.adaptation).chain.peers) == 1, "plugins that are gone leave the chain")
+        wait_for(lambda: len(parts_of(runtime.adaptation).chain.peers) == 1, "plugins that are gone leave the chain")
 
 
 def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
@@ -156,7 +157,7 @@ def test_a_crash_loop_is_seen_with_its_last_words_and_delays_nobody(
     leaks = Leaks()
     write_program(tmp_path / "plugins", "10-crash", "#!/bin/sh\necho 'no such device' >&2\nexit 3\n")
     with FakeRuntime(plugin_path=str(tmp_path / "plugins")) as runtime:
-        eventually(lambda: runtime.health("10-crash").state == "crash loop", "the crash loop was noticed")
+        wait_for(lambda: runtime.health("10-crash").state == "crash loop", "the crash loop was noticed")
         row = runtime.health("10-crash")
         assert row.last_words == "no such device"
         assert "exit code 3" in row.last_error
@@ -178,7 +179,7 @@ def test_a_launched_plugin_that_is_killed_comes_back(tmp_path: Path, monkeypatch
         assert runtime.adaptation.ready(["10-sleepy"], PATIENCE_S), runtime.plugins
         first = runtime.health("10-sleepy").pid
         os.kill(first, 9)
-        eventually(lambda: runtime.health("10-sleepy").pid != first, "it was started again")
+        wait_for(lambda: runtime.health("10-sleepy").pid != first, "it was started again")
         assert runtime.adaptation.ready(["10-sleepy"], PATIENCE_S), runtime.plugins
         assert runtime.health("10-sleepy").restarts == 1
         runtime.start_container()
@@ -197,7 +198,7 @@ def test_a_launched_plugin_that_never_registers_is_killed(tmp_path: Path, monkey
     write_program(tmp_path / "plugins", "10-mute", "#!/bin/sh\nexec sleep 1000\n")
     policy = '["10-mute"]\nrestart = "never"\n'
     with FakeRuntime(plugin_path=str(tmp_path / "plugins"), registration_timeout_s=0.3, policy=policy):
-        eventually(lambda: made[0].status == "killed by SIGKILL", "the process was killed and reaped")
+        wait_for(lambda: made[0].status == "killed by SIGKILL", "the process was killed and reaped")
         with pytest.raises(ProcessLookupError):
             os.kill(made[0].pid, 0)
 
@@ -222,7 +223,7 @@ def test_plugins_that_are_gone_are_not_remembered_without_end(monkeypatch: pytes
         for number in range(6):
             raw = RawPlugin(runtime, f"n{number}").join()
             raw.close()
-            eventually(lambda: runtime.health(f"10-n{number}").state == "gone", "it is gone")  # noqa: B023
+            wait_for(lambda: runtime.health(f"10-n{number}").state == "gone", "it is gone")  # noqa: B023
         assert [row.plugin for row in runtime.plugins] == ["10-n4", "10-n5", "10-stays"]
 
 

@@ -18,7 +18,8 @@ from nri.adaptation.launch.trusted import TrustedFile
 from nri.adaptation.registration.handshake import RuntimeSettings
 from nri.backoff import Backoff
 from nri.testing import FakeRuntime
-from tests.support.adapting import PATIENCE_S, PATIENT, eventually
+from tests.support.adapting import PATIENCE_S, PATIENT
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def test_a_launched_plugin_that_is_cut_off_comes_back_though_it_ends_without_an_
     with FakeRuntime(plugin_path=folder, policy=policy, **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-slow"], PATIENCE_S), runtime.plugins
         runtime.start_container()
-        eventually(lambda: runtime.health("10-slow").restarts == 1, "it was started again")
+        wait_for(lambda: runtime.health("10-slow").restarts == 1, "it was started again")
         assert runtime.adaptation.ready(["10-slow"], PATIENCE_S), runtime.plugins
 
 
@@ -79,6 +80,6 @@ def test_a_plugin_whose_launch_was_under_way_when_the_runtime_stopped_does_not_s
     FakeRuntime(plugin_path=folder, registration_timeout_s=0.01, request_timeout_s=0.01).close()
     stopped.set()
     try:
-        eventually(lambda: made and made[0].status == "killed by SIGKILL", "it was killed and reaped")
+        wait_for(lambda: made and made[0].status == "killed by SIGKILL", "it was killed and reaped")
     finally:
         made[0].kill()

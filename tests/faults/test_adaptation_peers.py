@@ -19,7 +19,8 @@ from nri.mux import frames as mux
 from nri.testing import FakeRuntime, Link
 from nri.ttrpc import Code, frames
 from nri.ttrpc.envelope import encode_request, encode_response, request_prefix
-from tests.support.adapting import Leaks, RawPlugin, eventually, garbage_frame, register, request, response
+from tests.support.adapting import Leaks, RawPlugin, garbage_frame, register, request, response
+from tests.support.waiting import wait_for
 
 
 class Healthy(nri.Plugin):
@@ -53,7 +54,7 @@ def test_a_silent_plugin_costs_the_request_its_timeout_and_nothing_else(runtime:
     runtime.timeout(0.1)
     runtime.start_container()
     assert runtime.health("10-raw").state == "late"
-    eventually(lambda: healthy.seen == 1, "the plugin behind it got the event")
+    wait_for(lambda: healthy.seen == 1, "the plugin behind it got the event")
     raw.close()
 
 
@@ -81,7 +82,7 @@ def test_garbage_ends_the_connection_and_the_request_goes_on(
 ) -> None:
     raw = RawPlugin(runtime).join()
     raw.sock.sendall(garbage)
-    eventually(lambda: runtime.health("10-raw").state == "gone", "the garbage was noticed")
+    wait_for(lambda: runtime.health("10-raw").state == "gone", "the garbage was noticed")
     runtime.start_container()
     assert healthy.seen == 1
     assert raw.ended()
@@ -124,7 +125,7 @@ def test_half_a_reply_and_then_the_end_loses_only_the_plugin(runtime: FakeRuntim
 def test_a_half_closed_connection_is_a_closed_one(runtime: FakeRuntime, healthy: Healthy) -> None:
     raw = RawPlugin(runtime).join()
     raw.sock.shutdown(socket.SHUT_WR)
-    eventually(lambda: runtime.health("10-raw").state == "gone", "the end was noticed")
+    wait_for(lambda: runtime.health("10-raw").state == "gone", "the end was noticed")
     runtime.start_container()
     assert healthy.seen == 1
     raw.close()
@@ -197,7 +198,7 @@ def test_a_plugin_that_stops_reading_does_not_block_the_runtime_for_ever(
     runtime.timeout(0.15)
     for _ in range(6):
         runtime.start_container(None, container)
-    eventually(lambda: healthy.seen == 6, "the plugin behind it got every event")
+    wait_for(lambda: healthy.seen == 6, "the plugin behind it got every event")
     raw.close()
 
 
@@ -222,8 +223,8 @@ def test_a_plugin_that_asks_without_end_and_reads_nothing_costs_the_request_its_
     asking.start()
     for _ in range(5):
         runtime.start_container()
-    eventually(lambda: healthy.seen == 5, "the plugin behind it got every event")
-    eventually(lambda: runtime.health("10-raw").state == "gone", "it is sent away")
+    wait_for(lambda: healthy.seen == 5, "the plugin behind it got every event")
+    wait_for(lambda: runtime.health("10-raw").state == "gone", "it is sent away")
     asking.join(10)
     assert not asking.is_alive()
     raw.close()
@@ -303,7 +304,7 @@ def test_lost_between_register_and_configure_leaves_nothing_behind(runtime: Fake
     raw.sock.sendall(register())
     raw.wait_for(b"Configure")
     raw.close()
-    eventually(lambda: runtime.health("10-raw").state == "gone", "the loss was noticed")
+    wait_for(lambda: runtime.health("10-raw").state == "gone", "the loss was noticed")
     runtime.start_container()
     assert healthy.seen == 1
 
@@ -316,7 +317,7 @@ def test_silent_at_synchronize_holds_up_only_events_until_its_timeout(runtime: F
     raw.sock.sendall(response(1, m.ConfigureResponse(events=0x3FFF)))
     raw.wait_for(b"Synchronize")
     runtime.start_container()
-    eventually(lambda: healthy.seen == 1, "the plugin behind it got the event")
+    wait_for(lambda: healthy.seen == 1, "the plugin behind it got the event")
     assert runtime.health("10-raw").state == "gone"
     raw.close()
 

@@ -16,8 +16,9 @@ from nri.api import messages as m
 from nri.errors import NriError, PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support import wat
-from tests.support.adapting import PATIENCE_S, PATIENT, change, eventually
+from tests.support.adapting import PATIENCE_S, PATIENT, change
 from tests.support.needs import need_module
+from tests.support.waiting import wait_for
 
 need_module("wasmtime")
 
@@ -42,7 +43,7 @@ def test_an_endless_loop_costs_the_event_its_timeout_and_no_other_plugin_anythin
         began = time.monotonic()
         assert create(runtime).env == {"A": "1"}
         assert time.monotonic() - began < 10
-        eventually(lambda: health(runtime, "10-endless").restarts, "its return")
+        wait_for(lambda: health(runtime, "10-endless").restarts, "its return")
         assert runtime.adaptation.ready(["10-endless"], PATIENCE_S), runtime.plugins
         assert health(runtime, "20-good").restarts == 0
 
@@ -66,7 +67,7 @@ def test_a_trap_ends_the_run_is_told_and_the_plugin_comes_back_with_the_state(
         assert runtime.adaptation.ready(["10-trap"], PATIENCE_S), runtime.plugins
         create(runtime)
         create(runtime)  # it traps, and the request goes on, as when a process dies
-        eventually(lambda: health(runtime, "10-trap").restarts, "its return")
+        wait_for(lambda: health(runtime, "10-trap").restarts, "its return")
         assert runtime.adaptation.ready(["10-trap"], PATIENCE_S), runtime.plugins
         create(runtime)  # its memory is new
         assert health(runtime, "10-trap").restarts == 1
@@ -117,7 +118,7 @@ def test_a_changed_configuration_loads_it_anew(tmp_path: Path) -> None:
         with FakeRuntime(plugin_path=str(tmp_path / "plugins"), plugin_config_path=str(config)) as runtime:
             assert runtime.adaptation.ready(["10-a"], PATIENCE_S), runtime.plugins
             change(config / "10-a.conf", "second")
-            eventually(lambda: any(text.endswith("10-a: second") for text in records), "the new configuration")
+            wait_for(lambda: any(text.endswith("10-a: second") for text in records), "the new configuration")
             assert any(text.endswith("10-a: first") for text in records)
     finally:
         logger.removeHandler(handler)

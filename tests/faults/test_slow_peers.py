@@ -26,8 +26,9 @@ from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Interceptor, Monitor, Request
 from tests.peers.drivers import GoRuntime
-from tests.support.adapting import RawPlugin, eventually, register, request
+from tests.support.adapting import RawPlugin, register, request
 from tests.support.plugin_program import plugin_file, plugin_program
+from tests.support.waiting import wait_for
 
 STOPPED_S = 0.3
 REQUEST_S = 20.0
@@ -106,7 +107,7 @@ def test_a_plugin_that_is_stopped_for_a_moment_stays(folder: Path, direction: st
     programs: list[Any] = []
 
     def act() -> None:
-        eventually(lambda: programs, "the program's process id")
+        wait_for(lambda: programs, "the program's process id")
         stop_for_a_moment(programs[0].process.pid)
 
     moment = Moments(direction, method, act)
@@ -122,7 +123,7 @@ def test_a_plugin_that_is_stopped_for_a_moment_stays(folder: Path, direction: st
             assert runtime.create_container(pod, container).env["POD_NAME"] == "web"
             runtime.start_container(pod, container)
             runtime.post_start_container(pod, container)
-            eventually(lambda: runtime.updates, "the update that it asks for")
+            wait_for(lambda: runtime.updates, "the update that it asks for")
             assert moment.done, "that moment did not come"
             assert runtime.health("10-pod-name").state == "active"
             assert program.process.poll() is None, program.text()

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nri.api import messages as m
-from tests.support.adapting import eventually
 from tests.support.plugin_program import Listener, plugin_file, plugin_program
 from tests.support.scripted_runtime import ScriptedRuntime
+from tests.support.waiting import wait_for
 
 POD = m.PodSandbox(id="p0", name="web", namespace="default")
 CREATE = m.CreateContainerRequest(pod=POD, container=m.Container(id="c0", pod_sandbox_id="p0"))
@@ -343,7 +343,7 @@ def test_an_idle_plugin_uses_no_cpu(tmp_path, sock) -> None:
             time.sleep(1)
             return program.cpu_s() - before <= 0.02
 
-        eventually(idle, "it comes to rest")  # what it does after the line is told may take a moment
+        wait_for(idle, "it comes to rest")  # what it does after the line is told may take a moment
 
 
 # -- identity and the pre-installed start -----------------------------------------------------------------------------

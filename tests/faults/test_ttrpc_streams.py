@@ -19,8 +19,9 @@ from nri.ttrpc import Client, Code, Endpoint, Method, Server, ServerStream, Serv
 from nri.ttrpc.connection import ClientSide, ServerSide
 from nri.ttrpc.envelope import Request, Response
 from nri.ttrpc.services.inbox import ROOM_MESSAGES
-from tests.support.adapting import PATIENCE_S, Leaks, eventually
+from tests.support.adapting import PATIENCE_S, Leaks
 from tests.support.endpoints import responses
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -192,7 +193,7 @@ def test_a_server_that_never_reads_costs_the_clients_wait_and_not_the_connection
         stream.send(b"!")  # the message that was cut short is whole before this one
         raw.send(raw.side.streams.data(stream_id, b"go on"))
         assert stream.receive() == b"go on"
-        eventually(lambda: total % 10_000 == 1, "every message is whole")
+        wait_for(lambda: total % 10_000 == 1, "every message is whole")
         raw.sock.shutdown(socket.SHUT_RDWR)
         reader.join(PATIENCE_S)
 
@@ -234,8 +235,8 @@ def test_a_client_that_goes_ends_its_handlers_wait(path: str, how: str) -> None:
             raw.sock.shutdown(socket.SHUT_WR)
         else:
             raw.sock.close()
-        eventually(lambda: ended, "the handler waits for ever")
-        eventually(lambda: not server.streams, "its thread ends")
+        wait_for(lambda: ended, "the handler waits for ever")
+        wait_for(lambda: not server.streams, "its thread ends")
         raw.sock.close()
 
 
@@ -254,7 +255,7 @@ def test_a_client_that_does_not_read_costs_its_own_handler_and_no_other(path: st
         raw = RawClient(path)
         raw.open()
         with Client.connect(path) as other:
-            eventually(lambda: failed, "the handler waits for ever")
+            wait_for(lambda: failed, "the handler waits for ever")
             assert other.call("s", "Look", b"x") == b"x"
         # It reads again: whole messages, and then why there are no more.
         while True:
@@ -263,7 +264,7 @@ def test_a_client_that_does_not_read_costs_its_own_handler_and_no_other(path: st
                 break
             assert item.payload == bytes(10_000)
         assert item.code == Code.DEADLINE_EXCEEDED
-        eventually(lambda: not server.streams, "its thread ends")
+        wait_for(lambda: not server.streams, "its thread ends")
         raw.sock.close()
 
 
@@ -322,4 +323,4 @@ def test_streams_that_are_opened_without_end_are_bounded(path: str) -> None:
         assert {item.code for item in refused} == {Code.RESOURCE_EXHAUSTED}
         assert len(server.streams) == 3
         raw.sock.close()
-        eventually(lambda: not server.streams, "they end with their client")
+        wait_for(lambda: not server.streams, "they end with their client")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.peers.drivers import GoPlugin
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 20.0
 
 
 def start(path: Path) -> subprocess.Popen[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +13,10 @@ from nri.api.events import EVENTS
 from nri.errors import ConflictError, PluginError, PluginTimeout
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.peers.drivers import GoPlugin, install_plugin
+from tests.support.waiting import PATIENCE_S, wait_for
 
 RELEASES = ["", "061"]
 NAMES = {"": "v0.12.5", "061": "v0.6.1"}
-PATIENCE_S = 20.0
 
 
 @pytest.fixture
@@ -34,13 +32,6 @@ def release(request: pytest.FixtureRequest) -> str:
 
 def joined(runtime: FakeRuntime, *labels: str) -> None:
     assert runtime.adaptation.ready(labels, PATIENCE_S), f"not all of {labels} take part: {runtime.plugins}"
-
-
-def eventually(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} never came true"
-        time.sleep(0.01)
 
 
 def every_event(runtime: FakeRuntime, pod: m.PodSandbox, container: m.Container) -> None:
@@ -121,7 +112,7 @@ def test_updates_from_synchronize_are_applied(tmp_path: Path) -> None:
         FakeRuntime(socket_path=path, pods=[pod], containers=[container]) as runtime,
         GoPlugin(path, on={"Synchronize": {"update": [update]}}),
     ):
-        eventually(lambda: runtime.updates, "the update")
+        wait_for(lambda: runtime.updates, "the update")
         assert runtime.updates[0].container_id == container.id
         assert container.linux.resources.cpu.shares.value == 77
 
@@ -219,7 +210,7 @@ def test_dies_and_comes_back_and_is_synchronized_anew(runtime: FakeRuntime, rele
     with GoPlugin(path, release=release) as plugin:
         joined(runtime, "10-ref")
         plugin.kill()
-        eventually(lambda: runtime.health("10-ref").state == "gone", "that its death was noticed")
+        wait_for(lambda: runtime.health("10-ref").state == "gone", "that its death was noticed")
         runtime.create_container()  # nobody waits for the dead
     with GoPlugin(path, release=release) as plugin:
         joined(runtime, "10-ref")
@@ -310,7 +301,7 @@ def test_an_old_plugin_that_does_not_know_parts_is_told_so(tmp_path: Path) -> No
     containers = [make_container(annotations={"padding": "x" * 9000}) for _ in range(1000)]
     path = str(tmp_path / "nri.sock")
     with FakeRuntime(socket_path=path, containers=containers) as runtime, GoPlugin(path, release="061"):
-        eventually(lambda: any(row.state == "gone" for row in runtime.plugins), "that it was closed")
+        wait_for(lambda: any(row.state == "gone" for row in runtime.plugins), "that it was closed")
         assert "plugin does not handle split sync requests" in runtime.health("10-ref").last_error
 
 
@@ -337,7 +328,7 @@ def test_is_launched_again_when_it_dies(tmp_path: Path) -> None:
     install_plugin(folder, "15", "installed", log=log, on={"StartContainer": {"exit": 4}})
     with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(tmp_path)) as runtime:
         runtime.start_container()
-        eventually(lambda: runtime.health("15-installed").restarts == 1, "the restart")
+        wait_for(lambda: runtime.health("15-installed").restarts == 1, "the restart")
         assert runtime.adaptation.ready(["15-installed"], PATIENCE_S)
         runtime.create_container()
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.buildah import Buildah, buildah_with_base
-from tests.engine.machine import wait_for
 from tests.kubernetes import build
 from tests.kubernetes.cluster import Cluster, make_bridge
 from tests.kubernetes.control_plane import ControlPlane
@@ -21,6 +20,7 @@ from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.runtimes import PROXIED, RUNTIMES, NodeRuntime
 from tests.real.plugin_process import PluginProcess
 from tests.support.needs import need, need_root
+from tests.support.waiting import wait_for
 from tools.runtimes import Containerd, MissingError
 from tools.runtimes.config import pod_gateway
 from tools.runtimes.leftovers import sweep

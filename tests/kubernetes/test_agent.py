@@ -26,6 +26,7 @@ from tests.kubernetes.agent import Agent, running_agent
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.kubelet import CGROUPS, NODE
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
+from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
 QUOTA, SHARES = ("cpu.cfs_quota_us", "cpu.max"), ("cpu.shares", "cpu.weight")
@@ -106,11 +107,8 @@ def ready(agent: Agent) -> None:
 
 
 def wait_until(agent: Agent, holds: Callable[[], object], what: str, timeout_s: float = 30) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < deadline, f"no {what}:\n{agent.ask('/readyz')[1]}\n{agent.story()}"
-        time.sleep(0.05)
+    """Wait until something holds; if it never does, the agent's own words are in the failure."""
+    wait_for(holds, lambda: f"{what}:\n{agent.ask('/readyz')[1]}\n{agent.story()}", timeout_s)
 
 
 def test_pods_begin_under_the_rules(cluster: Cluster, be: str, ls: str) -> None:

@@ -14,12 +14,12 @@ import pytest
 
 from tests.deploy.buildah import build_agent
 from tests.deploy.rendered import DEPLOY
-from tests.engine.machine import wait_for
 from tests.kubernetes.agent import RESOURCES, root_of
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.conftest import add_image, joined
 from tests.kubernetes.kubelet import CGROUPS, NODE
 from tests.kubernetes.test_agent import CPUS, batch, sensitive, suppressed, topology
+from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
 IMAGE = "localhost/nri-agent:here"

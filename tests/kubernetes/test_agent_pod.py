@@ -12,10 +12,10 @@ import yaml
 from tests.deploy.buildah import build_agent
 from tests.deploy.rendered import charted
 from tests.deploy.test_agent_manifests import named
-from tests.engine.machine import wait_for
 from tests.kubernetes.conftest import RunPod, started_with_image
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import container, pod
+from tests.support.waiting import wait_for
 
 TOPOLOGY = {
     "kind": "NodeResourceTopology",

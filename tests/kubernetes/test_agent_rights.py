@@ -10,12 +10,12 @@ import pytest
 from nri.agent.pods.kubelet import KubeletPods
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings
-from tests.engine.machine import wait_for
 from tests.kubernetes.agent import account
 from tests.kubernetes.client import AnswerError, KubeletClient
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.conftest import joined
 from tests.kubernetes.pods import pod
+from tests.support.waiting import wait_for
 
 ACCOUNT = "system:serviceaccount:kube-system:nri-agent"
 

@@ -12,11 +12,11 @@ import yaml
 
 from tests.deploy.buildah import build_bundled
 from tests.deploy.rendered import charted, objects
-from tests.engine.machine import wait_for
 from tests.kubernetes.conftest import RunPod, started_with_image
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import pod
 from tests.support.needs import need_tool
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")

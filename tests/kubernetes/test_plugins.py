@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engine.machine import wait_for
 from tests.kubernetes.conftest import RunPod
 from tests.kubernetes.node import Node
 from tests.kubernetes.pods import container, pod, probe
 from tests.real.plugin_process import PluginProcess
+from tests.support.waiting import wait_for
 
 #: Pods at once.
 MANY = 20

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.machine import wait_for
 from tests.kubernetes.client import V5, AnswerError, collect
 from tests.kubernetes.conftest import RunPod
 from tests.kubernetes.kubelet import LOGS
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
 from tests.kubernetes.websocket import ERROR, RESIZE, STDERR, STDIN, STDOUT, RefusedError
+from tests.support.waiting import wait_for
 
 SPEAKER = f"echo to stdout; echo to stderr >&2; {UNTIL_TERM}"
 LINES = "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); echo line $i of many; done"

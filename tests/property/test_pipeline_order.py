@@ -33,7 +33,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Interceptor
 from nri.ttrpc.endpoint import LATER
 from nri.ttrpc.envelope import Request
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 EVENTS = ("create_container", "start_container", "stop_container")
 RPCS = [BY_METHOD[event].rpc for event in EVENTS]
@@ -322,8 +322,8 @@ def check_at_rest(runtime: FakeRuntime, plugins: list[Troubled]) -> None:
     chain = parts_of(runtime.adaptation).chain
     for peer in chain.peers:
         assert isinstance(peer, RemotePeer)
-        eventually(lambda peer=peer: not peer.lock.held and not peer.lock.waiting, f"the lock of {peer.label} is free")
-        eventually(lambda peer=peer: not peer.endpoint.link.reader.locked(), f"nobody reads from {peer.label}")
+        wait_for(lambda peer=peer: not peer.lock.held and not peer.lock.waiting, f"the lock of {peer.label} is free")
+        wait_for(lambda peer=peer: not peer.endpoint.link.reader.locked(), f"nobody reads from {peer.label}")
         assert not peer.endpoint.link.waiters, "an answer is waited for by nobody"
     runtime.timeout(20)
     for peer in chain.peers:

@@ -19,11 +19,11 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.events.views import RUNTIME_ID
-from tests.engine.machine import wait_for
 from tests.engine.test_streaming import Client
 from tests.peers.drivers import FieldPlugin
 from tests.real.plugin_process import WAIT_S, PluginProcess
 from tests.support.cri_client import CriClient
+from tests.support.waiting import wait_for
 from tools.runtimes import Containerd, cgroups
 from tools.runtimes.cri import Pod
 from tools.runtimes.proxy import Proxied

@@ -17,9 +17,9 @@ import pytest
 
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.events.views import RUNTIME_ID
-from tests.engine.machine import wait_for
 from tests.proxy.conftest import Own
 from tests.real.plugin_process import PluginProcess
+from tests.support.waiting import wait_for
 from tools.runtimes import cgroups
 from tools.runtimes.cri import Cri, Pod
 from tools.runtimes.proxy import Proxied

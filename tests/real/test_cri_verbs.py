@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.engine.machine import wait_for
 from tests.real.conftest import Runtime
 from tests.support.pod_verbs import WEB, Verbs
+from tests.support.waiting import wait_for
 
 
 def test_a_pod_of_a_containerd_from_its_manifest_to_its_end(runtime: Runtime, tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import gc
 import os
 import socket
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from struct import pack
 from typing import Any
@@ -18,18 +16,10 @@ from nri.mux import frames as mux
 from nri.testing import FakeRuntime
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_request, request_prefix
+from tests.support.waiting import PATIENCE_S, wait_for
 
-PATIENCE_S = 20.0
 #: Of a runtime that counts how often it starts a program: one that is slow to start is not killed for it.
 PATIENT: dict[str, Any] = {"registration_timeout_s": 60.0, "request_timeout_s": 20.0}
-
-
-def eventually(condition: Callable[[], Any], what: str) -> None:
-    """Wait until something is true; fails with `what` if it never is."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: never came true"
-        time.sleep(0.005)
 
 
 def change(path: Path, text: str) -> None:
@@ -129,7 +119,7 @@ class Leaks:
 
     def check(self, slack: int = 0) -> None:
         """Wait until there are no more than before."""
-        eventually(
+        wait_for(
             lambda: threading.active_count() <= self.threads + slack, f"no thread is left over: {threading.enumerate()}"
         )
 
@@ -137,4 +127,4 @@ class Leaks:
             gc.collect()
             return self._descriptors() <= self.descriptors + slack
 
-        eventually(given_back, "every descriptor is given back")
+        wait_for(given_back, "every descriptor is given back")

@@ -13,8 +13,7 @@ from nri.mux import Trunk
 from nri.mux.frames import cut, pack
 from nri.ttrpc import Endpoint
 from nri.ttrpc.connection import ClientSide
-
-PATIENCE_S = 10.0
+from tests.support.waiting import PATIENCE_S
 
 
 def soon(seconds: float = PATIENCE_S) -> float:

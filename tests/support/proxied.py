@@ -5,9 +5,7 @@ One job: :class:`Proxied`, for tests of what plugins are told and what reaches t
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -154,10 +152,3 @@ class Proxied:
         self.stop()
         self.stop_runtime()
         self._stack.close()
-
-
-def wait_for(holds: Callable[[], object], what: str = "it") -> None:
-    until = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until, f"{what} has not come about"
-        time.sleep(0.01)

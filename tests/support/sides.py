@@ -19,11 +19,11 @@ from nri.adaptation import Adaptation, OrderedUpdates
 from nri.api import messages as m
 from nri.errors import NriError
 from tests.peers.drivers import FieldPlugin, GoRuntime, PeerError
+from tests.support.waiting import PATIENCE_S
 
 Mode = Literal["default", "reference"]
 MODES: tuple[Mode, ...] = ("reference", "default")
 
-PATIENCE_S = 20.0
 #: The replies that say something.
 REPLIES: dict[str, Any] = {
     "CreateContainer": m.CreateContainerResponse,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nri.testing import FakeRuntime
+from tests.support.waiting import PATIENCE_S
 
 #: A test of what is late gives its own, shorter time.
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -14,8 +14,9 @@ from nri.errors import LocalProtocolError, NriError
 from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_pod
 from nri.ttrpc import Interceptor, Request
-from tests.support.adapting import Leaks, eventually
+from tests.support.adapting import Leaks
 from tests.support.made_plugins import Mode, Quiet, both
+from tests.support.waiting import wait_for
 
 
 def test_a_runtime_sees_methods_and_rules_and_nothing_of_how_it_is_wired() -> None:
@@ -181,9 +182,9 @@ def test_how_many_plugins_take_part_is_told_to_the_observer() -> None:
     with FakeRuntime(observer=observer) as runtime:
         assert observer.counts == [0]
         runtime.add(Quiet())
-        eventually(lambda: observer.counts[-1] == 1, "it counts")
+        wait_for(lambda: observer.counts[-1] == 1, "it counts")
         runtime.disconnect()
-        eventually(lambda: observer.counts[-1] == 0, "it does not count any more")
+        wait_for(lambda: observer.counts[-1] == 0, "it does not count any more")
 
 
 def test_without_a_history_the_admin_socket_still_tells_plugins_and_policies(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from nri.errors import NriError, PluginRejected, RpcError, ValidationRejected
 from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Code
-from tests.support.adapting import eventually, register, request, response
+from tests.support.adapting import register, request, response
+from tests.support.waiting import wait_for
 
 ODD = "bad\x1b[2J\x1b]0;title\x07\n2026-01-01 INFO all is well\r\x7f\x9b\u202egnp\u2028"
 SHOWN = "bad\\x1b[2J\\x1b]0;title\\a\\n2026-01-01 INFO all is well\\r\\x7f\\u009b\\u202egnp\\u2028"
@@ -131,7 +132,7 @@ def test_a_name_an_index_and_a_version_are_one_line(caplog: pytest.LogCaptureFix
             runtime.connect(ours)
             hello = m.RegisterPluginRequest(plugin_name="v", plugin_idx="10", NRI_version=ODD + LONG)
             theirs.sendall(request("RegisterPlugin", hello) + response(1, m.ConfigureResponse()) + response(3))
-            eventually(lambda: any(row.plugin == "10-v" for row in runtime.plugins), "it registers")
+            wait_for(lambda: any(row.plugin == "10-v" for row in runtime.plugins), "it registers")
             version = runtime.health("10-v").nri_version
             assert version.isprintable()
             assert len(version) <= 64
@@ -160,8 +161,8 @@ def test_refused_connections_are_counted_and_logged_at_a_bounded_rate(
                 sock.connect(path)
                 if number % 2:
                     sock.sendall(register("no name!", "10"))
-            eventually(lambda: "registration refused" in seen.refused, "a registration is refused")
-            eventually(lambda: seen.refused.count("not registered") >= 100, "those that do not register make room")
+            wait_for(lambda: "registration refused" in seen.refused, "a registration is refused")
+            wait_for(lambda: seen.refused.count("not registered") >= 100, "those that do not register make room")
         finally:
             for sock in socks:
                 sock.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
 from nri.agent.worker import TIMER, Worker
+from tests.support.waiting import wait_for
 
 
 class Rounds:
@@ -27,13 +27,6 @@ class Rounds:
             raise RuntimeError("no luck")
 
 
-def until(condition: object, seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:  # type: ignore[operator]
-        time.sleep(0.002)
-    assert condition()  # type: ignore[operator]
-
-
 def test_many_changes_during_a_round_become_one_more_round() -> None:
     work = Rounds()
     worker = Worker("test", work, 3600)
@@ -44,7 +37,7 @@ def test_many_changes_during_a_round_become_one_more_round() -> None:
         worker.poke("pods")
     worker.poke("rules")
     work.go.set()
-    until(lambda: worker.rounds == 2)
+    wait_for(lambda: worker.rounds == 2)
     assert work.reasons == [frozenset({TIMER}), frozenset({"pods", "rules"})]
     assert worker.stop()
 
@@ -53,7 +46,7 @@ def test_the_clock_alone_makes_rounds() -> None:
     work = Rounds()
     worker = Worker("test", work, 0.01)
     worker.start()
-    until(lambda: worker.rounds >= 3)
+    wait_for(lambda: worker.rounds >= 3)
     assert worker.stop()
     assert set(work.reasons) == {frozenset({TIMER})}
 
@@ -70,7 +63,7 @@ def test_a_round_that_took_longer_than_many_pauses_is_followed_by_one_and_not_by
 
     worker = Worker("test", work, 10.0, now=lambda: clock[0])
     worker.start()
-    until(lambda: worker.rounds >= 3)
+    wait_for(lambda: worker.rounds >= 3)
     worker.stop()
     assert reasons == [frozenset({TIMER}), frozenset({TIMER}), frozenset({"something"})]
 
@@ -80,11 +73,11 @@ def test_an_error_ends_the_round_and_not_the_thread() -> None:
     work.fail = True
     worker = Worker("test", work, 3600)
     worker.start()
-    until(lambda: worker.rounds == 1)
+    wait_for(lambda: worker.rounds == 1)
     assert worker.error == "RuntimeError: no luck"
     work.fail = False
     worker.poke("again")
-    until(lambda: worker.rounds == 2)
+    wait_for(lambda: worker.rounds == 2)
     assert worker.error == ""
     worker.stop()
 
@@ -95,11 +88,11 @@ def test_it_can_be_started_and_stopped_twice_and_leaves_no_thread() -> None:
     worker.stop()
     worker.start()
     worker.start()
-    until(lambda: worker.rounds == 1)
+    wait_for(lambda: worker.rounds == 1)
     assert worker.stop() and worker.stop()
     assert threading.active_count() <= before
     worker.start()
-    until(lambda: worker.rounds == 2)
+    wait_for(lambda: worker.rounds == 2)
     assert worker.stop()
 
 
@@ -119,7 +112,7 @@ def test_an_error_is_kept_as_one_line_of_bounded_length() -> None:
 
     worker = Worker("test", work, 3600)
     worker.start()
-    until(lambda: worker.error)
+    wait_for(lambda: worker.error)
     worker.stop()
     assert worker.error.startswith("ValueError: a\\nready")
     assert len(worker.error) <= 300
@@ -130,6 +123,6 @@ def test_the_same_error_of_each_round_is_one_entry_of_the_log(caplog: pytest.Log
     work.fail = True
     worker = Worker("test", work, 0.001)
     worker.start()
-    until(lambda: worker.rounds > 5)
+    wait_for(lambda: worker.rounds > 5)
     worker.stop()
     assert caplog.text.count("a round has failed") == 1

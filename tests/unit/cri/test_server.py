@@ -13,7 +13,7 @@ import pytest
 
 from nri.cri import server as server_module
 from nri.cri.server import SocketServer, bind
-from tests.engine.machine import wait_for
+from tests.support.waiting import wait_for
 
 
 class Echo(grpc.GenericRpcHandler):

@@ -8,7 +8,7 @@ import pytest
 
 from nri.errors import ConfigError
 from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 from tests.unit.inspector.conftest import Node
 
 
@@ -23,7 +23,7 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 def until_seen(source: Source) -> None:
     """Wait until a runtime's rows are read anew: it is asked only now and then."""
-    eventually(lambda: len(created(source)) >= 3, "three events are seen")
+    wait_for(lambda: len(created(source)) >= 3, "three events are seen")
 
 
 def created(source: Source) -> list[dict[str, object]]:
@@ -104,7 +104,7 @@ def test_a_recording_can_be_asked_before_it_is_read_and_names_what_is_damaged(br
 def test_a_thread_reads_a_recording(recorded: str) -> None:
     source = Recording(recorded)
     source.start()
-    eventually(lambda: source.overview()["done"], "all of it is read")
+    wait_for(lambda: source.overview()["done"], "all of it is read")
     assert source.overview()["failed"] == 2
 
 
@@ -123,7 +123,7 @@ def test_a_runtime_that_is_gone_is_told_with_the_reason(node: Node, running: Run
             return str(error)
         return ""
 
-    eventually(reason, "the runtime is missed")
+    wait_for(reason, "the runtime is missed")
     assert "admin.sock" in reason()
 
 

@@ -13,8 +13,8 @@ from nri.errors import ConnectionClosed, DeadlineExceeded, PluginError, RpcError
 from nri.metrics import Observer
 from nri.metrics.prometheus import CountingReporter, PrometheusObserver, error_label
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import eventually
 from tests.support.needs import need_module
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_counts_what_plugins_do(registry: Any) -> None:
         assert value("nri_plugin_invocations_total", **who, operation="Synchronize", status="success", error="") == 1
         assert value("nri_active_plugins_total") == 1
         runtime.disconnect()
-        eventually(lambda: value("nri_active_plugins_total") == 0, "the plugin is no longer counted")
+        wait_for(lambda: value("nri_active_plugins_total") == 0, "the plugin is no longer counted")
 
 
 def test_the_prefix_can_be_containerds(registry: Any) -> None:

@@ -8,7 +8,8 @@ import threading
 
 import nri
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 
 CYCLES, THREADS = 25, 6
 

@@ -22,7 +22,8 @@ from nri.engine.server.server import cri_server
 from nri.proxy import PluginSettings, Proxy, ProxySettings, Subject
 from nri.proxy.events.views import RUNTIME_ID
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 
 Code = grpc.StatusCode
 

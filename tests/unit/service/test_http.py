@@ -18,7 +18,7 @@ from nri.errors import NriError
 from nri.service import connections, http
 from nri.service.http import Server, json_answer, text_answer
 from nri.unix import Credentials
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 
 def fails(_: object) -> http.Answer:
@@ -126,7 +126,7 @@ def test_slow_ones_are_cut_off(path: str) -> None:
         for sock in slow:
             sock.sendall(b"GET /healthz")
         assert all(received(sock) == b"" for sock in slow)
-        eventually(lambda: answered(path), "one that is quick is answered")
+        wait_for(lambda: answered(path), "one that is quick is answered")
 
 
 def test_who_holds_connections_open_loses_one_to_each_who_asks() -> None:
@@ -176,7 +176,7 @@ def test_a_defect_in_one_answer_is_in_the_log_and_ends_no_other(
         with connect(path) as sock:
             sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
             assert received(sock) == b""
-    eventually(lambda: "a request could not be answered" in caplog.text, "it is told, once the connection is closed")
+    wait_for(lambda: "a request could not be answered" in caplog.text, "it is told, once the connection is closed")
     assert ask(path, "GET /healthz HTTP/1.1") == (200, "ok\n")
 
 
@@ -223,7 +223,7 @@ def test_after_its_end_nothing_is_left(path: str) -> None:
     server.close()
     server.close()
     assert not os.path.exists(path)
-    eventually(lambda: threading.active_count() <= before, "its threads end")
+    wait_for(lambda: threading.active_count() <= before, "its threads end")
 
 
 def test_a_place_that_is_taken_is_an_error_with_its_name(server: Server, path: str) -> None:

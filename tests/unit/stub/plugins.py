@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import nri
 from nri.api import messages as m
 
@@ -37,11 +35,3 @@ def create_reply(running) -> m.CreateContainerResponse:
     response = running.runtime.call("CreateContainer", CREATE)
     assert not response.code, response.message
     return m.CreateContainerResponse.FromString(response.payload)
-
-
-def wait_for(condition, what: str) -> None:
-    """Wait until something is true; fails with `what` if it never is."""
-    until = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < until, f"{what} did not happen"
-        time.sleep(0.005)

@@ -17,7 +17,7 @@ from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import ConfigError, LocalProtocolError, RegistrationError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 
 class PodName(nri.Plugin):
@@ -370,7 +370,7 @@ def test_background_work_goes_on_after_a_restart_and_ends_with_the_runtime() -> 
         runtime.add(plugin)
         runtime.restart()
         before = plugin.turns
-        eventually(lambda: plugin.turns > before, "another turn after the restart")
+        wait_for(lambda: plugin.turns > before, "another turn after the restart")
     after = plugin.turns
     time.sleep(0.05)
     assert plugin.turns == after

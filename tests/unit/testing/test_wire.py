@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from nri.testing.wire import Link
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 
 def test_a_link_delays_splits_corrupts_cuts_and_swallows() -> None:
@@ -19,7 +19,7 @@ def test_a_link_delays_splits_corrupts_cuts_and_swallows() -> None:
         assert received == b"accdef"
         link.to_plugin.drop()
         link.runtime.sendall(b"gone")
-        eventually(lambda: link.to_plugin.dropped == 4, "it is swallowed")
+        wait_for(lambda: link.to_plugin.dropped == 4, "it is swallowed")
         link.to_plugin.drop(False)
         link.to_plugin.cut_after(2)
         link.runtime.sendall(b"xyz")

@@ -16,7 +16,7 @@ from nri.errors import ConflictError, DeadlineExceeded, PluginRejected
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.history import VALIDATE, Event, Note, Trace
 from nri.trace.recorder import Limits, Recorder
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 REQUEST = m.StartContainerRequest(pod=m.PodSandbox(name="web", annotations={"a": "S3CRET"})).SerializeToString()
 
@@ -51,7 +51,7 @@ def tell(recorder: Recorder, serial: int, request: bytes = REQUEST) -> None:
     recorder.event_ends("StartContainer", serial, b"", None, 0.002)
 
 
-def wait_for(folder: Path, serial: int) -> None:
+def wait_for_event(folder: Path, serial: int) -> None:
     """Wait until an event is in a file that has ended."""
 
     def written() -> bool:
@@ -59,7 +59,7 @@ def wait_for(folder: Path, serial: int) -> None:
         closed = bool(items) and isinstance(items[-1], Note) and items[-1].kind == "closed"
         return closed and any(isinstance(each, Event) and each.serial == serial for each in items)
 
-    eventually(written, f"event {serial} is written")
+    wait_for(written, f"event {serial} is written")
 
 
 def test_everything_that_a_runtime_tells_is_there_afterwards(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_no_file_grows_beyond_its_limit_by_more_than_a_block_and_the_oldest_go(t
     with Recorder(tmp_path, limits=Limits(file_bytes=1, folder_bytes=2000)) as recorder:
         for serial in range(1, 7):
             tell(recorder, serial)
-            wait_for(tmp_path, serial)
+            wait_for_event(tmp_path, serial)
     assert not old.exists()
     assert (tmp_path / "mine.txt").read_text() == "stays"
     traces = list(tmp_path.glob("*.nritrace"))
@@ -147,7 +147,7 @@ def test_a_new_file_begins_with_the_plugins_that_there_are(tmp_path: Path) -> No
     with Recorder(tmp_path, limits=Limits(file_bytes=1)) as recorder:
         recorder.plugin_changed("10-a", "active", {"version": "v1"})
         tell(recorder, 1)
-        wait_for(tmp_path, 1)
+        wait_for_event(tmp_path, 1)
         tell(recorder, 2)
     last = Trace(max(tmp_path.iterdir()))
     assert [(each.plugin, each.state) for each in last.items() if isinstance(each, Note) and each.kind == "plugin"] == [
@@ -185,13 +185,13 @@ def test_a_folder_that_cannot_be_written_costs_steps_and_a_line_in_the_log(
     folder = tmp_path / "traces"
     with caplog.at_level(logging.WARNING, "nri.trace"), Recorder(folder, limits=Limits(file_bytes=1)) as recorder:
         tell(recorder, 1)
-        wait_for(folder, 1)
+        wait_for_event(folder, 1)
         folder.rename(tmp_path / "away")
         tell(recorder, 2)
-        eventually(lambda: "cannot write" in caplog.text, "a line in the log")
+        wait_for(lambda: "cannot write" in caplog.text, "a line in the log")
         (tmp_path / "away").rename(folder)
         tell(recorder, 3)
-        wait_for(folder, 3)
+        wait_for_event(folder, 3)
     events, notes = recorded(folder)
     assert [event.serial for event in events] == [1, 3]
     assert sum(note.lost for note in notes) == 4

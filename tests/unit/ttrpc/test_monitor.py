@@ -9,8 +9,8 @@ import pytest
 from nri.ttrpc import Endpoint, Monitor
 from nri.ttrpc.link import Link
 from nri.ttrpc.monitor import IdleWatcher
-from tests.support.adapting import eventually
 from tests.support.endpoints import soon
+from tests.support.waiting import wait_for
 
 
 def test_a_monitor_serves_requests_that_come_between_calls(pairs) -> None:
@@ -137,7 +137,7 @@ def test_a_connection_that_cannot_be_read_is_closed_and_the_others_are_still_ser
             monitor.add(pair.near)
         broken.far.start("t", "m", b"", soon(), lambda response: None)
         assert sound.far.call("t", "m", b"", deadline=soon()) == b"served"
-        eventually(lambda: broken.closed == ["closed (it could not be read)"], "it is closed")
+        wait_for(lambda: broken.closed == ["closed (it could not be read)"], "it is closed")
     finally:
         monitor.stop()
     assert "a connection is closed: it could not be read" in caplog.text

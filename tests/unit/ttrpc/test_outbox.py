@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -17,19 +16,11 @@ from nri.ttrpc.connection import ClientSide
 from nri.ttrpc.envelope import Response
 from nri.ttrpc.outbox import ROOM_BYTES, ROOM_FRAMES
 from tests.support.endpoints import responses
-
-PATIENCE_S = 10.0
+from tests.support.waiting import PATIENCE_S, wait_for
 
 
 def soon(seconds: float = PATIENCE_S) -> float:
     return time.monotonic() + seconds
-
-
-def eventually(holds: Callable[[], Any], what: str) -> None:
-    until = soon()
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.002)
 
 
 class Peer:
@@ -127,7 +118,7 @@ def test_a_peer_that_asks_on_and_on_without_reading_is_read_no_more_until_it_rea
     assert asked <= ROOM_FRAMES + 1
     assert near.poll(), "it stays open"
     assert [len(answer.payload) for answer in peer.responses(asked)] == [100] * asked
-    eventually(lambda: not near.link.full, "it is read again")
+    wait_for(lambda: not near.link.full, "it is read again")
 
 
 def test_large_replies_count_by_their_bytes(ends) -> None:
@@ -160,7 +151,7 @@ def test_only_the_timeout_for_replies_ends_a_connection_whose_peer_does_not_read
     fill(near)
     peer.ask()
     assert near.poll()
-    eventually(lambda: near.closed == "closed (the peer does not read its replies)", "it waits for ever")
+    wait_for(lambda: near.closed == "closed (the peer does not read its replies)", "it waits for ever")
 
 
 def test_a_request_with_a_longer_timeout_has_its_reply_wait_longer(ends) -> None:
@@ -182,7 +173,7 @@ def test_a_connection_that_is_closed_leaves_no_thread_that_writes(ends) -> None:
     peer.ask()
     near.poll()
     near.close()
-    eventually(lambda: threading.active_count() <= before, "it goes on writing")
+    wait_for(lambda: threading.active_count() <= before, "it goes on writing")
     with pytest.raises(Exception):  # noqa: B017, PT011 - closed, in any way
         near.call("s", "m", deadline=soon())
 

@@ -20,7 +20,7 @@ from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.testing.attached import Attached
 from nri.ttrpc import Interceptor, Request
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 
 class Calls(nri.Plugin):
@@ -131,7 +131,7 @@ def test_events_of_different_pods_overlap_in_different_plugins(nri_runtime: Fake
     one = threading.Thread(target=nri_runtime.start_container, args=(make_pod(), make_container(id="one")))
     two = threading.Thread(target=nri_runtime.start_container, args=(make_pod(), make_container(id="two")))
     one.start()
-    eventually(lambda: count[0] == 1, "the first event passed the first plugin")
+    wait_for(lambda: count[0] == 1, "the first event passed the first plugin")
     two.start()
     one.join(20)
     two.join(20)
@@ -174,7 +174,7 @@ def test_an_event_that_waits_is_sent_by_the_one_before_it(
     monkeypatch.setattr(Invoker, "begin", telling)
     second = threading.Thread(target=nri_runtime.start_container, name="second")
     second.start()
-    eventually(lambda: lock.waiting == 1 and lock.queue[0].begin is not None, "the second event waits")
+    wait_for(lambda: lock.waiting == 1 and lock.queue[0].begin is not None, "the second event waits")
     busy.set()
     second.join(10)
     assert len(senders) == 1
@@ -203,7 +203,7 @@ def test_an_interrupted_wait_lets_go_of_what_was_sent_for_it(
         patched.setattr(FifoLock, "wait", interrupted)
         thread = threading.Thread(target=second)
         thread.start()
-        eventually(lambda: lock.waiting == 1 and lock.queue[0].begin is not None, "the second event waits")
+        wait_for(lambda: lock.waiting == 1 and lock.queue[0].begin is not None, "the second event waits")
         busy.set()
         thread.join(10)
     nri_runtime.start_container()
@@ -302,7 +302,7 @@ def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_come
     threads = [calling(nri_runtime, "one", failures)]
     assert holding.entered.wait(10)
     threads.append(calling(nri_runtime, "two", failures))
-    eventually(lambda: peer.lock.waiting == 1 and peer.lock.queue[0].begin is not None, "the second event waits")
+    wait_for(lambda: peer.lock.waiting == 1 and peer.lock.queue[0].begin is not None, "the second event waits")
     peer.event_policies = [None] * len(plans)
     holding.go.set()
     for thread in threads:
@@ -315,7 +315,7 @@ def test_an_event_that_waits_follows_the_policy_of_the_moment_when_its_turn_come
     assert holding.entered.wait(10)
     peer.event_policies = [None] * len(plans)
     threads.append(calling(nri_runtime, "four", failures))
-    eventually(lambda: peer.lock.waiting == 1, "the fourth event waits")
+    wait_for(lambda: peer.lock.waiting == 1, "the fourth event waits")
     peer.event_policies = plans
     holding.go.set()
     for thread in threads:
@@ -381,7 +381,7 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
         threads[0].start()
         assert entered.wait(10)
         gate = parts_of(runtime.adaptation).chain.gate
-        eventually(lambda: time.monotonic() > gate.rest_until, "joiners do not rest for the busy one any more")
+        wait_for(lambda: time.monotonic() > gate.rest_until, "joiners do not rest for the busy one any more")
         runtime.add(Calls(lambda _: None), idx="20", name="joins", wait=False)
 
         def told(event: str, *given: Any) -> threading.Thread:
@@ -389,14 +389,14 @@ def test_what_stops_or_removes_passes_a_plugin_that_waits_to_join() -> None:
             thread.start()
             return thread
 
-        eventually(
+        wait_for(
             lambda: parts_of(runtime.adaptation).chain.gate.waiting, "the plugin waits for the busy one's event to end"
         )
         threads.append(told("post_start_container", pod, container))
         threads += [told(event, pod) for event in ("stop_pod_sandbox", "remove_pod_sandbox")]
         threads += [told(event, pod, container) for event in ("stop_container", "remove_container")]
         urgent = {"StopPodSandbox", "RemovePodSandbox", "StopContainer", "RemoveContainer"}
-        eventually(lambda: urgent <= set(begun.events), "they are under way")
+        wait_for(lambda: urgent <= set(begun.events), "they are under way")
         assert "PostStartContainer" not in begun.events, "an ordinary event passes as well"
         go.set()
         for thread in threads:
@@ -412,7 +412,7 @@ def test_an_event_that_waits_is_not_sent_to_a_plugin_that_does_not_get_its_pod()
         threads = [calling(runtime, "one", failures, pod=make_pod(namespace="web"))]
         assert holding.entered.wait(10)
         threads.append(calling(runtime, "two", failures, pod=make_pod(namespace="other")))
-        eventually(lambda: peer.lock.waiting == 1, "the second event waits")
+        wait_for(lambda: peer.lock.waiting == 1, "the second event waits")
         holding.go.set()
         for thread in threads:
             thread.join(10)

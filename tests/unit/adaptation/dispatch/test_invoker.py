@@ -28,8 +28,9 @@ from nri.errors import (
 )
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Code
-from tests.support.adapting import RawPlugin, eventually
+from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Mode, Quiet, both, plugin
+from tests.support.waiting import wait_for
 
 
 @both
@@ -143,7 +144,7 @@ def test_a_plugin_that_is_left_out_is_not_called_and_fails_what_it_is_required_f
             ):
                 runtime.start_container()
         go.set()
-        eventually(lambda: calls, "the plugin, which may be slow, has begun with what it was asked")
+        wait_for(lambda: calls, "the plugin, which may be slow, has begun with what it was asked")
     assert calls == [1]
 
 
@@ -170,7 +171,7 @@ def test_a_plugin_that_leaves_while_the_event_is_on_its_way_to_it_fails_nothing_
 
         def leave() -> None:
             raw.close()
-            eventually(lambda: runtime.health("20-raw").state == "gone", "it is gone")
+            wait_for(lambda: runtime.health("20-raw").state == "gone", "it is gone")
 
         runtime.add(Answers(leave), idx="10")
         runtime.start_container()
@@ -345,7 +346,7 @@ def test_updates_that_policy_refuses_are_freed_with_their_error() -> None:
             for _ in range(3):
                 with pytest.raises(NriError, match="does not allow"):
                     made.runtime.update(nri.Update("c").set_memory_limit(1 << 20)).result(timeout=20)
-            eventually(lambda: held() == before, "what was refused is freed")
+            wait_for(lambda: held() == before, "what was refused is freed")
 
 
 @pytest.mark.pure

@@ -20,8 +20,8 @@ from nri.errors import DeadlineExceeded, LocalProtocolError, NriError, PluginErr
 from nri.stub.session.service import PluginService
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc.envelope import Request
-from tests.support.adapting import eventually
 from tests.support.made_plugins import Mode, both
+from tests.support.waiting import wait_for
 
 
 class Started(nri.Plugin):
@@ -160,7 +160,7 @@ def test_a_plugin_that_is_late_does_not_make_the_others_late(node, monkeypatch: 
     def hearing(self: Invoker, peer: Peer, *given: Any, **named: Any) -> bytes | None:
         """Hear those who are not late when they have answered, however slow the machine is: they had half a second."""
         if peer.label != "00-p0":
-            eventually(lambda: f"plugin-{peer.label} PostStartContainer" in answered, "it answers")
+            wait_for(lambda: f"plugin-{peer.label} PostStartContainer" in answered, "it answers")
         return invoke(self, peer, *given, **named)
 
     monkeypatch.setattr(Invoker, "invoke", hearing)
@@ -180,7 +180,7 @@ def test_the_callers_deadline_holds(node) -> None:
             runtime.post_start_container(timeout_s=0.2)
     finally:
         go.set()
-    eventually(lambda: runtime.post_start_container() is None, "the plugins answer again")
+    wait_for(lambda: runtime.post_start_container() is None, "the plugins answer again")
     assert all(row.state == "active" for row in runtime.adaptation.plugins)
 
 
@@ -226,7 +226,7 @@ def test_an_event_that_waits_for_a_busy_plugin_holds_no_other(node) -> None:
     callers[1].start()
     callers[2].start()
     try:
-        eventually(lambda: sorted(first.seen) == ["second", "slow", "third"], "the first plugin is free for others")
+        wait_for(lambda: sorted(first.seen) == ["second", "slow", "third"], "the first plugin is free for others")
     finally:
         go.set()
     for caller in callers:
@@ -313,7 +313,7 @@ class Busy:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        eventually(lambda: self.peer.lock.waiting > waiting or not thread.is_alive(), "it waits")
+        wait_for(lambda: self.peer.lock.waiting > waiting or not thread.is_alive(), "it waits")
         self.threads.append(thread)
         return thread
 

@@ -16,8 +16,9 @@ from nri.adaptation.peers.peer import Peer
 from nri.api.events import EventMask
 from nri.errors import NriError
 from nri.testing import FakeRuntime
-from tests.support.adapting import RawPlugin, eventually
+from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Mode, both
+from tests.support.waiting import wait_for
 
 THREADS = 4
 
@@ -43,7 +44,7 @@ def waiting(runtime: FakeRuntime, ask: Callable[[], Any]) -> Iterator[Peer]:
     threads = [threading.Thread(target=ask) for _ in range(THREADS)]
     for each in threads:
         each.start()
-    eventually(lambda: peer.lock.waiting == THREADS, "all wait")
+    wait_for(lambda: peer.lock.waiting == THREADS, "all wait")
     yield peer
     peer.lock.release()
     for each in threads:
@@ -108,7 +109,7 @@ def test_a_plugin_that_is_held_up_for_a_moment_loses_one_request_of_all_that_wai
         runtime.add(HeldUp()).timeout(2.0)
         with waiting(runtime, runtime.start_container):
             watching = threading.Thread(
-                target=lambda: (eventually(lambda: runtime.health("10-held-up").state == "late", "late"), go.set())
+                target=lambda: (wait_for(lambda: runtime.health("10-held-up").state == "late", "late"), go.set())
             )
             watching.start()
         watching.join(30)

@@ -21,8 +21,9 @@ from nri.api.events import BY_METHOD
 from nri.errors import DeadlineExceeded, NriError, PluginError, PluginTimeout, ValidationRejected
 from nri.policies.default_validator import ValidatorConfig
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, eventually
+from tests.support.adapting import RawPlugin
 from tests.support.made_plugins import Mode, both
+from tests.support.waiting import wait_for
 
 VALIDATION = BY_METHOD["validate_container_adjustment"].number
 
@@ -98,7 +99,7 @@ def test_a_validator_that_leaves_while_the_event_is_on_its_way_fails_the_creatio
     class Kills(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             validator.close()
-            eventually(lambda: nri_runtime.health("99-validator").state == "gone", "the validator is gone")
+            wait_for(lambda: nri_runtime.health("99-validator").state == "gone", "the validator is gone")
 
     nri_runtime.add(Kills())
     if several:
@@ -119,14 +120,14 @@ def test_a_validator_that_joins_in_the_middle_of_an_event_that_did_not_wait_for_
         class Lets(nri.Plugin):
             def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
                 go.set()
-                eventually(lambda: parts_of(runtime.adaptation).chain.validators, "the validator has joined")
+                wait_for(lambda: parts_of(runtime.adaptation).chain.validators, "the validator has joined")
 
         go.set()
         runtime.add(Lets())
         go.clear()
         joining = threading.Thread(target=lambda: runtime.add(check, idx="50"))
         joining.start()
-        eventually(lambda: parts_of(runtime.adaptation).chain.gate.inside, "the validator is joining")
+        wait_for(lambda: parts_of(runtime.adaptation).chain.gate.inside, "the validator is joining")
         with pytest.raises(ValidationRejected):
             runtime.adaptation.create_container(make_pod(), make_container())  # which holds no block_sync()
         joining.join()
@@ -186,7 +187,7 @@ def test_the_first_refusal_counts_when_several_refuse() -> None:
 
     class Slow:
         def validate_container_adjustment(self, request: m.ValidateContainerAdjustmentRequest) -> str:
-            eventually(lambda: quick and not quick[0].is_alive(), "the other one has refused")
+            wait_for(lambda: quick and not quick[0].is_alive(), "the other one has refused")
             return "slow"
 
     class Quick:
@@ -283,7 +284,7 @@ def test_lost_validators_refuse(mode: Mode) -> None:
     class Kills(nri.Plugin):
         def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
             validator.close()
-            eventually(lambda: runtime.health("99-validator").state == "gone", "the validator is gone")
+            wait_for(lambda: runtime.health("99-validator").state == "gone", "the validator is gone")
 
     with FakeRuntime(compat=mode) as runtime:
         bit = 1 << m.Event.VALIDATE_CONTAINER_ADJUSTMENT - 1

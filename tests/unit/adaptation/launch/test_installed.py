@@ -11,9 +11,10 @@ from nri.adaptation.launch.start import Starter
 from nri.adaptation.launch.supervisor import Supervisor
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Monitor
-from tests.support.adapting import PATIENT, change, eventually
+from tests.support.adapting import PATIENT, change
 from tests.support.made_plugins import Mode, both
 from tests.support.programs import write_program
+from tests.support.waiting import wait_for
 
 
 @both
@@ -28,9 +29,9 @@ def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytes
     (folder / "10-dies").chmod(0o755)
     with FakeRuntime(compat=mode, plugin_path=str(folder)) as runtime:
         if mode == "default":
-            eventually(lambda: len(runs.read_text().split()) >= 3, "it was started again")
+            wait_for(lambda: len(runs.read_text().split()) >= 3, "it was started again")
         else:
-            eventually(lambda: runtime.health("10-dies").state == "gone", "its end was noticed")
+            wait_for(lambda: runtime.health("10-dies").state == "gone", "its end was noticed")
             assert len(runs.read_text().split()) == 1
 
 
@@ -52,11 +53,11 @@ def test_a_launched_plugin_whose_configuration_changes_is_started_again(
     with FakeRuntime(plugin_path=str(folder), plugin_config_path=str(config), **PATIENT) as runtime:
         assert runtime.adaptation.ready(["10-told"], 20), runtime.plugins
         change(config / "told.conf", "word: common\n")
-        eventually(lambda: told.read_text() == "none common ", "the plugin got the new file")
+        wait_for(lambda: told.read_text() == "none common ", "the plugin got the new file")
         change(config / "10-told.conf", "word: own\n")
-        eventually(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
+        wait_for(lambda: told.read_text() == "none common own ", "its own file comes before the common one")
         change(config / "10-told.conf", "word: edited\n")
-        eventually(lambda: told.read_text() == "none common own edited ", "the plugin got the edited file")
+        wait_for(lambda: told.read_text() == "none common own edited ", "the plugin got the edited file")
         assert runtime.adaptation.ready(["10-told"], 20)
         assert runtime.health("10-told").restarts == 3
 
@@ -89,7 +90,7 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
     with FakeRuntime(plugin_path=str(path.parent)) as runtime:
         row = runtime.health("10-lost")
         assert (row.kind, row.pid, row.last_error) == ("pre-connected", 0, f"{path}: No such file or directory")
-        eventually(lambda: runtime.health("10-lost").state == "crash loop", "it is given up for longer and longer")
+        wait_for(lambda: runtime.health("10-lost").state == "crash loop", "it is given up for longer and longer")
     assert f"plugin 10-lost cannot be launched: {path}: No such file or directory" in caplog.text
 
 
@@ -114,7 +115,7 @@ def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
     code = "class Told(nri.Plugin):\n    def start_container(self, pod, container): pass\nTold.main()\n"
     path = write_program(tmp_path / "plugins", "10-told", script + code)
     with FakeRuntime(plugin_path=str(path.parent)) as runtime:
-        eventually(lambda: runtime.health("10-told").state == "active", "it takes part in the end")
+        wait_for(lambda: runtime.health("10-told").state == "active", "it takes part in the end")
         assert runtime.health("10-told").restarts == 2
         assert runtime.health("10-told").last_words == (
             "an error of the runtime: RuntimeError: can't start new thread: second"

@@ -18,9 +18,9 @@ from nri.adaptation.launch.process import Process
 from nri.adaptation.launch.trusted import LINKS, TrustedFile, UntrustedError, check_interpreter
 from nri.errors import ConfigError
 from nri.testing import FakeRuntime
-from tests.support.adapting import eventually
 from tests.support.made_plugins import Mode, both
 from tests.support.needs import need_root
+from tests.support.waiting import wait_for
 
 
 def file_at(path: Path, text: str = "text", mode: int = 0o755) -> Path:
@@ -146,7 +146,7 @@ def test_a_program_bears_its_own_name_and_a_script_gets_its_own_path(tmp_path: P
     with TrustedFile(str(tmp_path / "10-program")) as file:
         process = Process(Found(str(tmp_path / "10-program"), "10", "program"), file)
         comm = Path(f"/proc/{process.pid}/comm")  # it is there also after the end, until that is taken note of
-        eventually(lambda: comm.read_text() == "10-program\n", "it has its own name")
+        wait_for(lambda: comm.read_text() == "10-program\n", "it has its own name")
         process.kill()
         process.wait(lambda: 10.0)
         process.socket.close()
@@ -263,7 +263,7 @@ def test_a_plugin_whose_interpreter_others_may_change_is_not_started(tmp_path: P
     options = {"plugin_path": str(plugin.parent), "plugin_config_path": "/nonexistent", "registration_timeout_s": 1.0}
     with FakeRuntime(compat=mode, **options):
         if mode == "reference":
-            eventually(marker.exists, "the reference starts it")
+            wait_for(marker.exists, "the reference starts it")
         else:
             assert [each.path for each in discover(str(plugin.parent))[1]] == [str(plugin)]
     assert marker.exists() is (mode == "reference")
@@ -294,12 +294,12 @@ def test_a_plugin_that_others_may_change_since_is_not_started_again(tmp_path: Pa
         opened = path.parents[1] if what == "a folder above" else tmp_path / "bin"
         opened.chmod(opened.stat().st_mode | 0o022)
         os.kill(runtime.health("10-a").pid, signal.SIGKILL)
-        eventually(
+        wait_for(
             lambda: "can be written by group or others" in runtime.health("10-a").last_words, "it is not started again"
         )
         assert runtime.health("10-a").state == "gone"
         opened.chmod(opened.stat().st_mode & ~0o022)
-        eventually(lambda: runtime.health("10-a").state == "active", "mended, it is started")
+        wait_for(lambda: runtime.health("10-a").state == "active", "mended, it is started")
 
 
 def test_a_drop_in_that_others_may_write_is_refused_and_one_that_is_not_there_is_not(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from nri.errors import ConnectionClosed, RpcError
 from nri.mux import Trunk
 from nri.testing import make_container, make_pod
 from nri.ttrpc import Code, Endpoint, Request
-from tests.support.adapting import eventually
 from tests.support.endpoints import end, soon
+from tests.support.waiting import wait_for
 
 POD, CONTAINER = make_pod(), make_container()
 
@@ -195,7 +195,7 @@ def test_the_end_of_the_connection_is_the_end_of_the_plugin(sides: Callable[...,
     made.plugin.close()
     with pytest.raises(ConnectionClosed):
         made.peer.invoke(event(), soon())
-    eventually(lambda: made.peer.state is State.GONE, "it is gone")
+    wait_for(lambda: made.peer.state is State.GONE, "it is gone")
     assert made.owner.acts == [Action.CLOSE]
     assert made.peer.last_error
 

@@ -18,7 +18,7 @@ from nri.adaptation.audit.shadow import ShadowReport
 from nri.errors import PluginError, PluginRejected, PluginTimeout, PluginUnavailable
 from nri.metrics import Observer
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 
 class Sleepy(nri.Plugin):
@@ -181,7 +181,7 @@ def test_the_breaker_leaves_a_silent_plugin_out_and_tries_it_again() -> None:
         assert runtime.health("10-sleepy").state == "open"
         plugin.go.set()
         runtime.timeout(20)
-        eventually(lambda: runtime.start_container() or runtime.health("10-sleepy").state == "active", "it is back")
+        wait_for(lambda: runtime.start_container() or runtime.health("10-sleepy").state == "active", "it is back")
 
 
 def test_a_required_plugin_that_is_left_out_still_refuses() -> None:
@@ -299,7 +299,7 @@ def test_a_policy_that_changes_holds_from_then_on(tmp_path: Path) -> None:
                 return True
             return False
 
-        eventually(refused, "the changed policy is in force")
+        wait_for(refused, "the changed policy is in force")
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -17,7 +17,8 @@ from nri.api import messages as m
 from nri.config import Source
 from nri.errors import NriError, RegistrationError
 from nri.testing import FakeRuntime
-from tests.support.adapting import RawPlugin, eventually, register, request
+from tests.support.adapting import RawPlugin, register, request
+from tests.support.waiting import wait_for
 
 WRONG = os.geteuid() + 1
 
@@ -105,7 +106,7 @@ def test_a_bearer_that_a_change_of_the_policy_makes_a_wrong_one_is_cut_off(tmp_p
     with FakeRuntime(policy_path=str(path)) as runtime:
         runtime.add(Guard(), idx="10")
         path.write_text(text)
-        eventually(lambda: runtime.health("10-guard").state == "gone", "it is cut off")
+        wait_for(lambda: runtime.health("10-guard").state == "gone", "it is cut off")
         assert "10-guard" in runtime.health("10-guard").last_error
 
 
@@ -146,7 +147,7 @@ def test_updates_in_reply_to_synchronize_that_the_policy_does_not_allow_are_refu
         runtime.create_container()
         with caplog.at_level(logging.DEBUG, "nri.adaptation"):
             runtime.add(Rebalances(), idx="10")
-            eventually(lambda: "CPUShares" in runtime.health("10-guard").last_error, "the breach is told")
+            wait_for(lambda: "CPUShares" in runtime.health("10-guard").last_error, "the breach is told")
         assert runtime.updates == []
         assert runtime.health("10-guard").state == "active"
     (line,) = [record for record in caplog.records if "CPUShares" in record.getMessage()]

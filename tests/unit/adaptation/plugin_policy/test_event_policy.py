@@ -10,6 +10,7 @@ import nri
 from nri.adaptation.adaptation import parts_of
 from nri.errors import PluginError, PluginTimeout, PluginUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.waiting import wait_for
 
 
 class Inject(nri.Plugin):
@@ -46,11 +47,6 @@ class Slow(Inject):
         self.calls.append(container.name)
         self.go.wait(30)
         return super().create_container(pod, container)
-
-
-def eventually(condition) -> bool:
-    """Whether it comes true within some seconds; the machine may be slow."""
-    return any(condition() or time.sleep(0.02) for _ in range(1000))
 
 
 class Eager(Slow):
@@ -201,7 +197,7 @@ def test_a_late_answer_costs_the_event_and_not_the_plugin(runtime, slow):
     node = runtime('timeout = "100ms"').add(slow)
     assert node.create_container().env == {}
     slow.go.set()
-    assert eventually(lambda: node.create_container().env == {"A": "1"}), "the plugin did not come back"
+    wait_for(lambda: node.create_container().env == {"A": "1"}, "the plugin comes back")
 
 
 def test_a_timeout_by_event_holds_for_that_event_alone(runtime, slow):
@@ -268,7 +264,7 @@ def test_the_breaker_lets_a_plugin_back_in_when_it_answers_the_trial(runtime, sl
     node.create_container()
     assert node.health("10-inject").state == "open"
     slow.go.set()
-    assert eventually(lambda: node.create_container().env == {"A": "1"}), "it was not let in again"
+    wait_for(lambda: node.create_container().env == {"A": "1"}, "it is let in again")
     assert node.health("10-inject").state == "active"
 
 
@@ -305,7 +301,7 @@ def test_a_changed_file_holds_for_plugins_that_are_connected(tmp_path):
         assert node.create_container().env == {"A": "1"}
         with open(parts_of(adaptation).policies.path, "w") as file:
             file.write('["10-inject"]\nshadow = true\n')
-        assert eventually(lambda: node.create_container().env == {}), "the new policy does not hold"
+        wait_for(lambda: node.create_container().env == {}, "the new policy holds")
 
 
 class Leisurely(Inject):

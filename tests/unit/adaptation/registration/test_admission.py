@@ -20,7 +20,8 @@ from nri.adaptation.registration.admission import Admission
 from nri.adaptation.registration.sync_gate import SyncGate
 from nri.api import messages as m
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, eventually, register, response
+from tests.support.adapting import RawPlugin, register, response
+from tests.support.waiting import wait_for
 
 
 class Snapshots:
@@ -70,7 +71,7 @@ def test_one_snapshot_serves_all_that_wait_to_join(patient: FakeRuntime) -> None
     snapshots = Snapshots(patient)
     with patient.adaptation.block_sync():
         raws = [configured(patient, number) for number in range(12)]
-        eventually(lambda: waiting(patient) == len(raws), "all wait")
+        wait_for(lambda: waiting(patient) == len(raws), "all wait")
     for raw in raws:
         raw.wait_for(b"Synchronize")
         raw.sock.sendall(response(3))
@@ -86,7 +87,7 @@ def test_who_comes_after_the_snapshot_gets_one_that_is_newer(patient: FakeRuntim
     first = configured(patient, 1)
     assert snapshots.entered.wait(20)
     second = configured(patient, 2)
-    eventually(lambda: waiting(patient) == 1, "the second one waits")
+    wait_for(lambda: waiting(patient) == 1, "the second one waits")
     patient.containers["late"] = make_container(id="late")
     snapshots.go.set()
     assert second.wait_for(b"late")
@@ -98,11 +99,11 @@ def test_who_comes_after_the_snapshot_gets_one_that_is_newer(patient: FakeRuntim
 def test_those_who_wait_behind_a_leader_that_leaves_join_all_the_same(patient: FakeRuntime) -> None:
     with patient.adaptation.block_sync():
         leader = configured(patient, 1)
-        eventually(lambda: waiting(patient) == 1, "the leader waits")
+        wait_for(lambda: waiting(patient) == 1, "the leader waits")
         follower = configured(patient, 2)
-        eventually(lambda: waiting(patient) == 2, "the follower waits")
+        wait_for(lambda: waiting(patient) == 2, "the follower waits")
         leader.close()
-        eventually(lambda: patient.health("10-raw1").state == "gone", "the leader is gone")
+        wait_for(lambda: patient.health("10-raw1").state == "gone", "the leader is gone")
     follower.wait_for(b"Synchronize")
     follower.close()
 
@@ -112,8 +113,8 @@ def test_plugins_that_leave_while_they_wait_leave_no_thread_behind(patient: Fake
         before = threading.active_count()
         for number in range(8):
             configured(patient, number).close()
-        eventually(lambda: not waiting(patient), "nobody waits any more")
-        eventually(lambda: threading.active_count() <= before, "no thread waits for a plugin that has left")
+        wait_for(lambda: not waiting(patient), "nobody waits any more")
+        wait_for(lambda: threading.active_count() <= before, "no thread waits for a plugin that has left")
 
 
 def test_a_snapshot_that_fails_is_told_to_all_that_waited_for_it_and_the_next_one_counts(patient: FakeRuntime) -> None:
@@ -126,7 +127,7 @@ def test_a_snapshot_that_fails_is_told_to_all_that_waited_for_it_and_the_next_on
     admission.snapshot = broken
     with patient.adaptation.block_sync():
         raws = [configured(patient, number) for number in range(2)]
-        eventually(lambda: waiting(patient) == 2, "both wait")
+        wait_for(lambda: waiting(patient) == 2, "both wait")
     for number, raw in enumerate(raws):
         assert raw.ended()
         assert "no state" in patient.health(f"10-raw{number}").last_error
@@ -151,7 +152,7 @@ class Comers:
             self.joins += 1
             raw.close()
             label = f"10-raw{number}"
-            eventually(lambda label=label: self.runtime.health(label).state == "gone", "it is gone")
+            wait_for(lambda label=label: self.runtime.health(label).state == "gone", "it is gone")
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -176,7 +177,7 @@ def test_connections_that_come_back_all_the_time_starve_neither_requests_nor_eac
     adaptation.create_container(pod, container)
     worst_s = 0.0
     with Comers(patient, 16) as comers:
-        eventually(lambda: snapshots.calls >= 2, "they have begun")
+        wait_for(lambda: snapshots.calls >= 2, "they have begun")
         before = comers.joins
         for _ in range(40):
             began = time.monotonic()
@@ -185,7 +186,7 @@ def test_connections_that_come_back_all_the_time_starve_neither_requests_nor_eac
             adaptation.start_container(pod, container, timeout_s=20)
             adaptation.stop_container(pod, container, timeout_s=20)
             worst_s = max(worst_s, time.monotonic() - began)
-        eventually(lambda: comers.joins > before + 16, "the others join as well")
+        wait_for(lambda: comers.joins > before + 16, "the others join as well")
     assert worst_s < 20, "half of the shortest deadline that anybody has here"
 
 
@@ -214,8 +215,8 @@ def test_events_that_never_end_all_at_once_do_not_keep_plugins_out(patient: Fake
         with Comers(patient, 2) as comers:
             for _ in range(3):
                 before, events_before = comers.joins, list(done)
-                eventually(lambda before=before: comers.joins >= before + 2, "plugins join")
-                eventually(
+                wait_for(lambda before=before: comers.joins >= before + 2, "plugins join")
+                wait_for(
                     lambda events_before=events_before: all(a > b for a, b in zip(done, events_before, strict=True)),
                     "every thread's events go on",
                 )
@@ -244,7 +245,7 @@ def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_
         threads = [threading.Thread(target=come_back, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
-        eventually(
+        wait_for(
             lambda: parts_of(adaptation).chain.active < len(parts_of(adaptation).chain.peers),
             "one of them takes its time",
         )
@@ -264,11 +265,11 @@ def test_plugins_that_come_back_without_ever_taking_the_state_leave_events_half_
 def test_a_follower_that_leaves_is_no_longer_waited_for_and_its_leader_joins(patient: FakeRuntime) -> None:
     with patient.adaptation.block_sync():
         leader = configured(patient, 1)
-        eventually(lambda: waiting(patient) == 1, "the leader waits")
+        wait_for(lambda: waiting(patient) == 1, "the leader waits")
         follower = configured(patient, 2)
-        eventually(lambda: waiting(patient) == 2, "the follower waits")
+        wait_for(lambda: waiting(patient) == 2, "the follower waits")
         follower.close()
-        eventually(lambda: waiting(patient) == 1, "the follower waits no more")
+        wait_for(lambda: waiting(patient) == 1, "the follower waits no more")
     leader.wait_for(b"Synchronize")
     leader.close()
 
@@ -343,7 +344,7 @@ def test_a_leader_that_gives_up_goes_on_for_one_that_has_come_meanwhile() -> Non
         leaves.state = State.GONE
         thread = threading.Thread(target=lambda: entries.append(admission.enter(comes)))
         thread.start()
-        eventually(lambda: len(admission.waiting) == 2, "another one waits")
+        wait_for(lambda: len(admission.waiting) == 2, "another one waits")
         threads.append(thread)
         return False
 

@@ -15,7 +15,8 @@ from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import LocalProtocolError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, change, eventually, register, request, response
+from tests.support.adapting import RawPlugin, change, register, request, response
+from tests.support.waiting import wait_for
 
 
 class Quiet(nri.Plugin):
@@ -96,7 +97,7 @@ def test_a_synchronize_that_hangs_does_not_hang_events() -> None:
         with lock:
             thread.start()
             adaptation.connect(ours)
-            eventually(lambda: parts_of(adaptation).chain.gate.inside, "the plugin is joining")
+            wait_for(lambda: parts_of(adaptation).chain.gate.inside, "the plugin is joining")
             began = time.monotonic()
             adaptation.start_container(make_pod(), make_container())
             assert time.monotonic() - began < 10
@@ -111,9 +112,9 @@ def test_a_policy_that_changes_while_a_plugin_is_on_its_way_in_holds_for_it() ->
         generation = parts_of(adaptation).housekeeping.generation
         with adaptation.block_sync():
             runtime.add(Quiet(), wait=False)
-            eventually(lambda: parts_of(adaptation).chain.gate.waiting, "the plugin waits to join")
+            wait_for(lambda: parts_of(adaptation).chain.gate.waiting, "the plugin waits to join")
             change(Path(str(parts_of(adaptation).policies.path)), '["10-quiet"]\nallow = { events = [] }\n')
-            eventually(lambda: parts_of(adaptation).housekeeping.generation != generation, "the policy was read again")
+            wait_for(lambda: parts_of(adaptation).housekeeping.generation != generation, "the policy was read again")
         assert adaptation.ready(["10-quiet"], 20)
         peer = parts_of(adaptation).registry.find("10-quiet")
         assert peer is not None
@@ -127,9 +128,9 @@ def test_a_plugin_that_dies_on_its_way_in_does_not_go_on_waiting(nri_runtime: Fa
         raw.sock.sendall(register())
         raw.wait_for(b"Configure")
         raw.sock.sendall(response(1, m.ConfigureResponse(events=1)))
-        eventually(lambda: gate.waiting, "the plugin waits to join")
+        wait_for(lambda: gate.waiting, "the plugin waits to join")
         raw.close()
-        eventually(lambda: not gate.waiting, "nobody waits for a plugin that is gone")
+        wait_for(lambda: not gate.waiting, "nobody waits for a plugin that is gone")
 
 
 @pytest.mark.parametrize("compat", ["default", "reference"])
@@ -155,7 +156,7 @@ def test_where_a_state_has_one_timeout_plugins_that_join_together_do_not_share_i
         with runtime.adaptation.block_sync():
             for number in range(4):
                 runtime.add(Thorough(), idx=f"{number:02}", wait=False)
-            eventually(lambda: len(waiting) == 4, "all four wait to join")
+            wait_for(lambda: len(waiting) == 4, "all four wait to join")
         labels = [f"{number:02}-thorough" for number in range(4)]
         assert runtime.adaptation.ready(labels, 20), "all four take part"
     assert (max(most) == 1) is (compat == "reference"), f"so many were synchronized side by side: {most}"
@@ -172,7 +173,7 @@ def test_what_a_plugin_asks_for_as_soon_as_it_has_the_state_is_done() -> None:
         update = m.ContainerUpdate(container_id="there")
         update.linux.resources.cpu.shares.value = 512
         raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(update=[update]), 3))
-        eventually(lambda: runtime.updates, "the update is applied")
+        wait_for(lambda: runtime.updates, "the update is applied")
         raw.sock.sendall(response(3))
         assert runtime.adaptation.ready([raw.label], 20)
         raw.close()

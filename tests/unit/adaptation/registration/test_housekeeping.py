@@ -13,8 +13,8 @@ from nri.adaptation.adaptation import parts_of
 from nri.adaptation.registration import housekeeping
 from nri.errors import PluginError
 from nri.testing import FakeRuntime
-from tests.support.adapting import eventually
 from tests.support.made_plugins import Quiet, plugin
+from tests.support.waiting import wait_for
 
 REQUIRED = '["20-missing"]\nrequired = true\n'
 
@@ -38,7 +38,7 @@ def test_a_policy_that_changes_holds_without_any_event_or_plugin(tmp_path: Path)
     with FakeRuntime(policy_path=str(path)) as runtime:
         assert not refused(runtime)
         path.write_text(REQUIRED)
-        eventually(lambda: refused(runtime), "the missing plugin is required")
+        wait_for(lambda: refused(runtime), "the missing plugin is required")
 
 
 def test_a_policy_that_changes_makes_a_validator_of_a_shadow_and_is_told_to_listeners(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_policy_that_changes_makes_a_validator_of_a_shadow_and_is_told_to_list
         runtime.add(plugin("a", start_container=lambda *_: None, validate_container_adjustment=lambda _: None))
         assert parts_of(runtime.adaptation).chain.validators == ()
         path.write_text("")
-        eventually(lambda: parts_of(runtime.adaptation).chain.validators, "it validates")
+        wait_for(lambda: parts_of(runtime.adaptation).chain.validators, "it validates")
 
 
 def test_a_request_timeout_that_changes_holds_at_once() -> None:
@@ -66,7 +66,7 @@ def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pyt
         before = len(os.listdir("/proc/self/fd"))
         assert peer.endpoint.fileno() >= 0
         runtime.disconnect()
-        eventually(lambda: peer.endpoint.fileno() < 0, "its descriptor is given back")
+        wait_for(lambda: peer.endpoint.fileno() < 0, "its descriptor is given back")
         assert len(os.listdir("/proc/self/fd")) < before
 
 
@@ -81,7 +81,7 @@ def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCapt
 
         with caplog.at_level(logging.ERROR, "nri.adaptation"):
             registry.reap = broken  # type: ignore[method-assign]
-            eventually(lambda: len(calls) >= 2, "it looked again")
+            wait_for(lambda: len(calls) >= 2, "it looked again")
         del registry.reap
     assert "a change of the policy was not taken in wholly" in caplog.text
 

@@ -23,8 +23,8 @@ from nri.errors import PluginError
 from nri.metrics import Observer
 from nri.testing import make_container, make_pod
 from nri.ttrpc.waiters import ARRIVALS
-from tests.support.adapting import eventually
 from tests.support.histories import ids
+from tests.support.waiting import wait_for
 
 POD = make_pod(namespace="web", name="web")
 
@@ -172,7 +172,7 @@ def test_without_commit_it_is_given_with_the_next_event_of_the_container(node: N
     thread.join(20)
     assert node.told == []
     node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
-    eventually(lambda: node.told == [("a", 7)], "the update was handed over")
+    wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
 
 
 def test_without_any_further_word_it_is_given_a_moment_later(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_without_any_further_word_it_is_given_a_moment_later(node: Node, monkeyp
     _update_a(node)
     go.set()
     thread.join(20)
-    eventually(lambda: node.told == [("a", 7)], "the update was handed over")
+    wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
 
 
 def _update_a(node: Node) -> None:
@@ -411,7 +411,7 @@ def test_a_container_whose_updates_the_runtime_fails_to_apply_is_logged_and_the_
         inventory.created(name, POD, b"")
         kept.add(name)
         kept.add(name)  # a second word changes nothing
-    eventually(lambda: node.told == [("b", 5)], "the other one was served")
+    wait_for(lambda: node.told == [("b", 5)], "the other one was served")
     assert "the runtime failed to apply the updates that waited for container a" in caplog.text
 
 
@@ -445,8 +445,8 @@ def test_the_thread_ends_when_there_is_nothing_to_do_for_a_while_and_another_one
         _unsolicited(node, shares(name))
         inventory.created(name, POD, b"")
         kept.add(name)
-        eventually(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
-        eventually(lambda: kept.worker is None, "the thread has ended")
+        wait_for(lambda name=name: (name, 5) in node.told, "it was handed over")  # type: ignore[misc]
+        wait_for(lambda: kept.worker is None, "the thread has ended")
 
 
 @pytest.fixture
@@ -467,7 +467,7 @@ def test_what_is_asked_after_a_creation_has_succeeded_is_handed_over_without_any
     monkeypatch.setattr(kept_updates, "SETTLE_S", 0.01)
     _, told, kept = parts
     kept.keep_update("10-p", shares("a"), "UpdateContainers", 0)
-    eventually(lambda: told == ["a"], "it is handed over")
+    wait_for(lambda: told == ["a"], "it is handed over")
 
 
 def test_asking_again_does_not_put_off_what_waits(parts: tuple[Inventory, list[str], KeptUpdates]) -> None:

@@ -17,8 +17,9 @@ from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.registration.listener import Listener
 from nri.testing import FakeRuntime
 from nri.ttrpc import Endpoint, Monitor
-from tests.support.adapting import PATIENCE_S, eventually, register
+from tests.support.adapting import PATIENCE_S, register
 from tests.support.made_plugins import Mode, both
+from tests.support.waiting import wait_for
 
 
 def full(*_: object) -> Any:
@@ -68,7 +69,7 @@ def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken
         with socket.socket(socket.AF_UNIX) as sock:
             sock.connect(path)
             assert is_closed(sock)
-        eventually(lambda: runtime.plugins == [], "it is forgotten")
+        wait_for(lambda: runtime.plugins == [], "it is forgotten")
         with socket.socket(socket.AF_UNIX) as sock:
             sock.settimeout(PATIENCE_S)
             sock.connect(path)

@@ -10,8 +10,9 @@ import nri
 from nri.api import messages as m
 from nri.errors import NriError, RpcError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin, eventually, request
+from tests.support.adapting import RawPlugin, request
 from tests.support.made_plugins import Mode, Quiet, both, plugin
+from tests.support.waiting import wait_for
 
 
 @both
@@ -26,7 +27,7 @@ def test_updates_need_registration(mode: Mode) -> None:
             raw.wait_for(b"only taken from plugins that are registered")
             assert runtime.updates == []
         else:
-            eventually(lambda: runtime.updates, "the update was taken")
+            wait_for(lambda: runtime.updates, "the update was taken")
         raw.close()
 
 
@@ -46,7 +47,7 @@ def test_updates_after_synchronization_are_applied(nri_runtime: FakeRuntime) -> 
     nri_runtime.add(
         plugin("a", synchronize=lambda *_: [nri.Update("c").set_cpu_shares(5)], start_container=lambda *_: None)
     )
-    eventually(lambda: nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5, "the update is applied")
+    wait_for(lambda: nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5, "the update is applied")
 
 
 def test_what_policy_refuses_is_in_the_history_of_its_container() -> None:

@@ -24,8 +24,9 @@ from nri.mux import frames as mux
 from nri.testing import FakeRuntime
 from nri.ttrpc import Code, frames
 from nri.ttrpc.envelope import encode_response
-from tests.support.adapting import RawPlugin, eventually, register, request
+from tests.support.adapting import RawPlugin, register, request
 from tests.support.made_plugins import Mode, Quiet, both
+from tests.support.waiting import wait_for
 
 
 def test_a_name_that_no_file_could_have_is_refused(nri_runtime: FakeRuntime) -> None:
@@ -87,7 +88,7 @@ def test_duplicates_refused(mode: Mode) -> None:
             assert [row.state for row in runtime.plugins if row.plugin == "10-quiet"] == ["active"]
         else:
             runtime.add(Quiet())
-            eventually(lambda: len(parts_of(runtime.adaptation).chain.peers) == 2, "both take part")
+            wait_for(lambda: len(parts_of(runtime.adaptation).chain.peers) == 2, "both take part")
 
 
 class Functions:
@@ -143,7 +144,7 @@ def test_registers_once(mode: Mode) -> None:
             raw.wait_for(b"registered on this connection already")
             assert [row.plugin for row in runtime.plugins] == ["10-raw"]
         else:
-            eventually(lambda: any(row.plugin == "20-other" for row in runtime.plugins), "it took the new name")
+            wait_for(lambda: any(row.plugin == "20-other" for row in runtime.plugins), "it took the new name")
         raw.close()
 
 
@@ -154,7 +155,7 @@ def test_a_launched_plugin_is_called_by_its_file_whatever_it_says(nri_runtime: F
         peer = RemotePeer(registry, ours, LAUNCHED, index="10", name="file")
         registry.connect(peer)
         theirs.sendall(register("/", "x"))
-        eventually(lambda: registry.find("10-file") is peer, "it is registered")
+        wait_for(lambda: registry.find("10-file") is peer, "it is registered")
         assert [row.plugin for row in nri_runtime.plugins] == ["10-file"]
 
 

@@ -12,7 +12,7 @@ import pytest
 from nri.adaptation.registration import sync_gate
 from nri.adaptation.registration.sync_gate import SyncGate
 from nri.errors import DeadlineExceeded
-from tests.support.adapting import eventually
+from tests.support.waiting import wait_for
 
 
 def enter(gate: SyncGate, *, urgent: bool = False, patience_s: float = 20.0, deadline: float | None = None) -> bool:
@@ -78,7 +78,7 @@ def test_ordinary_blocks_and_events_queue_behind_a_waiting_joiner_and_urgent_one
     gate = SyncGate(preference_s=30.0)
     enter(gate)
     joiner, joined = in_thread(lambda: join(gate))
-    eventually(lambda: gate.waiting, "the joiner waits")
+    wait_for(lambda: gate.waiting, "the joiner waits")
     blocked, done = in_thread(gate.block)
     assert not done.wait(0.05), "joiners must not be starved"
     assert enter(gate, urgent=True), "Stop and Remove must not wait for a joiner"
@@ -96,7 +96,7 @@ def test_an_event_of_a_request_that_holds_a_block_never_waits_for_a_waiting_join
     gate = SyncGate(preference_s=30.0)
     with gate.block():
         joiner, joined = in_thread(lambda: join(gate))
-        eventually(lambda: gate.waiting, "the joiner waits")
+        wait_for(lambda: gate.waiting, "the joiner waits")
         assert enter(gate, deadline=time.monotonic() + 5), "this would be a deadlock"
         gate.leave()
     assert joined.wait(5)
@@ -108,7 +108,7 @@ def test_a_long_request_delays_the_joiner_and_not_all_others() -> None:
     gate = SyncGate(preference_s=0.05)
     slow = gate.block(urgent=True)
     joiner, joined = in_thread(lambda: join(gate))
-    eventually(lambda: gate.waiting, "the joiner waits")
+    wait_for(lambda: gate.waiting, "the joiner waits")
     gate.block(deadline=time.monotonic() + 10).release()
     assert not joined.is_set()
     slow.release()
@@ -174,7 +174,7 @@ class Joiners:
     def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
-        eventually(lambda: self.turns >= 2, "they have begun")
+        wait_for(lambda: self.turns >= 2, "they have begun")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -197,7 +197,7 @@ def test_joiners_that_come_back_all_the_time_starve_no_block_and_no_event() -> N
             waited.append(joiners.turns - before)
         assert sorted(waited)[20] < 16, f"and not behind all of them each time: {waited}"
         before = joiners.turns
-        eventually(lambda: joiners.turns > before + 20, "joiners get theirs as well")
+        wait_for(lambda: joiners.turns > before + 20, "joiners get theirs as well")
 
 
 def test_whoever_waited_is_let_in_before_the_next_joiner() -> None:
@@ -206,9 +206,9 @@ def test_whoever_waited_is_let_in_before_the_next_joiner() -> None:
     order: list[str] = []
     event, event_in = in_thread(lambda: (enter(gate), order.append("event")))
     block, block_in = in_thread(lambda: (gate.block(), order.append("block")))
-    eventually(lambda: gate.held_events == gate.held_blocks == 1, "both wait")
+    wait_for(lambda: gate.held_events == gate.held_blocks == 1, "both wait")
     second, second_in = in_thread(lambda: (join(gate), order.append("joiner")))
-    eventually(lambda: gate.waiting, "the second joiner waits")
+    wait_for(lambda: gate.waiting, "the second joiner waits")
     gate.joined()
     assert event_in.wait(5)
     assert block_in.wait(5)
@@ -236,7 +236,7 @@ def test_joiners_rest_for_as_long_as_they_have_held_up_others(later: list[float]
     later[0] = 20.0
     gate.joined()
     joiner, joined = in_thread(lambda: join(gate))
-    eventually(lambda: gate.waiting, "the next joiner waits")
+    wait_for(lambda: gate.waiting, "the next joiner waits")
     assert enter(gate, patience_s=0.0), "an event need not wait: it is not the joiner's time yet"
     gate.leave()
     assert 10.0 < gate.rest_until - time.monotonic() - later[0] <= 21.0
@@ -272,7 +272,7 @@ def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way(later: l
     stop = threading.Event()
     enter(gate)  # some long request
     joiner, gone = in_thread(lambda: gate.join(stop.is_set))
-    eventually(lambda: gate.waiting, "the joiner waits")
+    wait_for(lambda: gate.waiting, "the joiner waits")
     later[0] = 20.0
     stop.set()
     enter(gate, urgent=True)
@@ -280,7 +280,7 @@ def test_a_joiner_that_gives_up_and_comes_back_gets_no_new_right_of_way(later: l
     assert gone.wait(5)
     stop.clear()
     again, joined = in_thread(lambda: gate.join(stop.is_set))
-    eventually(lambda: gate.waiting, "it has come back")
+    wait_for(lambda: gate.waiting, "it has come back")
     gate.block(
         deadline=time.monotonic() + later[0] + 0.02
     ).release()  # passes: DeadlineExceeded if the way had begun anew

@@ -16,7 +16,8 @@ from nri.errors import RpcError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Code, Request
 from nri.ttrpc.envelope import encode_response
-from tests.support.adapting import RawPlugin, eventually, request, response
+from tests.support.adapting import RawPlugin, request, response
+from tests.support.waiting import wait_for
 
 
 class Asks(nri.Plugin):
@@ -65,7 +66,7 @@ def test_a_request_keeps_its_place_beside_the_plugins_answer_to_an_event(
     both = [response(5), request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3)]
     raw.sock.sendall(b"".join(both if first == "the answer" else reversed(both)))
     event.join(20)
-    eventually(lambda: len(taken) == 1, "the request is taken")
+    wait_for(lambda: len(taken) == 1, "the request is taken")
     assert (taken[0] > peer.answer > 0) is (first == "the answer")
     raw.close()
 
@@ -144,7 +145,7 @@ def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime,
     plugin.runtime.update(shares("c0", 5)).result(timeout=10)
     go.set()
     raw.close()
-    eventually(lambda: not queue.queues, "the queues are empty")
+    wait_for(lambda: not queue.queues, "the queues are empty")
 
 
 @pytest.mark.parametrize("method", ["UpdateContainers", "RegisterPlugin"])
@@ -187,9 +188,9 @@ def test_what_still_waits_when_the_runtime_stops_is_not_applied() -> None:
         raw = RawPlugin(runtime).join()
         for number in range(3):
             raw.sock.sendall(request("UpdateContainers", m.UpdateContainersRequest(), stream_id=3 + 2 * number))
-        eventually(lambda: busy.is_set() and len(next(iter(queue.queues.values()))) == 2, "two of them wait")
+        wait_for(lambda: busy.is_set() and len(next(iter(queue.queues.values()))) == 2, "two of them wait")
     go.set()
-    eventually(lambda: not queue.workers, "the workers end")
+    wait_for(lambda: not queue.workers, "the workers end")
     assert len(applied) == 1
     raw.close()
 
@@ -238,5 +239,5 @@ def test_a_worker_that_has_nothing_to_do_ends_and_another_one_comes(monkeypatch:
         queue = parts_of(runtime.adaptation).registry.update_queue
         for shares in (5, 6):
             asking.runtime.update(nri.Update("c").set_cpu_shares(shares)).result(timeout=20)
-            eventually(lambda: queue.workers == 0, "the worker has ended")
+            wait_for(lambda: queue.workers == 0, "the worker has ended")
         assert [update.cpu_shares for update in runtime.updates] == [5, 6]

@@ -18,6 +18,7 @@ from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import PodSettings
 from nri.cri.pb import api_pb2 as pb
 from tests.support.cri_server import CriServer
+from tests.support.waiting import wait_for
 
 
 class Runtime(CriServer):
@@ -38,13 +39,6 @@ class Runtime(CriServer):
                     break
             return pb.ContainerEventResponse(container_id="c1")
         return super().answer(method, request, context)
-
-
-def wait_for(holds: Any) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_an_event_is_told_also_of_a_runtime_that_comes_later(tmp_path: Path) -> None:

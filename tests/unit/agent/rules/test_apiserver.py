@@ -2,8 +2,7 @@
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from nri.agent.settings.values import RuleSettings
 from nri.errors import ConfigError
 from nri.policies.koordinator.profile import Node
 from tests.support.http_server import HttpServer, page, status, stream
+from tests.support.waiting import wait_for
 
 
 class Cluster:
@@ -75,13 +75,6 @@ def rules(cluster: Cluster, book: RuleBook, tmp_path: Path) -> Iterator[Apiserve
     made = ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), book)
     yield made
     made.stop()
-
-
-def wait_for(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_all_three_kinds_of_this_node_reach_the_book(cluster: Cluster, book: RuleBook, rules: ApiserverRules) -> None:

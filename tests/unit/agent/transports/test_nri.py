@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -30,21 +30,14 @@ from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID
 from tests.support.host_trees import v1
 from tests.support.scrape import scrape
+from tests.support.waiting import PATIENCE_S, wait_for
 
-PATIENCE_S = 20.0
 SHARED = next(case for case in CASES if case.title == "share pools")
 
 
 def settings(folder: Path, **more: Any) -> AgentSettings:
     own = NriSettings(socket=str(folder / "run/nri.sock"), name="agent", backoff=0.05, backoff_cap=0.2)
     return AgentSettings(nri=replace(own, **more))
-
-
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, f"not within {PATIENCE_S:g} s: {what}"
-        time.sleep(0.005)
 
 
 @pytest.fixture

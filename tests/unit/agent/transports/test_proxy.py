@@ -21,7 +21,8 @@ from nri.proxy import Proxy
 from nri.stub.session.session import Session
 from tests.support import agents
 from tests.support.host_trees import v1
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 from tests.unit.agent.transports.test_proxy_modes import agent_settings
 
 LABELS = {n.LABEL_QOS: n.LS}

@@ -25,7 +25,8 @@ from tests.support import agents
 from tests.support.hook_modes import CASES, MAIN, PROXY, UID, UPDATED, Case, Effect, case_id, outcome, wanted
 from tests.support.host_trees import TOP, v1, write_files
 from tests.support.needs import need_machine, need_root
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 from tests.unit.agent.transports.test_nri_modes import BEFORE, FOLDERS, GROUP, POD_CPUS, group
 
 TASK = 4711

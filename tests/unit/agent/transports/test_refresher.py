@@ -9,8 +9,7 @@ import pytest
 
 from nri.agent.transports.refresher import Refresher
 from nri.backoff import Backoff
-
-PATIENCE_S = 20.0
+from tests.support.waiting import PATIENCE_S
 
 
 class Work:

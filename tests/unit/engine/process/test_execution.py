@@ -43,7 +43,7 @@ while [ "$1" != --pid-file ]; do shift; done
 sleep 60 &
 echo $! > $2
 wait $!
-sleep 0.5
+sleep 0.1
 echo reaped > {folder}/reaped
 """
 
@@ -56,15 +56,15 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     script.write_text(RUNTIME.format(folder=tmp_path))
     script.chmod(0o755)
     kill = execution.kill_started
-    monkeypatch.setattr(execution, "REAP_S", 1.0)  # twice what this runtime takes
+    monkeypatch.setattr(execution, "REAP_S", 0.5)  # five times what this runtime takes
 
     def late(pid: int, pid_file: Path) -> None:
-        time.sleep(1.1)
+        time.sleep(0.6)  # the whole of that is over by now
         kill(pid, pid_file)
 
     monkeypatch.setattr(execution, "kill_started", late)
     with pytest.raises(CommandTimeout):
-        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, timeout_s=0.3)
+        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, timeout_s=0.1)
     assert (tmp_path / "reaped").exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 from nri.engine.streaming.spdy import frames
 from nri.engine.streaming.spdy.frames import control
 from tests.support.stream_world import SpdyTalk, WebSocketTalk, World, is_running
+from tests.support.waiting import wait_for
 
 
 def outcome(talk: SpdyTalk) -> dict[str, Any]:
@@ -19,13 +20,6 @@ def outcome(talk: SpdyTalk) -> dict[str, Any]:
     found = json.loads(talk.heard("error"))
     assert isinstance(found, dict)
     return found
-
-
-def wait_for(condition: Any, what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen"
-        time.sleep(0.01)
 
 
 def test_input_output_and_outcome_are_carried(world: World) -> None:

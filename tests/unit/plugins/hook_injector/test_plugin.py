@@ -13,8 +13,8 @@ from nri.errors import NriError, PluginRejected
 from nri.plugins.hook_injector import plugin as module
 from nri.plugins.hook_injector.plugin import DIRECTORIES, HookInjector
 from nri.testing import FakeRuntime, make_container
-from tests.support.adapting import eventually
 from tests.support.plugin_program import Listener, plugin_program
+from tests.support.waiting import wait_for
 
 
 def text_of(argument: str, when: object = None) -> str:
@@ -63,7 +63,7 @@ def test_a_mistake_is_told_when_it_is_made_and_hooks_stay(
     nri_runtime.add(HookInjector(), config=config(hooks))
     (hooks / "b.json").write_text(text_of("b").replace("prestart", "never"))
     wanted = f"{hooks}/b.json:1: stages[0]: expected one of prestart"
-    eventually(lambda: [text for text in caplog.messages if text.startswith(wanted)], "the mistake in the log")
+    wait_for(lambda: [text for text in caplog.messages if text.startswith(wanted)], "the mistake in the log")
     assert injected(nri_runtime) == injected(nri_runtime) == ["a"]
     assert len([text for text in caplog.messages if "stages[0]" in text]) == 1
     assert "all hooks stay what they were" in caplog.text

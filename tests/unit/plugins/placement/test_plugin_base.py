@@ -19,6 +19,7 @@ from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.containers import NoPlace
 from nri.testing import FakeRuntime, make_container
 from tests.support.placement import guest, write_machine
+from tests.support.waiting import wait_for
 from tests.unit.plugins.placement.placing import ask, config, cpus, create, pod, started, stop
 
 
@@ -49,15 +50,6 @@ def test_a_container_that_is_removed_without_a_stop_gives_back_its_cpus(runtime:
     runtime.create_container(own_pod, own)
     runtime.remove_container(own_pod, own)
     wait_for(lambda: [each.cpuset_cpus for each in runtime.updates] == ["4-7"])
-
-
-def wait_for(condition: object) -> None:
-    import time
-
-    deadline = time.monotonic() + 20
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.005)
 
 
 def test_one_that_fits_nowhere_is_refused_with_what_each_pool_lacks(runtime: FakeRuntime, tmp_path: Path) -> None:

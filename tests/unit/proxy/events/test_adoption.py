@@ -21,7 +21,8 @@ from nri.proxy.passing import backend
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, STOPPED
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 
 LABEL = ProxySettings().skip_label_key
 

@@ -15,7 +15,8 @@ from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
 from nri.proxy.passing import Call, RuntimeFailed
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 
 Code = grpc.StatusCode
 LIFE = ["create", "post_create", "start", "post_start", "stop", "remove"]

@@ -11,7 +11,8 @@ from nri.api import messages as m
 from nri.proxy.events.domain import Domain
 from nri.proxy.state import CREATED, REMOVED, STOPPED, ContainerRecord, PodRecord
 from tests.engine.node import Recorder
-from tests.support.proxied import WAIT_S, Proxied, wait_for
+from tests.support.proxied import WAIT_S, Proxied
+from tests.support.waiting import wait_for
 
 
 def domain_of(world: Proxied) -> Domain:

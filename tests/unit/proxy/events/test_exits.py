@@ -16,7 +16,8 @@ from nri.proxy.events.containers import ContainerCalls
 from nri.proxy.events.exits import Exits
 from nri.proxy.state import ContainerRecord
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 
 
 def test_a_list_reaches_the_kubelet_as_the_runtime_gave_it(world: Proxied) -> None:

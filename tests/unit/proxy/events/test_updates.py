@@ -16,7 +16,8 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.process.dry import DryRuntime
 from nri.proxy.state import CREATING, ContainerRecord
 from tests.engine.node import Recorder
-from tests.support.proxied import Proxied, wait_for
+from tests.support.proxied import Proxied
+from tests.support.waiting import wait_for
 
 
 class Asker:

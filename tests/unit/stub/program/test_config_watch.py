@@ -12,7 +12,8 @@ from nri.signals import Stop
 from nri.stub.program import config_watch
 from nri.stub.program.config_watch import ConfigWatch
 from tests.support.plugin_thread import plugin_thread
-from tests.unit.stub.plugins import Names, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.stub.plugins import Names
 
 
 class Zone(Names):

@@ -25,7 +25,8 @@ from nri.stub.session import settings
 from nri.stub.session.session import Session
 from tests.support.plugin_program import Listener
 from tests.support.scripted_runtime import ScriptedRuntime
-from tests.unit.stub.plugins import CREATE, Names, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.stub.plugins import CREATE, Names
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from nri.stub.program.options import Options
 from nri.stub.program.several import Several
 from nri.stub.support import log_destination, logs
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.unit.stub.plugins import wait_for
+from tests.support.waiting import wait_for
 
 
 class Env(nri.Plugin):

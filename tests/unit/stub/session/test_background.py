@@ -9,7 +9,8 @@ import pytest
 import nri
 from nri.api import messages as m
 from tests.support.plugin_thread import plugin_thread
-from tests.unit.stub.plugins import Names, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.stub.plugins import Names
 
 
 def test_background_work_starts_once_synchronized_survives_errors_and_stops() -> None:

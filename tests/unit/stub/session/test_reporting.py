@@ -13,7 +13,8 @@ from nri.api import messages as m
 from nri.stub.session.session import Session
 from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
-from tests.unit.stub.plugins import ADJUSTMENT, CONTAINER, CREATE, POD, START, Names, creates, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.stub.plugins import ADJUSTMENT, CONTAINER, CREATE, POD, START, Names, creates
 
 STOP = m.StopContainerRequest(pod=POD, container=CONTAINER)
 

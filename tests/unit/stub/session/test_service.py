@@ -15,7 +15,8 @@ from nri.api.events import EVENTS
 from nri.stub.session.service import unwrap
 from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
-from tests.unit.stub.plugins import CONTAINER, CREATE, POD, START, Names, creates, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.stub.plugins import CONTAINER, CREATE, POD, START, Names, creates
 
 
 def test_the_failure_policy_is_declared() -> None:

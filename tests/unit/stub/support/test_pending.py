@@ -8,7 +8,8 @@ import nri
 from nri.api import messages as m
 from nri.ttrpc import Code
 from tests.support.plugin_thread import plugin_thread
-from tests.unit.stub.plugins import START, Names, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.stub.plugins import START, Names
 
 
 def test_waiting_for_an_update_in_its_own_handler_raises_at_once() -> None:

@@ -15,7 +15,8 @@ from nri.stub.support.runtime_handle import MAX_PENDING, RuntimeHandle
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import encode_response
 from tests.support.plugin_thread import plugin_thread
-from tests.unit.stub.plugins import START, Names, wait_for
+from tests.support.waiting import wait_for
+from tests.unit.stub.plugins import START, Names
 
 
 def test_an_update_outside_handlers_goes_out_at_once() -> None:

@@ -27,6 +27,7 @@ from nri.ttrpc.services.aio import AsyncConnection
 from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
 from tests.support.stream_servers import methods, run
 from tests.support.streams import DESCRIPTOR, NAME, Item, ListRequest, Streams, Summary, items
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_stream_that_is_not_received_holds_up_the_connection_and_fills_no_memory(path: str) -> None:
@@ -323,9 +324,6 @@ def test_a_server_that_does_not_read_costs_a_wait(path: str) -> None:
 async def send_on(stream: AsyncClientStream[bytes]) -> None:
     for _ in range(1000):
         await stream.send(bytes(100_000), 0.2)
-
-
-PATIENCE_S = 10.0
 
 
 def test_calls_go_at_the_same_time(path: str) -> None:

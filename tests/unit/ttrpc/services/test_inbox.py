@@ -13,11 +13,9 @@ import pytest
 from nri.errors import DeadlineExceeded
 from nri.ttrpc import Client, ClientStream, Method, Server, ServerStream, Service
 from nri.ttrpc.services.inbox import ROOM_BYTES, ROOM_MESSAGES
-from tests.support.adapting import eventually
 from tests.support.stream_servers import serving
 from tests.support.streams import NAME, Item, ListRequest
-
-PATIENCE_S = 10.0
+from tests.support.waiting import PATIENCE_S, wait_for
 
 
 def send_on(stream: ClientStream[Any], message: Any, timeout_s: float = 5.0, pause_s: float = 0.0) -> None:
@@ -111,7 +109,7 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
             yield bytes(4096)
 
     def behind(_: Any) -> bytes:
-        eventually(lambda: len(sent) > 600, "the stream goes on while a call waits")
+        wait_for(lambda: len(sent) > 600, "the stream goes on while a call waits")
         return b"late"
 
     methods = {"Fast": Method(fast, streaming="server"), "Behind": Method(behind)}
@@ -128,9 +126,9 @@ def test_a_client_that_stops_receiving_holds_up_the_server_and_fills_no_memory(p
             time.sleep(0.05)
             return len(sent) == before
 
-        eventually(full, "the stream holds all that it may")
+        wait_for(full, "the stream holds all that it may")
         assert len(stream.inbox.messages) < ROOM_MESSAGES + 100
-        eventually(at_rest, "the server sends no more")
+        wait_for(at_rest, "the server sends no more")
         assert len(sent) < 600, "the server sends on and on"
         assert [len(message) for message in stream] == [4096] * 4000
         assert client.call("s", "Behind") == b"late"
@@ -153,7 +151,7 @@ def test_a_handler_that_is_slow_holds_up_its_client_and_fills_no_memory(path: st
                     send_on(stream, bytes(10_000), 0.3)
                 return bool(streams) and streams[0].inbox.size_bytes >= ROOM_BYTES
 
-            eventually(full, "the server takes all that it may")
+            wait_for(full, "the server takes all that it may")
             assert streams[0].inbox.size_bytes < ROOM_BYTES + (1 << 18)
             go.set()
             assert int(stream.result()) >= ROOM_BYTES

@@ -13,8 +13,7 @@ from nri.errors import ConnectionClosed, LocalProtocolError, RpcError
 from nri.ttrpc import Client, Code, Method, Server, Service
 from tests.support.stream_servers import serving
 from tests.support.streams import NAME, Item, ListRequest
-
-PATIENCE_S = 10.0
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(

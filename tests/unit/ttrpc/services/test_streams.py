@@ -13,11 +13,9 @@ import pytest
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, LocalProtocolError, OversizedMessage, RpcError
 from nri.ttrpc import Client, ClientStream, Code, Method, Server, ServerStream, Service
-from tests.support.adapting import eventually
 from tests.support.stream_servers import serving
 from tests.support.streams import NAME, Item, ListRequest, Summary, items
-
-PATIENCE_S = 10.0
+from tests.support.waiting import PATIENCE_S, wait_for
 
 
 def send_on(stream: ClientStream[Any], message: Any, timeout_s: float = 5.0, pause_s: float = 0.0) -> None:
@@ -154,7 +152,7 @@ def test_a_server_that_has_enough_ends_the_stream_for_the_client_too(path: str) 
     with serving(path, "client", first), Client.connect(path) as client:
         with client.stream("s", "M", streaming="client") as stream:
             stream.send(b"one")
-            eventually(lambda: stream.inbox.over or client.endpoint.poll() is None, "the reply comes")
+            wait_for(lambda: stream.inbox.over or client.endpoint.poll() is None, "the reply comes")
             with pytest.raises(LocalProtocolError, match=r"^s/M: nothing can be sent any more: the stream is over$"):
                 stream.send(b"two")
             assert stream.result() == b"one"
@@ -237,7 +235,7 @@ def test_the_whole_stream_may_have_a_deadline_which_both_sides_keep(path: str) -
         with client.stream("s", "M", streaming="client", timeout_s=0.1) as stream:
             with pytest.raises((DeadlineExceeded, RpcError), match=r"(?i)deadline ?exceeded"):
                 stream.receive(PATIENCE_S)
-            eventually(lambda: ended, "the server waits longer than the client")
+            wait_for(lambda: ended, "the server waits longer than the client")
 
 
 def test_a_client_that_closes_its_half_can_send_no_more(client: Client) -> None:
@@ -253,7 +251,7 @@ def test_a_client_that_gives_up_ends_what_the_server_waits_for(path: str) -> Non
     with serving(path, "both", lambda stream: got.extend([*stream, "end"])), Client.connect(path) as client:
         with client.stream("s", "M") as stream:
             stream.send(b"one")
-        eventually(lambda: got == [b"one", "end"], "the server waits for ever")
+        wait_for(lambda: got == [b"one", "end"], "the server waits for ever")
         with pytest.raises(LocalProtocolError):
             stream.send(b"two")
 
@@ -262,14 +260,14 @@ def test_streams_over_the_limit_are_refused_and_room_is_given_back(path: str) ->
     service = Service("s", {"M": Method(b"".join, streaming="client")})
     with Server(path, [service], streams=2) as server, Client.connect(path) as client:
         open_streams = [client.stream("s", "M", streaming="client") for _ in range(2)]
-        eventually(lambda: len(server.streams) == 2, "the streams begin")
+        wait_for(lambda: len(server.streams) == 2, "the streams begin")
         with pytest.raises(RpcError, match="too many streams") as caught:
             client.stream("s", "M", streaming="client").result()
         assert caught.value.code == Code.RESOURCE_EXHAUSTED
         for stream in open_streams:
             stream.send(b"x")
             assert stream.result() == b"x"
-        eventually(lambda: not server.streams, "the streams end")
+        wait_for(lambda: not server.streams, "the streams end")
         assert client.stream("s", "M", streaming="client").result() == b""
 
 

@@ -13,7 +13,6 @@ from nri.adaptation.launch.wasm.instance import frames, words_for
 from nri.api import messages as m
 from nri.errors import ConnectionClosed, DeadlineExceeded, RemoteProtocolError, RpcError
 from tests.support import wat
-from tests.support.adapting import eventually
 from tests.support.needs import need_module
 
 need_module("wasmtime")
@@ -22,6 +21,7 @@ need_module("wasmtime")
 from nri.adaptation.launch.wasm import instance  # noqa: E402 - needs wasmtime
 from nri.adaptation.launch.wasm.instance import Instance  # noqa: E402
 from nri.adaptation.launch.wasm.program import MEMORY_BYTES, TABLE_ELEMENTS, TABLES, Program  # noqa: E402
+from tests.support.waiting import wait_for  # noqa: E402
 
 Start = Callable[..., Instance]
 CREATE = "plugin_create_container"
@@ -214,7 +214,7 @@ def test_two_calls_at_a_time_are_one_after_the_other(start: Start) -> None:
 
     first = threading.Thread(target=call_first)
     first.start()
-    eventually(run.calling.locked, "the first call is under way")
+    wait_for(run.calling.locked, "the first call is under way")
     with pytest.raises(DeadlineExceeded):
         call(run, within_s=0.1)
     first.join()

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from nri.agent.settings.values import AgentSettings, StandaloneSettings
 from nri.policies.koordinator.profile import Node
 from tests.support.scrape import scrape
 from tests.support.standalone_world import World
+from tests.support.waiting import wait_for
 from tests.unit.agent.transports.standalone.test_pods import POOLS, batch, pod
-
-
-def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.005)
-    assert condition()
 
 
 def world_of(folder: Path, interval_s: float) -> World:
@@ -42,12 +35,12 @@ def test_changes_of_pods_and_rules_are_taken_up_at_once(tmp_path: Path) -> None:
     world.source.replace([one])
     world.standalone.start()
     try:
-        until(lambda: world.standalone.health()[0])
+        wait_for(lambda: world.standalone.health()[0])
         world.source.replace([one, batch("b")])
-        until(lambda: world.text(late, "cpu.shares") == "512")
+        wait_for(lambda: world.text(late, "cpu.shares") == "512")
         world.book.put("NodeResourceTopology", POOLS, "test")
         world.standalone.rules_changed(frozenset({"NodeResourceTopology"}))
-        until(lambda: world.text(f"{folder}/ac", "cpuset.cpus") == "0-3")
+        wait_for(lambda: world.text(f"{folder}/ac", "cpuset.cpus") == "0-3")
     finally:
         world.standalone.stop()
 
@@ -59,7 +52,7 @@ def test_the_clock_alone_repairs_a_quota(tmp_path: Path) -> None:
     world.standalone.start()
     try:
         for _ in range(3):
-            until(lambda: world.text(folder, "cpu.cfs_quota_us") == "50000")
+            wait_for(lambda: world.text(folder, "cpu.cfs_quota_us") == "50000")
             world.overwrite(folder, "cpu.cfs_quota_us", "1000")
     finally:
         world.standalone.stop()
@@ -72,7 +65,7 @@ def test_all_its_threads_end_when_it_is_stopped_also_the_one_of_kube_qos_folders
     world.standalone.stop()
     world.standalone.start()
     world.standalone.start()
-    until(lambda: world.standalone.health()[0])
+    wait_for(lambda: world.standalone.health()[0])
     world.standalone.stop()
     world.standalone.stop()
     assert threading.active_count() <= before
@@ -88,10 +81,10 @@ def test_a_round_that_fails_is_told_and_the_next_one_is_not_kept_from_working(tm
     world.source.pods = lambda: 1 / 0  # type: ignore[assignment, return-value]
     world.standalone.start()
     try:
-        until(lambda: "division by zero" in world.standalone.health()[1])
+        wait_for(lambda: "division by zero" in world.standalone.health()[1])
         assert not world.standalone.health()[0]
         world.source.pods = real  # type: ignore[method-assign]
-        until(lambda: world.standalone.health()[0])
+        wait_for(lambda: world.standalone.health()[0])
     finally:
         world.standalone.stop()
 
