@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from functools import cache
 from typing import Any
 
@@ -29,6 +28,7 @@ from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 from tests.fuzz.plugin_side import TAKEN
 from tests.fuzz.quiet import quiet
+from tests.support.waiting import wait_for
 
 __all__ = ["TARGETS"]
 
@@ -186,10 +186,10 @@ def _settled(runtime: FakeRuntime) -> None:
 
 def _gone(runtime: FakeRuntime) -> None:
     """Wait until the connection has ended on this side, too."""
-    until = time.monotonic() + PATIENCE_S
-    while any(row.state != "gone" for row in runtime.plugins if row.plugin != "90-healthy"):
-        assert time.monotonic() < until, runtime.plugins
-        time.sleep(0.001)
+    wait_for(
+        lambda: all(row.state == "gone" for row in runtime.plugins if row.plugin != "90-healthy"),
+        lambda: str(runtime.plugins),
+    )
 
 
 TARGETS = (Target("adaptation", _answers(), _adaptation, share=0.1),)

@@ -21,6 +21,7 @@ from tests.support.needs import need_module
 need_module("wasmtime")
 
 from nri.adaptation.launch.wasm.program import Program  # noqa: E402 - needs wasmtime
+from tests.support.waiting import wait_for  # noqa: E402
 
 LABEL = "10-go"
 PATIENCE_S = 30.0
@@ -41,10 +42,7 @@ class Node:
         return self.runtime.create_container(make_pod(name="web", annotations={"do": do}), make_container())
 
     def come_back(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not self.health.restarts:
-            assert time.monotonic() < deadline, f"it was not loaded again: {self.health}"
-            time.sleep(0.01)
+        wait_for(lambda: self.health.restarts, lambda: f"it was not loaded again: {self.health}")
         assert self.runtime.adaptation.ready([LABEL], PATIENCE_S), self.health
 
 
@@ -170,10 +168,10 @@ def test_one_that_fails_costs_the_request_its_answer_and_comes_back(
 
 def test_a_configuration_that_it_refuses_is_told(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     start("bad", joins=False)
-    deadline = time.monotonic() + PATIENCE_S
-    while not any("failed to configure" in text and "a bad configuration" in text for text in caplog.messages):
-        assert time.monotonic() < deadline, caplog.messages
-        time.sleep(0.05)
+    wait_for(
+        lambda: any("failed to configure" in text and "a bad configuration" in text for text in caplog.messages),
+        lambda: str(caplog.messages),
+    )
 
 
 def test_a_big_state_comes_in_one_message(start: Start, caplog: pytest.LogCaptureFixture) -> None:

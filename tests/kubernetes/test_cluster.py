@@ -12,6 +12,7 @@ from tests.kubernetes.kubelet import NODE
 from tests.kubernetes.node import condition, one_container
 from tests.kubernetes.pods import UNTIL_TERM, container, pod
 from tests.real.plugin_process import PluginProcess
+from tests.support.waiting import wait_for
 
 SERVE = "mkdir /www; echo served > /www/index.html; exec httpd -f -p 8080 -h /www"
 
@@ -76,10 +77,11 @@ def test_configuration_and_secrets_are_mounted_and_kept_up_to_date(cluster: Clus
     read = ("/bin/sh", "-c", "cat /settings/key; echo; cat /hidden/word")
     assert cluster.exec(name, *read).stdout.split() == ["before", "mellon"]
     cluster.api.apply(settings("after"))
-    deadline = time.monotonic() + 60
-    while cluster.exec(name, *read).stdout.split() != ["after", "mellon"]:
-        assert time.monotonic() < deadline, "the new configuration did not come"
-        time.sleep(0.5)
+    wait_for(
+        lambda: cluster.exec(name, *read).stdout.split() == ["after", "mellon"],
+        "the new configuration did not come",
+        timeout_s=60,
+    )
 
 
 def test_a_pod_is_resized_in_place_and_plugins_are_told(cluster: Cluster) -> None:

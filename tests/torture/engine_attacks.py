@@ -10,7 +10,6 @@ import json
 import random
 import socket
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Self
 
 from nri.cri.pb import api_pb2 as pb
 from tests.support.oci_layouts import base_layer, digest, layer, layout
+from tests.support.waiting import wait_for
 from tests.torture.engine_course import EngineAttack, Target
 from tools.runtimes.images import BUSYBOX
 
@@ -209,10 +209,11 @@ def deep_trees(target: Target) -> int:
 
 def wait_until_deep(pid: int) -> None:
     """The program sleeps when its folders are made."""
-    until = time.monotonic() + 60
-    while b"sleep\0" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-        assert time.monotonic() < until, "the folders were not made"
-        time.sleep(0.05)
+    wait_for(
+        lambda: b"sleep\0" in Path(f"/proc/{pid}/cmdline").read_bytes(),
+        "the folders were not made",
+        timeout_s=60,
+    )
 
 
 # --- calls ---

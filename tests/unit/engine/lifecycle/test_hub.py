@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from nri.engine.config import NriConfig
 from nri.engine.lifecycle.hub import NriHub
 from nri.engine.support.errors import EngineError
 from nri.testing.attached import Attached
+from tests.support.waiting import wait_for
 
 
 class Domain:
@@ -56,10 +56,7 @@ def hub(folder: Path, *domains: Domain, **changes: Any) -> NriHub:
 
 def await_text(path: Path, text: str) -> None:
     """Wait until a file has this text."""
-    deadline = time.monotonic() + 20
-    while not path.exists() or path.read_text() != text:
-        assert time.monotonic() < deadline, f"{path} never was {text}"
-        time.sleep(0.01)
+    wait_for(lambda: path.exists() and path.read_text() == text, lambda: f"{path} never was {text}")
 
 
 def update(container_id: str) -> m.ContainerUpdate:

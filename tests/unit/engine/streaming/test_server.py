@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from nri.engine.streaming import StreamingServer, server
 from nri.errors import RequestError
 from tests.support.stream_clients import SpdyClient
 from tests.support.stream_world import SpdyTalk, WebSocketTalk, World, ask, is_running, request, rest_of
+from tests.support.waiting import wait_for
 
 SPDY = ("Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io")
 
@@ -89,10 +89,7 @@ def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pyte
     held = [world.run("sleep", "300") for _ in range(2)]
     assert ask(exec_url(world), *SPDY).startswith("HTTP/1.1 503 ")
     held[0].close()
-    deadline = time.monotonic() + 20
-    while not ask(exec_url(world)).startswith("HTTP/1.1 400 "):
-        assert time.monotonic() < deadline, "no room was made"
-        time.sleep(0.02)
+    wait_for(lambda: ask(exec_url(world)).startswith("HTTP/1.1 400 "), "no room was made")
     held[1].close()
 
 
@@ -100,10 +97,7 @@ def test_the_stop_ends_everything_and_can_be_said_twice(world: World) -> None:
     talk = world.run("sleep", "300")
     silent = socket.create_connection(talk.socket.getpeername())
     talk.until(lambda: len(talk.client.replied) == 2, "the streams")
-    deadline = time.monotonic() + 20
-    while not world.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: world.started)
     where = talk.socket.getpeername()
     world.server.stop()
     assert not is_running(world.started[0])

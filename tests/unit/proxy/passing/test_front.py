@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from nri.proxy.passing import Backend, Front, RuntimeFailed
 from tests.support.raw_grpc import RawServer, raw_channel
+from tests.support.waiting import wait_for
 
 VERSION = "/runtime.v1.RuntimeService/Version"
 EVENTS = "/runtime.v1.RuntimeService/GetContainerEvents"
@@ -49,13 +50,6 @@ class proxied:  # noqa: N801  a context manager
     def __exit__(self, *_: object) -> None:
         self.front.stop(0)
         self.backend.stop()
-
-
-def waited(holds: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < until, "it has not come about"
-        time.sleep(0.01)
 
 
 def test_the_bytes_of_a_call_pass_through_both_ways_unread(runtime: RawServer, channel: grpc.Channel) -> None:
@@ -168,7 +162,7 @@ def test_a_call_whose_client_has_gone_is_not_done_by_the_runtime(tmp_path: Path,
             call = channel.unary_unary(VERSION).future(b"")
             assert began.wait(WAIT_S)
             call.cancel()
-            waited(lambda: failed)
+            wait_for(lambda: failed)
     assert isinstance(failed[0], RuntimeFailed) and failed[0].code is Code.CANCELLED
 
 
@@ -231,7 +225,7 @@ def test_without_a_runtime_a_call_fails_at_once_and_works_when_it_is_back(tmp_pa
                 ask(b"", timeout=WAIT_S)
             assert caught.value.code() is Code.UNAVAILABLE
             with runtime.listening(tmp_path / "r.sock"):
-                waited(lambda: answered(ask))
+                wait_for(lambda: answered(ask))
     assert not (tmp_path / "p.sock").exists()
 
 

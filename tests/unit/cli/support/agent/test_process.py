@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,11 +21,14 @@ from nri.config.settings import Loaded
 
 @pytest.fixture(autouse=True)
 def quiet_root() -> Iterator[None]:
-    """The root logger as a new process has it, and as it was afterwards."""
+    """The root logger as a new process has it; that and the handlers of signals as they were, afterwards."""
     root = logging.getLogger()
     kept, level = root.handlers[:], root.level
     root.handlers.clear()
+    signals = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
+    for each, handler in signals.items():
+        signal.signal(each, handler)
     root.handlers[:] = kept
     root.setLevel(level)
 
