@@ -1,6 +1,7 @@
 """The shape of a strategy: what it declares, and how it is called; and that of the rules that strategies go by.
 
-Rules: a strategy declares how often it has a round and which cgroups are sampled for that; nothing else is. Next:
+Rules: a strategy derives from `Strategy` and declares what is not as most have it: its interval, the cgroups that are
+sampled for it, the annotation that asks for it; nothing else is sampled. Next:
 :mod:`nri.agent.loops.round`.
 """
 
@@ -59,10 +60,10 @@ class Strategy(Protocol):
     """
 
     name: str
-    interval_s: float
-    samples: Sampled
-    key: str
-    transient: ClassVar[bool]
+    interval_s: float = 0.0
+    samples: Sampled = Sampled.NODE
+    key: str = ""
+    transient: ClassVar[bool] = False
 
     def wants(self, rules: Any) -> bool:
         """Whether there is work: it is asked for, or there is something to take back."""

@@ -8,7 +8,7 @@
 | another process, or part of this one, has this index and name at the socket | refused by name, without connecting |
 | a rule changes | what runs is decided again, by a thread of its own |
 
-The agent lives on whatever happens here. Next: `nri.agent.transports.hook_plugin` answers the events.
+Next: `nri.agent.transports.plugin_transport`.
 """
 
 from __future__ import annotations
@@ -22,24 +22,22 @@ from typing import Final
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
 from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.transports.plugin_transport import JOIN_S, PluginTransport
 from nri.agent.transports.registration import Registration, TakenError
-from nri.api import naming
 from nri.backoff import Backoff
 from nri.errors import ConfigError
 from nri.stub.program.options import Options
 from nri.stub.program.process import Program
 from nri.stub.program.reconnect import GiveUp
-from nri.text import plain
 
 __all__ = ["NriTransport"]
 
 _log = logging.getLogger(__name__)
 #: How often the folder of the socket is looked for, in seconds.
 _GLANCE_S: Final = 0.25
-_JOIN_S: Final = 10.0
 
 
-class NriTransport:
+class NriTransport(PluginTransport[HookPlugin]):
     """The agent's connection to a runtime's NRI.
 
     Args:
@@ -53,18 +51,10 @@ class NriTransport:
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts) -> None:
-        self.name = "nri"
-        own = settings.nri
-        self._settings, self._observer = own, parts.observer
-        self.label = naming.full_name(own.index, own.name)
-        self.plugin = HookPlugin(parts, self.name, fail=settings.failure_policy == "Fail")
+        super().__init__("nri", settings, parts, HookPlugin(parts, "nri", fail=settings.failure_policy == "Fail"))
         self.plugin._log_name = self.label
         self.values = self.plugin.updates
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
         self._program: Program | None = None
-        self._problem = ""
 
     def start(self) -> None:
         """Begin to wait for the runtime; a second call does nothing."""
@@ -84,12 +74,8 @@ class NriTransport:
             if self._program is not None:
                 self._program.stop.take(signal.SIGTERM)
         if thread is not None:
-            thread.join(_JOIN_S)
+            thread.join(JOIN_S)
         self.plugin.refresher.stop()
-
-    def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002 - hooks read several kinds
-        """Have what runs decided again."""
-        self.plugin.rules_changed()
 
     def health(self) -> tuple[bool, str]:
         """Whether the plugin takes part; else what it waits for."""
@@ -100,7 +86,7 @@ class NriTransport:
             return True, f"registered with {runtime.name} {runtime.version} as {self.label}"
         if not running:
             return False, "not started"
-        path = self._settings.socket
+        path = self._nri.socket
         return False, problem or (f"waiting for {path}" if not os.path.exists(path) else f"connecting to {path}")
 
     # -- the thread ---------------------------------------------------------------------------------------------------
@@ -108,24 +94,22 @@ class NriTransport:
     def _run(self) -> None:
         backoff = self._backoff()
         while not self._stopped.is_set():
-            if not os.path.isdir(os.path.dirname(self._settings.socket)):
+            if not os.path.isdir(os.path.dirname(self._nri.socket)):
                 self._stopped.wait(_GLANCE_S)
                 continue
             try:
-                with Registration(self._settings.socket, self.label):
+                with Registration(self._nri.socket, self.label):
                     self._serve(backoff)
             except TakenError as error:
-                self._refused(str(error))
+                self._failed(str(error))
             except (GiveUp, ConfigError) as error:
-                self._refused(error.text if isinstance(error, GiveUp) else str(error))
+                self._failed(error.text if isinstance(error, GiveUp) else str(error))
             except Exception as error:  # noqa: BLE001 - the agent lives on
                 _log.exception("mode nri: the connection failed")
-                self._refused(f"{type(error).__name__}: {error}")
+                self._failed(f"{type(error).__name__}: {error}")
             with self._lock:
                 self._program = None
-            if not self._stopped.is_set():
-                self._observer.met(self.name, "refused")
-                self._stopped.wait(backoff.ended())
+            self._pause(backoff)
 
     def _serve(self, backoff: Backoff) -> None:
         """Connect, and connect again, until stopped or refused."""
@@ -133,7 +117,7 @@ class NriTransport:
             self.plugin,
             self._options(),
             silent=True,
-            notify=lambda state: self._told(state, backoff),
+            notify=lambda state: self._connected(backoff) if state == "READY=1" else None,
             backoff=self._backoff(),
         )
         with self._lock:
@@ -142,25 +126,8 @@ class NriTransport:
             self._program = program
         program.serve()
 
-    def _told(self, state: str, backoff: Backoff) -> None:
-        if state == "READY=1":
-            backoff.reset()
-            with self._lock:
-                self._problem = ""
-            self._observer.met(self.name, "connected")
-
-    def _refused(self, reason: str) -> None:
-        text = plain(reason)
-        with self._lock:
-            known, self._problem = self._problem == text, text
-        if not known:  # the same again and again would fill a log
-            _log.warning("mode nri: %s", text)
-
-    def _backoff(self) -> Backoff:
-        return Backoff(self._settings.backoff, self._settings.backoff_cap)
-
     def _options(self) -> Options:
         options = Options()
-        options.index, options.name, options.socket = self._settings.index, self._settings.name, self._settings.socket
-        options.registration_timeout_s = self._settings.connect_timeout
+        options.index, options.name, options.socket = self._nri.index, self._nri.name, self._nri.socket
+        options.registration_timeout_s = self._nri.connect_timeout
         return options

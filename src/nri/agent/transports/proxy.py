@@ -22,24 +22,21 @@ from typing import Final
 from nri.adaptation import Adaptation
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
+from nri.agent.transports.plugin_transport import JOIN_S, PluginTransport
 from nri.agent.transports.proxy_plugin import ProxyPlugin
-from nri.api import naming
-from nri.backoff import Backoff
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy import PluginSettings, Proxy, ProxySettings
 from nri.stub.session.session import Session
-from nri.text import plain
 
 __all__ = ["ProxyTransport", "proxy_settings"]
 
 _log = logging.getLogger(__name__)
 #: How long the kubelet waits for the agent's own plugin when the proxy begins, in seconds.
 ADMIT_S: Final = 5.0
-_JOIN_S: Final = 10.0
 
 
-class ProxyTransport:
+class ProxyTransport(PluginTransport[ProxyPlugin]):
     """The agent's proxy.
 
     Args:
@@ -53,16 +50,12 @@ class ProxyTransport:
     """
 
     def __init__(self, settings: AgentSettings, parts: Parts) -> None:
-        self.name, self.values = "proxy", None
-        self._settings, self._observer = settings, parts.observer
-        self.label = naming.full_name(settings.nri.index, settings.nri.name)
+        plugin = ProxyPlugin(parts, self._runtime_name, self._asked, fail=settings.failure_policy == "Fail")
+        super().__init__("proxy", settings, parts, plugin)
+        self.values = None
+        self._settings = settings
         self.proxy: Proxy | None = None
-        self.plugin = ProxyPlugin(parts, self._runtime_name, self._asked, fail=settings.failure_policy == "Fail")
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._thread: threading.Thread | None = None
         self._session: Session | None = None
-        self._problem = ""
 
     def start(self) -> None:
         """Listen for the kubelet; a second call does nothing. Raises NriError if the proxy cannot be had."""
@@ -93,12 +86,8 @@ class ProxyTransport:
         if session is not None:
             session.stop()
         if thread is not None:
-            thread.join(_JOIN_S)
+            thread.join(JOIN_S)
         self.plugin.refresher.stop()
-
-    def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002 - hooks read several kinds
-        """Have what runs decided again."""
-        self.plugin.rules_changed()
 
     def health(self) -> tuple[bool, str]:
         """Whether the kubelet is served and the plugin takes part."""
@@ -128,12 +117,12 @@ class ProxyTransport:
             _log.warning("mode proxy: the agent does not take part in its own proxy: %s", self._problem or "it is late")
 
     def _connect(self, adaptation: Adaptation) -> None:
-        backoff = Backoff(self._settings.nri.backoff, self._settings.nri.backoff_cap)
+        backoff = self._backoff()
         while not self._stopped.is_set():
             ours, theirs = socket.socketpair()
             session = Session(
-                self.plugin, theirs, index=self._settings.nri.index, name=self._settings.nri.name,
-                on_ready=lambda: self._ready(backoff),
+                self.plugin, theirs, index=self._nri.index, name=self._nri.name,
+                on_ready=lambda: self._connected(backoff),
             )  # fmt: skip
             with self._lock:
                 self._session = session
@@ -142,16 +131,9 @@ class ProxyTransport:
                 problem = session.run()
             except Exception as error:  # noqa: BLE001 - the agent lives on
                 problem = str(error) if isinstance(error, NriError) else f"{type(error).__name__}: {error}"
-            with self._lock:
-                self._problem = plain(problem)
             if not self._stopped.is_set():
-                _log.warning("mode proxy: the agent's connection to its own proxy has ended: %s", self._problem)
-                self._observer.met(self.name, "refused")
-                self._stopped.wait(backoff.ended())
-
-    def _ready(self, backoff: Backoff) -> None:
-        backoff.reset()
-        self._observer.met(self.name, "connected")
+                self._failed(problem, "the agent's connection to its own proxy has ended: ")
+            self._pause(backoff)
 
     def _runtime_name(self) -> str:
         proxy = self.proxy

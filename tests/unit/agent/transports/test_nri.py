@@ -21,6 +21,7 @@ from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import NriSettings
 from nri.agent.transports import nri as module
+from nri.agent.transports import plugin_transport
 from nri.agent.transports.nri import NriTransport
 from nri.backoff import Backoff
 from nri.stub.plugin import Plugin
@@ -129,7 +130,7 @@ def test_the_pauses_between_connections_double_and_are_slept(
     run_dir: Path, tmp_path: Path, parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The original never sleeps between two tries. A listener that hangs up is met again and again, ever later."""
-    monkeypatch.setattr(module, "Backoff", partial(Backoff, uniform=lambda: 0.999))
+    monkeypatch.setattr(plugin_transport, "Backoff", partial(Backoff, uniform=lambda: 0.999))
     transport = NriTransport(settings(tmp_path, backoff=0.1, backoff_cap=0.4), parts)
     met: list[float] = []
     listener = socket.socket(socket.AF_UNIX)

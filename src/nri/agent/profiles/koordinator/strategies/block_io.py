@@ -14,7 +14,7 @@ from typing import Final
 
 from nri.agent.explain import Subject
 from nri.agent.loops.round import KnobValue, Round, folder_subject
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Strategy
 from nri.agent.profiles.koordinator.strategies.rules import ANNOTATION_BLOCK_IO, NodeSlo, rules_of
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
@@ -42,14 +42,11 @@ _LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
 _ROOT: Final = Subject("node/disks", name="disks")
 
 
-class BlockIo:
+class BlockIo(Strategy):
     """Sets limits of block I/O."""
 
     name = NAME
-    interval_s = 0.0
-    samples = Sampled.NODE
     key = ANNOTATION_BLOCK_IO
-    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._set: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nri.agent.loops.round import Round
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings.values import AgentSettings
 from nri.policies.changes import Resctrl
@@ -24,14 +24,10 @@ __all__ = ["NAME", "ClassResctrl"]
 NAME: Final = "RdtResctrl"
 
 
-class ClassResctrl:
+class ClassResctrl(Strategy):
     """Shares out caches and bandwidth among classes."""
 
     name = NAME
-    interval_s = 0.0
-    samples = Sampled.NODE
-    key = ""
-    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._active = False

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo, rules_of
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
@@ -37,14 +37,12 @@ NAME: Final = "CPUBurst"
 _BURST: Final = "cpu.cfs_burst"
 
 
-class CpuBurst:
+class CpuBurst(Strategy):
     """Lets containers run ahead of their quota."""
 
     name = NAME
-    interval_s = 0.0
     samples = Sampled.PODS | Sampled.CONTAINERS
     key = ANNOTATION_BURST
-    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._bursts = Bursts()

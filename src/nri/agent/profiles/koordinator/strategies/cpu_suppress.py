@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings.values import AgentSettings
 from nri.api import cpuset
@@ -42,14 +42,11 @@ __all__ = ["NAME", "CpuSuppress"]
 NAME: Final = "BECPUSuppress"
 
 
-class CpuSuppress:
+class CpuSuppress(Strategy):
     """Holds back best-effort pods."""
 
     name = NAME
-    interval_s = 0.0
     samples = Sampled.PODS | Sampled.PROGRAMS
-    key = ""
-    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._suppression = Suppression()

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from nri.agent.loops.round import Round, StrategyPod
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Sampled, Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
@@ -36,7 +36,7 @@ _MOST_SAMPLES: Final = 4096
 _KEPT_S: Final = 600.0
 
 
-class Evict:
+class Evict(Strategy):
     """Evicts pods for one resource.
 
     Args:
@@ -45,10 +45,7 @@ class Evict:
         cooldown_s: for how long nothing is evicted after an eviction.
     """
 
-    interval_s = 0.0
     samples = Sampled.PODS | Sampled.BEST_EFFORT
-    key = ""
-    transient = False
 
     def __init__(self, kind: str, on: Collection[str], cooldown_s: float) -> None:
         self.features = [each for each in evict.FEATURES if each.kind == kind and each.name in on]

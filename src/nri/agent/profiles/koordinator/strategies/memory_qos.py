@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from nri.agent.explain import Subject
 from nri.agent.loops.round import Round, StrategyPod, folder_subject
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo, rules_of
 from nri.agent.settings.values import AgentSettings
 from nri.kube.quantity import capped, ceil
@@ -26,14 +26,11 @@ __all__ = ["NAME", "MemoryQos"]
 NAME: Final = "CgroupReconcile"
 
 
-class MemoryQos:
+class MemoryQos(Strategy):
     """Sets memory QoS."""
 
     name = NAME
-    interval_s = 0.0
-    samples = Sampled.NODE
     key = ANNOTATION_MEMORY
-    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self._active = False

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nri.agent.loops.round import Round
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Strategy
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings.values import AgentSettings
 from nri.host import read_switch
@@ -22,14 +22,10 @@ __all__ = ["NAME", "SystemConfig"]
 NAME: Final = "SystemConfig"
 
 
-class SystemConfig:
+class SystemConfig(Strategy):
     """Sets the machine's sysctls of memory."""
 
     name = NAME
-    interval_s = 0.0
-    samples = Sampled.NODE
-    key = ""
-    transient = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         #: The values of switches before they were set.

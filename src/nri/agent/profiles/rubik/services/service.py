@@ -6,13 +6,13 @@ Rules: a service is on if the file says so; what it has set goes back in the rou
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from nri.agent.loops.round import Round, StrategyPod
 from nri.agent.loops.samples import Sample
-from nri.agent.loops.strategy import Sampled
+from nri.agent.loops.strategy import Strategy
 from nri.agent.profiles.rubik.configuration import Services
 from nri.agent.settings.values import AgentSettings
 from nri.policies.rubik.node import Ticks
@@ -22,7 +22,7 @@ __all__ = ["Service", "nanoseconds", "readable", "ticks"]
 _NS_PER_S = 1_000_000_000
 
 
-class Service(ABC):
+class Service(Strategy):
     """One service.
 
     Attributes:
@@ -33,9 +33,6 @@ class Service(ABC):
     """
 
     name: str
-    samples = Sampled.NODE
-    key = ""
-    transient: ClassVar[bool] = False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self.interval_s = 0.0
@@ -57,7 +54,7 @@ class Service(ABC):
         """Return the pause between two rounds, in seconds; 0 for that of the settings."""
         return 0.0
 
-    def changed(self) -> None:  # noqa: B027  most have nothing to take in
+    def changed(self) -> None:
         """Take in another block."""
 
     @abstractmethod

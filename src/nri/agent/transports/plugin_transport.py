@@ -1,0 +1,74 @@
+"""A transport in which the agent is a plugin: its label, its thread, and what is told of its connection.
+
+Rules: the agent lives on whatever happens to a connection; another one is tried after a pause that doubles up to its
+cap, from the start after a good one. The same problem again and again is one line of the log. Next:
+`nri.agent.transports.hook_plugin` answers the events.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final, Generic, TypeVar
+
+from nri.agent.parts import Parts
+from nri.agent.settings import AgentSettings
+from nri.agent.transports.hook_plugin import HookPlugin
+from nri.api import naming
+from nri.backoff import Backoff
+from nri.text import plain
+
+__all__ = ["JOIN_S", "PluginTransport"]
+
+#: How long a thread has to end, in seconds.
+JOIN_S: Final = 10.0
+_log = logging.getLogger("nri.agent.transports")
+P = TypeVar("P", bound=HookPlugin)
+
+
+class PluginTransport(Generic[P]):
+    """What modes "nri" and "proxy" share.
+
+    Args:
+        name: of the mode.
+        settings: the agent's.
+        parts: the agent's.
+        plugin: what is registered.
+    """
+
+    def __init__(self, name: str, settings: AgentSettings, parts: Parts, plugin: P) -> None:
+        self.name, self.plugin = name, plugin
+        self.label = naming.full_name(settings.nri.index, settings.nri.name)
+        self._nri, self._observer = settings.nri, parts.observer
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._problem = ""
+
+    def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002 - hooks read several kinds
+        """Have what runs decided again."""
+        self.plugin.rules_changed()
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._nri.backoff, self._nri.backoff_cap)
+
+    def _connected(self, backoff: Backoff) -> None:
+        """The plugin takes part."""
+        backoff.reset()
+        with self._lock:
+            self._problem = ""
+        self._observer.met(self.name, "connected")
+
+    def _failed(self, reason: str, what: str = "") -> None:
+        """The connection has ended, or cannot be had; `what` introduces the reason in the log."""
+        text = plain(reason)
+        with self._lock:
+            known, self._problem = self._problem == text, text
+        if not known:
+            _log.warning("mode %s: %s%s", self.name, what, text)
+
+    def _pause(self, backoff: Backoff) -> None:
+        """Wait before the next connection, unless it is stopped."""
+        if not self._stopped.is_set():
+            self._observer.met(self.name, "refused")
+            self._stopped.wait(backoff.ended())

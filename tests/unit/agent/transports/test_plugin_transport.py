@@ -1,0 +1,51 @@
+"""What transports share in which the agent is a plugin, as mode nri shows it beside an agent that was there first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nri.agent.settings import AgentSettings
+from nri.agent.settings.values import NriSettings
+from nri.agent.transports.nri import NriTransport
+from nri.policies.koordinator.profile import Node
+from nri.testing import FakeRuntime
+from tests.support.scrape import scrape
+from tests.support.standalone_world import World
+
+REFUSED = 'nri_agent_events_total{event="refused",transport="nri"} '
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + 20.0
+    while not condition():
+        assert time.monotonic() < end, f"not within 20 s: {what}"
+        time.sleep(0.005)
+
+
+def refusals(world: World) -> float:
+    _, found, rest = scrape(world.parts.observer).partition(REFUSED)
+    return float(rest.split()[0]) if found else 0.0
+
+
+def test_the_same_refusal_again_and_again_is_told_once_and_counted_each_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = AgentSettings(nri=NriSettings(socket=str(tmp_path / "nri.sock"), backoff=0.01, backoff_cap=0.02))
+    world = World(tmp_path / "machine", Node())
+    first, second = (NriTransport(settings, world.parts) for _ in range(2))
+    with FakeRuntime(socket_path=settings.nri.socket):
+        try:
+            first.start()
+            wait_for(lambda: first.health()[0], "the registration")
+            second.start()
+            wait_for(lambda: refusals(world) > 2, "three refusals")
+        finally:
+            second.stop()
+            first.stop()
+    told = [each.getMessage() for each in caplog.records if "by this process already" in each.getMessage()]
+    assert len(told) == 1
+    assert told[0].startswith(f"mode nri: plugin {first.label} is registered at {settings.nri.socket} by this process")
