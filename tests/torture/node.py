@@ -29,6 +29,8 @@ from tests.torture.lives import Events
 
 THREADS = 4
 IDLE_S = 0.5
+#: Until all that was at work has ended, beside plugins that may go on joining for a while.
+SETTLE_S = 30.0
 #: What the process may use at all: a node that takes more fails the attack, and not the machine that tests it.
 ADDRESS_SPACE = 4 << 30
 
@@ -64,6 +66,38 @@ class Options:
     compat: Literal["default", "reference"] = "default"
 
 
+class Overtaking:
+    """A reporter that notes the events which did not get their turn at some plugin in time: those may pass others."""
+
+    def __init__(self) -> None:
+        self._begun: dict[int, bytes] = {}
+        self.events: list[tuple[str, str]] = []
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Remember what it is about."""
+        self._begun[serial] = request
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Note it, if that is why."""
+        if "busy with earlier events" in str(error):
+            # Each event's request begins as this one does: with the pod.
+            self.events.append((event, m.RunPodSandboxRequest.FromString(self._begun[serial]).pod.id))
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """Forget it."""
+        self._begun.pop(serial, None)
+
+    def taken(self) -> list[tuple[str, str]]:
+        """All since the last call."""
+        events, self.events = self.events, []
+        return events
+
+    def no(self, *_: object) -> None:
+        """Of no interest."""
+
+    plugin_asked = plugin_answered = reply_merged = no
+
+
 class Node:
     """The runtime's side."""
 
@@ -78,6 +112,7 @@ class Node:
             m.Container(id=f"standing-{n}", pod_sandbox_id=f"pod-{n}", name="main") for n in range(options.standing)
         ]
         self.snapshots = self.updated = self.evicted = self.rounds = 0
+        self.overtaking = Overtaking()
         self.adaptation = Adaptation(
             "torture",
             "v1",
@@ -92,6 +127,7 @@ class Node:
             compat=options.compat,
             request_timeout_s=options.timeout_s,
             registration_timeout_s=options.registration_timeout_s,
+            reporters=[self.overtaking],
             default_validator=ValidatorConfig.from_dict(options.validator) if options.validator else None,
         )
         self.adaptation.start()
@@ -162,10 +198,11 @@ def _end(node: Node, threads: list[Events], holdings: Holdings) -> dict[str, Any
     if hanging:
         faulthandler.dump_traceback()
     holdings.end()
-    after = holdings.settle(7.0)
+    after = holdings.settle(SETTLE_S)
     return {
         "events": [each.record for each in threads],
         "hanging": hanging,
+        "overtook": node.overtaking.taken(),
         "before": holdings.before,
         "most": holdings.most,
         "after": after,

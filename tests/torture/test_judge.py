@@ -55,6 +55,15 @@ def an_order_of_its_own(outcome: Outcome) -> None:
     seen[0], seen[1] = seen[1], seen[0]
 
 
+def test_an_event_that_waited_too_long_for_its_turn_may_pass_others_and_no_other_may() -> None:
+    outcome = well()
+    an_order_of_its_own(outcome)
+    outcome.rest["overtook"] = [list(outcome.seen["45-steady"][0])]
+    assert judge.faults(outcome) == []
+    outcome.rest["overtook"] = [list(outcome.seen["45-steady"][5])]
+    assert len(judge.faults(outcome)) == 1
+
+
 def events_out_of_turn(outcome: Outcome) -> None:
     for seen in outcome.seen.values():
         seen[0], seen[2] = seen[2], seen[0]
