@@ -27,6 +27,7 @@ class HeldContainer:
         context: with what the kubelet has asked for as its resources, as far as that is known.
         changes: what was last handed over for it; None if that has to be done again, whatever it is.
         generation: the rules by which that was decided; older than those of now: they have changed since.
+        answered: the rules by which the kubelet's last request was answered.
         created: whether the runtime knows it, so that it can be updated.
         asked: how often the kubelet has asked for other resources.
         asked_for: the resources that it has asked for, by knob.
@@ -38,6 +39,7 @@ class HeldContainer:
     context: ContainerContext
     changes: Changes | None = NO_CHANGES
     generation: int = 0
+    answered: int = 0
     created: bool = False
     asked: int = 0
     asked_for: dict[str, Setting] = field(default_factory=dict)

@@ -212,7 +212,8 @@ class HookPlugin(Plugin):
         known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
         self.held.ask(known, context)
         known.hand_over(changes)
-        known.generation = generation
+        known.generation = known.answered = generation
+        self._since(generation)
         changes = self.updates.kept(known, resources) | changes
         message = self._converted(context, lambda: words.update(changes, container.id, self._parts.executor.on_v2))
         return Update.of(message) if message is not None else None
@@ -225,6 +226,9 @@ class HookPlugin(Plugin):
         if known is not None and known.changes:
             self._compare(known, container)
             self._clear(known)
+        if known is not None and known.answered != self.reapply.generation:
+            known.changes = None  # the runtime has set what was answered by an older rule, perhaps over what is new
+            self.refresher.ask()
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Forget a container that has stopped."""

@@ -358,6 +358,32 @@ def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for
     assert asked
 
 
+def test_a_rule_that_changes_before_a_runtime_has_set_what_was_answered_by_the_old_one_holds_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The update by the new rule may be set first, and what the kubelet's request was answered with over it."""
+    plugin, parts = made(tmp_path, SHARED)
+    asked: list[int] = []
+    monkeypatch.setattr(plugin.refresher, "ask", lambda: asked.append(1))
+    sandbox, container = running(SHARED.pod)
+    with with_pod(plugin, SHARED.pod) as runtime:
+
+        def requested() -> None:
+            asked.clear()
+            runtime.update_container(sandbox, container, m.LinuxResources())
+
+        requested()
+        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        assert run(plugin)
+        runtime.post_update_container(sandbox, container)
+        assert asked
+        assert plugin.reapply.run(plugin.runtime)
+        assert [update.cpuset_cpus for update in runtime.updates] == ["3", "3"]
+        requested()
+        runtime.post_update_container(sandbox, container)
+        assert not asked, "nothing has changed since"
+
+
 def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path) -> None:
     """The kernel takes no quota of a pod below that of its container: first the one, then the other."""
     plugin, parts = made(tmp_path, BATCH)
