@@ -154,9 +154,10 @@ class HookPlugin(Plugin):
 
     def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Write the pod's values again: the kubelet has set its own."""
-        context = places.pod_context(pod)
+        generation, context = self.reapply.generation, places.pod_context(pod)
         self.held.put_pod(pod.id, context)
         self._quietly("pod", lambda: self.reapply.pod(context, force=True))
+        self._since(generation)
 
     def remove_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Take back what the hooks gave to the pod."""

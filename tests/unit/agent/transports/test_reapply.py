@@ -326,7 +326,7 @@ def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_aft
         assert [update.cpuset_cpus for update in runtime.updates] == ["3"]
 
 
-@pytest.mark.parametrize("event", ["synchronize", "run", "start"])
+@pytest.mark.parametrize("event", ["synchronize", "run", "resize", "start"])
 def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str
 ) -> None:
@@ -344,6 +344,7 @@ def test_a_rule_that_changes_while_something_is_decided_by_the_old_one_holds_for
 
     events = {
         "run": lambda: runtime.run_pod_sandbox(sandbox),
+        "resize": lambda: runtime.post_update_pod_sandbox(sandbox),
         "start": lambda: runtime.start_container(sandbox, container),
     }
     there = ([sandbox], [container]) if event == "synchronize" else ([], [])
