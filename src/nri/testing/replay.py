@@ -25,7 +25,9 @@ from nri.trace.history import Event, Note, Trace, parsed
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from nri.interfaces import Reporter
 
 __all__ = ["Outcome", "Replay"]
 
@@ -49,9 +51,7 @@ class Outcome(NamedTuple):
     @property
     def subject(self) -> str:
         """The event with its pod and container, by name."""
-        pod, container = self.event.pod, self.event.container
-        parts = (pod.namespace if pod else "", pod.name if pod else "", container.name if container else "")
-        return f"{self.event.name} {'/'.join(name for name in parts if name)}".rstrip()
+        return f"{self.event.name} {self.event.subject}".rstrip()
 
 
 class Replay(FakeRuntime):
@@ -59,22 +59,25 @@ class Replay(FakeRuntime):
 
     Args:
         path: a recording, or a folder of them.
+        reporters: told of everything as well; a `nri.trace.recorder.Recorder` records it anew.
         options: what `FakeRuntime` takes: `policy`, `request_timeout_s`, and more.
 
     Attributes:
         recorded: the plugins of the recording, ``NN-name``, once the events have been run.
+        lost: steps that are missing in the recording, because it could not keep up; known then as well.
         trace: the recording; its `problems` are what could not be read.
 
     Raises ConfigError where there is no recording.
     """
 
-    def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, reporters: Iterable[Reporter] = (), **options: Any) -> None:
         self.trace = Trace(path)
         self.recorded: dict[str, None] = {}
+        self.lost = 0
         self._answers = _Answers()
         state = _first_state(Trace(path))
         pods, containers = ((), ()) if state is None else (state.pods, state.containers)
-        super().__init__(pods=pods, containers=containers, reporters=[self._answers], **options)
+        super().__init__(pods=pods, containers=containers, reporters=[self._answers, *reporters], **options)
 
     def differences(self) -> list[str]:
         """Run all events; returns a line for each difference, and one for each event that could not be run.
@@ -94,6 +97,7 @@ class Replay(FakeRuntime):
             if isinstance(item, Note):
                 if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
                     self.recorded[item.plugin] = None
+                self.lost += item.lost
                 continue
             if item.name not in BY_RPC:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already

@@ -127,6 +127,14 @@ class Event:
         found: m.Container | None = _part(self.message, "container")
         return found
 
+    @property
+    def subject(self) -> str:
+        """NAMESPACE/POD/CONTAINER, as far as it is about one; a container without a name by the head of its id."""
+        pod, container = self.pod, self.container
+        names = [] if pod is None else [pod.namespace, pod.name]
+        names += [] if container is None else [container.name or container.id[:13]]
+        return "/".join(name for name in names if name)
+
     def names(self, text: str) -> bool:
         """Whether its pod or container has this id, or begins with it, or this name, or NAMESPACE/NAME for a pod."""
         pod, container = self.pod, self.container

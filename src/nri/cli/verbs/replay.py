@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
 from nri.cli.output import Output, Painted
 from nri.cli.settings import Settings
+from nri.cli.support.recording import record_options, recorded
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 EXAMPLES = [
     "nri replay traces --plugin 10=inject.py",
     "nri replay traces --plugin 10=inject.py --plugin 20=./my-program --config 20=pin.yaml",
+    "nri replay traces --plugin 30=new.py --record new && nri predict traces new",
     "nri replay web.nritrace --plugin 10=inject.py -o json | jq 'select(.differences | length > 0)'",
 ]
 
@@ -44,23 +46,26 @@ EXAMPLES = [
 )
 @click.option("--policy", metavar="FILE", help="The operator's policy file.")
 @click.option("--real-time", is_flag=True, help="Run events as far apart as they were, not one right after the other.")
+@record_options
 @click.pass_obj
 def command(
     settings: Settings,
+    /,
     path: str,
     plugins: tuple[str, ...],
     configs: tuple[str, ...],
     policy: str | None,
     real_time: bool,
+    **recording: Any,
 ) -> int:
     """Run a recording's events again through a real runtime side, and compare each outcome with the recorded one.
 
     Needs no container runtime and no root. Give the plugins that are to take part, with the indices that they had; only
     they do, whatever plugins the recording had. Record with --redact none: an event whose values were replaced cannot
-    be run again, nor can one of which a part is missing.
+    be run again, nor can one of which a part is missing. --record writes a recording of what happens now.
 
     With -o json, a line for each event. The exit code is 5 if an outcome differs, and 1 if nothing differs but events
-    could not be run again.
+    could not be run again, or are missing because the recorder could not keep up.
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
     from nri.cli.support.trial.plugins import trial_plugins
@@ -77,8 +82,10 @@ def command(
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if settings.verbose else logging.CRITICAL)
     watching = Watching()
     timeout_s = settings.timeout_s or REQUEST_TIMEOUT_S
-    runtime = Replay(path, policy_path=policy, request_timeout_s=timeout_s, observer=watching, name="nri-replay")
     with contextlib.ExitStack() as stack:
+        reporters = stack.enter_context(recorded(recording, "replay", policy_path=policy))
+        options: dict[str, Any] = {"policy_path": policy, "request_timeout_s": timeout_s, "observer": watching}
+        runtime = Replay(path, reporters=reporters, name="nri-replay", **options)
         stack.callback(runtime.adaptation.stop)  # and no waiting for a plugin that is stuck in a handler
         trial = Trial(runtime, watching, stack)
         for plugin in taking_part:
@@ -114,6 +121,8 @@ def _show(out: Output, runtime: Replay, *, real_time: bool) -> int:
                 out.text("  ", Painted(line, "yellow"))
     for line in runtime.trace.problems:
         out.note(line)
+    if runtime.lost:
+        out.note(f"at least {count(runtime.lost, 'step')} missing: the recorder could not keep up on the node")
     for reason, events in left_out.items():
         out.note(f"{count(events, 'event')} left out: {reason}")
     sum_line = f"{count(same + differing, 'event')} run again: {same} the same, {differing} different"
@@ -121,7 +130,7 @@ def _show(out: Output, runtime: Replay, *, real_time: bool) -> int:
         out.text(sum_line)
     else:
         out.note(sum_line)
-    return DIFFERS if differing else FAILED if left_out or runtime.trace.problems or not same else 0
+    return DIFFERS if differing else FAILED if left_out or runtime.lost or runtime.trace.problems or not same else 0
 
 
 def _document(outcome: Outcome) -> dict[str, object]:

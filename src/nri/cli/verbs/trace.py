@@ -209,13 +209,10 @@ def _time(time_ns: int) -> str:
 
 def _row(event: Event) -> dict[str, str]:
     """An event as a line of the table."""
-    pod, container = event.pod, event.container
-    names = [] if pod is None else [pod.namespace, pod.name]
-    names += [] if container is None else [container.name or container.id[:13]]
     return {
         "time": _time(event.began_ns),
         "event": event.name,
-        "subject": "/".join(name for name in names if name),
+        "subject": event.subject,
         "ms": f"{event.duration_ns / 1e6:.3f}",
         "plugins": " ".join(f"{step.plugin}={step.duration_ns / 1e6:.3f}" for step in event.steps),
         "outcome": _outcome(event),

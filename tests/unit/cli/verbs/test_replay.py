@@ -9,7 +9,10 @@ import pytest
 
 import nri as package
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace import blocks
+from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
+from nri.wire import bytes_field
 
 PLUGIN = """
 import nri
@@ -101,3 +104,21 @@ def test_a_policy_that_is_not_there_is_an_error(nri, folder: Path, tmp_path: Pat
     done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new"), "--policy", str(tmp_path / "absent"))
     assert done.returncode == 2
     assert "absent" in done.stderr
+
+
+def test_what_happens_now_can_be_recorded(nri, folder: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", "20="), "--record", str(new))
+    done = nri("predict", str(folder), str(new), "-o", "json")
+    (row,) = json.loads(done.stdout)
+    assert (row["key"], row["first"], row["second"]) == ("LEVEL", "10-sets", "20-sets")
+
+
+def test_lost_steps_are_told_and_end_with_1(nri, folder: Path, tmp_path: Path) -> None:
+    lossy = tmp_path / "lossy.nritrace"
+    (whole,) = folder.iterdir()
+    note = t.Record(kind=t.LOST, time_ns=1, count=3)
+    block = blocks.pack(bytes_field(1, note.SerializeToString()), 1, 1, 1)
+    lossy.write_bytes(whole.read_bytes() + block)
+    done = nri("replay", str(lossy), "--plugin", plugin(tmp_path, "o\x1bld"))
+    assert (done.returncode, "at least 3 steps missing" in done.stderr) == (1, True), done.stderr

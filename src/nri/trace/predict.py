@@ -1,0 +1,147 @@
+"""Collisions foretold: plugins that set the same field of the same container, found in what they have answered.
+
+Plugins that were recorded apart (some on the node, another by `nri replay --record` of the same events) were never
+merged. Here their answers to the same kind of event of the same container are laid over each other, in the order
+of their indices and by the rules of a merge: a later plugin may take over what it removes first. Names are enough for
+that, so recordings whose values were replaced serve as well. Next: `nri.adaptation.merge.fields`, the table of fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from nri.adaptation.merge import RESOURCES_TREE, TREE, Entry, Kind, read
+from nri.trace.history import Event, Step, parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["Collision", "Foresight"]
+
+#: Fields that are kept of the answers of one plugin for one container.
+_MOST_PLACES: Final = 16_000
+_NO_OWNER: Final = (Kind.LIST, Kind.ACCUMULATED)
+_RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
+
+
+class Place(NamedTuple):
+    """What one plugin can own: a field of a container, or one entry of it."""
+
+    container: str
+    field: str
+    key: str
+
+
+class Collision(NamedTuple):
+    """Two plugins on one field.
+
+    Attributes:
+        field, key: as conflicts name it: ``Env``, and the variable.
+        event: in which it happens.
+        first, second: ``NN-name``; the second one's answer is refused.
+        containers: ``NAMESPACE/POD/CONTAINER`` for which it happens, sorted.
+        happened: for how many of these the recordings have it already as refused.
+    """
+
+    field: str
+    key: str
+    event: str
+    first: str
+    second: str
+    containers: tuple[str, ...]
+    happened: int
+
+
+class _Answers:
+    """All that one plugin has asked for at one kind of event of one container."""
+
+    __slots__ = ("refused", "sets", "takes")
+
+    def __init__(self) -> None:
+        self.sets: set[Place] = set()
+        self.takes: set[Place] = set()
+        self.refused = False
+
+
+class Foresight:
+    """Collects events of any number of recordings, and tells collisions.
+
+    Args:
+        most: containers whose answers are kept, once for each kind of event.
+
+    Attributes:
+        left: events of further containers, which were not looked at.
+    """
+
+    def __init__(self, most: int = 200_000) -> None:
+        self.left, self._most = 0, most
+        self._found: dict[tuple[str, str], dict[str, _Answers]] = {}
+        self._names: dict[str, str] = {}
+
+    def take(self, event: Event) -> None:
+        """Look at an event."""
+        if event.container is None:
+            return
+        subject = event.container.id
+        for step in event.steps:
+            reply = parsed(step.event, step.reply, reply=True) if step.reply else None
+            if reply is None or "update" not in reply.DESCRIPTOR.fields_by_name:
+                continue
+            key = (event.name, subject)
+            if key not in self._found:
+                if len(self._found) >= self._most:
+                    self.left += 1
+                    return
+                self._names[subject] = event.subject
+                self._found[key] = {}
+            _keep(self._found[key].setdefault(step.plugin, _Answers()), subject, step, reply)
+
+    def collisions(self) -> list[Collision]:
+        """Who collides with whom, sorted by plugins and field."""
+        found: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
+        for (event, subject), plugins in self._found.items():
+            for place, first, second in _collide(plugins):
+                row = found.setdefault((first, second, event, place.field, place.key), {})
+                row[self._names[subject]] = plugins[second].refused
+        return [
+            Collision(field, key, event, first, second, tuple(sorted(names)), sum(names.values()))
+            for (first, second, event, field, key), names in sorted(found.items())
+        ]
+
+
+def _keep(answers: _Answers, subject: str, step: Step, reply: Any) -> None:
+    answers.refused |= step.refused is not None
+    if step.event == "CreateContainer":
+        _places(answers, subject, read(reply.adjust, TREE))
+    for update in reply.update:
+        _places(answers, update.container_id, read(update.linux.resources, RESOURCES_TREE))
+
+
+def _places(answers: _Answers, container: str, entries: Iterable[Entry]) -> None:
+    """Add the places that entries set, and those that they take from others."""
+    for entry in entries:
+        field, kind = entry.row.label, entry.row.kind
+        if kind is Kind.RESET:
+            answers.takes.update(Place(container, name, "") for name in _RDT)
+        elif kind in (Kind.MAP, Kind.KEYED):
+            answers.takes.update(Place(container, field, key) for key in entry.removed)
+            room = max(_MOST_PLACES - len(answers.sets), 0)
+            answers.sets.update(Place(container, field, key) for key in list(entry.sets)[:room])
+        elif kind not in _NO_OWNER:
+            place = Place(container, field, "")
+            if kind is Kind.ARGS and not entry.value[0]:
+                answers.takes.add(place)
+            answers.sets.add(place)
+
+
+def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[Place, str, str]]:
+    """The places that a later plugin sets although an earlier one holds them: place, earlier, later."""
+    holders: dict[Place, str] = {}
+    for name in sorted(plugins):
+        answers = plugins[name]
+        for place in answers.takes:
+            holders.pop(place, None)
+        for place in answers.sets:
+            holder = holders.setdefault(place, name)
+            if holder != name:
+                yield place, holder, name
