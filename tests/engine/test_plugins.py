@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,29 @@ def test_an_update_of_the_container_that_is_being_made_fails_it_by_name(node: No
     with pytest.raises(NriError, match="10-recorder"):
         node.create(node.pod())
     assert node.engine.containers.list() == []
+
+
+def test_a_plugin_is_told_that_another_one_refused_what_it_had_granted(node: Node) -> None:
+    node.config = replace(node.config, nri=replace(node.config.nri, tell_refused=True))
+    plugin: Recorder = node.plugin()
+    refusing: Recorder = node.plugin(index="20", name="refusing")
+    pod = node.pod()
+    made = node.run(pod)
+    before = shares(node, made)
+    plugin.on["update"] = lambda *_: [nri.Update(made).set_cpu_shares(300)]
+    plugin.on["create"] = lambda *_: (None, [nri.Update(made).set_cpu_shares(300)])
+    refusing.on["create"] = refusing.on["update"] = refuse
+    with pytest.raises(NriError, match="20-refusing"):
+        node.create(pod, "second")
+    with pytest.raises(NriError, match="20-refusing"):
+        node.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=100))
+    assert plugin.of("second") == ["create", "stop", "remove"]
+    assert plugin.of("c")[-2:] == ["update", "post_update"]
+    assert shares(node, made) == before
+
+
+def refuse(*_: object) -> None:
+    raise ValueError("not today")
 
 
 def test_a_plugin_evicts_a_container_by_itself(node: Node) -> None:

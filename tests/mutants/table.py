@@ -55,6 +55,8 @@ MUTANTS = (
            "property/test_answer_order.py"),
     Mutant("adaptation/dispatch/event.py", "numbers[label] = self.answer", 'numbers[label] = self.numbers[""]',
            "property/test_answer_order.py"),
+    Mutant("adaptation/dispatch/event.py", 'self.numbers[""] = next(ARRIVALS)', "pass",
+           "unit/adaptation/dispatch/test_event_reply.py"),
     Mutant("adaptation/audit/inventory.py", "resources = order.newest(resources, numbers)", "pass",
            "property/test_answer_order.py"),
     Mutant("adaptation/dispatch/order.py", "if peer.turn_s:", "if False:", "unit/adaptation/dispatch/test_order.py"),

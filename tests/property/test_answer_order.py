@@ -31,6 +31,8 @@ pytestmark = pytest.mark.pure
 HISTORIES = int(os.environ.get("NRI_HISTORIES", "1000"))
 FIELDS = ("shares", "quota", "memory_high")
 PLUGINS = ("10-a", "20-b", "30-c")
+#: What threads do; some of it more often.
+KINDS = ("create", "create", "early", "late", "change", "change", "change", "stop", "plugin", "plugin", "plugin")
 
 
 class Word(NamedTuple):
@@ -138,7 +140,7 @@ class Node:
 
         def take_turn(ticket: Ticket, timeout_s: float = -1.0) -> bool:
             while not ticket.turn.acquire(False):
-                if timeout_s >= 0.0 and self.draw.random() < 0.1:
+                if timeout_s >= 0.0 and self.draw.random() < self.haste:
                     self.missed += 1
                     return False
                 self.pause()
@@ -168,6 +170,7 @@ class Node:
     def history(self, seed: int) -> tuple[Values, Values]:
         """Draw one history: the values that its containers end with, and those of the model."""
         self.draw = draw = random.Random(seed)
+        self.haste = draw.choice((0.0, 0.1, 0.9))
         self.words: list[Word] = []
         self.failed: set[object] = set()
         self.events: dict[int, object] = {}
@@ -177,7 +180,7 @@ class Node:
             self.make(self.container(each))
         works: list[Callable[[], None]] = []
         for number in range(draw.randint(3, 6)):
-            kind = draw.choice(("create", "create", "early", "late", "change", "stop", "plugin", "plugin", "plugin"))
+            kind = draw.choice(KINDS)
             works.append(self.work(kind, f"{seed}-new{number}"))
         self.baton = Baton(draw)
         self.baton.run(works)

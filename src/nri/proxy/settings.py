@@ -38,6 +38,7 @@ class PluginSettings:
         provenance: remember who changed what, for ``nri why``.
         admin_socket: where ``nri why`` asks; empty for nowhere.
         allowed_uids: users whose processes may connect, beside root.
+        tell_refused: tell plugins whose answers came to nothing because another one refused the request.
         compat: ``reference`` for the reference's behaviour where it is deterministic.
         default_validator: the validator that is built in; none unless it is configured.
     """
@@ -52,6 +53,7 @@ class PluginSettings:
     provenance: bool = True
     admin_socket: str = "/run/nri-proxy/admin.sock"
     allowed_uids: tuple[int, ...] = ()
+    tell_refused: bool = False
     compat: Literal["default", "reference"] = "default"
     default_validator: ValidatorConfig | None = None
 

@@ -257,7 +257,10 @@ class AnsweredEvent(Event):
         container_id = "" if container is None else container.id
         book = self.merge.book
         outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
-        asked = request.encoded() if self.asked is None else self.asked
+        asked = self.asked
+        if asked is None:
+            asked = request.encoded()
+            self.numbers[""] = next(ARRIVALS)  # nobody has answered: what the runtime asks for has its place as well
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes, self.numbers)
 
     def granted(self) -> list[Peer]:

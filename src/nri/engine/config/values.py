@@ -208,6 +208,8 @@ class NriConfig:
         admin_socket: where ``nri why`` asks; empty for nowhere.
         allowed_uids: users whose plugins may connect, beside root and the engine's own.
         provenance: remember who changed what, for ``nri why``.
+        tell_refused: if a plugin refuses an update, tell all of them by PostUpdateContainer what the container has; a
+            refused creation is told in any case, by StopContainer and RemoveContainer.
         compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
     """
 
@@ -223,6 +225,7 @@ class NriConfig:
     admin_socket: str = "/var/run/nri/admin.sock"
     allowed_uids: tuple[int, ...] = ()
     provenance: bool = True
+    tell_refused: bool = False
     compat: Literal["default", "reference"] = "default"
 
     def __post_init__(self) -> None:

@@ -117,7 +117,12 @@ class Domain:
         """Ask plugins about new resources; None without NRI. Raises what the request fails with."""
         if self._hub.adaptation is None:
             return None
-        return self._hub.adaptation.update_container(*self._pair(container), wanted)
+        try:
+            return self._hub.adaptation.update_container(*self._pair(container), wanted)
+        except NriError:
+            if self._hub.tell_refused:
+                self.post_update(container)
+            raise
 
     def post_update(self, container: ContainerEntry) -> None:
         """Tell that a container has got new resources."""

@@ -55,6 +55,7 @@ class NriHub:
     """The adaptation and its domains. `memory` is the file that keeps which plugins took part."""
 
     def __init__(self, config: NriConfig, version: str, memory: Path, **more: Any) -> None:
+        self.tell_refused = config.tell_refused
         self._domains: dict[str, NriDomain] = {}
         self._memory = memory
         self._before = _read_names(memory)

@@ -89,6 +89,7 @@ class Domain:
             provenance=nri.provenance,
             admin_socket=nri.admin_socket or None,
             allowed_uids=nri.allowed_uids,
+            tell_refused=nri.tell_refused,
             compat=nri.compat,
             default_validator=nri.default_validator,
             builtin=builtin,

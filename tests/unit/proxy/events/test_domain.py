@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
+import grpc
 import pytest
 
+import nri
 from nri.api import messages as m
 from nri.proxy.events.domain import Domain
 from nri.proxy.state import CREATED, REMOVED, STOPPED, ContainerRecord, PodRecord
@@ -36,6 +39,22 @@ def test_a_plugin_that_joins_is_told_of_what_has_not_ended(world: Proxied) -> No
     assert owner is not None
     owner.skipped = True
     assert domain_of(world).snapshot() == ([], [])
+
+
+def test_a_plugin_is_told_that_another_one_refused_what_it_had_granted(world: Proxied) -> None:
+    world.stop()
+    world.settings = replace(world.settings, nri=replace(world.settings.nri, tell_refused=True))
+    world.start()
+    plugin, refusing = world.attach(Recorder()), world.attach(Recorder(), "20", "refusing")
+    plugin.on["create"] = lambda *_: nri.Adjustment().add_env("A", "b")
+    refusing.on["create"] = refuse
+    with pytest.raises(grpc.RpcError, match="not today"):
+        world.create(world.run_pod())
+    assert plugin.of("c") == ["create", "remove"] and refusing.of("c") == ["create"]
+
+
+def refuse(*_: object) -> None:
+    raise ValueError("not today")
 
 
 def test_an_end_is_told_once(world: Proxied) -> None:
