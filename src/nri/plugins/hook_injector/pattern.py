@@ -9,6 +9,8 @@ asks these.
 
 from __future__ import annotations
 
+import re
+
 from nri.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -22,6 +24,8 @@ __all__ = ["MOST_STEPS", "Budget", "Pattern", "TooCostly", "load"]
 MOST_STEPS = 1 << 29
 #: Characters of a pattern. RE2 itself bounds the size of the program that it makes of them.
 MOST_CHARACTERS = 10_000
+#: What is quoted, a character after a backslash, or `\C`: RE2 takes that for any byte, and Go refuses it.
+_ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(C)|\\.", re.DOTALL)
 
 
 class TooCostly(Exception):
@@ -60,6 +64,8 @@ class Pattern:
         re2 = load()
         if len(text) > MOST_CHARACTERS:
             raise ValueError(f"has more than {MOST_CHARACTERS} characters")
+        if any(each[1] for each in _ESCAPES.finditer(text)):
+            raise ValueError(r"invalid escape sequence: \C")
         options = re2.Options()
         options.log_errors = False
         options.never_capture = True

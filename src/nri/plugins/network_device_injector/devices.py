@@ -105,6 +105,8 @@ def _parse(address: str) -> bytes:
     """An address as bytes. An IPv4 address in the clothes of IPv6 (::ffff:192.0.2.7) is one of IPv4."""
     import ipaddress  # noqa: PLC0415 - only for pods that give a device an address
 
+    if "%" in address:
+        raise ValueError("the zone of an address is its device, which it is about to have")
     parsed = ipaddress.ip_address(address)
     mapped = getattr(parsed, "ipv4_mapped", None)
     return (mapped or parsed).packed

@@ -13,8 +13,8 @@ from nri.plugins.hook_injector.pattern import MOST_STEPS, Budget, Pattern, TooCo
 from nri.plugins.hook_injector.plugin import HookInjector
 
 FACTS = Path(__file__).parents[3] / "data" / "plugins" / "go-regexp.jsonl"
-#: Go refuses these. RE2 has one byte for the first, the text itself for the next two, and names in any script.
-TAKEN_BY_RE2_ALONE = {r"\C", "a{9999999999}", "a{1,99999999999}", "(?<é>a)"}
+#: Go refuses these. RE2 has the text itself for the first two, and names in any script.
+TAKEN_BY_RE2_ALONE = {"a{9999999999}", "a{1,99999999999}", "(?<é>a)"}
 
 
 def test_what_go_finds_is_found_and_what_it_refuses_is_refused() -> None:
@@ -45,11 +45,16 @@ def test_a_pattern_that_takes_python_s_own_engine_hours_is_searched(text: str) -
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("(", r"missing \)"), ("[b-a]", "range"), ("a" * 10_001, "10000 characters"), ("(a{999}){999}", "repetition size"),
-     (r"\pL{500}", "too large")],
+     (r"\pL{500}", "too large"), (r"\Q\C\E\\C\C", r"invalid escape sequence: \\C")],
 )  # fmt: skip
 def test_what_is_no_pattern_or_too_large_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Pattern(text)
+
+
+def test_a_c_that_is_quoted_is_one() -> None:
+    assert Pattern(r"\Q\C\E").found_in(r"\C", Budget())
+    assert Pattern(r"\\C").found_in(r"\C", Budget())
 
 
 def test_searches_share_a_budget_of_text_times_pattern() -> None:

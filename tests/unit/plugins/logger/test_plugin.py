@@ -99,6 +99,25 @@ def test_add_puts_a_mark_and_set_puts_it_over_that_of_others(nri_runtime: FakeRu
     assert (reply.env, reply.annotations) == ({"A": MARK, "B": MARK}, {"a/x": MARK, "b/x": MARK})
 
 
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ("addEnv: true", r"addEnv: expected text, not true \(write it in quotes"),
+        ("addEnv: 1e3", "addEnv: expected text, not 1000.0"),
+        ("addEnv:", "addEnv: expected text, not null"),
+        ("ADDENV: X", r'ADDENV: unknown key \(did you mean "addEnv"'),
+        ("addEnv: X\naddEnv: Y", ":2: addEnv: the key is given twice"),
+        ("addEnv: X\n---\naddEnv: Y", "found another document"),
+        ("addEnv: -X", "addEnv: must not start with '-'"),
+    ],
+)
+def test_what_a_go_plugin_would_make_something_else_of_is_an_error(
+    nri_runtime: FakeRuntime, config: str, reason: str
+) -> None:
+    with pytest.raises(nri.ConfigError, match=reason):
+        nri_runtime.add(Logger(), idx="10", config=config)
+
+
 def test_a_name_that_no_variable_can_have_is_an_error_of_the_configuration(nri_runtime: FakeRuntime) -> None:
     with pytest.raises(nri.ConfigError, match="setEnv: must not contain '=': 'A=B'"):
         nri_runtime.add(Logger(), idx="10", config="setEnv: A=B")

@@ -68,6 +68,7 @@ def test_an_unknown_key_is_read_past_with_a_warning() -> None:
         ("[{name: a}, {name: a, new_name: b}]", '[1].name: "a" is already at [0].name'),
         ("[{name: a}, {name: b, new_name: a}]", '[1].new_name: "a" is already at [0].new_name'),
         ("[{name: a, address: x}]", "[0].address: 'x' is no IP address; write one such as 192.0.2.7"),
+        ("[{name: a, address: 'fe80::1%eth0'}]", "'fe80::1%eth0' is no IP address"),
         ("[{name: a, address: 192.0.2.7/24}]", "write 'address: 192.0.2.7' and 'prefix: 24'"),
         ("[{name: a, address: 192.0.2.7, prefix: 33}]", "[0].prefix: 33 is not from 0 to 32"),
         ("[{name: a, address: 192.0.2.7, prefix: -1}]", "[0].prefix: -1 is not from 0 to 32"),
