@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from nri.cli.errors import FAILED, USAGE, Failure
-from nri.cli.support.daemon import log_to, needs_extra
+from nri.cli.support.daemon import log_to
 from nri.errors import NriError
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
             return agent.run()
         finally:
             told.cancel()
-    except ModuleNotFoundError as error:
-        needs_extra("the agent", error, "agent")
     except NriError as error:
         raise Failure(f"the agent cannot start: {error}", FAILED) from error
 

@@ -61,8 +61,20 @@ AGENT_OPTIONS = SettingsOptions(
 )
 
 
+class _AgentGroup(VerbGroup):
+    """The agent's verbs, all of which need its packages."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            from nri.cli.support.daemon import needs_extra
+
+            needs_extra("nri agent", error, "agent")
+
+
 @click.group(
-    cls=VerbGroup,
+    cls=_AgentGroup,
     examples=[
         "nri agent capabilities                  # what this kernel lets it do",
         "nri agent check agent.toml --rules rules/",

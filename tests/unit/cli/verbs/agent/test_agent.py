@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from nri.cli.settings import Settings
 from nri.cli.verbs.agent.agent import AGENT_OPTIONS
 from nri.service.http import json_answer, text_answer
-from tests.unit.cli.conftest import complete
+from tests.unit.cli.conftest import command, complete, environment
 from tests.unit.cli.verbs.agent.conftest import document
 
 KNOWN = {
@@ -28,6 +29,21 @@ KNOWN = {
     ],
     "rules": {"NodeSLO": "apiserver node-1", "NodeResourceTopology": "", "Node": ""},
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [["check"], ["explain", "shop/web"], ["capabilities"], ["run"]])
+def test_without_its_packages_each_verb_says_which_to_install(tmp_path: Path, words: list[str]) -> None:
+    missing = "raise ModuleNotFoundError(\"No module named 'prometheus_client'\", name='prometheus_client')\n"
+    (tmp_path / "prometheus_client.py").write_text(missing)
+    variables = environment(PYTHONPATH=str(tmp_path))
+    done = subprocess.run(
+        command("agent", *words), capture_output=True, text=True, timeout=60, check=False, env=variables
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: nri agent needs prometheus_client, which is not installed. "
+        "Install the extra: pip install '.[agent]', in a checkout of nri\n"
+    )
 
 
 # -- explain, without an agent -----------------------------------------------------------------------------------------
