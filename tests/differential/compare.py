@@ -11,8 +11,7 @@ import re
 from dataclasses import dataclass
 
 from nri.oci import MountTable
-from nri.testing.conformance import Failure, run_merge_case
-from nri.testing.spec_cases import run_spec_case
+from nri.testing.conformance import Failure, run_merge_case, run_spec_case
 from tests.differential.generate import Case
 from tests.differential.oracle import Expect, Oracle
 

@@ -46,6 +46,7 @@ WORDS = {
     "interfaces": "others' shapes",
     "signals": "let in, and stop",
     "text": "others' texts",
+    "mountinfo": "tables of mounts",
 }
 #: The rooms that are shown from inside, and the colour that they share with their box.
 INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}

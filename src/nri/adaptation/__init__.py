@@ -12,9 +12,7 @@ from nri.adaptation.adaptation import Adaptation
 from nri.adaptation.audit.answer_order import FieldOrder, Numbers, OrderedUpdates
 from nri.adaptation.audit.restoration import Restoration
 from nri.adaptation.audit.update_result import FieldOutcome, UpdateResult
-from nri.adaptation.dispatch.create_event import CreateReply
-from nri.adaptation.dispatch.stop_event import StopReply
-from nri.adaptation.dispatch.update_event import UpdateReply
+from nri.adaptation.dispatch.event import CreateReply, StopReply, UpdateReply
 from nri.adaptation.events import ContainerEvent, Events, PodEvent
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.health import PluginHealth

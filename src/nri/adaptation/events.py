@@ -15,10 +15,8 @@ from nri.api.events import BY_METHOD, EVENTS
 
 if TYPE_CHECKING:
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.dispatch.create_event import CreateReply
     from nri.adaptation.dispatch.dispatcher import Dispatcher
-    from nri.adaptation.dispatch.stop_event import StopReply
-    from nri.adaptation.dispatch.update_event import UpdateReply
+    from nri.adaptation.dispatch.event import CreateReply, StopReply, UpdateReply
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.sync_gate import Block
     from nri.api import messages as m

@@ -139,6 +139,12 @@ class Output:
         else:
             self._draw(columns, [[cell(row.get(one.key), one.cut, mark=one.mark) for one in columns] for row in found])
 
+    def pairs(self, rows: Mapping[str, str], indent: str = "") -> None:
+        """Print names and their texts, one pair a line."""
+        width = max(map(len, rows), default=0)
+        for name, text in rows.items():
+            self.text(f"{indent}{name:{width}}  {text}")
+
     def _draw(self, columns: Sequence[Column], body: list[list[str]]) -> None:
         table = [[column.title for column in columns], *body]
         whole = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -153,6 +159,14 @@ class Output:
             self.text(text if number else Painted(text, "bold"))
         if self.width and _length(whole) > self.width:
             self.note("(cut to the width of the terminal: -w shows all)")
+
+
+def age(seconds: float) -> str:
+    """A time in its largest unit: `5s`, `3m`, `2d`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{max(0, seconds) // 1:.0f}s"
 
 
 def _length(widths: Sequence[int]) -> int:

@@ -8,16 +8,15 @@ Next: `nri.oci.mounts`, which asks it.
 from __future__ import annotations
 
 import posixpath
-import re
 from typing import NamedTuple
+
+from nri import mountinfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 __all__ = ["MountPoint", "MountTable"]
-
-MOUNTINFO = "/proc/self/mountinfo"
 
 
 class MountPoint(NamedTuple):
@@ -44,7 +43,7 @@ class MountTable:
         self.mounts = list(mounts)
 
     @classmethod
-    def of_host(cls, path: str = MOUNTINFO) -> MountTable:
+    def of_host(cls, path: str = mountinfo.OWN) -> MountTable:
         """Read the mounts of this process's mount namespace, now. OSError if there is no such file."""
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return cls.parse(file.read())
@@ -52,13 +51,7 @@ class MountTable:
     @classmethod
     def parse(cls, text: str) -> MountTable:
         """Read a text in the form of mountinfo (proc(5)); lines of another form are passed over."""
-        mounts = []
-        for line in text.splitlines():
-            before, _, _ = line.partition(" - ")
-            fields = before.split(" ")
-            if len(fields) >= 6:
-                mounts.append(MountPoint(_plain(fields[4]), " ".join(fields[6:])))
-        return cls(mounts)
+        return cls(MountPoint(mount.path, " ".join(mount.tags)) for mount in mountinfo.parse(text.splitlines()))
 
     def propagation(self, path: str, *, by_prefix: bool = False) -> str | None:
         """The propagation of the mount that a path is on: `rshared`, `rslave`, "" for none, None for no mount.
@@ -79,11 +72,6 @@ class MountTable:
 
 def _holds(mount: str, path: str) -> bool:
     return path == mount or path.startswith(mount.rstrip("/") + "/")
-
-
-def _plain(field: str) -> str:
-    """A path of mountinfo without the octal escapes of blanks, tabs, newlines and backslashes."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
 def clean_path(path: str) -> str:

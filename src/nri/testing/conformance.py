@@ -1,13 +1,16 @@
-"""Run the reference's recorded outcomes through our merge, case by case, and say what differs.
+"""Run the reference's recorded outcomes through our merge and our spec generator, case by case, and say what differs.
 
 A file has one JSON object a line, plain or xz-compressed: what was asked, what each plugin answered, and what the
 reference (release 0.12.5) made of it. Cases run in reference mode. Lists whose order the reference leaves to chance are
-compared as sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. The command over this
-module is `nri.cli.verbs.conformance`. Next: `nri.testing.spec_cases`.
+compared as sets: the namespaces that later plugins see, and neighbouring removal marks of mounts. A `spec` case has an
+OCI spec, an adjustment, and the spec that the reference made of both; specs are compared in canonical form, and the
+host that propagation is checked on is one private mount, as it was where the cases were recorded.
+Next: `nri.cli.verbs.conformance`, the command over this module.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import lzma
@@ -24,9 +27,10 @@ from nri.api import messages as m
 from nri.config.syntax import parse_json
 from nri.errors import ConfigError, NriError
 from nri.files import read_regular
+from nri.oci import Generator, MountPoint, MountTable, canonical
 from nri.rules import Rules
 
-__all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case"]
+__all__ = ["MERGE_OPS", "Failure", "read_cases", "run_merge_case", "run_spec_case"]
 
 #: A case, as in the file.
 Case = dict[str, Any]
@@ -36,6 +40,8 @@ _OPS = ("create", "update", "stop", "spec")
 _XZ_MAGIC = b"\xfd7zXZ\x00"
 #: No file of cases is as large.
 MOST_BYTES = _FILE_BYTES = 512 << 20
+#: The mounts of the host that specs are made on.
+_HOST = MountTable([MountPoint("/")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +263,34 @@ def _settle_order(message: Any) -> None:
         message.mounts.MergeFrom(settled.mounts)
 
 
-def _diff(part: str, wanted: list[Any], got: list[Any]) -> str:
+def run_spec_case(case: Case, host: MountTable = _HOST) -> Failure | None:
+    """Run one spec case in reference mode; None if it came out as recorded."""
+    diff = _compare_spec(case, host)
+    return Failure(str(case["id"]), "spec", diff) if diff else None
+
+
+def _compare_spec(case: Case, host: MountTable) -> str:
+    try:
+        adjustment = json_format.ParseDict(case.get("adjust") or {}, m.ContainerAdjustment())
+    except (json_format.ParseError, UnicodeEncodeError) as problem:
+        return f"the case cannot be read: {str(problem).splitlines()[0]}"
+    if not isinstance(case.get("spec"), dict):
+        return "the case cannot be read: it has no 'spec'"
+    given = copy.deepcopy(case["spec"])
+    try:
+        got = _spec_outcome(spec=Generator(case["spec"], compat="reference", mounts=host).adjust(adjustment))
+    except NriError as error:
+        got = {"error": str(error)}
+    if case["spec"] != given:
+        return "the generator changed the spec that it was given"
+    wanted = _spec_outcome(**case["expect"])
+    return "" if got == wanted else _diff("spec", wanted, got)
+
+
+def _spec_outcome(spec: Any = None, error: Any = None, **_: Any) -> dict[str, Any]:
+    return {"error": error} if error is not None else {"spec": canonical(spec) if isinstance(spec, dict) else spec}
+
+
+def _diff(part: str, wanted: Any, got: Any) -> str:
     recorded, ours = (json.dumps(side, indent=1, sort_keys=True).split("\n") for side in (wanted, got))
     return "\n".join(difflib.unified_diff(recorded, ours, f"{part}: recorded", f"{part}: ours", lineterm=""))

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from nri.cli.output import Column, Output, Painted, cell, readable
+from nri.cli.output import Column, Output, Painted, age, cell, readable
 from nri.cli.settings import Settings
 
 COLUMNS = [Column("ID", "id", 4, mark=False), Column("NAME", "name"), Column("TAGS", "tags")]
@@ -152,3 +152,12 @@ def test_the_mode_of_a_file_is_octal() -> None:
     assert readable(device) == {"path": "/dev/x", "file_mode": "0640"}
     assert device["file_mode"] == 0o640
     assert readable("x") == "x"
+
+
+def test_times_have_their_largest_unit() -> None:
+    assert [age(seconds) for seconds in (-3, 0.9, 5, 90, 7300, 200000)] == ["0s", "0s", "5s", "1m", "2h", "2d"]
+
+
+def test_pairs_have_their_texts_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    output().pairs({"a": "one", "long": "two"}, indent=" ")
+    assert capsys.readouterr().out == " a     one\n long  two\n"

@@ -18,11 +18,18 @@ import logging
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from nri.adaptation.dispatch.create_event import CreateEvent, CreateReply
-from nri.adaptation.dispatch.event import AnsweredEvent, Event, EventContext
+from nri.adaptation.dispatch.event import (
+    AnsweredEvent,
+    CreateEvent,
+    CreateReply,
+    Event,
+    EventContext,
+    StopEvent,
+    StopReply,
+    UpdateEvent,
+    UpdateReply,
+)
 from nri.adaptation.dispatch.order import Place
-from nri.adaptation.dispatch.stop_event import StopEvent, StopReply
-from nri.adaptation.dispatch.update_event import UpdateEvent, UpdateReply
 from nri.adaptation.dispatch.validation import present, validate
 from nri.adaptation.merge.limits import MOST_ENTRIES
 from nri.adaptation.peers.event_request import EventRequest

@@ -1,9 +1,24 @@
-"""One event on its way through the plugins: what each is asked, and what becomes of the answers.
+"""One event on its way through the plugins: what each is asked, what becomes of the answers, and the reply in the end.
 
-`Event` is only passed on: answers to it say nothing. The answers to an `AnsweredEvent` are merged; its three kinds,
-CreateContainer, UpdateContainer and StopContainer, have a module each. `nri.adaptation.dispatch.dispatcher` takes an
-event around, in one thread at a time: `request_bytes` for the next plugin, `add` of each answer, and in the end its
-`result`, which is an `EventReply` (`event_reply`) to the runtime. Next: `nri.adaptation.dispatch.create_event`.
+`Event` is only passed on: answers to it say nothing. The answers to an `AnsweredEvent` are merged; its three kinds are
+`CreateEvent`, `UpdateEvent` and `StopEvent`. `nri.adaptation.dispatch.dispatcher` takes an event around, in one thread
+at a time: `request_bytes` for the next plugin, `add` of each answer, and in the end its `result`, which is an
+`EventReply` to the runtime.
+
+An answer has bounds: its size, the room that it leaves for the next request, how much of it is recorded. The plugin
+that asks for too much is the one that fails, by name.
+
+An event waits for a plugin that goes on not answering for one and a half of its timeouts in all. Events that come to a
+plugin while another one waits for its answer queue behind that one. If the answer does not come, each of them has lost
+as much time as the one that was asked; with a whole timeout for each, the fourth of four would wait for four. So what a
+plugin's silence has cost an event counts, whichever plugin was asked: when its turn comes it has what is left, and with
+nothing left it is as if the plugin had not answered it. What is left after one silence is half a timeout, so that a
+plugin that was held up for a moment loses the request that it did not answer, and not all that waited. Time in which
+others were answered does not count: a plugin that is slow and answers loses nothing. Each plugin's breaker sums its
+silences up; an event notes the sum when it first comes to wait for the plugin, or is first not answered by it, and has
+borne the difference since. The same goes on when the plugin is asked to validate.
+
+Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which say what answers mean together.
 """
 
 from __future__ import annotations
@@ -11,26 +26,65 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.audit.answer_order import EventOrder
+from nri.adaptation.audit.answer_order import EventOrder, OrderedUpdates
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
-from nri.adaptation.dispatch.bounds import HEADERS, ROOM, leave_room, left_out, weighed
+from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge, limits
+from nri.adaptation.merge.container_view import normalise
+from nri.adaptation.merge.update_book import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
+from nri.adaptation.peers.event_request import CreateRequest, EventRequest, UpdateRequest
+from nri.adaptation.peers.synchronize import ENVELOPE
 from nri.adaptation.plugin_policy import allow
+from nri.adaptation.registration.kept_updates import report_left_out
+from nri.api import messages as m
+from nri.api.events import BY_METHOD
 from nri.errors import NriError, PluginError
+from nri.text import count, cut, quote
+from nri.ttrpc.codes import Code
+from nri.ttrpc.frames import MAX_DATA
 from nri.ttrpc.waiters import ARRIVALS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Final
 
+    from nri.adaptation.audit.answer_order import FieldOrder, Numbers
     from nri.adaptation.audit.reporting import Reporting
+    from nri.adaptation.audit.restoration import Restoration
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.peers.event_request import EventRequest
+    from nri.adaptation.audit.update_result import UpdateResult
+    from nri.adaptation.merge.update_book import Ignored
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.kept_updates import KeptUpdates
-    from nri.api import messages as m
     from nri.rules import Rules
 
-__all__ = ["AnsweredEvent", "Event", "EventContext", "Parts"]
+__all__ = [
+    "AnsweredEvent",
+    "CreateEvent",
+    "CreateReply",
+    "Event",
+    "EventContext",
+    "EventReply",
+    "StopEvent",
+    "StopReply",
+    "UpdateEvent",
+    "UpdateReply",
+]
+
+#: How much of a plugin's silence an event bears, in timeouts.
+PATIENCE: Final = 1.5
+#: Less is no time: a plugin gets its deadline in whole milliseconds.
+LEAST_S: Final = 0.001
+#: Bytes that the request to a plugin may have.
+ROOM: Final = MAX_DATA - ENVELOPE
+#: What the headers of fields may add to a request for one answer, in bytes.
+HEADERS: Final = 64
+#: Updates left out that the record of an event names.
+_NAMED: Final = 20
+
+_CREATE: Final = BY_METHOD["create_container"]
+_UPDATE: Final = BY_METHOD["update_container"]
+_STOP: Final = BY_METHOD["stop_container"]
 
 
 class Event:
@@ -42,7 +96,7 @@ class Event:
         serial: counts the events of this process, for reports.
         answer: number of the last answer (`Peer.answer`), taken while its plugin was held.
         told: reporters know that it has begun.
-        silence: by plugin that it waited for, what that had cost before: `nri.adaptation.dispatch.silence`.
+        silence: by plugin that it waited for, what its silence had cost before.
     """
 
     __slots__ = ("_copy", "answer", "number", "request", "rpc", "serial", "silence", "told")
@@ -61,6 +115,22 @@ class Event:
     def request_bytes(self) -> bytes:
         """The request as the next plugin gets it, encoded."""
         return self.request.encoded()
+
+    def meet(self, peer: Peer) -> None:
+        """Note that the event comes to wait for a plugin, if it has not met it yet."""
+        met = self.silence
+        if met is None:
+            self.silence = {peer: peer.breaker.silence_s}
+        elif peer not in met:
+            met[peer] = peer.breaker.silence_s
+
+    def left_s(self, peer: Peer, timeout_s: float) -> float:
+        """Seconds for which the event may still wait for the plugin's answer; 0.0: not at all."""
+        met = self.silence
+        if met is None or peer not in met:
+            return timeout_s
+        left = PATIENCE * timeout_s - (peer.breaker.silence_s - met[peer])
+        return min(timeout_s, left) if left >= LEAST_S else 0.0
 
     def tell_begin(self, reporting: Reporting) -> None:
         """Tell reporters, once, that the event has begun, before it is told of anything else."""
@@ -281,3 +351,395 @@ class AnsweredEvent(Event):
         """The merged reply, encoded."""
         encoded: bytes = self.merge.reply().SerializeToString()
         return encoded
+
+
+class EventReply:
+    """The common part of all replies: owners, and the two ways in which the runtime's request ends.
+
+    Attributes:
+        updates: updates of other containers, for the runtime to apply, with their places in the order of answers.
+        ignored: what plugins asked for and did not get, with reasons.
+
+    If the runtime fails to create its container after it has updated others, `abort` hands the update callback what
+    those had before; `commit` forgets that. Calling neither is harmless.
+    """
+
+    __slots__ = ("_container_id", "_merge", "_open", "_order", "_trail", "ignored", "updates")
+
+    _event = ""
+
+    def __init__(
+        self,
+        merge: Any,
+        trail: AuditTrail,
+        container_id: str,
+        updates: list[m.ContainerUpdate],
+        ignored: list[Ignored],
+        order: EventOrder,
+    ) -> None:
+        self._merge = merge
+        self._trail = trail
+        self._container_id = container_id
+        self._order = order
+        self.ignored = ignored
+        self._open = bool(updates)
+        if updates:
+            self.updates = OrderedUpdates(updates, None, order.by_container(update.container_id for update in updates))
+            trail.updated(self.updates, self)
+        else:
+            self.updates = OrderedUpdates()
+
+    @property
+    def owners(self) -> m.OwningPlugins:
+        """The owner of each field that was set, of the event's container and of those updated along with it."""
+        owners: m.OwningPlugins = self._merge.owners()
+        return owners
+
+    @property
+    def numbers(self) -> Numbers:
+        """The places of the event's own container's resources in the order of answers, for its `FieldOrder`.
+
+        What no plugin has set, but the runtime's own request, counts as older than all answers to that.
+        """
+        return self._order.of(self._container_id)
+
+    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
+        """Say that the runtime's request went well: its side updates stand.
+
+        Args:
+            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+        """
+        if self._open or results:
+            self._open = False
+            self._trail.committed(self._event, self.updates, self, results)
+
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
+        """Have the side updates undone, because the runtime's request failed.
+
+        The update callback gets what the containers had before, or what a later answer has set since, with values for
+        "not set" where kernels have one (no limit, 1024 shares). What it could not apply is returned.
+
+        Args:
+            restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
+                fields that were not set before.
+        """
+        still_open, self._open = self._open, False
+        return self._trail.undo(self._event, self.updates, self, restore) if still_open else []
+
+
+class CreateReply(EventReply):
+    """The outcome of CreateContainer.
+
+    Attributes:
+        adjust: the merged adjustment; always there, perhaps empty.
+        updates: updates of other containers, for the runtime to apply.
+        ignored: what plugins asked for and did not get, with reasons.
+    """
+
+    __slots__ = ("_kept", "_waiting", "adjust")
+
+    _event = "CreateContainer"
+
+    def __init__(
+        self,
+        merge: CreateMerge,
+        context: EventContext,
+        adjust: m.ContainerAdjustment,
+        container_id: str,
+        created: list[m.ContainerUpdate] | None,
+        order: EventOrder,
+    ) -> None:
+        """`created`: updates of what was created meanwhile; None: what was being created waits for `commit`."""
+        self.adjust = adjust
+        self._kept = context.kept
+        self._waiting = created is None and merge.book is not None
+        book = merge.book
+        updates = [] if book is None else [*book.updates(), *(created or ())]
+        super().__init__(merge, context.trail, container_id, updates, [] if book is None else book.ignored, order)
+
+    def commit(self, results: Sequence[UpdateResult] = ()) -> None:
+        """Say that the container is created: its side updates stand.
+
+        The update callback gets what plugins have asked for this container while it was being created, in this call.
+
+        Args:
+            results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
+        """
+        super().commit(results)
+        self._kept.runtime_commits = True
+        if self._waiting:
+            self._waiting = False
+            self._kept.of_creation(self._merge.book, self._event, self._order.by_plugin)
+        if not self._trail.inventory.committed(self._container_id):
+            self._kept.hand_over(self._container_id)
+
+    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
+        """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`."""
+        if self._waiting:
+            self._waiting = False
+            self._trail.dropped(self._event, self._merge.book.kept, self._order.by_plugin)
+        self._trail.not_created(self._container_id)
+        return super().abort(restore)
+
+    @property
+    def evictions(self) -> list[m.ContainerEviction]:
+        """Containers that plugins want gone, as messages."""
+        return [
+            m.ContainerEviction(container_id=each.container_id, reason=each.reason) for each in self._merge.evictions
+        ]
+
+    @property
+    def container(self) -> m.Container:
+        """The container with the adjustment in it, as a further plugin would be shown it. Do not change it."""
+        container: m.Container = self._merge.container
+        return container
+
+
+class CreateEvent(AnsweredEvent):
+    """One container that is about to be created."""
+
+    __slots__ = ("_container", "_pod", "_resources")
+
+    reply_type: ClassVar[Any] = m.CreateContainerResponse
+
+    def __init__(self, pod: m.PodSandbox, container: m.Container, context: EventContext) -> None:
+        merge = CreateMerge(Parts(pod, container), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]
+        super().__init__(CreateRequest(_CREATE, pod, container, merge), merge, context)
+        self._pod, self._container = pod, container
+        self._resources: bytes | None = None
+        context.trail.inventory.creating(container.id, pod.namespace)
+
+    def refused(self) -> None:
+        """Forget the container, whose creation has failed."""
+        self._context.trail.inventory.not_created(self._container.id)
+
+    def overlap(self) -> None:
+        """Encode what the container had before, and sort earlier records: in the time that a plugin needs anyway."""
+        if self._resources is None:
+            self._resources = self._container.linux.resources.SerializeToString()
+            provenance = self._context.trail.provenance
+            if provenance is not None:
+                provenance.tidy()
+
+    def validation_request(self, present: Iterable[Peer], *, sent: bool) -> bytes:
+        """The request that all validators get: the container as it was, the merged result, and who set what.
+
+        PluginError, with the name of the plugin that asked for most, if it is to be sent and too long for a message.
+        """
+        reply = self.merge.reply()
+        if self._context.rules.hooks_only_when_set and not reply.adjust.hooks.ListFields():
+            reply.adjust.ClearField("hooks")
+        message = m.ValidateContainerAdjustmentRequest(
+            pod=self._pod,
+            container=self._container,
+            adjust=reply.adjust,
+            update=reply.update,
+            owners=self.merge.owners(),
+            plugins=[m.PluginInstance(name=peer.name, index=peer.index) for peer in present],
+        )
+        normalise(message.container)
+        encoded: bytes = message.SerializeToString()
+        if sent and len(encoded) > ROOM and self._context.rules.event_replies_limited and self.replies:
+            largest = max(self.replies, key=lambda reply: len(reply[1]))[0]
+            reason = f"its reply to {self.rpc} makes the request to validators {len(encoded)} bytes long"
+            raise PluginError(largest, f"{reason}, at most {ROOM} are sent", code=Code.RESOURCE_EXHAUSTED)
+        return encoded
+
+    def result_bytes(self) -> bytes:
+        """The merged reply, encoded."""
+        encoded: bytes = self.merge.encoded_reply([reply for _, reply in self.replies])
+        return encoded
+
+    def result(self) -> CreateReply:
+        """The merged adjustment, updates of other containers, and evictions."""
+        resources = self._resources
+        if resources is None:
+            resources = self._container.linux.resources.SerializeToString()
+        adjust = self.merge.adjust
+        mine = adjust.linux.resources.SerializeToString()
+        resources += mine
+        context, container_id = self._context, self._container.id
+        created: list[m.ContainerUpdate] | None = []
+        book = self.merge.book
+        if book is not None and self._context.kept.runtime_commits:
+            report_left_out(book, self.rpc, self._context.reporting)
+            created = None
+        elif book is not None:
+            created = self.side_updates()
+        order = self.order()
+        reply = CreateReply(self.merge, context, adjust, container_id, created, order)
+        kept = context.kept
+        begun: FieldOrder | tuple[bytes, int] | None = None
+        if mine and self.replies:  # one plugin's nearly always: its number is all that is to be kept
+            begun = (mine, self.numbers[self.replies[0][0]])
+            if len(self.replies) > 1:
+                begun = order.started(container_id, adjust.linux.resources)
+        if context.trail.inventory.created(container_id, self._pod, resources, begun, uncommitted=kept.runtime_commits):
+            kept.add(container_id)
+        return reply
+
+
+class UpdateReply(EventReply):
+    """The outcome of UpdateContainer.
+
+    Attributes:
+        resources: what the container is to have: the request with all changes; the request itself if there are none.
+        changed: whether a plugin changed it.
+        updates: updates of other containers, for the runtime to apply.
+        evictions: containers that plugins want gone.
+        ignored: what plugins asked for and did not get, with reasons.
+        message: the reply as the reference gives it: the requested container's update is the last one.
+    """
+
+    __slots__ = ("changed", "evictions", "message", "resources")
+
+    _event = "UpdateContainer"
+
+    def __init__(
+        self,
+        merge: UpdateMerge,
+        trail: AuditTrail,
+        container_id: str,
+        requested: m.LinuxResources,
+        created: list[m.ContainerUpdate],
+        order: EventOrder,
+    ) -> None:
+        reply = merge.reply()
+        *others, mine = reply.update
+        self.changed = bool(mine.container_id)
+        self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
+        trail.inventory.updated(container_id, self.resources, order.of(container_id))
+        if created:
+            del reply.update[-1]
+            reply.update.extend([*created, mine])
+        super().__init__(merge, trail, container_id, [*others, *created], merge.book.ignored, order)
+        self.evictions: list[m.ContainerEviction] = list(reply.evict)
+        self.message = reply
+
+
+class UpdateEvent(AnsweredEvent):
+    """One container whose resources are about to change."""
+
+    __slots__ = ("_container_id", "_requested")
+
+    reply_type: ClassVar[Any] = m.UpdateContainerResponse
+
+    def __init__(
+        self,
+        pod: m.PodSandbox,
+        container: m.Container,
+        resources: m.LinuxResources,
+        context: EventContext,
+    ) -> None:
+        merge = UpdateMerge(Parts(pod, container, resources), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]
+        super().__init__(UpdateRequest(_UPDATE, pod, container, merge), merge, context)
+        self._container_id = container.id
+        self._requested = resources
+
+    def result(self) -> UpdateReply:
+        """The resources that the container is to have, updates of other containers, and evictions."""
+        created = self.side_updates()
+        trail, order = self._context.trail, self.order()
+        return UpdateReply(self.merge, trail, self._container_id, self._requested, created, order)
+
+
+class StopReply(EventReply):
+    """The outcome of StopContainer.
+
+    Attributes:
+        updates: updates of other containers, for the runtime to apply.
+        ignored: what plugins asked for and did not get, with reasons.
+    """
+
+    __slots__ = ()
+
+    _event = "StopContainer"
+
+    def __init__(
+        self,
+        merge: StopMerge,
+        trail: AuditTrail,
+        container_id: str,
+        created: list[m.ContainerUpdate],
+        order: EventOrder,
+    ) -> None:
+        super().__init__(merge, trail, container_id, [*merge.reply().update, *created], merge.book.ignored, order)
+
+
+class StopEvent(AnsweredEvent):
+    """One container that has stopped, or is about to."""
+
+    __slots__ = ("_container_id",)
+
+    reply_type: ClassVar[Any] = m.StopContainerResponse
+
+    def __init__(self, pod: m.PodSandbox, container: m.Container, context: EventContext) -> None:
+        merge = StopMerge(Parts(pod, container), context.rules, context.trail.inventory.known)  # type: ignore[arg-type]
+        super().__init__(EventRequest(_STOP, pod, container), merge, context)
+        self._container_id = container.id
+
+    def record(self, failed: str = "") -> None:
+        """Keep a record, unless no plugin was asked: the stop itself changes nothing."""
+        if self.asked is not None:
+            super().record(failed)
+
+    def result(self) -> StopReply:
+        """Updates of other containers."""
+        created = self.side_updates()
+        return StopReply(self.merge, self._context.trail, self._container_id, created, self.order())
+
+
+def too_much(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | None:
+    """The error if an encoded answer is more than a plugin may ask for in an event; None if it is not."""
+    reason = limits.too_much(kind, reply, limits.MOST_ENTRIES, limits.MOST_BYTES)
+    return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
+
+
+def weighed(
+    request: EventRequest, serial: int, kind: Any, reporting: Reporting, peer: Peer, policy: EventPolicy, reply: bytes
+) -> bytes | None:
+    """Hold an answer of a kind to the limits; returns it, or None for a shadow's. PluginError: it is too much."""
+    rpc = request.spec.rpc
+    error = too_much(kind, rpc, peer.label, reply)
+    if error is None:
+        return reply
+    peer.last_error = str(error)
+    if policy.policy.shadow:
+        reporting.shadow_answered(shadow.failure(peer.label, rpc, request.pod, error.reason))
+        return None
+    if reporting.watched:
+        reporting.reply_merged(peer.label, rpc, serial, None, error)
+    try:
+        raise error
+    finally:
+        del error  # it has this frame, with the reply: they would keep each other
+
+
+def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:
+    """Raise PluginError if the next request, with the answer of this plugin in it, is more than a message takes.
+
+    Args:
+        asked: the request as the runtime made it: what that has too much is no plugin's fault.
+        request: the next request.
+    """
+    if len(request) > ROOM and len(request) > len(asked):
+        reason = f"its reply to {rpc} makes the next request {len(request)} bytes long, at most {ROOM} are sent"
+        raise PluginError(plugin, reason, code=Code.RESOURCE_EXHAUSTED)
+
+
+def left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
+    """The updates and fields that were left out, as outcomes: the first ones by name, all others by their number.
+
+    An update of a container that is not there is told in the record of the event's own container.
+    """
+    rows = []
+    for one in ignored:
+        if one.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
+            what = f"update of container {quote(cut(one.container_id, 128))} by {one.plugin}"
+            rows.append((container_id, what, "left out", one.reason))
+        elif one.reason == NOT_IN_UPDATES:
+            rows.append((one.container_id, f"{one.field} of an update by {one.plugin}", "left out", one.reason))
+    if len(rows) > _NAMED:
+        more = count(len(rows) - _NAMED, "more update")
+        rows[_NAMED:] = [(container_id, more, "left out", "as those before them")]
+    return rows

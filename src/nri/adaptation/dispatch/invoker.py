@@ -7,7 +7,7 @@ The table of outcomes (nri-protocol 5.5, and the operator's policy on top of it)
 | an error status | stays; it has answered | fails with that error; goes on if the plugin is a shadow |
 | late | stays, or is closed if its policy says so; a miss for its breaker | goes on, or fails if its policy says so |
 | busy with earlier events for two timeouts | stays; a miss | goes on, or fails if its policy says so |
-| silent for too long while the request waited for it | is not asked | goes on, or fails if its policy says so |
+| silent for too long while this waited (`Event.left_s`) | is not asked | goes on, or fails if its policy says so |
 | connection lost | is gone; a miss | goes on, or fails if its policy says so |
 | the caller's own deadline passed | as if it had not been asked | fails with DeadlineExceeded |
 | this side failed (interceptor, request too long) | as if it had not been asked | fails with that error |
@@ -23,8 +23,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.dispatch import silence
-from nri.adaptation.peers.breaker import BreakerState
+from nri.adaptation.peers.breaker import WHOLE, BreakerState
 from nri.adaptation.peers.state import JOINED, Signal, State
 from nri.adaptation.plugin_policy.event_policy import TURN
 from nri.errors import (
@@ -142,7 +141,7 @@ class Invoker:
             if peer.state is not _ACTIVE and not self._may_call(peer, policy, event, began, insist):
                 return None
             if event.silence and self._silence_counts:
-                given_s = silence.left_s(event, peer, given_s)
+                given_s = event.left_s(peer, given_s)
                 if not given_s:
                     self._not_asked(peer, policy, event, insist)
                     return None
@@ -245,7 +244,7 @@ class Invoker:
                 if caller_deadline is not None and now >= caller_deadline:
                     peer.breaker.abandoned()
                     raise error
-                silence.miss(event, peer, policy, given_s, now)
+                _miss(event, peer, policy, given_s, now)
             else:
                 peer.breaker.miss(now)
                 peer.signal(Signal.LOST, str(error))
@@ -288,6 +287,27 @@ class Invoker:
         if made is not cause:
             made.__cause__ = cause
         return made
+
+
+def _miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: float) -> None:
+    """Count an answer that did not come, and cut the plugin off or leave it out if its policy says so.
+
+    Args:
+        given_s: how long the plugin had, in seconds: that we look at it later than that is not its silence.
+    """
+    event.meet(peer)
+    share = given_s / policy.timeout_s
+    rest = "" if share >= WHOLE else ", which others' waiting had left it"
+    peer.last_error = what = f"no answer to {event.rpc} within {given_s:.3g} s{rest}"
+    breaker = peer.breaker
+    breaker.silence_s += given_s
+    breaker.miss(now, share)
+    if not policy.keep_connected:
+        peer.signal(Signal.FATAL, what)
+    elif breaker.missed >= breaker.misses > 0:
+        peer.signal(Signal.TRIPPED, what)
+    else:
+        peer.signal(Signal.MISSED, what)
 
 
 def named(label: str, error: NriError) -> PluginError:

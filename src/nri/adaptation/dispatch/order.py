@@ -27,7 +27,6 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.dispatch import silence
 from nri.adaptation.plugin_policy.event_policy import TURN
 from nri.errors import DeadlineExceeded
 
@@ -81,7 +80,7 @@ class Place:
         if ticket is None:
             return None
         peer = self._peers[self._index]
-        silence.meet(self._event, peer)
+        self._event.meet(peer)
         policy = peer.event_policies[self._event.number]
         if (
             policy is not None

@@ -14,7 +14,6 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri.adaptation.dispatch import silence
 from nri.adaptation.dispatch.event import Event
 from nri.adaptation.peers.builtin import BuiltinPlugin
 from nri.adaptation.peers.event_request import EventRequest
@@ -134,7 +133,7 @@ def _verdict(
     invoker: Invoker, peer: Peer, policy: EventPolicy, event: Event, deadline: float | None
 ) -> NriError | None:
     """One validator's verdict as the error to raise; None if it agrees."""
-    silence.meet(event, peer)
+    event.meet(peer)
     limit = deadline
     turn_s = TURN * policy.timeout_s
     if peer.turn_s and (limit is None or monotonic() + turn_s < limit):

@@ -2,7 +2,7 @@
 
 A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one bulk
 merge when nothing is removed or taken over. What later plugins see is only worked out when it is asked for. Nothing is
-logged, no plugin is called, the runtime's own messages stay as they are. Next: `nri.adaptation.dispatch.create_event`,
+logged, no plugin is called, the runtime's own messages stay as they are. Next: `nri.adaptation.dispatch.event`,
 which feeds it with the plugins' answers.
 """
 

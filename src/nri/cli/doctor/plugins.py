@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from nri.api.naming import check_name, is_full_name, split_file_name
 from nri.cli.doctor import Finding, engine
+from nri.cli.output import age
 from nri.config.root import inside
 from nri.files import open_regular
 from nri.stub.program.failure_note import note_path, read_notes
@@ -215,14 +216,8 @@ def check_failed(root: str, sockets: Iterable[str], findings: list[Finding]) -> 
         folders.add(folder)
         for note in read_notes(folder):
             path = note_path(socket, note.plugin)
-            what = f"plugin {note.plugin} failed {ago(time.time() - note.time_s)} (process {note.pid}): {note.error}"
+            what = (
+                f"plugin {note.plugin} failed {age(time.time() - note.time_s)} ago (process {note.pid}): {note.error}"
+            )
             step = f"repair it and start it again, which takes this note away; if the plugin is gone: rm {path}"
             findings.append(Finding("problem", what, path, step))
-
-
-def ago(seconds: float) -> str:
-    """Say how long ago something was, in its largest unit."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds // size:.0f} {unit} ago"
-    return f"{max(0, seconds):.0f} s ago"

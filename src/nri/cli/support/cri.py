@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nri.cli import output
 from nri.cli.errors import FAILED, USAGE, Failure
 from nri.kube.named import Named, any_of, find
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from nri.cli.settings import Settings
     from nri.cri.client import CriClient
-
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 cri_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--cri-socket",
@@ -111,14 +110,8 @@ def full_name(pod: Any) -> str:
 
 
 def age(created_ns: int, now: float | None = None) -> str:
-    """The time since then for a table: ``3m``, ``2d``; "" for a time that was not said."""
-    if created_ns <= 0:
-        return ""
-    seconds = max((time.time() if now is None else now) - created_ns / 1e9, 0)
-    for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return "0s"
+    """The time since then for a table; "" for a time that was not said."""
+    return output.age((time.time() if now is None else now) - created_ns / 1e9) if created_ns > 0 else ""
 
 
 def state_name(message: Any) -> str:

@@ -2,7 +2,7 @@
 
 Prints each failing case as a readable diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1
 if some failed or none was there to run, 2 if a file cannot be read. Next: `nri.testing.conformance` for merges,
-`nri.testing.spec_cases` for specs, `nri.testing.placement` for placements.
+`nri.testing.placement` for placements.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 
     Specs are compared by their meaning: an empty list counts as a missing one. Everything else is as for merge.
     """
-    from nri.testing.spec_cases import run_spec_case
+    from nri.testing.conformance import run_spec_case
 
     return run(settings, files, frozenset({"spec"}), run_spec_case)
 

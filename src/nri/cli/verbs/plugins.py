@@ -100,8 +100,6 @@ def _section(out: Output, title: str, rows: Mapping[str, str]) -> None:
     shown = {name: text for name, text in rows.items() if text}
     if not shown:
         return
-    width = max(map(len, shown))
     out.text("")
     out.text(Painted(title, "bold"))
-    for name, text in shown.items():
-        out.text(f"  {name:{width}}  {text}")
+    out.pairs(shown, indent="  ")

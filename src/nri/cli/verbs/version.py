@@ -27,6 +27,4 @@ def command(settings: Settings) -> None:
     elif out.quiet:
         out.text(str(found["nri"]))
     else:
-        width = max(map(len, found))
-        for name, value in found.items():
-            out.text(f"{name.replace('_', ' '):{width}}  {cell(value)}")
+        out.pairs({name.replace("_", " "): cell(value) for name, value in found.items()})

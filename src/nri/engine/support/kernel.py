@@ -11,7 +11,7 @@ import errno
 import os
 from pathlib import Path
 
-from nri.host.cgroups.hierarchies import unescape
+from nri import mountinfo
 
 __all__ = [
     "CLONE_NEWNET",
@@ -93,8 +93,8 @@ def unmount(target: Path, *, lazily: bool = False) -> bool:
 def is_mount_point(path: Path) -> bool:
     """Whether something is mounted at exactly this path, also if it is a file bound onto itself."""
     wanted = os.path.join(os.path.realpath(path.parent), path.name)
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as table:
-        return any(unescape(line.split(" ", 5)[4]) == wanted for line in table)
+    with open(mountinfo.OWN, encoding="utf-8", errors="surrogateescape") as table:
+        return any(mount.path == wanted for mount in mountinfo.parse(table))
 
 
 def unshare(flags: int) -> None:

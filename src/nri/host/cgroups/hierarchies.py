@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from nri import mountinfo
 from nri.host.root import Files, Root
+from nri.mountinfo import Mount
 
-__all__ = ["Hierarchies", "Hierarchy", "detect", "unescape"]
+__all__ = ["Hierarchies", "Hierarchy", "detect", "mounts"]
 
 _TOP = "/sys/fs/cgroup"
 #: Where processes of a cgroup are looked for; of cgroup v1 each hierarchy would do.
@@ -119,28 +121,27 @@ class Hierarchies:
 
 def detect(root: Root) -> Hierarchies:
     """Find the hierarchies of a machine, by the mount table of its first process; on this machine, of this one."""
-    table = root.find("/proc/self/mountinfo" if root.is_own else "/proc/1/mountinfo") or ""
-    rows = tuple(_mounted(root, table)) or tuple(_by_shape(root))
+    rows = tuple(_mounted(root)) or tuple(_by_shape(root))
     return Hierarchies(root, rows)
 
 
-def _mounted(root: Root, table: str) -> Iterator[Hierarchy]:
-    """The hierarchies of a mount table, each once: a later mount of the same is another way to it."""
+def mounts(root: Root) -> Iterator[Mount]:
+    """Yield the mounts of a machine, by the table of its first process; on this machine, by that of this one."""
+    yield from mountinfo.parse((root.find(mountinfo.OWN if root.is_own else "/proc/1/mountinfo") or "").splitlines())
+
+
+def _mounted(root: Root) -> Iterator[Hierarchy]:
+    """The hierarchies of the mount table, each once: a later mount of the same is another way to it."""
     seen: set[str] = set()
-    for line in table.splitlines():
-        before, mark, after = line.partition(" - ")
-        words, kind = before.split(" "), after.split(" ")
-        if not mark or len(words) < 6 or kind[0] not in ("cgroup", "cgroup2") or words[2] in seen:
+    for mount in mounts(root):
+        if mount.kind not in ("cgroup", "cgroup2") or mount.device in seen or not root.exists(mount.path):
             continue
-        path = unescape(words[4])
-        if not root.exists(path):
-            continue
-        seen.add(words[2])
-        if kind[0] == "cgroup2":
-            yield _second(root, path)
+        seen.add(mount.device)
+        if mount.kind == "cgroup2":
+            yield _second(root, mount.path)
         else:
-            options = kind[2].split(",") if len(kind) > 2 else []
-            yield Hierarchy(1, path, frozenset(options) - {"rw", "ro", "xattr", "noprefix", "clone_children"})
+            others = {"rw", "ro", "xattr", "noprefix", "clone_children"}
+            yield Hierarchy(1, mount.path, frozenset(mount.options) - others)
 
 
 def _by_shape(root: Root) -> Iterator[Hierarchy]:
@@ -164,10 +165,3 @@ def _join(top: str, cgroup: str) -> str:
     if ".." in cgroup.split("/"):
         raise ValueError(f"{cgroup!r} leads out of the hierarchy")
     return os.path.join(top, cgroup.strip("/")).rstrip("/")
-
-
-def unescape(text: str) -> str:
-    """A path of mountinfo: blanks and the like are written as three octal digits. Pure."""
-    if "\\" not in text:
-        return text
-    return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 import nri
+from nri import mountinfo
 from nri.plugins.annotated import find
 from nri.stub.program.options import Flag
 from nri.text import quote
@@ -27,7 +28,7 @@ CGROUPS = "/sys/fs/cgroup"
 #: Where hosts mount cgroup v2: alone, or beside v1.
 HOST_CGROUPS = (CGROUPS, f"{CGROUPS}/unified")
 #: The host's mounts, as a pod of this plugin sees them, and what shows the same option on the host itself.
-HOST_MOUNTS, OWN_MOUNTS = "/host/proc/1/mountinfo", "/proc/self/mountinfo"
+HOST_MOUNTS, OWN_MOUNTS = "/host/proc/1/mountinfo", mountinfo.OWN
 
 
 class WritableCgroups(nri.Plugin):
@@ -90,12 +91,9 @@ def made_writable(options: Sequence[str]) -> list[str]:
 
 def is_delegated(lines: Iterable[str]) -> bool:
     """Whether mountinfo (proc(5)) shows the host's cgroup v2 with `nsdelegate`; its first mount counts."""
-    for line in lines:
-        mount, _, filesystem = line.partition(" - ")
-        where, what = mount.split(" "), filesystem.split()
-        if len(where) > 4 and len(what) > 2 and what[0] == "cgroup2" and where[4] in HOST_CGROUPS:
-            return "nsdelegate" in what[2].split(",")
-    return False
+    found = (each for each in mountinfo.parse(lines) if each.kind == "cgroup2" and each.path in HOST_CGROUPS)
+    first = next(found, None)
+    return first is not None and "nsdelegate" in first.options
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri.host import Root, detect
-from nri.host.cgroups.hierarchies import Hierarchies, Hierarchy, unescape
+from nri.host.cgroups.hierarchies import Hierarchies, Hierarchy
 from tests.support import host_trees
 
 LINE = "{} 31 0:{} / {} rw,relatime shared:9 - {} {} rw,{}\n"
@@ -113,11 +113,6 @@ def test_a_cgroup_that_is_removed_meanwhile_is_not_there(tmp_path: Path) -> None
     root.number = errno.EACCES
     with pytest.raises(PermissionError):
         found.processes("pod")
-
-
-def test_blanks_in_a_mount_table_are_three_digits() -> None:
-    assert unescape("/a\\040b\\011\\012\\134") == "/a b\t\n\\"
-    assert unescape("/plain") == "/plain"
 
 
 def test_processes_that_are_not_seen_from_here_are_left_out(tmp_path: Path) -> None:

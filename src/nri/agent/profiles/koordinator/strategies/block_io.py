@@ -18,7 +18,7 @@ from nri.agent.loops.strategy import Strategy
 from nri.agent.profiles.koordinator.strategies.rules import ANNOTATION_BLOCK_IO, NodeSlo, rules_of
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
-from nri.host.cgroups.hierarchies import unescape
+from nri.host.cgroups.hierarchies import mounts as machine_mounts
 from nri.policies.formulas import UNLIMITED
 from nri.policies.koordinator.loops.block_io import ROOT_OFF, DiskLimits, wanted
 from nri.policies.koordinator.names import NONE, qos_class
@@ -132,9 +132,7 @@ class BlockIo(Strategy):
 
 def mounts_of(root: Root) -> dict[str, str]:
     """Return the machine's mounts: the numbers of the device by its place; of several at one the last."""
-    table = root.find("/proc/self/mountinfo" if root.is_own else "/proc/1/mountinfo") or ""
-    rows = (line.split() for line in table.splitlines())
-    return {unescape(words[4]): words[2] for words in rows if len(words) > 4}
+    return {mount.path: mount.device for mount in machine_mounts(root)}
 
 
 def disk_of(root: Root, disk: DiskLimits, uid: str, mounts: Callable[[Root], Mapping[str, str]] = mounts_of) -> str:

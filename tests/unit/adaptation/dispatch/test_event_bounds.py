@@ -12,7 +12,7 @@ import pytest
 import nri
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.adaptation import parts_of
-from nri.adaptation.dispatch import bounds
+from nri.adaptation.dispatch import event as dispatched
 from nri.adaptation.dispatch.event import Event
 from nri.adaptation.merge import limits
 from nri.adaptation.merge.update_book import UNKNOWN_CONTAINER, Ignored
@@ -277,19 +277,19 @@ def test_a_request_to_validators_that_is_too_long_is_the_fault_of_who_asked_for_
 
 
 def test_room_is_left_for_the_envelope_of_a_request() -> None:
-    assert 4 << 20 > bounds.ROOM > (4 << 20) - 1024
+    assert 4 << 20 > dispatched.ROOM > (4 << 20) - 1024
 
 
 def test_only_who_adds_to_a_request_that_is_too_long_is_blamed() -> None:
-    bounds.leave_room("CreateContainer", "10-p", bytes(bounds.ROOM + 5), bytes(bounds.ROOM + 5))
+    dispatched.leave_room("CreateContainer", "10-p", bytes(dispatched.ROOM + 5), bytes(dispatched.ROOM + 5))
     with pytest.raises(PluginError, match="10-p: its reply to CreateContainer makes the next request"):
-        bounds.leave_room("CreateContainer", "10-p", bytes(bounds.ROOM + 5), bytes(bounds.ROOM + 6))
+        dispatched.leave_room("CreateContainer", "10-p", bytes(dispatched.ROOM + 5), bytes(dispatched.ROOM + 6))
 
 
 def test_of_many_updates_that_are_left_out_the_first_are_named_and_the_others_counted() -> None:
     ignored = [Ignored("10-p", f"c{n}", "", UNKNOWN_CONTAINER) for n in range(23)]
-    rows = bounds.left_out("own", [*ignored, Ignored("10-p", "c", "memory", "clamped")])
+    rows = dispatched.left_out("own", [*ignored, Ignored("10-p", "c", "memory", "clamped")])
     assert len(rows) == 21
     assert rows[0] == ("own", 'update of container "c0" by 10-p', "left out", UNKNOWN_CONTAINER)
     assert rows[-1] == ("own", "3 more updates", "left out", "as those before them")
-    assert len(bounds.left_out("own", ignored[:2])) == 2
+    assert len(dispatched.left_out("own", ignored[:2])) == 2

@@ -1,0 +1,55 @@
+"""Mount tables in the form of `/proc/PID/mountinfo` (proc(5)): text in, one `Mount` for each line out.
+
+Rules: pure; a line of another form is passed over. Next: `nri.oci.propagation` and `nri.host.cgroups.hierarchies`,
+which ask such tables.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["OWN", "Mount", "parse"]
+
+#: The table of this process's own mount namespace.
+OWN = "/proc/self/mountinfo"
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+class Mount(NamedTuple):
+    """One mount.
+
+    Attributes:
+        device: numbers of the device, `8:1`.
+        path: the mount point.
+        tags: the optional fields, such as `shared:12`.
+        kind: of the file system: `ext4`, `cgroup2`; "" if the line does not say.
+        options: those of the file system, `rw` and `nsdelegate` among them.
+    """
+
+    device: str
+    path: str
+    tags: tuple[str, ...]
+    kind: str
+    options: tuple[str, ...]
+
+
+def parse(lines: Iterable[str]) -> Iterator[Mount]:
+    """Take the lines of a table apart, one after the other."""
+    for line in lines:
+        before, _, after = line.rstrip("\n").partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 6:
+            continue
+        system = after.split(" ")
+        options = tuple(system[2].split(",")) if len(system) > 2 else ()
+        yield Mount(fields[2], _unescaped(fields[4]), tuple(fields[6:]), system[0], options)
+
+
+def _unescaped(path: str) -> str:
+    """The path without the octal escapes of blanks, tabs, newlines and backslashes."""
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 8)), path) if "\\" in path else path
