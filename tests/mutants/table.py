@@ -47,6 +47,16 @@ MUTANTS = (
     Mutant("config/yaml_text.py", "1 + max(each for _, each in weights)", "1", "unit/config/test_yaml_text.py"),
     Mutant("files.py", "(ValueError, OSError, RecursionError)", "(ValueError, OSError)",
            "unit/engine/state/test_store.py"),
+    # Recordings and captures of others
+    Mutant("trace/blocks.py", "if _is_header(head) or (last", "if True or (last", "unit/trace/test_blocks.py"),
+    Mutant("trace/history.py", "and self._held <= _MOST_HELD", "", "unit/trace/test_history.py"),
+    Mutant("trace/history.py", "if len(record.message) > blocks.MOST_MESSAGE:", "if False:",
+           "unit/trace/test_history.py"),
+    Mutant("trace/catalog.py", "if depth >= _DEEPEST:", "if False:", "unit/trace/test_catalog.py"),
+    Mutant("trace/predict.py", "or self._room <= 0:", "or False:", "unit/trace/test_predict.py"),
+    Mutant("trace/recorder.py", "except Exception:  # noqa: BLE001 - a step", "except KeyError:  # a step",
+           "unit/trace/test_recorder.py"),
+    Mutant("trace/recorder.py", "if held >= _MOST_STEPS or", "if", "unit/trace/test_recorder.py"),
     # The adaptation
     Mutant("adaptation/merge/limits.py", "count(kind, data, most) > most", "count(kind, data, most) > most + 1",
            "unit/adaptation/merge/test_limits.py"),

@@ -37,7 +37,7 @@ _LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
 #: The runtime is asked again when what is known is so old, in seconds.
 _FRESH_S: Final = 0.4
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
-_BARS, _MOST_NOTES, _MOST_PLUGINS = 120, 200, 1000
+_BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
 _EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
 
 
@@ -188,7 +188,8 @@ class Recording:
 
     def _note(self, note: Note) -> None:
         if note.kind == "opened":
-            self._about |= {key: plain(text, _LONGEST) for key, text in note.about.items()}
+            for key, text in islice(note.about.items(), max(0, _MOST_ABOUT - len(self._about))):
+                self._about[plain(key, 128)] = plain(text, _LONGEST)
         elif len(self._notes) < _MOST_NOTES and note.kind in ("plugin", "lost"):
             text = f"{note.lost} steps are missing" if note.lost else note.about.get("reason", "")
             told = {"plugin": note.plugin, "state": note.state or note.kind, "text": plain(text, _LONGEST)}

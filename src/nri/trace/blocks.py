@@ -37,7 +37,8 @@ _MOST_STORED: Final = MOST_RAW + (MOST_RAW >> 10) + 1024
 _BLOCK: Final = b"NRIB"
 _FIELDS: Final = struct.Struct(">4sBBHIIIQQI")
 _HEADER_BYTES: Final = _FIELDS.size + 4
-_PIECE: Final = 1 << 20
+#: Bytes that are looked through at once for the next block: few at first, as there may be very many places to begin.
+_LEAST_PIECE, _PIECE = 4096, 1 << 20
 
 
 class Header(NamedTuple):
@@ -93,8 +94,8 @@ def _header(file: BinaryIO, position: int, end: int) -> Header | Damage:
     head = file.read(_HEADER_BYTES)
     if len(head) < _HEADER_BYTES:
         return Damage(position, f"the last {len(head)} bytes are the beginning of a block: the file was cut here")
-    magic, version, codec, _, stored, raw, records, first_ns, last_ns, crc = _FIELDS.unpack(head[: _FIELDS.size])
-    if magic != _BLOCK or zlib.crc32(head[: _FIELDS.size]) != int.from_bytes(head[_FIELDS.size :], "big"):
+    _, version, codec, _, stored, raw, records, first_ns, last_ns, crc = _FIELDS.unpack(head[: _FIELDS.size])
+    if not _is_header(head):
         return Damage(position, "this is no block; the next one is searched for")
     if stored > _MOST_STORED:
         return Damage(position, f"a block of {stored} bytes, at most {_MOST_STORED} are read")
@@ -105,17 +106,29 @@ def _header(file: BinaryIO, position: int, end: int) -> Header | Damage:
 
 
 def _next(file: BinaryIO, position: int, end: int) -> int:
-    """The offset of the next place that may be a block, or the end."""
-    kept = b""
+    """The offset of the next header, or of the beginning of one that the file's end cuts, or the end."""
+    size = _LEAST_PIECE
     while position < end:
         file.seek(position)
-        piece = kept + file.read(_PIECE)
+        piece = file.read(size)
+        last = position + len(piece) >= end or not piece
         place = piece.find(_BLOCK)
-        if place >= 0:
-            return position - len(kept) + place
-        position += len(piece) - len(kept)
-        kept = piece[-len(_BLOCK) + 1 :]
+        while place >= 0:
+            head = piece[place : place + _HEADER_BYTES]
+            if _is_header(head) or (last and len(head) < _HEADER_BYTES):
+                return position + place
+            if len(head) < _HEADER_BYTES:
+                break  # its rest is in the next piece
+            place = piece.find(_BLOCK, place + 1)
+        if last:
+            return end
+        position += place if place >= 0 else len(piece) - len(_BLOCK) + 1
+        size = min(2 * size, _PIECE)
     return end
+
+
+def _is_header(head: bytes) -> bool:
+    return head.startswith(_BLOCK) and zlib.crc32(head[: _FIELDS.size]).to_bytes(4, "big") == head[_FIELDS.size :]
 
 
 def unpack(file: BinaryIO, header: Header) -> bytes:

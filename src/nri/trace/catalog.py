@@ -7,7 +7,7 @@ that it can never clash with the messages that this process runs on. Next: `nri.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.json_format import MessageToDict, ParseDict
@@ -21,9 +21,8 @@ from nri.files import read_regular
 from nri.wire import iter_fields
 
 _MOST_BYTES = 64 << 20
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+#: Bytes are shown as a message in a message so many times; what is deeper is shown in hex. Protobuf reads 100 levels.
+_DEEPEST = 100
 
 _NRI = "nri.pkg.api.v1alpha1."
 
@@ -121,23 +120,19 @@ def parse(kind: Any, data: bytes) -> tuple[Any, str]:
         return value, problem or f"not a {kind.DESCRIPTOR.name}"
 
 
-def raw_fields(data: bytes) -> tuple[dict[str, Any] | str, str]:
+def raw_fields(data: bytes, depth: int = 1) -> tuple[dict[str, Any] | str, str]:
     """Read values by field number, without knowing the message; returns hex and the reason if that fails."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, list[Any]] = {}
     try:
         for number, _, value in iter_fields(data):
-            shown = value if isinstance(value, int) else _guess(value)
-            fields[str(number)] = [*_listed(fields[str(number)]), shown] if str(number) in fields else shown
+            shown = value if isinstance(value, int) else _guess(value, depth)
+            fields.setdefault(str(number), []).append(shown)
     except RemoteProtocolError as error:
         return data.hex(), error.reason
-    return fields, ""
+    return {number: values if len(values) > 1 else values[0] for number, values in fields.items()}, ""
 
 
-def _listed(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def _guess(value: bytes) -> Any:
+def _guess(value: bytes, depth: int) -> Any:
     """Show bytes as text if they are printable, else as a message if they can be one, else in hex."""
     try:
         text = value.decode()
@@ -145,5 +140,7 @@ def _guess(value: bytes) -> Any:
         text = "\0"
     if text.isprintable():
         return text
-    inner, problem = raw_fields(value)
+    if depth >= _DEEPEST:
+        return value.hex()
+    inner, problem = raw_fields(value, depth + 1)
     return value.hex() if problem else inner

@@ -30,6 +30,8 @@ __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 VALIDATE: Final = "ValidateContainerAdjustment"
 #: Events that are held because they, or one before them, are not over; problems that are kept; files of a folder.
 _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
+#: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
+_MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 256 << 20, 512, 512, 4096
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: What plugins ask for; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
@@ -95,8 +97,8 @@ class Event:
     """
 
     __slots__ = (
-        "_parsed", "began_ns", "duration_ns", "error", "name", "recording", "redacted", "reply", "request", "serial",
-        "steps", "whole",
+        "_latest", "_parsed", "began_ns", "duration_ns", "error", "name", "recording", "redacted", "reply", "request",
+        "serial", "steps", "whole",
     )  # fmt: skip
 
     def __init__(self, name: str, serial: int, recording: int, began_ns: int) -> None:
@@ -107,6 +109,17 @@ class Event:
         self.error: t.Error | None = None
         self.whole = self.redacted = False
         self._parsed: Any = None
+        self._latest: dict[tuple[str, str], Step] = {}
+
+    def add(self, step: Step) -> Step:
+        """Add a step; returns it."""
+        self.steps.append(step)
+        self._latest[step.plugin, step.event] = step
+        return step
+
+    def latest(self, plugin: str, event: str) -> Step | None:
+        """The last step of a plugin at an event of this name; None if there is none."""
+        return self._latest.get((plugin, event))
 
     @property
     def message(self) -> Any:
@@ -244,7 +257,7 @@ class Trace:
         return (each for each in self.items(since_ns, until_ns) if isinstance(each, Event))
 
     def _recording(self, record: t.Record) -> int:
-        name = record.about.get("recording", "")
+        name = record.about.get("recording", "")[:_LONGEST_NAME]
         return self._recordings.setdefault(name, len(self._recordings) + 1)
 
     def _records(self, path: Path, since_ns: int, until_ns: int) -> Iterator[t.Record]:
@@ -270,12 +283,22 @@ class Trace:
         try:
             for number, _, value in iter_fields(blocks.unpack(file, header)):
                 if number == 1 and isinstance(value, bytes):
-                    record = t.Record.FromString(value)
-                    if len(record.message) > blocks.MOST_MESSAGE:
-                        record.omitted_bytes, record.message = len(record.message), b""
-                    yield record
+                    yield _bounded(t.Record.FromString(value))
         except (RemoteProtocolError, DecodeError) as error:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
+
+
+def _bounded(record: t.Record) -> t.Record:
+    """A record whose message, names and texts are no longer than a recorder writes them."""
+    if len(record.message) > blocks.MOST_MESSAGE:
+        record.omitted_bytes, record.message = len(record.message), b""
+    if len(record.event) > _LONGEST_NAME or len(record.plugin) > _LONGEST_NAME:
+        record.event, record.plugin = record.event[:_LONGEST_NAME], record.plugin[:_LONGEST_NAME]
+    if record.HasField("error") and record.error.ByteSize() > _LONGEST:
+        error = record.error
+        error.kind, error.plugin = error.kind[:_LONGEST_NAME], error.plugin[:_LONGEST_NAME]
+        error.text, error.message = error.text[:_LONGEST], error.message[:_LONGEST]
+    return record
 
 
 def _files(folder: Path) -> list[Path]:
@@ -288,12 +311,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 class _Assembly:
-    """Puts records together to events. Bounded: of too many open events the oldest is given as it is."""
+    """Puts records together to events. Bounded: of too many open events, or bytes, the oldest is given as it is."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[int, Event] = OrderedDict()
         self._ended: set[int] = set()
         self._last: dict[int, bytes] = {}
+        self._sizes: dict[int, int] = {}
+        self._held = 0
 
     def take(self, record: t.Record, recording: int) -> None:
         serial = record.serial
@@ -302,6 +327,10 @@ class _Assembly:
             event = self._open[serial] = Event(record.event, serial, recording, record.time_ns)
             event.whole = record.kind == t.BEGINS
             event.request = record.message
+            self._sizes[serial] = 0
+        size = record.ByteSize() + _STEP
+        self._sizes[serial] += size
+        self._held += size
         take = _TAKERS.get(record.kind)
         if take is None:
             return
@@ -320,7 +349,7 @@ class _Assembly:
         """Events that are over, and before which none is open."""
         while self._open:
             serial = next(iter(self._open))
-            if serial not in self._ended and len(self._open) <= _MOST_OPEN:
+            if serial not in self._ended and len(self._open) <= _MOST_OPEN and self._held <= _MOST_HELD:
                 return
             yield self._leave(serial)
 
@@ -332,23 +361,23 @@ class _Assembly:
     def _leave(self, serial: int) -> Event:
         event = self._open.pop(serial)
         self._last.pop(serial, None)
+        self._held -= self._sizes.pop(serial)
         event.whole &= serial in self._ended
         self._ended.discard(serial)
         return event
 
 
 def _asked(event: Event, record: t.Record, request: bytes) -> None:
-    event.steps.append(Step(record.plugin, record.event, request, record.time_ns))
+    event.add(Step(record.plugin, record.event, request, record.time_ns))
 
 
 def _step(event: Event, record: t.Record) -> Step:
     """The step that a record goes on with; a new one if its beginning is missing."""
-    for step in reversed(event.steps):
-        if step.plugin == record.plugin and step.event == record.event:
-            return step
-    event.whole = False
-    event.steps.append(Step(record.plugin, record.event, b"", record.time_ns))
-    return event.steps[-1]
+    step = event.latest(record.plugin, record.event)
+    if step is None:
+        event.whole = False
+        step = event.add(Step(record.plugin, record.event, b"", record.time_ns))
+    return step
 
 
 def _answered(event: Event, record: t.Record, _: bytes) -> None:

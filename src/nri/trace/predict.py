@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Collision", "Foresight"]
 
-#: Fields that are kept of the answers of one plugin for one container.
-_MOST_PLACES: Final = 16_000
+#: Bytes of what is kept of answers; a place in a set takes so many besides its texts.
+_MOST_BYTES, _PLACE_BYTES = 512 << 20, 300
 _NO_OWNER: Final = (Kind.LIST, Kind.ACCUMULATED)
 _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
 
@@ -70,11 +70,11 @@ class Foresight:
         most: containers whose answers are kept, once for each kind of event.
 
     Attributes:
-        left: events of further containers, which were not looked at.
+        left: events of further containers, or beyond `most_bytes`, which were not looked at.
     """
 
-    def __init__(self, most: int = 200_000) -> None:
-        self.left, self._most = 0, most
+    def __init__(self, most: int = 200_000, most_bytes: int = _MOST_BYTES) -> None:
+        self.left, self._most, self._room = 0, most, most_bytes
         self._found: dict[tuple[str, str], dict[str, _Answers]] = {}
         self._names: dict[str, str] = {}
 
@@ -89,12 +89,15 @@ class Foresight:
                 continue
             key = (event.name, subject)
             if key not in self._found:
-                if len(self._found) >= self._most:
+                if len(self._found) >= self._most or self._room <= 0:
                     self.left += 1
                     return
                 self._names[subject] = event.subject
                 self._found[key] = {}
-            _keep(self._found[key].setdefault(step.plugin, _Answers()), subject, step, reply)
+            if self._room <= 0:
+                self.left += 1
+                return
+            self._room -= _keep(self._found[key].setdefault(step.plugin, _Answers()), subject, step, reply)
 
     def collisions(self) -> list[Collision]:
         """Who collides with whom, sorted by plugins and field."""
@@ -109,12 +112,15 @@ class Foresight:
         ]
 
 
-def _keep(answers: _Answers, subject: str, step: Step, reply: Any) -> None:
+def _keep(answers: _Answers, subject: str, step: Step, reply: Any) -> int:
+    """Keep what an answer sets and takes; returns the bytes that this takes at most: an answer is bounded itself."""
     answers.refused |= step.refused is not None
+    before = len(answers.sets) + len(answers.takes)
     if step.event == "CreateContainer":
         _places(answers, subject, read(reply.adjust, TREE))
     for update in reply.update:
         _places(answers, update.container_id, read(update.linux.resources, RESOURCES_TREE))
+    return (len(answers.sets) + len(answers.takes) - before) * _PLACE_BYTES + len(step.reply or b"")
 
 
 def _places(answers: _Answers, container: str, entries: Iterable[Entry]) -> None:
@@ -125,8 +131,7 @@ def _places(answers: _Answers, container: str, entries: Iterable[Entry]) -> None
             answers.takes.update(Place(container, name, "") for name in _RDT)
         elif kind in (Kind.MAP, Kind.KEYED):
             answers.takes.update(Place(container, field, key) for key in entry.removed)
-            room = max(_MOST_PLACES - len(answers.sets), 0)
-            answers.sets.update(Place(container, field, key) for key in list(entry.sets)[:room])
+            answers.sets.update(Place(container, field, key) for key in entry.sets)
         elif kind not in _NO_OWNER:
             place = Place(container, field, "")
             if kind is Kind.ARGS and not entry.value[0]:

@@ -22,6 +22,7 @@ import threading
 from collections import deque
 from contextlib import suppress
 from importlib.metadata import version
+from itertools import accumulate
 from time import gmtime, monotonic, sleep, strftime, time, time_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -47,7 +48,7 @@ _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
 #: After so many records the thread lets others run.
 _SLICE: Final = 16
 #: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
-_MOST_OPEN, _MOST_PLUGINS, _LONGEST = 4096, 256, 4096
+_MOST_OPEN, _MOST_PLUGINS, _LONGEST, _LONGEST_ABOUT = 4096, 256, 4096, 1 << 20
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
 
 
@@ -161,7 +162,10 @@ class Recorder:
         for number in range(len(steps)):
             if number % _SLICE == _SLICE - 1:
                 sleep(0)  # a thread of an event may be waiting for the interpreter
-            writer.add(steps.popleft())
+            try:
+                writer.add(steps.popleft())
+            except Exception:  # noqa: BLE001 - a step that cannot be written must not end the recording
+                lost += 1
         if lost:
             writer.lost(lost)
         if whole or writer.due:
@@ -187,8 +191,13 @@ def _about(redact: bool, more: Mapping[str, str]) -> dict[str, str]:
         "python": sys.version.split()[0],
         "recording": secrets.token_hex(8),
         "redact": "values" if redact else "none",
-        **{key: cut(text, 1 << 20) for key, text in more.items()},
+        **{key: _text(text, _LONGEST_ABOUT) for key, text in more.items()},
     }
+
+
+def _text(text: str, length: int = _LONGEST) -> str:
+    """A text of bounded length that a message can hold: file names may have halves of characters in them."""
+    return cut(text, length).encode(errors="replace").decode()
 
 
 def _error(error: Exception) -> t.Error:
@@ -197,9 +206,9 @@ def _error(error: Exception) -> t.Error:
     message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")
     return t.Error(
         kind=type(error).__name__,
-        text=cut(str(error), _LONGEST),
+        text=_text(str(error)),
         code=code if isinstance(code, int) and 0 <= code < 1 << 31 else 0,
-        message=cut(message, _LONGEST) if isinstance(message, str) else "",
+        message=_text(message) if isinstance(message, str) else "",
         plugin=plugin if isinstance(plugin, str) else "",
     )
 
@@ -244,7 +253,7 @@ class _Writer:
     def _plugin(self, record: t.Record, about: dict[str, str]) -> None:
         if self._redactor is not None and "config" in about:
             about["config"] = self._redactor.text(about["config"])
-        record.about.update({key: cut(text, 1 << 20) for key, text in about.items()})
+        record.about.update({key: _text(text, _LONGEST_ABOUT) for key, text in about.items()})
         self._plugins.pop(record.plugin, None)
         self._plugins[record.plugin] = record
         if len(self._plugins) > _MOST_PLUGINS:
@@ -343,9 +352,13 @@ class _Writer:
         self._file_bytes, self._file_begun = 0, monotonic()
         self._requests.clear()
         opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._about)
-        records = [opened, *self._plugins.values()]
-        raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
-        self._write(blocks.MAGIC + blocks.pack(raw, len(records), opened.time_ns, opened.time_ns))
+        waiting = [bytes_field(1, record.SerializeToString()) for record in (opened, *self._plugins.values())]
+        self._write(blocks.MAGIC)
+        while waiting:  # one block, unless plugins have configurations of megabytes
+            sizes = accumulate(map(len, waiting))
+            whole = max(1, sum(size <= blocks.MOST_RAW for size in sizes))
+            self._write(blocks.pack(b"".join(waiting[:whole]), whole, opened.time_ns, opened.time_ns))
+            del waiting[:whole]
 
     def _write(self, data: bytes) -> None:
         self._file_bytes += len(data)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.growing import creations, records, texts, updates
+from tests.support.growing import creations, records, texts, traces, updates
 from tests.support.growing.big import Case
 
-CASES = {**creations.CASES, **updates.CASES, **records.CASES, **texts.CASES}
+CASES = {**creations.CASES, **updates.CASES, **records.CASES, **texts.CASES, **traces.CASES}
 SIZE = 200
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from nri.errors import ConfigError
 from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
+from nri.trace.recorder import Recorder
 from tests.support.waiting import wait_for
 from tests.unit.inspector.conftest import Node
 
@@ -135,3 +137,14 @@ def test_the_first_events_are_read_page_by_page_up_to_a_bound(recording: Recordi
 def test_what_became_of_a_plugin_is_searched_too() -> None:
     note = {"plugin": "10-a", "state": "gone", "text": "it has ended", "time_ms": 0.0}
     assert matches(note, "ENDED") and not matches(note, "active")
+
+
+def test_what_a_recording_says_of_itself_is_bounded(tmp_path: Path) -> None:
+    about = {f"{number}-{'k' * 999}": "v" * 9999 for number in range(900)}
+    with Recorder(tmp_path, about=about):
+        pass
+    made = Recording(str(tmp_path))
+    made.read()
+    shown = made.overview()["about"]
+    assert 0 < len(shown) <= 50
+    assert max(len(key) + len(text) for key, text in shown.items()) <= 700

@@ -117,3 +117,28 @@ def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
 )
 def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -> None:
     assert blocks.is_trace(beginning) is expected
+
+
+class Counting(io.BytesIO):
+    """A file that knows how many bytes were read of it."""
+
+    read_bytes = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.read_bytes += len(found)
+        return found
+
+
+@pytest.mark.parametrize("piece", [b"NRIB", header(stored=1 << 20)[:44], b"NRIB" + bytes(5000)])
+def test_places_that_are_no_blocks_do_not_have_a_file_read_again_and_again(piece: bytes) -> None:
+    file = Counting(MAGIC + piece * (1_000_000 // len(piece)))
+    for _ in scan(file):
+        pass
+    assert file.read_bytes < 200 * len(file.getvalue())
+
+
+def test_a_stretch_that_is_no_block_is_named_once_and_the_next_block_is_found_wherever_it_begins() -> None:
+    for length in (1, 4050, 4090, 4096, 4099, 12_288, 2_000_000):
+        found = read(MAGIC + b"NRIB" + b"?" * length + FILE[len(MAGIC) :])
+        assert found == ["this is no block; the next one is searched for", *CONTENTS]

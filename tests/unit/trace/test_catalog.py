@@ -11,6 +11,7 @@ from nri.api import messages as m
 from nri.api.naming import PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri.errors import ConfigError
 from nri.trace.catalog import Catalog, from_json, parse, raw_fields, to_json
+from nri.wire import bytes_field
 from tests.support.greeter import GREETER, file_set
 
 
@@ -106,3 +107,16 @@ def test_raw_fields_are_texts_messages_or_hex_and_listed_when_repeated() -> None
     inner = m.Empty().SerializeToString() + b"\x08\x01"
     data = b"\x08\x05\x12\x02hi\x1a\x02" + inner + b"\x08\x06\x22\x01\xff"
     assert raw_fields(data) == ({"1": [5, 6], "2": "hi", "3": {"1": 1}, "4": "ff"}, "")
+
+
+def test_raw_fields_are_bounded_in_depth_and_deeper_ones_are_hex() -> None:
+    data = b"\x08\x01"
+    for _ in range(3000):
+        data = bytes_field(1, data)
+    shown, problem = raw_fields(data)
+    depth = 0
+    while isinstance(shown, dict):
+        shown, depth = shown["1"], depth + 1
+    assert (depth, problem) == (100, "")
+    assert isinstance(shown, str)
+    assert bytes.fromhex(shown).endswith(b"\x08\x01")

@@ -197,7 +197,7 @@ def test_a_folder_without_a_trace_is_named(tmp_path: Path) -> None:
 
 
 def test_too_many_problems_are_counted(path: Path) -> None:
-    path.write_bytes(blocks.MAGIC + b"NRIB" * 5000)
+    path.write_bytes(blocks.MAGIC + (blocks.pack(b"x", 1, 1, 1)[:-1] + b"?") * 1500)
     trace = Trace(path)
     assert serials(trace) == []
     assert (len(trace.problems), trace.untold > 0) == (1000, True)
@@ -218,3 +218,34 @@ def test_a_message_that_is_too_long_is_left_out(path: Path) -> None:
 def test_the_old_event_is_parsed_as_what_it_is() -> None:
     message = m.StateChangeEvent(event=1, pod=POD)
     assert parsed("StateChange", message.SerializeToString(), reply=False) == message
+
+
+def test_what_is_held_of_events_without_an_end_is_bounded_in_bytes(path: Path) -> None:
+    pieces = [write(path, [OPENED]).read_bytes()]
+    for serial in range(40):
+        record = t.Record(kind=t.BEGINS, time_ns=1, serial=serial, event="X", message=bytes(7 << 20))
+        pieces.append(blocks.pack(bytes_field(1, record.SerializeToString()), 1, 1, 1))
+    path.write_bytes(b"".join(pieces) + b"this is no block")
+    trace = Trace(path)
+    events = trace.events()
+    assert next(events).serial == 0
+    assert not trace.problems, "all of the file was read before the first event was given"
+    assert [each.serial for each in events] == [*range(1, 40)]
+    assert trace.problems
+
+
+def test_names_and_texts_of_a_recording_are_no_longer_than_a_recorder_writes_them(path: Path) -> None:
+    error = t.Error(kind="K" * 9999, text="T" * 99_999, message="M" * 99_999, plugin="P" * 9999)
+    at = {"serial": 1, "event": "E" * 9999, "plugin": "N" * 9999}
+    (found,) = Trace(write(path, [OPENED, t.Record(kind=t.FAILED, error=error, **at)])).events()
+    (step,) = found.steps
+    assert step.error is not None
+    names = (found.name, step.plugin, step.event, step.error.kind, step.error.plugin)
+    assert [len(text) for text in (*names, step.error.text, step.error.message)] == [512] * 5 + [4096] * 2
+
+
+def test_very_many_steps_of_one_event_are_found_without_a_search(path: Path) -> None:
+    records = [t.Record(kind=t.ANSWERED, serial=1, event="X", plugin=f"{number}-p") for number in range(50_000)]
+    (found,) = Trace(write(path, [OPENED, *records])).events()
+    assert len(found.steps) == 50_000
+    assert (found.latest("7-p", "X"), found.latest("7-p", "Y")) == (found.steps[7], None)

@@ -124,3 +124,12 @@ def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
     silent = apart([reply_of(0, update=False)])[0]
     silent.steps[0].reply = None
     assert foresee([without, unread, silent]).collisions() == []
+
+
+def test_what_is_kept_of_answers_is_bounded_in_bytes() -> None:
+    reply = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("A", "x" * 1000).message)
+    foresight = Foresight(most_bytes=1500)
+    for event in apart([reply] * 5):
+        foresight.take(event)
+    assert foresight.left == 3
+    assert len(foresight.collisions()) == 1

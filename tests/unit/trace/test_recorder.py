@@ -231,3 +231,31 @@ def test_events_of_many_threads_are_put_together_by_their_serials(tmp_path: Path
     events, _ = recorded(tmp_path)
     assert sorted(event.serial for event in events) == list(range(1, 301))
     assert all(event.whole and len(event.steps) == 1 for event in events)
+
+
+def test_a_file_that_begins_with_large_configurations_can_be_read_alone(tmp_path: Path) -> None:
+    with Recorder(tmp_path, redact=False, limits=Limits(file_bytes=1)) as recorder:
+        for number in range(18):
+            recorder.plugin_changed(f"{number}-a", "active", {"config": "x" * (1 << 20)})
+        tell(recorder, 1)
+        wait_for_event(tmp_path, 1)
+        tell(recorder, 2)
+    last = Trace(Trace(tmp_path).files[-1])
+    items = list(last.items())
+    assert not last.problems
+    assert [each.plugin for each in items if isinstance(each, Note) and each.kind == "plugin"] == [
+        f"{number}-a" for number in range(18)
+    ]
+
+
+def test_what_no_record_can_hold_loses_one_step_and_not_the_recording(tmp_path: Path) -> None:
+    half = os.fsdecode(b"\xff")
+    with Recorder(tmp_path, redact=False, about={"policy": half}) as recorder:
+        recorder.plugin_changed("10-a", "gone", {"reason": half})
+        recorder.event_begins("StartContainer", -1, REQUEST)
+        recorder.event_begins("StartContainer", 1, REQUEST)
+        recorder.plugin_failed("10-a", "StartContainer", 1, FileNotFoundError(2, "no such file", half), 0.1)
+        recorder.event_ends("StartContainer", 1, b"", None, 0.1)
+    events, notes = recorded(tmp_path)
+    assert [event.serial for event in events] == [1]
+    assert [(each.kind, each.lost) for each in notes if each.kind in ("plugin", "lost")] == [("plugin", 0), ("lost", 1)]
