@@ -18,6 +18,8 @@ __all__ = ["STAGES"]
 
 Json = dict[str, Any]
 _QUOTA = "cpu.cfs_quota"
+#: How many of the first decisions fail.
+_FAILS = {"always": 1 << 30, "first": 1, "first two": 2, "first three": 3}
 
 
 def _loads(pods: list[Json], by: str, cpus: int) -> dict[str, float | None]:
@@ -68,7 +70,7 @@ def _window(given: Json) -> Json:
 def _cooldown(given: Json) -> Json:
     """A decision without an error stands for an eviction."""
     pause, asked = Cooldown(given["cooldown"]), []
-    fails = {"none": 0, "always": given["ticks"], "first two": 2}[given["decision_fails"]]
+    fails = _FAILS.get(given["decision_fails"], 0)
     for tick in range(given["ticks"]):
         if pause.over(tick * given["interval"]):
             asked.append(tick)
@@ -221,7 +223,7 @@ def _cpi_stop(given: Json) -> Json:
 def _collect(given: Json) -> Json:
     try:
         return {"cpi": cpi.cpi_of(given["cycles"], given["instructions"])}
-    except ValueError:
+    except (KeyError, TypeError, ValueError):  # what was not counted
         return {"error": True}
 
 
@@ -229,9 +231,10 @@ def _cpi_round(given: Json) -> Json:
     files = Files(given["files"])
     suspects = {name: _series(each["cpu"]) for name, each in given["offline"].items()}
     found = cpi.antagonists([_online(each) for each in given["online"].values()], suspects, given["now"])
-    for name in sorted(found):
-        files.apply(cpi.limits(pod_of(given["offline"][name]["pod"])), whole=True)
-    return {"files": files.changed(), "limited": sorted(found)}
+    limited = [
+        name for name in sorted(found) if files.apply(cpi.limits(pod_of(given["offline"][name]["pod"])), whole=True)
+    ]
+    return {"files": files.changed(), "limited": limited}
 
 
 _WATER = {"round": _round, "window": _window, "cooldown": _cooldown, "check": _check}
@@ -245,7 +248,7 @@ STAGES = {
         "series_range": _series_range,
         "series_normalize": lambda given: {"series": _shown(cpi.normalized(_series(given["series"])))},
         "series_expire": _series_expire,
-        "statistic": lambda given: asdict(_baseline(given).fold(given["values"])),
+        "statistic": lambda given: asdict(_baseline(given).fold(given["values"] or [])),
         "expire": _expire,
         "outlier": _outlier,
         "antagonist": _antagonist,

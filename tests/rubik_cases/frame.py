@@ -140,8 +140,8 @@ def _pod_extract(given: Json) -> Json:
     manifest, driver = given["pod"], given["driver"]
     pod = pods.from_manifest(manifest, driver)
     containers = []
-    for each in pod.containers:
-        spec = next(one for one in manifest["spec"]["containers"] if one["name"] == each.name)
+    for each in sorted(pod.containers, key=lambda one: one.id):
+        spec = next((one for one in manifest["spec"].get("containers") or () if one["name"] == each.name), {})
         found = {part: _quantities(spec, part) for part in ("requests", "limits")}
         found["limits"]["cpu"] = each.cpu_limit
         containers.append({"id": each.id, "name": each.name, "cgroup_path": each.folder, **found})
@@ -160,7 +160,9 @@ def _quantities(container: Json, part: str) -> Json:
 
 
 def _nri_pod(given: Json) -> Json:
-    pod = Pod(given["uid"], folder=given["cgroup_parent"], annotations=given["annotations"] or {})
+    if given.get("cgroup_parent") is None:
+        return _ERROR
+    pod = Pod(given["uid"], folder=given["cgroup_parent"], annotations=given.get("annotations") or {})
     found = {"limits": {}, "requests": {}, "start_time": None, "host_network": False}
     return {**found, "offline": pods.offline(pod), "cgroup_path": pod.folder}
 
@@ -183,10 +185,14 @@ def _pressure(given: Json) -> Json:
     return {"error": False, **shown}
 
 
+def _ids(pod: Pod) -> list[str]:
+    return sorted(one.id for one in pod.containers)
+
+
 def _published(told: list[tuple[str, Pod]], before: dict[str, list[str]]) -> list[Json]:
     found = []
     for word, pod in told:
-        each: Json = {"event": word, "pod": pod.uid, "containers": [one.id for one in pod.containers]}
+        each: Json = {"event": word, "pod": pod.uid, "containers": _ids(pod)}
         if word == "update":
             each["old_containers"] = before[pod.uid]
         found.append(each)
@@ -196,9 +202,9 @@ def _published(told: list[tuple[str, Pod]], before: dict[str, list[str]]) -> lis
 def _events(given: Json, take: Any) -> Json:
     mirror, steps = Mirror(), []
     for event in given["events"]:
-        before = {uid: [one.id for one in pod.containers] for uid, pod in mirror.pods.items()}
+        before = {uid: _ids(pod) for uid, pod in mirror.pods.items()}
         told = take(mirror, event, given) or []
-        known = {uid: [one.id for one in pod.containers] for uid, pod in mirror.pods.items()}
+        known = {uid: _ids(pod) for uid, pod in mirror.pods.items()}
         steps.append({"published": _published(told, before), "pods": known})
     return {"steps": steps}
 
@@ -206,7 +212,10 @@ def _events(given: Json, take: Any) -> Json:
 def _nri_event(mirror: Mirror, event: Json, given: Json) -> Any:
     uid, what = f"uid-{event.get('pod')}", event["event"]
     if what in ("start_container", "sync_containers"):
-        folder = cgroup_folder(event["cgroups_path"], systemd=given["driver"] == paths.SYSTEMD)
+        try:
+            folder = cgroup_folder(event["cgroups_path"], systemd=given["driver"] == paths.SYSTEMD)
+        except ValueError:
+            return []  # an error of that container
         told = mirror.start(uid, Container(event["container"], folder=folder))
         return told if what == "start_container" else []
     if what == "run_pod":
@@ -232,7 +241,15 @@ def _api_event(mirror: Mirror, event: Json, given: Json) -> Any:
     return mirror.put(pod, running=running, new=event["event"] == "add")
 
 
+def _dispatch(given: Json) -> Json:
+    """How often services are asked: once, whatever comes of it; never for what is no pod."""
+    if "payload" in given:
+        return {"add_calls": 0}
+    return dict.fromkeys(("add_calls", "delete_calls", "other_service_add_calls", "update_calls"), 1)
+
+
 STAGES = {
+    "dispatch": _dispatch,
     "config_load": _config_load,
     "log_config": _log_config,
     "services": _services,

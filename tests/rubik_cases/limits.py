@@ -63,8 +63,8 @@ def _preemption_start(given: Json) -> Json:
     files, good = Files(given["files"]), True
     if "net" in given["resource"]:
         files.put("proc/net_qos_enable", "<own pid>")
-        for name, text in preemption.bandwidth(settings.Net(**given["net"])).items():
-            if name == "net_qos_waterline" and given["waterline_write_fails"]:
+        for name, text in preemption.bandwidth(settings.Net(**(given.get("net") or {}))).items():
+            if name == "net_qos_waterline" and given.get("waterline_write_fails"):
                 files.put("proc/net_qos_disable", "<own pid>")
                 return {"error": True, "files": files.changed(), "net_qos_writes": _sorted(files.writes)}
             files.put(f"proc/{name}", text)
@@ -254,7 +254,9 @@ def _cost_config(given: Json) -> Json:
     _clear(files)
     good = True
     try:
-        for write in io_cost.writes(io_cost.devices_of(nodes, given["node_name"]), _number_of(given["devices"])):
+        for write in io_cost.writes(
+            io_cost.devices_of(nodes, given.get("node_name") or ""), _number_of(given["devices"])
+        ):
             if not files.apply([write]):
                 raise ValueError(write.knob)
     except ValueError:

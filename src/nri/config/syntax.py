@@ -58,6 +58,8 @@ def parse_json(data: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
     Raises json.JSONDecodeError with its place for what is no JSON, `TooDeep`, and ValueError for what else is wrong.
     """
     text = data if isinstance(data, str) else data.decode("utf-8-sig")
+    if "NaN" in text or "Infinity" in text:
+        hooks = {"parse_constant": _no_number, **hooks}
     return _load_json(_ESCAPE.sub(_whole, text) if _MAY_BE_ODD.search(text) else text, hooks)
 
 
@@ -77,6 +79,11 @@ def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
         if not level:
             return found
     raise TooDeep
+
+
+def _no_number(word: str) -> Any:
+    """Refuse a word that Python takes for a number of JSON."""
+    raise ValueError(f"{word} is no number in JSON")
 
 
 #: Escapes of JSON and YAML that may stand for half a character, which no message can hold.

@@ -46,7 +46,7 @@ def parse_pressure(text: str) -> Pressure:
         try:
             avg10, avg60, avg300 = (float(pairs[key]) for key in ("avg10", "avg60", "avg300"))
             rows[kind] = Stall(avg10, avg60, avg300, int(pairs["total"]))
-            if rows[kind].total_us < 0:
+            if rows[kind].total_us >> 64:
                 raise ValueError
         except (KeyError, ValueError):
             raise ValueError(f"{line[:80]!r} is no line of a pressure file") from None

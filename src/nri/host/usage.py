@@ -66,7 +66,7 @@ def cpu_times(root: Root) -> CpuTimes:
 def parse_cpu_times(text: str) -> CpuTimes:
     """Read /proc/stat. Raises ValueError."""
     first = text.partition("\n")[0].split()
-    if len(first) < 9 or first[0] != "cpu":
+    if len(first) < 11 or first[0] != "cpu":
         raise ValueError("/proc/stat does not begin with the times of all processors")
     ticks = [int(word) for word in first[1:]]
     return CpuTimes(sum(ticks[i] for i in _BUSY), sum(ticks[i] for i in _IDLE), ticks[4])
@@ -150,8 +150,11 @@ def _table(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) ->
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
-    """Read a file of words and numbers, such as cpu.stat. Raises ValueError."""
+    """Read a file of words and numbers of 64 bits, such as cpu.stat. Raises ValueError."""
     rows = [line.split() for line in text.splitlines() if line.strip()]
     if any(len(row) != 2 for row in rows):
         raise ValueError("a line is not a word and a number")
-    return {row[0]: int(row[1]) for row in rows}
+    found = {row[0]: int(row[1]) for row in rows}
+    if any(value >> 64 for value in found.values() if value >= 0):
+        raise ValueError("a number has more than 64 bits")
+    return found

@@ -95,6 +95,13 @@ def test_a_dotted_key_of_toml_is_taken_apart() -> None:
     assert toml_key("plugins.\"io.containerd.nri.v1.nri\".'a b'") == ["plugins", "io.containerd.nri.v1.nri", "a b"]
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_a_word_that_python_takes_for_a_number_is_no_json(word: str) -> None:
+    with pytest.raises(ValueError, match=f"^{word} is no number in JSON$"):
+        parse_json(f'{{"a": [{word}]}}')
+    assert parse_json(f'"{word}"') == word
+
+
 @pytest.mark.parametrize(
     ("data", "problem"),
     [("[" * 101 + "]" * 101, "nested deeper than 100"), ("[" * 100_000, "nested deeper than 100"), ("{", "Expecting"),

@@ -23,9 +23,16 @@ def test_a_share_is_of_the_time_between_two_readings() -> None:
     assert CpuTimes(90, 1000, 0).share(CpuTimes(100, 900, 0)) == 0.0, "a counter that went back"
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["", "intr 1 2 3 4 5 6 7 8 9 10", "cpu  1 2 3 4 5 6 7 8 9"])
+def test_another_file_and_one_that_is_cut_short_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ValueError, match="does not begin with the times"):
-        cpu_times(host_trees.write_files(tmp_path, {"proc/stat": "intr 1 2 3"}))
+        cpu_times(host_trees.write_files(tmp_path, {"proc/stat": text}))
+
+
+def test_a_counter_has_64_bits() -> None:
+    assert parse_flat_keyed(f"usage {2**64 - 1}\n") == {"usage": 2**64 - 1}
+    with pytest.raises(ValueError, match="64 bits"):
+        parse_flat_keyed(f"usage {2**64}\n")
 
 
 def test_memory_is_told_in_bytes(tmp_path: Path) -> None:

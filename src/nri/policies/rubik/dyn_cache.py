@@ -34,7 +34,7 @@ _LEVELS: Final = ("low", "middle", "high", "max", "dynamic")
 #: The group of each level.
 GROUPS: Final = {level: f"rubik_{level}" for level in _LEVELS}
 DYNAMIC: Final = GROUPS["dynamic"]
-_HEX: Final = re.compile(r"[0-9a-fA-F]{1,8}")
+_HEX: Final = re.compile(r"0{0,32}[0-9a-fA-F]{1,8}")
 #: Percent of misses: at one of MOST limits fall, with all below LEAST they rise; and by how many points.
 _MOST, _LEAST, _FALL, _RISE = 20, 10, 50, 5
 

@@ -23,7 +23,7 @@ KEYS: Final = {
 }
 KNOBS: Final = tuple(KEYS.values())
 _SHAPE: Final = Record(dict.fromkeys(KEYS, Items(Record({"device": str, "value": str}))))
-_NUMBER: Final = re.compile(r"[0-9]+:[0-9]+")
+_NUMBER: Final = re.compile(r"[0-9]{1,18}:[0-9]{1,18}")
 #: Limits by key: device and value as they are written.
 Limits = dict[str, list[tuple[str, str]]]
 

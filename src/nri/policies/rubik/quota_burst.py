@@ -17,7 +17,7 @@ from nri.policies.writes import Write
 __all__ = ["ANNOTATION", "Quota", "burst_of", "refusal", "update", "writes"]
 
 ANNOTATION: Final = "volcano.sh/quota-burst-time"
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_WHOLE: Final = re.compile(r"[+-]?0{0,32}[0-9]{1,19}")
 
 
 class Quota(NamedTuple):

@@ -48,6 +48,7 @@ _Percent = Annotated[int, Between(10, 100)]
 _Seconds = Annotated[int, Between(1, 3600)]
 _Threshold = Annotated[int, Between(1, 99)]
 _Cooldown = Annotated[int, Between(1, 2**63 - 1)]
+_Word = Annotated[int, Between(-(2**63), 2**63 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Agent:
 
     logDriver: str = "stdio"
     logDir: str = "/var/log/rubik"
-    logSize: int = 1024
+    logSize: _Word = 1024
     logLevel: str = "info"
     cgroupRoot: str = "/sys/fs/cgroup"
     cgroupDriver: str = "cgroupfs"
@@ -142,12 +143,12 @@ class DynCache:
 class IoCostParam:
     """The most that a disk does in a second: bytes, and operations in sequence and at random, read and written."""
 
-    rbps: int = 0
-    rseqiops: int = 0
-    rrandiops: int = 0
-    wbps: int = 0
-    wseqiops: int = 0
-    wrandiops: int = 0
+    rbps: _Word = 0
+    rseqiops: _Word = 0
+    rrandiops: _Word = 0
+    wbps: _Word = 0
+    wseqiops: _Word = 0
+    wrandiops: _Word = 0
 
 
 @dataclass(frozen=True, slots=True)

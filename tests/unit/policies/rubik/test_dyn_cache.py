@@ -22,10 +22,14 @@ def test_a_mask_is_as_many_ones_as_the_share_has_ways(width: int, percent: int) 
     assert bin(dyn_cache.mask(dyn_cache.bits(f"{(1 << width) - 1:x}\n"), percent)) == "0b" + "1" * ones
 
 
-@pytest.mark.parametrize("text", ["", "xyz", "-ff", "+f", "0x7ff", "7ff,7ff", "ffffffff"])
+@pytest.mark.parametrize("text", ["", "xyz", "-ff", "+f", "0x7ff", "7ff,7ff", "ffffffff", "1" * 41])
 def test_what_is_no_mask_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no mask"):
         dyn_cache.bits(text)
+
+
+def test_zeros_before_a_mask_are_none_of_its_ways() -> None:
+    assert dyn_cache.bits("0000000000ff\n") == 8
 
 
 def test_a_twenty_way_cache_is_shared_like_any_other() -> None:

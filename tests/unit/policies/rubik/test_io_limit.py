@@ -12,7 +12,7 @@ from nri.policies.rubik import io_limit
 from nri.policies.rubik.io_limit import ANNOTATION, Change
 
 
-@pytest.mark.parametrize("device", ["-8:0", "8:-1", " 8:0", "8", "sda", "/dev/null", ""])
+@pytest.mark.parametrize("device", ["-8:0", f"{10**20}:0", "8:-1", " 8:0", "8", "sda", "/dev/null", ""])
 def test_what_is_no_block_device_is_refused(device: str) -> None:
     with pytest.raises(ValueError, match="no block device"):
         io_limit.device_number(device, lambda path: "8:0" if path == "/dev/sda" else "")

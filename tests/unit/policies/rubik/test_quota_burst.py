@@ -43,6 +43,10 @@ def test_a_burst_that_is_no_longer_asked_for_goes() -> None:
     assert _written(POD, POD) == {}
 
 
+def test_zeros_before_a_burst_are_nothing() -> None:
+    assert quota_burst.burst_of({ANNOTATION: "0" * 24 + "7"}) == 7
+
+
 @pytest.mark.parametrize("text", ["-5", "abc", "0x10", " 7", "1_000", "9999999999999999999"])
 def test_what_is_no_number_of_microseconds_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="no number of microseconds"):

@@ -79,7 +79,17 @@ def test_keys_that_nothing_reads_are_known() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ['{"agent": {}} more', "[]", "{", '{"agent": {"logSize": 1e1}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"agent": {}} more',
+        "[]",
+        "{",
+        '{"agent": {"logSize": 1e1}}',
+        '{"x": NaN}',
+        f'{{"agent": {{"logSize": {2**63}}}}}',
+    ],
+)
 def test_what_is_no_file_of_its_kind_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         load(Source("f", text, "json"))
