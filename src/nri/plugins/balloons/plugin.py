@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["BalloonsPlugin"]
 
 #: Keys of a type that have no effect here.
-_OF_TYPES = ("cpuClass", "irqClaim", "irqMode", "schedulingClass", "showContainersInNrt")
+_OF_TYPES = ("cpuClass", "irqClaim", "irqMode", "showContainersInNrt")
 _SUFFIX = ".resource-policy.nri.io"
 
 
@@ -40,6 +40,7 @@ class BalloonsPlugin(PlacementPlugin):
             "balloon.balloons": "the type of balloon that it belongs to",
             "memory-type": "dram, pmem, hbm or mixed; several with commas",
             "hide-hyperthreads": "true: one thread of each core",
+            "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
             "cpu.preserve": "true: it is in no balloon",
             "memory.preserve": "true: its memory nodes are left alone",
         }.items()

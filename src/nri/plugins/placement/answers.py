@@ -10,6 +10,7 @@ from nri.api import cpuset
 from nri.kube.quantity import CPU_PERIOD_US
 from nri.kube.requests import Requests, estimated
 from nri.policies.placement.containers import Container, Pins
+from nri.policies.placement.scheduling import SchedulingClass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["adjustment_of", "differing", "requests_after", "updates_of"]
 
 
-def adjustment_of(pins: Pins) -> nri.Adjustment:
+def adjustment_of(pins: Pins, scheduling: SchedulingClass | None = None) -> nri.Adjustment:
     """The adjustment of a container that is created."""
     made = nri.Adjustment()
     if pins.cpus:
@@ -27,7 +28,24 @@ def adjustment_of(pins: Pins) -> nri.Adjustment:
         made.set_cpuset_mems(pins.mems)
     if pins.shares:
         made.set_cpu_shares(pins.shares)
+    if scheduling is not None:
+        _schedule(made, scheduling)
     return made
+
+
+def _schedule(made: nri.Adjustment, kind: SchedulingClass) -> None:
+    if kind.schedules:
+        made.set_scheduler(
+            (kind.policy or "other").upper(),
+            nice=kind.nice or 0,
+            priority=kind.priority or 0,
+            flags=[flag.upper().replace("-", "_") for flag in kind.flags],
+            runtime_ns=1000 * (kind.runtime or 0),
+            deadline_ns=1000 * (kind.deadline or 0),
+            period_ns=1000 * (kind.period or 0),
+        )
+    if kind.ioClass:
+        made.set_io_priority(kind.ioClass.upper(), kind.ioPriority or 0)
 
 
 def updates_of(changes: Mapping[str, Pins]) -> list[nri.Update]:

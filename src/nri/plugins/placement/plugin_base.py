@@ -43,7 +43,6 @@ _TURN_S = 0.5
 _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
 
 _CPU_CLASSES = "frequencies and idle states of CPUs are left as they are"
-_SCHEDULING = "schedulers of containers are left as they are"
 _INTERRUPTS = "interrupts are left where they are"
 _CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
 _HINTS = "devices of containers are no hints here"
@@ -55,7 +54,6 @@ _WITHOUT_EFFECT = {
     "instrumentation": "metrics are served at --metrics ADDRESS",
     "log": "the log is set by --log-level",
     "showContainersInNrt": "no NodeResourceTopology is written",
-    **dict.fromkeys(("schedulingClasses", "namespaceSchedulingClasses", "podQoSSchedulingClasses"), _SCHEDULING),
     **dict.fromkeys(("cpuClasses", "idleCPUClass", "turboDomain", "sharedPoolCPUClass"), _CPU_CLASSES),
     **dict.fromkeys(("reservedPoolCPUClass", "defaultExclusiveCPUClass"), _CPU_CLASSES),
 }
@@ -65,7 +63,6 @@ _UNREAD = {
     "cold-start": "memory is given at once",
     "cpu-class": _CPU_CLASSES,
     "irq-affinity": _INTERRUPTS,
-    "scheduling-class": _SCHEDULING,
     "toptierlimit": "memory is not tiered",
     **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
     **dict.fromkeys(("topologyhints", "allow.topologyhints", "deny.topologyhints"), _HINTS),
@@ -286,10 +283,11 @@ class PlacementPlugin(nri.Plugin, ABC):
             finally:
                 policy.in_time = always
                 self._save(policy)
+            scheduling = policy.scheduling(made)
             self._tell(made)
             mine = changes.pop(made.id, Pins())
         self.log.info("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
-        return adjustment_of(mine), updates_of(changes)
+        return adjustment_of(mine, scheduling), updates_of(changes)
 
     def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
         """Take back what an earlier instance of a container has, of whose end nobody told."""

@@ -43,6 +43,7 @@ class TopologyAwarePlugin(PlacementPlugin):
             "memory-type": "dram, pmem, hbm or mixed; several with commas",
             "hide-hyperthreads": "true: one thread of each core",
             "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
+            "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
             "cpu.preserve": "true: its CPUs are left alone",
             "memory.preserve": "true: its memory nodes are left alone",
         }.items()

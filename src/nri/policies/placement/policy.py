@@ -16,6 +16,7 @@ from nri.policies.placement import masks
 from nri.policies.placement.containers import Container, Pins
 from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
+from nri.policies.placement.scheduling import SchedulingClass
 from nri.text import quote
 
 __all__ = ["Candidate", "Explanation", "Gauge", "Place", "Policy", "account", "document", "exposition", "find"]
@@ -119,6 +120,10 @@ class Policy(Protocol):
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
         """Place a container anew. Raises NoPlace."""
+        ...
+
+    def scheduling(self, container: Container) -> SchedulingClass | None:
+        """How a container's processes are scheduled; None if that is left as it is."""
         ...
 
     def saved(self) -> Kept:

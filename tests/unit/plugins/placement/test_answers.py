@@ -7,6 +7,7 @@ from nri.api import messages as m
 from nri.kube.requests import Requests
 from nri.plugins.placement.answers import adjustment_of, differing, requests_after, updates_of
 from nri.policies.placement.containers import Pins
+from nri.policies.placement.scheduling import SchedulingClass
 from nri.testing import make_container
 from tests.support.placement import GIB, container
 
@@ -50,3 +51,14 @@ def test_a_guaranteed_container_is_limited_to_what_it_requests() -> None:
     resources = m.LinuxResources()
     resources.cpu.shares.value = 2048
     assert requests_after(one, make_container(), resources, 4 * GIB) == Requests(2000, 2000, GIB, GIB)
+
+
+def test_a_scheduling_class_is_in_the_answer_with_its_times_in_nanoseconds() -> None:
+    exact = SchedulingClass("x", policy="deadline", flags=["reset-on-fork"], runtime=1000, deadline=5000, period=6000)
+    made = nri.Adjustment().set_scheduler(
+        "DEADLINE", flags=["RESET_ON_FORK"], runtime_ns=1_000_000, deadline_ns=5_000_000, period_ns=6_000_000
+    )
+    assert adjustment_of(Pins(), exact) == made
+    assert adjustment_of(Pins(), SchedulingClass("x", nice=5)) == nri.Adjustment().set_scheduler("OTHER", nice=5)
+    io = SchedulingClass("x", ioClass="be", ioPriority=7)
+    assert adjustment_of(Pins(), io) == nri.Adjustment().set_io_priority("BE", 7)

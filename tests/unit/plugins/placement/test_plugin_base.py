@@ -310,6 +310,15 @@ def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Pat
         runtime.add(TopologyAwarePlugin(), idx="91", config=json.dumps(resource | {"kind": "BalloonsPolicy"}))
 
 
+def test_a_scheduling_class_is_set_when_a_container_is_created(runtime: FakeRuntime, tmp_path: Path) -> None:
+    classes = [{"name": "calm", "policy": "batch", "nice": 10, "ioClass": "idle"}]
+    started(runtime, tmp_path, schedulingClasses=classes, podQoSSchedulingClasses={"BestEffort": "calm"})
+    made = create(runtime, pod("idle", "besteffort"), ask("idle", 0)).adjust.message.linux
+    assert (made.scheduler.policy, made.scheduler.nice) == (m.LinuxSchedulerPolicy.SCHED_BATCH, 10)
+    assert getattr(made.io_priority, "class") == m.IOPrioClass.IOPRIO_CLASS_IDLE
+    assert not create(runtime, pod("own"), ask("own", 1000)).adjust.message.linux.HasField("scheduler")
+
+
 def test_keys_without_an_effect_are_told(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -321,11 +330,10 @@ def test_keys_without_an_effect_are_told(
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (TopologyAwarePlugin, {"namespaceSchedulingClasses": {"a": "b"}, "podQoSSchedulingClasses": {"Guaranteed": "b"},
-                               "sharedPoolCPUClass": "x", "reservedPoolCPUClass": "x", "defaultExclusiveCPUClass": "x",
+        (TopologyAwarePlugin, {"sharedPoolCPUClass": "x", "reservedPoolCPUClass": "x", "defaultExclusiveCPUClass": "x",
                                "controllableInterrupts": ["nvme*"], "control": {"rdt": {}}}),
         (BalloonsPlugin, {"idleCPUClass": "x", "turboDomain": "system", "showContainersInNrt": True,
-                          "cpuClasses": [{"name": "x"}], "schedulingClasses": [{"name": "x"}]}),
+                          "cpuClasses": [{"name": "x"}]}),
     ],
 )  # fmt: skip
 def test_every_class_that_nobody_reads_is_told_by_its_key(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.expressions import Expression
 from nri.policies.placement.machine import Priority
+from nri.policies.placement.scheduling import SchedulingClass, check_names
 from nri.policies.placement.zones import parse_kinds
 
 __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
@@ -132,7 +133,7 @@ class Options:
     preserve: Preserve | None = None
     showContainersInNrt: bool = False
     loadClasses: list[LoadClass] = field(default_factory=list)
-    schedulingClasses: list[dict[str, Any]] = field(default_factory=list)
+    schedulingClasses: list[SchedulingClass] = field(default_factory=list)
     cpuClasses: list[dict[str, Any]] = field(default_factory=list)
     turboDomain: str = "package"
     controllableInterrupts: list[str] = field(default_factory=lambda: ["*"])
@@ -148,13 +149,12 @@ class Options:
             twice = next(name for name in names if names.count(name) > 1)
             raise ValueError(f"balloonTypes: two types are called {twice!r}; rename one")
         loads = {each.name for each in self.loadClasses}
-        scheduling = {each.get("name") for each in self.schedulingClasses}
+        asked = {f"balloonTypes {each.name}": each.schedulingClass for each in self.balloonTypes}
+        check_names(self.schedulingClasses, asked)
         for each in self.balloonTypes:
             for load in each.loads:
                 if load not in loads:
                     raise ValueError(f"balloonTypes {each.name}: there is no load class {load!r}")
-            if each.schedulingClass and each.schedulingClass not in scheduling:
-                raise ValueError(f"balloonTypes {each.name}: there is no scheduling class {each.schedulingClass!r}")
             self._check_components(each, types)
 
     def _check_components(self, top: BalloonType, types: dict[str, BalloonType]) -> None:

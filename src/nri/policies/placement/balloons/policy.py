@@ -28,6 +28,7 @@ from nri.policies.placement.expressions import expand, matches
 from nri.policies.placement.kept import Kept, KeptBalloon, KeptContainer, KeptPart
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
+from nri.policies.placement.scheduling import SchedulingClass, named
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -365,6 +366,13 @@ class Balloons:
                 for part, state in saved:
                     part.restore(state)
             raise
+
+    def scheduling(self, container: Container) -> SchedulingClass | None:
+        """How a container's processes are scheduled: by its annotation, else by its type; not if it is left alone."""
+        balloon = self._balloon_of(container)
+        if balloon is None:
+            return None
+        return named(container, self.options.schedulingClasses, balloon.type.schedulingClass)
 
     # -- placing ------------------------------------------------------------------------------------------------------
 

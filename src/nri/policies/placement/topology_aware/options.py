@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nri.policies.placement.amounts import Amounts
+from nri.policies.placement.scheduling import SchedulingClass, check_names
 
 __all__ = ["Level", "Options"]
+
+_CLASSES = ("guaranteed", "burstable", "besteffort")
 
 Level = Literal["system", "package", "die", "numa", "l3cache", "l2cache", "core", "thread"]
 
@@ -27,7 +30,7 @@ class Options:
     reservedPoolNamespaces: list[str] = field(default_factory=list)
     defaultCPUPriority: Literal["high", "normal", "low", "none"] = "none"
     unlimitedBurstable: Level = "package"
-    schedulingClasses: list[dict[str, Any]] = field(default_factory=list)
+    schedulingClasses: list[SchedulingClass] = field(default_factory=list)
     namespaceSchedulingClasses: dict[str, str] = field(default_factory=dict)
     podQoSSchedulingClasses: dict[str, str] = field(default_factory=dict)
     cpuClasses: list[dict[str, Any]] = field(default_factory=list)
@@ -39,3 +42,16 @@ class Options:
     control: dict[str, Any] = field(default_factory=dict)
     instrumentation: dict[str, Any] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        asked = {f"namespaceSchedulingClasses {name}": each for name, each in self.namespaceSchedulingClasses.items()}
+        for qos, each in self.podQoSSchedulingClasses.items():
+            if qos.lower() not in _CLASSES:
+                raise ValueError(f"podQoSSchedulingClasses: {qos!r} is none of guaranteed, burstable and besteffort")
+            asked[f"podQoSSchedulingClasses {qos}"] = each
+        check_names(self.schedulingClasses, asked)
+
+    def scheduling_class(self, namespace: str, qos: str) -> str:
+        """The name of the scheduling class of containers that ask for none; "" for none."""
+        by_qos = {name.lower(): each for name, each in self.podQoSSchedulingClasses.items()}
+        return self.namespaceSchedulingClasses.get(namespace) or by_qos.get(qos.lower(), "")

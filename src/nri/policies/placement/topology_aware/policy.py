@@ -22,6 +22,7 @@ from nri.policies.placement.containers import Changes, Container, Hint, NoPlace,
 from nri.policies.placement.kept import Kept, KeptContainer, KeptGrant
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
+from nri.policies.placement.scheduling import SchedulingClass, named
 from nri.policies.placement.topology_aware import view
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
@@ -216,6 +217,11 @@ class TopologyAware:
                     self._restore(old)
             raise
         return self._changes.take()
+
+    def scheduling(self, container: Container) -> SchedulingClass | None:
+        """How a container's processes are scheduled: by its annotation, else by its namespace, else by its class."""
+        default = self.options.scheduling_class(container.pod.namespace, container.qos)
+        return named(container, self.options.schedulingClasses, default)
 
     # -- placing ------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,90 @@
+"""Scheduling classes: how the kernel schedules a container's processes, by a name that configuration defines.
+
+One job: :class:`SchedulingClass`, and :func:`named`, which finds the one that a container's annotation asks for.
+Pure; values that the kernel would refuse are refused here, where the configuration is read. Next: the options of the
+policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from nri.policies.placement.containers import Container
+
+__all__ = ["SchedulingClass", "check_names", "named"]
+
+SchedulingPolicy = Literal["", "none", "other", "fifo", "rr", "batch", "iso", "idle", "deadline"]
+SchedulingFlag = Literal[
+    "reset-on-fork", "reclaim", "dl-overrun", "keep-policy", "keep-params", "util-clamp-min", "util-clamp-max"
+]
+IoClass = Literal["", "none", "rt", "be", "idle"]
+
+#: The least and the most of each number, as the kernel takes them.
+_BOUNDS: Final = {"nice": (-20, 19), "priority": (0, 99), "ioPriority": (0, 7)}
+_TIMES: Final = ("runtime", "deadline", "period")
+#: A day, in microseconds.
+_MOST_US = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class SchedulingClass:
+    """One class; what is not given is left as it is. Times, of the policy deadline, are in microseconds."""
+
+    name: str
+    policy: SchedulingPolicy = ""
+    priority: int | None = None
+    flags: list[SchedulingFlag] = field(default_factory=list)
+    nice: int | None = None
+    runtime: int | None = None
+    deadline: int | None = None
+    period: int | None = None
+    ioClass: IoClass = ""
+    ioPriority: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a scheduling class has no name")
+        for key, (least, most) in (*_BOUNDS.items(), *dict.fromkeys(_TIMES, (0, _MOST_US)).items()):
+            value = getattr(self, key)
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"{key} {value} is not from {least} to {most}")
+        if self.policy in ("fifo", "rr") and not self.priority:
+            raise ValueError(f"policy {self.policy} needs a priority from 1 to 99")
+        if self.policy not in ("fifo", "rr") and self.priority:
+            raise ValueError("priority is for the policies fifo and rr")
+        if self.policy == "deadline":
+            runtime, deadline, period = self.runtime or 0, self.deadline or 0, self.period or self.deadline or 0
+            if not 0 < runtime <= deadline <= period:
+                raise ValueError("policy deadline needs a runtime up to its deadline, and that up to its period")
+        elif any(getattr(self, key) for key in _TIMES):
+            raise ValueError("runtime, deadline and period are for the policy deadline")
+        if self.ioPriority is not None and self.ioClass not in ("rt", "be"):
+            raise ValueError("ioPriority is for the ioClass rt and be")
+
+    @property
+    def schedules(self) -> bool:
+        """Whether it says anything of CPUs, and not of I/O alone."""
+        return bool(self.policy or self.flags or self.nice is not None)
+
+
+def check_names(classes: Iterable[SchedulingClass], asked: Mapping[str, str]) -> None:
+    """Raise ValueError for two classes of one name, or for a key that asks for one that is not there."""
+    names = [each.name for each in classes]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"schedulingClasses: two are called {name!r}; rename one")
+    for key, name in asked.items():
+        if name and name not in names:
+            raise ValueError(f"{key}: there is no scheduling class {name!r}; {', '.join(names) or 'none is defined'}")
+
+
+def named(container: Container, classes: Iterable[SchedulingClass], default: str) -> SchedulingClass | None:
+    """The class of a container's annotation, else the one of this name; None without, or for the name of none."""
+    found = container.asks("scheduling-class")
+    name = default if found is None else found[1]
+    by_name = {each.name: each for each in classes}
+    if name not in by_name and found is not None:
+        container.doubt("scheduling-class", f"there is no class {name!r}; {', '.join(by_name) or 'none is defined'}")
+    return by_name.get(name)
