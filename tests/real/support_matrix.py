@@ -63,7 +63,7 @@ FACTS = {
         (NO, YES, YES),
         '1.7: containerd itself ends with "fatal"',
     ),
-    "failure-policy": Row("heeds a plugin's failure policy", (NO, NO, YES)),
+    "failure-policy": Row("respects a plugin's failure policy", (NO, NO, YES)),
 }
 
 UPDATES = {
@@ -102,10 +102,10 @@ _EXCEPTIONS: dict[str, tuple[tuple[str, str, str], str]] = {
     "namespace-remove": (_OLD, ""),
     "sysctl": (_OLD, ""),
     "seccomp": (_OLD, ""),
-    "scheduler": (_OLD, "runc 1.3 heeds it, runc 1.1 does not"),
-    "io-priority": (_OLD, "runc 1.3 heeds it, runc 1.1 does not"),
-    "net-device": (_OLD, "crun 1.28 heeds it, runc up to 1.3 does not"),
-    "memory-policy": (_OLD, "crun 1.28 heeds it, runc up to 1.3 does not"),
+    "scheduler": (_OLD, "runc 1.3 applies it, runc 1.1 does not"),
+    "io-priority": (_OLD, "runc 1.3 applies it, runc 1.1 does not"),
+    "net-device": (_OLD, "crun 1.28 applies it, runc up to 1.3 does not"),
+    "memory-policy": (_OLD, "crun 1.28 applies it, runc up to 1.3 does not"),
 }
 _APPLIED = ((APPLIED, APPLIED, APPLIED), "")
 

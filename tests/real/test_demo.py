@@ -100,7 +100,7 @@ def test_it_shows_the_container_without_and_with_the_plugins_and_who_changed_wha
     assert table["memory limit, its cgroup"] == ["64 MiB", "48 MiB"]
     assert table["open files, at most"][1] == "256"
     assert table["size of /scratch"] == ["(not set)", "16 MiB"]
-    who = done.stdout.partition("Who changed what")[2].partition("What the OCI runtime is told")
+    who = done.stdout.partition("Who changed what")[2].partition("Changes in the OCI runtime's input")
     assert [line.split()[2:5] for line in who[0].splitlines() if "CreateContainer" in line] == [
         ["10-demo", "Env", "POD_NAME"],
         ["10-demo", "MemLimit", "-"],

@@ -57,7 +57,7 @@ def compare(screen: Screen, daemon: Containerd) -> None:
     listing(screen, DEMO)
     with screen.step("the same pod and container again, with the plugin"):
         after = look(daemon.cri)
-    screen.heading("What the container sees")
+    screen.heading("The container's view")
     compare_rows(screen, before.rows(), after.rows(), "the plugin")
     screen.say()
 

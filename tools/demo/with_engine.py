@@ -80,12 +80,12 @@ def compare(screen: Screen, engine: Engine) -> None:
     start_plugins(screen, engine)
     with screen.step("the same pod and container again, with the plugins"):
         after = see(engine, lambda container: texts.extend(explain(engine, container)))
-    screen.heading("What the container would see, by its OCI spec" if engine.dry else "What the container sees")
+    screen.heading("The container's view, by its OCI spec" if engine.dry else "The container's view")
     compare_rows(screen, before, after, "plugins")
     _, short_id, why, difference = texts
     screen.heading(f"Who changed what:  nri why {short_id}")
     show(screen, why)
-    screen.heading("What the OCI runtime is told:  nri spec diff without.json with.json")
+    screen.heading("Changes in the OCI runtime's input:  nri spec diff without.json with.json")
     show(screen, difference)
     screen.say()
 

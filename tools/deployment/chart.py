@@ -36,7 +36,7 @@ imagePullSecrets: []
 """
 
 VALUES = """\
-# What an operator may choose. What the plugin needs of a node is in needs.yaml.
+# Values for an operator to choose. needs.yaml says which access to the node the plugin has.
 {of_image}
 {place}
 # Further flags, word by word, for example ["-verbose"].
@@ -109,7 +109,7 @@ def library() -> dict[str, str]:
         {
             "apiVersion": "v2",
             "name": LIBRARY,
-            "description": "What the charts of all bundled NRI plugins share.",
+            "description": "The common part of the charts of all bundled NRI plugins.",
             "type": "library",
             "version": semantic_version(),
         }
@@ -154,7 +154,7 @@ def values(need: Need) -> str:
     )
     config = "# It has no configuration."
     if config_schema(need.name).get("maxProperties") != 0:
-        config = "# Its configuration; it becomes a ConfigMap, and the plugin heeds its changes without a restart."
+        config = "# Its configuration; it becomes a ConfigMap, and changes of it take effect without a restart."
     if need.config:
         config += " For example:" + "".join(f"\n#   {line}" for line in yaml.safe_dump(need.config).splitlines())
     return VALUES.format(

@@ -52,7 +52,7 @@ How to build the image, and all else about it: [{page}](../../../{page}).
 $ helm install -n kube-system {name} deploy/helm/{name} --set image.repository=registry.example/{image}
 ```
 
-What it may see and do on a node is in `needs.yaml`, with the reasons; no value changes that. These can be chosen; a key
+`needs.yaml` says what it may see and do on a node, with the reasons; no value changes that. These can be chosen; a key
 that is not here is refused:
 
 | value | type | default | meaning |

@@ -73,7 +73,7 @@ def text(need: Need) -> str:
     head = UNIT.format(name=need.name, object_name=need.object_name, does=need.does.rstrip("."), venv=VENV, args=args)
     root = "# Root because of the runtime's socket, with nothing of root's power and nothing of the machine."
     if need.unit:
-        root = "# Root because of the runtime's socket. What it needs besides comes first, each with its reason."
+        root = "# Root because of the runtime's socket. Its other needs come first, each with its reason."
     return "\n".join([head, root, *rights(need.unit), *INSTALL])
 
 

@@ -17,7 +17,7 @@ ALT = (
 )
 ROWS = (
     ("nri", "the runtime asks it, as a plugin", "before its first instruction", "green"),
-    ("proxy", "stands before a runtime without NRI", "before its first instruction", "green"),
+    ("proxy", "is in front of a runtime without NRI", "before its first instruction", "green"),
     ("hooks", "Koordinator's runtime proxy asks it", "before its first instruction", "green"),
     ("standalone", "looks, and writes cgroups itself", "soon after its start", "amber"),
 )

@@ -13,7 +13,7 @@ from tools.pictures.svg import Picture
 
 ALT = (
     "While requests run, each event of a container appends to its history the request as the runtime made it and the "
-    "reply of each plugin, as bytes. When somebody asks with nri why, the merge is run again on these bytes, and gives "
+    "reply of each plugin, as bytes. When a person asks with nri why, the merge is run again on these bytes, and gives "
     "a table of changes: event, plugin, field, value before and after."
 )
 CONTAINER = "1f2e3d"
@@ -59,7 +59,7 @@ def draw() -> Picture:
         provenance.record(name, CONTAINER, request, replies)
         x = show_event(picture, x, name, [label for label, _ in replies])
     picture.words(820, 206, "bounded: the oldest are forgotten", "soft", size=12.5, align="end")
-    picture.words(24, 270, "When somebody asks", bold=True, size=15)
+    picture.words(24, 270, "When a person asks", bold=True, size=15)
     picture.arrow((250, 234), (250, 300), colour="blue")
     picture.box((200, 300, 360, 36), "the same merge, run again on the same bytes", "blue")
     picture.words(24, 318, "`nri why 1f2e3d`", size=13)

@@ -261,7 +261,7 @@ class Agent:
             try:
                 part.rules_changed(kinds)
             except Exception:  # noqa: BLE001 - none keeps the others from it
-                _log.exception("%s could not be told of changed rules", part.name)
+                _log.exception("%s failed to take over changed rules", part.name)
 
 
 def _health(part: Component) -> tuple[bool, str]:

@@ -159,7 +159,7 @@ def _weigh(source: Source, node: Any, seen: dict[int, tuple[int, int]], most: in
     weights = [(1, 0), *(_weigh(source, child, seen, most) for child in children)]
     values, depth = sum(each for each, _ in weights), 1 + max(each for _, each in weights)
     if values > most:
-        raise ConfigError(where, "", f"stands for more than {most} values", "aliases (*name) multiply what they name")
+        raise ConfigError(where, "", f"expands to more than {most} values", "aliases (*name) multiply what they name")
     if depth > DEEPEST:
         raise ConfigError(where, "", f"nested deeper than {DEEPEST} levels", "aliases (*name) nest what they name")
     seen[id(node)] = values, depth

@@ -57,7 +57,7 @@ def _foreign(name: str, flags: list[str]) -> int:
     registered = {entry.name: entry for entry in entry_points(group=__package__)}
     if not name and flags[:1] in (["--help"], ["-help"], ["-h"]):
         sys.stdout.write(f"{USAGE}\n\nPlugins: {', '.join(sorted(registered))}\n")
-        sys.stdout.write("What each one does: nri plugins list. Its flags: python -m nri.plugins NAME --help\n")
+        sys.stdout.write("To see what each one does: nri plugins list. Its flags: python -m nri.plugins NAME --help\n")
         return 0
     if name not in registered:
         problem = f"there is no plugin {name[:64]!r}" if name else "no plugin is named"

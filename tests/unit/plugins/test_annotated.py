@@ -242,7 +242,7 @@ def test_a_value_that_is_too_long_is_not_parsed() -> None:
 def test_aliases_that_multiply_are_refused() -> None:
     lines = ["- &h0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"- &h{n} [{', '.join([f'*h{n - 1}'] * 9)}]" for n in range(1, 30)]
-    assert f"stands for more than {MOST_VALUES} values" in refusal(given("\n".join(lines)).texts)
+    assert f"expands to more than {MOST_VALUES} values" in refusal(given("\n".join(lines)).texts)
 
 
 def test_a_refusal_is_one_short_line_whatever_the_annotation_holds() -> None:

@@ -228,7 +228,7 @@ def test_no_policy_file_is_left_behind(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_policy_may_be_a_file_of_the_tests_own(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text("no = 1\n")
-    with pytest.raises(ConfigError, match=r"policy\.toml:1: no: stands outside of a table"):
+    with pytest.raises(ConfigError, match=r"policy\.toml:1: no: is outside of a table"):
         FakeRuntime(policy_path=str(tmp_path / "policy.toml"))
     assert (tmp_path / "policy.toml").exists()
 

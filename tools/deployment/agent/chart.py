@@ -39,7 +39,7 @@ from tools.deployment.readme import readme
 Json = dict[str, Any]
 
 VALUES = """\
-# What an operator may choose. What each choice opens of a node is in needs.yaml.
+# Values for an operator to choose. needs.yaml says which access to the node each choice gives.
 {of_image}
 # The agent's settings: nri agent keys explains them. A hook that is switched on opens what it needs.
 config:

@@ -233,4 +233,4 @@ class Reporting:
         kind = type(watcher).__name__
         if kind not in self._complained:
             self._complained.add(kind)
-            log.error("%s failed to take note of an event; this is told once", kind, exc_info=error)
+            log.error("%s failed to take note of an event; this is logged once", kind, exc_info=error)

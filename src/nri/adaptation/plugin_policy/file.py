@@ -114,7 +114,7 @@ def parse(source: Source) -> dict[str, Table]:
 def _is_plugin(name: str, value: object, problems: list[Problem]) -> bool:
     """Whether a top-level key is a plugin's table; complains if not."""
     if not isinstance(value, dict):
-        problems.append(Problem((name,), "stands outside of a table", f'put it under [{DEFAULTS}] or ["NN-name"]'))
+        problems.append(Problem((name,), "is outside of a table", f'put it under [{DEFAULTS}] or ["NN-name"]'))
         return False
     try:
         naming.split_file_name(name)

@@ -160,7 +160,7 @@ class LoopSettings:
     Attributes:
         interval: the pause between two samples, in seconds.
         memory_evict_cooldown: after an eviction for memory there is none for so long, in seconds.
-        cpu_evict_cooldown: likewise for CPU.
+        cpu_evict_cooldown: the same for CPU.
         evict_after: rounds in a row above a threshold after which a pod is evicted. Of profile rubik.
     """
 

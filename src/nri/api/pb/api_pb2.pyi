@@ -324,7 +324,7 @@ Global___Field: _TypeAlias = Field  # noqa: Y015
 
 @_typing.final
 class RegisterPluginRequest(_message.Message):
-    """Says who the plugin is. Pre-installed plugins are told their name and index by the environment instead."""
+    """Says who the plugin is. Pre-installed plugins get their name and index from the environment instead."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -517,7 +517,7 @@ class ConfigureResponse(_message.Message):
     """
     @_builtins.property
     def failure_policy(self) -> Global___FailurePolicy:
-        """What the runtime is asked to do when the plugin fails to answer.
+        """The runtime's reaction when the plugin fails to answer.
         since v0.12.4
         """
 

@@ -32,7 +32,7 @@ _OPTIONS = (
         "record_redact",
         type=click.Choice(["values", "none"]),
         default="values",
-        help="What --record replaces: values of env, args, annotations and configuration (default), or nothing.",
+        help="Which values --record replaces: those of env, args, annotations and configuration (default), or nothing.",
     ),
     click.option(
         "--record-most",

@@ -123,7 +123,7 @@ def _source(index: int, mount: pb.Mount, field: str, options: Options) -> str:
     """The path on the host, also of an image, which is mounted for reading only."""
     if mount.HasField("image") and (mount.image.image or mount.image.image_ref):
         if mount.host_path:
-            raise RequestError(f"{field}.host_path", mount.host_path, "cannot stand beside an image")
+            raise RequestError(f"{field}.host_path", mount.host_path, "cannot be given beside an image")
         if not mount.readonly:
             raise RequestError(f"{field}.readonly", "false", "an image is mounted for reading only")
         if index not in options.image_folders:
@@ -145,9 +145,7 @@ def _spread(mount: pb.Mount, source: str, field: str, options: Options) -> str:
     needed = _NEEDS[asked]
     if needed and options.propagation is not None and options.propagation(source) not in needed:
         name = pb.MountPropagation.Name(mount.propagation)
-        raise RequestError(
-            f"{field}.propagation", name, f"{source} does not stand on a mount that is {' or '.join(needed)}"
-        )
+        raise RequestError(f"{field}.propagation", name, f"{source} is not on a mount that is {' or '.join(needed)}")
     return asked
 
 

@@ -33,7 +33,7 @@ class Choices:
     resize_can_move: bool = True
     """A container that is resized stays in its pool if it fits there, else moves; the original refuses it."""
     failure_changes_nothing: bool = True
-    """What is refused leaves everything as it was; the original takes away what a resized container had."""
+    """A refused change leaves everything as it was; the original takes away what a resized container had."""
     unscoped_isolation_counts: bool = True
     """`prefer-isolated-cpus` for the whole pod, without `/pod`, is read; the original passes over it."""
     preserved_memory_stays: bool = True

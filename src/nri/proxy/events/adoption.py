@@ -121,7 +121,7 @@ class Adoption:
             record.reported = CREATED if ready else STOPPED
         self._store.put(record)
         if late and ready and not record.skipped:
-            _log.info("pod %s is found late, plugins are told of it now", record.id)
+            _log.info("pod %s is found late, plugins get its events now", record.id)
             try:
                 self._domain.run_pod(record)
             except NriError as error:

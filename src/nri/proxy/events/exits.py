@@ -118,7 +118,7 @@ class Exits:
             retry = self.retries.setdefault(record.id, _Retry())
             if not retry.times:
                 _log.warning(
-                    "the end of container %s (%s) cannot be told to plugins; tried again less and less often: %s",
+                    "the end of container %s (%s) cannot be reported to plugins; tried again less and less often: %s",
                     record.runtime_id, record.id, error, exc_info=not isinstance(error, NriError),
                 )  # fmt: skip
             retry.failed()

@@ -109,6 +109,6 @@ def warn_of_ignored_policy(plugin: PluginBase) -> None:
         return
     speaks = f"speaks NRI {runtime.nri_version}" if runtime.nri_version else "does not say which NRI it speaks"
     plugin.log.warning(
-        "%s %s ignores failure_policy: it %s, and runtimes heed it since %s",
+        "%s %s ignores failure_policy: it %s, and runtimes apply it since %s",
         runtime.name, runtime.version, speaks, FAILURE_POLICY_SINCE,
     )  # fmt: skip

@@ -185,7 +185,7 @@ def test_what_a_watcher_raises_is_logged_once_and_fails_nothing(
         with pytest.raises(PluginError, match="no"):
             runtime.start_container()
     told = [record.getMessage() for record in caplog.records if "to take note" in record.getMessage()]
-    assert told == ["Broken failed to take note of an event; this is told once"]
+    assert told == ["Broken failed to take note of an event; this is logged once"]
 
 
 def test_an_observer_that_is_broken_still_lets_reporters_hear(recorder: Recorder) -> None:

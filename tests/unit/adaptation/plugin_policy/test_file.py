@@ -20,7 +20,7 @@ def complaint(text: str) -> str:
 
 
 MISTAKES = {
-    "a key outside of a table": ('timeout = "2s"', "policy.toml:1: timeout: stands outside of a table"),
+    "a key outside of a table": ('timeout = "2s"', "policy.toml:1: timeout: is outside of a table"),
     "a table that is no plugin": ("[injector]\n", "policy.toml:1: injector: not the name of a plugin"),
     "an unknown key": ('["10-a"]\ntimout = 3', '10-a.timout: unknown key (did you mean "timeout"?)'),
     "a timeout that is none": ('["10-a"]\ntimeout = "2x"', '10-a.timeout: "2x" is not a duration'),

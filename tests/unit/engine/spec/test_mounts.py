@@ -74,7 +74,7 @@ def test_a_source_has_to_spread_as_is_asked(source: str, propagation: int, fine:
     if fine:
         made(asked, options=options)
     else:
-        with pytest.raises(RequestError, match=r"mounts\[0\]\.propagation: \"PROPAGATION_.*/h does not stand on"):
+        with pytest.raises(RequestError, match=r"mounts\[0\]\.propagation: \"PROPAGATION_.*/h is not on a mount"):
             made(asked, options=options)
 
 
@@ -111,7 +111,7 @@ def test_ids_of_a_mount_are_mapped() -> None:
         ({"container_path": "d"}, r'mounts\[0\]\.container_path: "d": is no absolute path'),
         ({"container_path": "/x/.."}, r"container_path: \"/x/\.\.\": the root file system"),
         ({"host_path": ""}, r'mounts\[0\]\.host_path: "": is no absolute path'),
-        ({"image": pb.ImageSpec(image="i")}, r"host_path: \"/h\": cannot stand beside an image"),
+        ({"image": pb.ImageSpec(image="i")}, r"host_path: \"/h\": cannot be given beside an image"),
         ({"image_sub_path": "s"}, r"image_sub_path: \"s\": needs an image"),
         ({"propagation": 9}, r"propagation: 9: is not known"),
         ({"mount_options": ["ro"]}, r"mount_options\[0\]: \"ro\": is no option"),

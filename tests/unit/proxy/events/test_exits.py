@@ -137,7 +137,7 @@ def test_an_end_that_cannot_be_told_is_said_once_and_tried_again_less_and_less_o
     pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
     assert len(pauses) == 2, "it is not tried again"
     assert all(pause >= 2.0**times for times, pause in enumerate(pauses)), pauses
-    told = [line for line in caplog.messages if "cannot be told to plugins" in line]
+    told = [line for line in caplog.messages if "cannot be reported to plugins" in line]
     assert len(told) == 1, told
     assert made in told[0]
     assert "cannot be read" in told[0]

@@ -86,7 +86,7 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
         out.table(RULES, [{**row, "place": row["place"] or "(default)"} for row in found["rule_keys"]])
     for each in found.get("rule_problems", ()):
         out.text(f"Not used: {each['kind'] or 'a document'} of {each['source']}: {each['error']}")
-    for title, shown, part in (("What came of it:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
+    for title, shown, part in (("Outcome:", WRITES, "writes"), ("Errors:", ERRORS, "errors")):
         if found.get(part):
             out.text("")
             out.text(title)

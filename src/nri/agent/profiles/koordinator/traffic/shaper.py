@@ -140,7 +140,7 @@ class Shaper:
         if found == ("htb", "1:"):
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.UNCHANGED)
         if found[1] not in ("0:", ""):
-            reason = f"it has a queueing discipline of somebody else: {found[0]} {found[1]}"
+            reason = f"it has a queueing discipline of another program: {found[0]} {found[1]}"
             return Result(plan.interface, "tc.qdisc", "htb 1:", Outcome.REFUSED, reason)
         return self._tc(plan.interface, "tc.qdisc", "htb 1:", plan.qdisc())
 
