@@ -53,7 +53,7 @@ MUTANTS = (
     Mutant("trace/history.py", "if len(record.message) > blocks.MOST_MESSAGE:", "if False:",
            "unit/trace/test_history.py"),
     Mutant("trace/catalog.py", "if depth >= _DEEPEST:", "if False:", "unit/trace/test_catalog.py"),
-    Mutant("trace/predict.py", "or self._room <= 0:", "or False:", "unit/trace/test_predict.py"),
+    Mutant("trace/predict.py", "if self._room <= 0 or", "if False or", "unit/trace/test_predict.py"),
     Mutant("trace/recorder.py", "except Exception:  # noqa: BLE001 - a step", "except KeyError:  # a step",
            "unit/trace/test_recorder.py"),
     Mutant("trace/recorder.py", "if held >= _MOST_STEPS or", "if", "unit/trace/test_recorder.py"),
