@@ -56,7 +56,12 @@ MUTANTS = (
     Mutant("trace/predict.py", "if self._room <= 0 or", "if False or", "unit/trace/test_predict.py"),
     Mutant("trace/recorder.py", "except Exception:  # noqa: BLE001 - a step", "except KeyError:  # a step",
            "unit/trace/test_recorder.py"),
-    Mutant("trace/recorder.py", "if held >= _MOST_STEPS or", "if", "unit/trace/test_recorder.py"),
+    Mutant("trace/recorder.py", "or self._held_bytes > _MOST_BYTES", "", "unit/trace/test_recorder.py"),
+    Mutant("testing/placement/machines.py", "if left < 0:", "if False:", "unit/testing/placement/test_machines.py"),
+    Mutant("testing/placement/machines.py", "if len(member.name) + len(member.linkname) <= _LONGEST_PATH:", "if True:",
+           "unit/testing/placement/test_machines.py"),
+    Mutant("policies/placement/affinity.py", "if len(listed) > _MOST:", "if False:",
+           "unit/policies/placement/test_affinity.py"),
     # The adaptation
     Mutant("adaptation/merge/limits.py", "count(kind, data, most) > most", "count(kind, data, most) > most + 1",
            "unit/adaptation/merge/test_limits.py"),
