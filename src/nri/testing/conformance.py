@@ -42,6 +42,7 @@ _XZ_MAGIC = b"\xfd7zXZ\x00"
 MOST_BYTES = _FILE_BYTES = 512 << 20
 #: The mounts of the host that specs are made on.
 _HOST = MountTable([MountPoint("/")])
+_MOST_STREAMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,18 @@ def read_cases(path: str | Path, wrong: Callable[[Any], str] | None = None) -> I
 
 def _unpacked(raw: bytes, path: str) -> bytes:
     """The content of an xz file; a file of a few bytes must not fill memory."""
-    unpacker = lzma.LZMADecompressor()
-    text = unpacker.decompress(raw, MOST_BYTES)
-    if not unpacker.eof:
-        reason = f"larger than {MOST_BYTES >> 20} MiB" if len(text) >= MOST_BYTES else "it ends too early"
-        raise ConfigError(path, "", reason)
-    return text + (_unpacked(unpacker.unused_data, path) if unpacker.unused_data.startswith(_XZ_MAGIC) else b"")
+    pieces: list[bytes] = []
+    left = MOST_BYTES
+    while raw.startswith(_XZ_MAGIC):  # files that were joined are several streams
+        unpacker = lzma.LZMADecompressor()
+        pieces.append(unpacker.decompress(raw, left))
+        left -= len(pieces[-1])
+        if not unpacker.eof:
+            raise ConfigError(path, "", "it ends too early" if left > 0 else f"larger than {MOST_BYTES >> 20} MiB")
+        if len(pieces) > _MOST_STREAMS:
+            raise ConfigError(path, "", f"more than {_MOST_STREAMS} packed files, one after the other")
+        raw = unpacker.unused_data
+    return b"".join(pieces)
 
 
 def _case(line: str, where: str, wrong: Callable[[Any], str]) -> Case:

@@ -88,15 +88,12 @@ class Foresight:
             if reply is None or "update" not in reply.DESCRIPTOR.fields_by_name:
                 continue
             key = (event.name, subject)
-            if key not in self._found:
-                if len(self._found) >= self._most or self._room <= 0:
-                    self.left += 1
-                    return
-                self._names[subject] = event.subject
-                self._found[key] = {}
-            if self._room <= 0:
+            if self._room <= 0 or (key not in self._found and len(self._found) >= self._most):
                 self.left += 1
                 return
+            if key not in self._found:
+                self._names[subject] = event.subject
+                self._found[key] = {}
             self._room -= _keep(self._found[key].setdefault(step.plugin, _Answers()), subject, step, reply)
 
     def collisions(self) -> list[Collision]:

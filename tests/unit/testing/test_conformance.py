@@ -105,6 +105,9 @@ def test_packed_files_one_after_the_other_are_one_file(tmp_path: Path) -> None:
     line = json.dumps(case()).encode() + b"\n"
     (tmp_path / "two").write_bytes(lzma.compress(line) * 2)
     assert len(list(read_cases(tmp_path / "two"))) == 2
+    (tmp_path / "many").write_bytes(lzma.compress(b"") * 2000)
+    with pytest.raises(nri.ConfigError, match="more than 1000 packed files"):
+        list(read_cases(tmp_path / "many"))
 
 
 def test_a_number_with_too_many_digits_is_told_with_its_place(tmp_path: Path) -> None:

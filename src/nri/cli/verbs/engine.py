@@ -194,7 +194,11 @@ def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -
 
 def archive_source(archive: str) -> str:
     """Return an archive with its kind in front, and its whole path; raise Failure if it is none."""
+    import lzma
     import tarfile
+    import zlib
+
+    from nri.files import open_regular
 
     for kind in _KINDS:
         if archive.startswith(kind):
@@ -203,10 +207,10 @@ def archive_source(archive: str) -> str:
     if os.path.isdir(path):
         return f"oci:{path}"
     try:
-        with tarfile.open(path) as found:
+        with open(open_regular(path), "rb") as file, tarfile.open(fileobj=file) as found:
             names = (each.name.removeprefix("./") for each in itertools.islice(found, _MOST_MEMBERS))
             kind = next((_MARKS[name] for name in names if name in _MARKS), "")
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
         raise Failure(f"{archive} is no archive that can be read: {error}. try: docker save, podman save") from None
     if not kind:
         raise Failure(f"{archive} is no image: it has neither manifest.json nor oci-layout")

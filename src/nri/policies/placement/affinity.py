@@ -21,6 +21,8 @@ __all__ = ["Affinity", "affinities"]
 _KEYS = {"resource-policy.nri.io/affinity": 1, "resource-policy.nri.io/anti-affinity": -1}
 _MOST_WEIGHT = 1000
 _IMPLICIT_WEIGHT = 10
+#: Affinities of one container: each is asked about every other container of the node.
+_MOST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,10 @@ def _read(container: Container, key: str, text: str, sign: int) -> list[Affinity
     if all(isinstance(each, str) for listed in tree.values() for each in listed):
         return _mutual(container, tree, sign)
     made = []
-    for each in tree.get(container.name, []):
+    listed = tree.get(container.name, [])
+    if len(listed) > _MOST:
+        raise ValueError(f"{len(listed)} affinities of {container.name}, at most {_MOST} are read")
+    for each in listed:
         full = read(_Full, [_source(key, each)])
         weight = max(-_MOST_WEIGHT, min(full.weight or 1, _MOST_WEIGHT)) * sign
         made.append(Affinity(full.scope or _pod(container.pod.name), full.match, weight))

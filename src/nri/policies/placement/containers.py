@@ -141,8 +141,8 @@ class Container:
         return found is not None and found[1] == "true"
 
     def doubt(self, key: str, words: str) -> None:
-        """Note an annotation that could not be read."""
-        said = f"annotation {key}{SUFFIX}: {words}"
+        """Note an annotation that could not be read; its key is whole, or without the domain as in `asks`."""
+        said = f"annotation {key if '/' in key else key + SUFFIX}: {words}"
         if said not in self.doubts:
             self.doubts.append(said)
 

@@ -6,10 +6,12 @@ One job: a :class:`~nri.host.topology.Topology` by its name. A snapshot is read 
 from __future__ import annotations
 
 import json
+import lzma
 import posixpath
 import re
 import tarfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,10 @@ __all__ = ["Machines", "make_policy", "overridden", "read_machine"]
 _KIB = 1024
 #: No file of /sys is as large.
 _MOST_BYTES = 1 << 20
+#: An archive has no more, unpacked, nor longer paths: those of /sys have some 200 characters.
+_MOST_UNPACKED, _LONGEST_PATH = 512 << 20, 4096
+#: Whatever reading of an archive raises that is broken or cut.
+_BROKEN = (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError)
 _MOST_LINKS = 40
 #: The file by which a machine is found in an archive.
 _ONLINE = "sys/devices/system/cpu/online"
@@ -68,7 +74,7 @@ class Machines:
         try:
             with tarfile.open(archive) as tar:
                 return read_topology(_Snapshot(tar, what["inside"].removesuffix("sys")))
-        except (OSError, tarfile.TarError) as error:
+        except _BROKEN as error:
             raise ConfigError(str(archive), "", f"no snapshot of a machine: {error}") from error
 
 
@@ -85,7 +91,7 @@ def read_machine(path: str) -> Topology:
         else:
             with tarfile.open(file) as tar:
                 found = read_topology(_Snapshot(tar, inside or _only_machine(file, tar)))
-    except (OSError, ValueError, tarfile.TarError) as error:
+    except _BROKEN as error:
         raise ConfigError(path, "", f"no snapshot of a machine: {error}") from error
     if not found.cpus:
         raise ConfigError(path, "", "there are no CPUs in sys/devices/system/cpu", "name a copy of a machine's root")
@@ -94,12 +100,23 @@ def read_machine(path: str) -> Topology:
 
 def _only_machine(file: str, tar: tarfile.TarFile) -> str:
     """The folder of the one machine in an archive."""
-    names = (posixpath.normpath(member.name) for member in tar)
+    names = (posixpath.normpath(member.name) for member in _members(tar))
     roots = {posixpath.normpath(name.removesuffix(_ONLINE)) for name in names if name.endswith(_ONLINE)}
     if len(roots) != 1:
         listed = ", ".join(f"{file}:{root}" for root in sorted(roots)[:_MOST_LINKS])
         raise ConfigError(file, "", f"there are {len(roots)} machines in it", f"name one: {listed}" if roots else "")
     return roots.pop()
+
+
+def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+    """What is in an archive. Raises ValueError for more than a machine has."""
+    left = _MOST_UNPACKED
+    for member in tar:
+        left -= member.size + tarfile.BLOCKSIZE
+        if left < 0:
+            raise ValueError(f"it has more than {_MOST_UNPACKED >> 20} MiB, unpacked")
+        if len(member.name) + len(member.linkname) <= _LONGEST_PATH:
+            yield member
 
 
 class _Snapshot:
@@ -109,7 +126,7 @@ class _Snapshot:
         self._texts: dict[str, str] = {}
         self._links: dict[str, str] = {}
         self._names: dict[str, set[str]] = {}
-        for member in tar:
+        for member in _members(tar):
             path = "/" + posixpath.relpath(member.name, inside)
             folder, name = posixpath.split(path)
             if member.issym():

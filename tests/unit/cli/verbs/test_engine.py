@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+import os
 import signal
 import socket
 import subprocess
@@ -314,3 +316,10 @@ def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> No
         archive_source(str(tmp_path / "none"))
     with pytest.raises(Failure, match=r"other\.tar is no image: it has neither manifest\.json nor oci-layout"):
         archive_source(str(archive(tmp_path / "other.tar", "readme")))
+    os.mkfifo(tmp_path / "pipe")
+    packed = lzma.compress(archive(tmp_path / "whole.tar", *map(str, range(50))).read_bytes())
+    (tmp_path / "cut").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "broken").write_bytes(packed[:99] + b"?" * 99)
+    for name in ("pipe", "cut", "broken"):
+        with pytest.raises(Failure, match=f"{name} is no archive that can be read"):
+            archive_source(str(tmp_path / name))

@@ -41,3 +41,11 @@ def test_an_affinity_that_cannot_be_read_is_told() -> None:
         one = annotated("main", affinity=text)
         assert affinities(one) == []
         assert len(one.doubts) == 1
+
+
+def test_more_affinities_than_can_be_asked_about_all_containers_are_told_and_none_is_read() -> None:
+    text = "main:\n" + "- match: {operator: AlwaysTrue}\n" * 101
+    one = annotated("main", affinity=text)
+    assert affinities(one) == []
+    assert one.doubts == ["annotation resource-policy.nri.io/affinity: 101 affinities of main, at most 100 are read"]
+    assert len(affinities(annotated("main", affinity=text.removesuffix("- match: {operator: AlwaysTrue}\n")))) == 100

@@ -70,3 +70,32 @@ def test_a_machine_is_a_folder_or_the_one_in_an_archive_or_a_named_one(tmp_path:
     ):
         with pytest.raises(ConfigError, match=words):
             read_machine(str(path))
+
+
+def archived(path: Path, mode: str, *members: tarfile.TarInfo) -> Path:
+    """An archive of empty files, packed in some way."""
+    with tarfile.open(path, mode) as tar:
+        for member in members:
+            tar.addfile(member)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
+def test_an_archive_that_is_cut_or_broken_anywhere_is_an_error_or_another_machine(tmp_path: Path, mode: str) -> None:
+    data = archived(tmp_path / "whole", mode, *(tarfile.TarInfo(f"m/sys/{name}") for name in range(50))).read_bytes()
+    for place in range(0, len(data), max(1, len(data) // 40)):
+        for spoiled in (data[:place], data[:place] + bytes((data[place] ^ 255,)) + data[place + 1 :]):
+            (tmp_path / "spoiled").write_bytes(spoiled)
+            with pytest.raises(ConfigError):
+                read_machine(str(tmp_path / "spoiled"))
+
+
+def test_an_archive_is_bounded_in_what_it_unpacks_to_and_its_paths_in_length(tmp_path: Path) -> None:
+    big = tarfile.TarInfo("m/sys/devices/system/cpu/online")
+    big.size = 1 << 30
+    (tmp_path / "big.tar").write_bytes(big.tobuf() + bytes(2048))
+    with pytest.raises(ConfigError, match="more than 512 MiB, unpacked"):
+        read_machine(str(tmp_path / "big.tar"))
+    long = tarfile.TarInfo("m/" + "a/" * 200_000 + "b")
+    with pytest.raises(ConfigError, match="there are 0 machines in it"):
+        read_machine(str(archived(tmp_path / "long.tar", "w", long)))
