@@ -21,13 +21,22 @@ __all__ = ["DEVIATIONS", "Result", "run_case"]
 Json = dict[str, Any]
 _GUARDS, _BYTES, _PLAIN = "guards of pods", "bytes of evicted pods", "evictions for plain CPU"
 _SMALL, _UNREAD = "pools that are too small", "CPUs that cannot be read"
-_POLICY = "policies that are not known"
+_POLICY, _OWN = "policies that are not known", "batch pods with CPUs of their own"
+_REFUSED: Final = "a NodeSLO of which one value cannot be read"
+_NEAR_NONE, _SUPPRESSION = "quotas near none", "CPU suppression"
+#: How the original's way is asked for where CPUs are suppressed, and the row that says what is done otherwise.
+_SUPPRESSED: Final = {
+    "small_pools_stay": _SMALL,
+    "near_none_stays": _NEAR_NONE,
+    "no_topology": _SUPPRESSION,
+    "own_overwritten": _OWN,
+}
 _POLICIES: Final = {
     "koordinator.sh/cpuBurst": ("", "none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"),
     "koordinator.sh/memoryQOS": ("", "none", "auto", "default"),
 }
 #: The rows of docs/deviations.md, each after "Koordinator, ".
-DEVIATIONS: Final = frozenset({_GUARDS, _BYTES, _PLAIN, _SMALL, _UNREAD, _POLICY})
+DEVIATIONS: Final = frozenset({_GUARDS, _BYTES, _PLAIN, _UNREAD, _POLICY, _REFUSED, *_SUPPRESSED.values()})
 _STAGES: Final[Mapping[str, Mapping[str, Callable[[Json], Json]]]] = {
     "cpusuppress": cpu.SUPPRESS,
     "cpuburst": cpu.BURST,
@@ -68,6 +77,8 @@ def _run(case: Json) -> Result:
         return Result(differences(found, expected))
     if stage == "victims" and any(evict.spared(case["input"], each["pod"]) for each in expected["victims"]):
         return Result(deviation=_GUARDS)
+    if strategy == "blkio" and disks.out_of_range(case["input"]):
+        return Result(deviation=_REFUSED)
     if _unknown_policy(case["input"]):
         return Result(deviation=_POLICY)
     return Result(deviation=_PLAIN if _wants_plain_cpu(case) else "")
@@ -87,14 +98,15 @@ def _unknown_policy(given: Json) -> bool:
 
 
 def _suppression(case: Json, run: Callable[[Json], Json]) -> Result:
-    """CPUs that cannot be read, and pools that are too small, are where this agent is more careful."""
+    """CPUs that cannot be read, and pools that are too small, are among what this agent is more careful with."""
     given, expected = case["input"], case["expect"]
     unread = cpu.unreadable(given)
     found = run(cpu.readable(given))
     if found == expected:
         return Result(deviation=_UNREAD if unread else "")
-    if run({**cpu.readable(given), "small_pools_stay": True}) == expected:
-        return Result(deviation=_SMALL)
+    for name, row in _SUPPRESSED.items():
+        if run({**cpu.readable(given), name: True}) == expected:
+            return Result(deviation=row)
     return Result(differences(found, expected))
 
 

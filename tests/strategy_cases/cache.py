@@ -37,16 +37,17 @@ def _reconcile(given: Json) -> Json:
 def _round(given: Json, files: dict[str, str]) -> list[Json]:
     strategy = ((given.get("node_slo") or {}).get("spec") or {}).get("resourceQOSStrategy") or {}
     basic, writes = given.get("cpu_basic") or {}, []
-    text = basic.get("catL3CbmMask") or ""
+    try:
+        ways = int(basic.get("catL3CbmMask") or "", 16)
+    except ValueError:
+        ways = 0  # it is not known, so schemata stay as they are; threads are moved all the same
     domains = sorted({each["l3"] for each in given.get("cpus") or ()})
-    if not strategy or not text:
-        return []
-    for group, key in resctrl.GROUPS.items():
+    for group, key in resctrl.GROUPS.items() if ways and domains else ():
         config = (strategy.get(key) or {}).get("resctrlQOS")
         path = f"/fs/resctrl/{group}/schemata"
         if config is None or path not in files:
             continue
-        lines = resctrl.schemata(config, int(text, 16), basic.get("vendorID", ""), domains)
+        lines = resctrl.schemata(config, ways, basic.get("vendorID", ""), domains)
         writes += [{"path": path, "value": line} for line in lines if _changed(files, path, line)]
     for group, key in resctrl.GROUPS.items():
         if not ((strategy.get(key) or {}).get("resctrlQOS") or {}).get("enable"):
@@ -67,7 +68,10 @@ def _wanted(given: Json, files: dict[str, str], group: str) -> list[int]:
             continue
         if ANNOTATION_RESCTRL in (pod["metadata"].get("annotations") or {}):
             continue
-        for status in pod["status"].get("containerStatuses") or ():
+        names = {one["name"] for one in pod["spec"].get("containers") or ()}
+        for status in (pod.get("status") or {}).get("containerStatuses") or ():
+            if status["name"] not in names:
+                continue
             folder = paths.container_path(each["cgroup_dir"], status.get("containerID", ""))
             name = f"/{folder}/cgroup.threads" if given.get("cgroup_v2") else f"/cpu/{folder}/tasks"
             found += _ids(files.get(name, ""))

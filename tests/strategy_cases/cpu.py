@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Any
 
 from nri.api import cpuset
@@ -14,7 +15,7 @@ from nri.policies.koordinator.loops import cpu_burst, cpu_suppress
 from nri.policies.koordinator.loops.cpu_burst import ANNOTATION_BURST, Bucket, BurstConfig, Bursts, Pool, Step, burst_of
 from nri.policies.koordinator.loops.cpu_suppress import Folder, Situation, Suppression
 from nri.policies.koordinator.names import BE, LSE, LSR, qos_class
-from nri.policies.koordinator.pod_annotations import own_cpuset
+from nri.policies.koordinator.pod_annotations import own_cpuset, resource_status
 from nri.policies.koordinator.rules import node_topology
 from nri.policies.koordinator.rules.node_topology import CpusetRule
 from nri.policies.manifest import active
@@ -40,19 +41,18 @@ def _milli(value: Any) -> int:
 def _budget(given: Json) -> Json:
     metrics, node, spec = Metrics(given.get("metrics")), given["node"], _spec(given)
     threshold = spec.get("resourceUsedThresholdWithBE") or {}
-    capacity, allocatable = (_milli(node["status"][part]["cpu"]) for part in ("capacity", "allocatable"))
+    capacity, allocatable = (_milli(node["status"][part].get("cpu", 0)) for part in ("capacity", "allocatable"))
     pods = {each["pod"]["metadata"].get("uid", ""): each["pod"] for each in given["pods"]}
-    used = {uid: metrics.last("pod_cpu", uid) or 0 for uid in metrics.names("pod_cpu")}
+    listed = pods if given.get("listed_pods_only") else metrics.names("pod_cpu")
+    used = {uid: metrics.last("pod_cpu", uid) or 0.0 for uid in listed}
     others = sum(value for uid, value in used.items() if uid not in pods or not pod_class.offline(pods[uid]))
     programs = {each["name"]: each for each in spec.get("hostApplications") or ()}
     ran = {name: metrics.last("host_app_cpu", name) or 0 for name in metrics.names("host_app_cpu") if name in programs}
     other_programs = sum(value for name, value in ran.items() if not cpu_suppress.offline_program(programs[name]))
-    reserved = node_topology.reserved_milli(node["metadata"].get("annotations") or {})
-    found = cpu_suppress.Used(
-        *(int(1000 * each) for each in (metrics.last("node_cpu") or 0, sum(used.values()), others)),
-        *(int(1000 * each) for each in (sum(ran.values()), other_programs)),
-        max(capacity - allocatable, reserved, 0),
-    )
+    reserved = max(capacity - allocatable, node_topology.reserved_milli(node["metadata"].get("annotations") or {}), 0)
+    # In cores until the end, as they were recorded: thousandths of each would be cut off by themselves.
+    system = max((metrics.last("node_cpu") or 0) - sum(used.values()) - sum(ran.values()), reserved / 1000)
+    found = cpu_suppress.Used(int(system * 1000), 0, int(others * 1000), 0, int(other_programs * 1000))
     percent = (given.get("args") or {}).get("threshold", threshold.get("cpuSuppressThresholdPercent", 65))
     least = threshold.get("cpuSuppressMinPercent")
     return {"suppress_milli": cpu_suppress.budget_milli(capacity, found, percent, least)}
@@ -67,7 +67,20 @@ def _select(given: Json) -> Json:
 
 
 def _own(pod: Json) -> frozenset[int]:
-    return cpuset.parse(own_cpuset(pod["metadata"].get("annotations") or {}))
+    """The CPUs that a pod has for itself; none if that cannot be read."""
+    try:
+        return cpuset.parse(own_cpuset(pod["metadata"].get("annotations") or {}))
+    except ValueError:
+        return frozenset()
+
+
+def _placed(pod: Json) -> bool:
+    """Whether the scheduler has given a pod CPUs or memory nodes."""
+    try:
+        status = resource_status(pod["metadata"].get("annotations") or {})
+    except ValueError:
+        return False
+    return bool(status.get("cpuset") or status.get("numaNodeResources"))
 
 
 def unreadable(given: Json) -> list[str]:
@@ -103,25 +116,35 @@ def _pools(given: Json) -> tuple[list[cpu_suppress.Cpu], list[cpu_suppress.Cpu]]
 
 
 def _recovered(given: Json) -> Json:
+    if not given.get("cpus") or (given.get("no_topology") and given.get("node_topology") is None):
+        return {"cpuset": "", "error": True}
     found = cpuset.to_text(frozenset(each.number for pool in _pools(given) for each in pool))
     return {"cpuset": found, "error": False}
 
 
 def _situation(given: Json, tree: Tree, **known: Any) -> Situation:
     topology, spec = given.get("node_topology"), _spec(given).get("resourceUsedThresholdWithBE") or {}
-    own = {each["cgroup_dir"].strip("/") for each in given.get("pods") or () if _own(each["pod"])}
+    pods_of_own = (given.get("features") or {}).get("BECPUManager")
+    own = {
+        each["cgroup_dir"].strip("/")
+        for each in given.get("pods") or ()
+        if (_placed(each["pod"]) if pods_of_own else _own(each["pod"]) and not given.get("own_overwritten"))
+    }
     folders = [Folder(_TOP, 0)]
     for pod in tree.children(_TOP):
         folders.append(Folder(f"{_TOP}/{pod}", 1))
         inside = tree.children(f"{_TOP}/{pod}")
         folders += [Folder(f"{_TOP}/{pod}/{each}", 2, f"{_TOP}/{pod}" in own) for each in inside]
-    present = tree.read(_TOP, "cpuset.cpus")
+    present = tree.cpus_in_force(_TOP)
     shared, lent = _pools(given) if given.get("cpus") else ([], [])
     node = (given.get("node") or {}).get("status") or {}
-    count = _milli(node["capacity"]["cpu"]) // 1000 if node else len(given["cpus"])
+    count = -(-_milli(node["capacity"]["cpu"]) // 1000) if node else len(given.get("cpus") or ())
+    by_quota = known.get("by_quota", spec.get("cpuSuppressPolicy") == "cfsQuota")
+    if not by_quota and given.get("cpus"):
+        count = len(given["cpus"])
     found: Json = {
         "enabled": spec.get("enable"),
-        "by_quota": spec.get("cpuSuppressPolicy") == "cfsQuota",
+        "by_quota": by_quota,
         "budget": None,
         "cpus": count,
         "quota": tree.number(_TOP, "cpu.cfs_quota"),
@@ -132,6 +155,12 @@ def _situation(given: Json, tree: Tree, **known: Any) -> Situation:
         "static": topology is not None and node_topology.parse(topology).kubelet_policy == "static",
     }
     situation = Situation(**{**found, **known})
+    if given.get("near_none_stays") and situation.by_quota and situation.quota == -1 and situation.budget is not None:
+        wanted = max(situation.budget * 100, 2000)
+        if wanted + 1 < situation.cpus * 100_000.0 * 0.01 and wanted != 2000:
+            situation = situation._replace(quota=None)
+    if given.get("no_topology") and topology is None:
+        return situation._replace(present=None)
     if given.get("small_pools_stay") and situation.enabled and not situation.by_quota and situation.budget is not None:
         count = cpu_suppress.cpu_count(situation.budget, len(situation.present or ()) or count, count)
         if not cpu_suppress.chosen_cpus(count, shared, lent):
@@ -150,12 +179,15 @@ def _suppress(given: Json) -> Json:
     tree, suppression = Tree(given), Suppression()
     outcomes: list[Json] = []
     for step in given.get("steps") or [{}]:
-        now = {**given, **step}
-        if _measured(now):
-            known: Json = {"budget": _budget(now)["suppress_milli"]}
-            if (now.get("features") or {}).get("BECPUManager"):
-                known["enabled"] = False
-            tree.apply(suppression.decide(_situation(now, tree, **known)))
+        now = {**given, **step, "listed_pods_only": True}
+        known: Json = {"budget": _budget(now)["suppress_milli"] if _measured(now) else None}
+        enabled = (_spec(now).get("resourceUsedThresholdWithBE") or {}).get("enable")
+        if (now.get("features") or {}).get("BECPUManager") and enabled is not None:
+            known["enabled"] = enabled = False
+        situation = _situation(now, tree, **known)
+        tree.apply(suppression.decide(situation))
+        if now.get("no_topology") and not now.get("node_topology") and enabled and known["budget"] is not None:
+            suppression.in_force |= {} if situation.by_quota else {"cpuset": True}
         outcomes.append({"files": dict(tree.files)})
     status = {name: "using" if on else "recovered" for name, on in suppression.in_force.items()}
     for each in outcomes:
@@ -194,10 +226,11 @@ def _change(given: Json) -> Json:
 def _limiter(given: Json) -> Json:
     args = given["args"]
     config = BurstConfig("auto", quota_percent=args["max_scale_percent"], quota_seconds=args["period_seconds"])
-    bucket, now, calls = Bucket(config, 0.0), 0.0, []
+    now: Any = Fraction(0)  # the seconds between two calls are to be exact
+    bucket, calls = Bucket(config, now), []
     bucket.tokens = args["tokens"]
     for passed, usage in args["calls"]:
-        now += passed
+        now += Fraction(str(passed))
         calls.append({"allowed": bucket.allows(usage, now), "tokens": bucket.tokens})
     return {"calls": calls, "capacity": bucket.capacity, "expire_seconds": 2 * args["period_seconds"]}
 
@@ -206,7 +239,8 @@ def _config(given: Json) -> BurstConfig:
     spec = _spec(given).get("cpuBurstStrategy") or {}
     names = {"policy": "policy", "cpuBurstPercent": "burst_percent", "cfsQuotaBurstPercent": "quota_percent"}
     names |= {"cfsQuotaBurstPeriodSeconds": "quota_seconds", "sharePoolThresholdPercent": "pool_percent"}
-    return BurstConfig(**{names[key]: value for key, value in spec.items()})
+    # A quota that is not said to grow does not.
+    return BurstConfig(**{"quota_percent": 100, **{names[key]: value for key, value in spec.items() if key in names}})
 
 
 def _burst(given: Json) -> Json:
@@ -215,15 +249,14 @@ def _burst(given: Json) -> Json:
 
 
 def _containers(given: Json, tree: Tree, folder: str, pod: Json, metrics: Metrics) -> Iterator[cpu_burst.Container]:
-    statuses = {each["name"]: each for each in pod.get("status", {}).get("containerStatuses", ())}
-    for spec in pod["spec"].get("containers") or ():
-        status = statuses.get(spec["name"], {})
-        number = status.get("containerID", "")
-        if not number:
+    specs = {each["name"]: each for each in pod["spec"].get("containers") or ()}
+    for status in (pod.get("status") or {}).get("containerStatuses") or ():
+        spec, number = specs.get(status["name"]), status.get("containerID", "")
+        path = paths.container_path(folder, number)
+        if spec is None or not path:
             continue
         limit = ((spec.get("resources") or {}).get("limits") or {}).get("cpu")
         used, throttled = metrics.last("container_cpu", number), metrics.last("container_throttled", number)
-        path = paths.container_path(folder, number)
         yield cpu_burst.Container(
             number,
             path,
@@ -261,8 +294,12 @@ def _burst_round(given: Json) -> Json:
 
 
 def _pod_config(given: Json, pod: Json) -> BurstConfig:
-    annotation = (pod["metadata"].get("annotations") or {}).get(ANNOTATION_BURST)
-    return burst_of(annotation, _config(given))
+    """What holds for a pod: the node's word if its own cannot be read."""
+    annotation, node = (pod["metadata"].get("annotations") or {}).get(ANNOTATION_BURST), _config(given)
+    try:
+        return burst_of(annotation, node)
+    except ValueError:
+        return node
 
 
 def _shown_config(given: Json) -> Json:
@@ -270,7 +307,10 @@ def _shown_config(given: Json) -> Json:
     found = _pod_config(given, each["pod"])
     names = {"policy": found.policy, "cpuBurstPercent": found.burst_percent}
     names |= {"cfsQuotaBurstPercent": found.quota_percent, "cfsQuotaBurstPeriodSeconds": found.quota_seconds}
-    return {"config": names}
+    said = {*(_spec(given).get("cpuBurstStrategy") or {})}
+    text = (each["pod"]["metadata"].get("annotations") or {}).get(ANNOTATION_BURST)
+    said |= {key for key in names if text and f'"{key.casefold()}"' in text.casefold()}
+    return {"config": {key: value for key, value in names.items() if key in said}}
 
 
 SUPPRESS = {

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from nri.policies.koordinator.loops import block_io
 from nri.policies.koordinator.loops.block_io import ROOT_OFF, DiskLimits
 from nri.policies.koordinator.names import NONE, qos_class
+from nri.policies.shapes import decode
 
-__all__ = ["STAGES"]
+__all__ = ["STAGES", "out_of_range"]
 
 Json = dict[str, Any]
 _FILES = {
@@ -19,6 +21,8 @@ _FILES = {
     "io.write_bps": "throttle.write_bps_device",
     "io.device_weight": "cost.weight",
 }
+_DEVICE = re.compile("[0-9]+:[0-9]+")
+_LIMITS = ("readIOPS", "writeIOPS", "readBPS", "writeBPS")
 _ANNOTATION = "koordinator.sh/blkioQOS"
 _MOUNT = "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~csi/{}/mount"
 _BEST_EFFORT = "kubepods.slice/kubepods-besteffort.slice"
@@ -32,61 +36,93 @@ def _reconcile(given: Json) -> Json:
 
 def _round(given: Json, files: dict[str, str]) -> list[Json]:
     strategy = ((given.get("node_slo") or {}).get("spec") or {}).get("resourceQOSStrategy")
-    if strategy is None or given.get("cgroup_v2"):
+    if strategy is None or given.get("cgroup_v2") or given.get("storage") is None:
         return []
     writes: list[tuple[str, str]] = []
     be, root = ((strategy.get(key) or {}).get("blkioQOS") for key in ("beClass", "cgroupRoot"))
     if be is not None:
-        writes += _limits(given, files, _BEST_EFFORT, block_io.parse(be), {})
+        writes += _limits(given, files, _BEST_EFFORT, be.get("blocks") if be.get("enable") else (), {})
     if root is not None:
         writes += _root(given, files, root)
     for each in given.get("pods") or ():
         meta = each["pod"]["metadata"]
         text = (meta.get("annotations") or {}).get(_ANNOTATION)
-        if text is None or qos_class(meta.get("labels") or {}) == NONE:
+        running = (each["pod"].get("status") or {}).get("phase") == "Running"
+        if text is None or not running or qos_class(meta.get("labels") or {}) == NONE:
             continue
         try:
-            disks = block_io.parse({**(json.loads(text) if text else {}), "enable": True})
+            blocks = decode(text or "{}", block_io.SHAPE).get("blocks")
         except ValueError:
             continue
-        writes += _limits(given, files, each["cgroup_dir"].strip("/"), disks, each["pod"])
+        writes += _limits(given, files, each["cgroup_dir"].strip("/"), blocks, each["pod"])
     order = sorted(writes, key=lambda one: (one[0], one[1].split()[0]))
     return [{"path": path, "value": value} for path, value in order]
 
 
-def _limits(
-    given: Json, files: dict[str, str], folder: str, disks: list[DiskLimits], pod: Json
-) -> list[tuple[str, str]]:
+def _limits(given: Json, files: dict[str, str], folder: str, blocks: Any, pod: Json) -> list[tuple[str, str]]:
+    """Writes of one folder: the blocks one after the other, then what is in force of other disks."""
     paths = {knob: f"/blkio/{folder}/blkio.{name}" for knob, name in _FILES.items()}
-    found = [(_number(given, disk.kind, disk.name, pod), disk) for disk in disks]
-    if any(not number for number, _ in found):
+    present = _present(files, list(paths.values()))
+    found = [(_number(given, each, pod), each.get("ioCfg") or {}) for each in blocks or ()]
+    if present is None or any(not number for number, _ in found):
         return []
-    texts = [line.split() for path in paths.values() for line in files.get(path, "").splitlines()]
-    if any(len(words) == 1 for words in texts):  # what is in force cannot be known
-        return []
-    present = [line.split()[0] for path in paths.values() for line in files.get(path, "").splitlines() if line.strip()]
+    steps = [([(number, _disk(limits))], ()) for number, limits in found]
+    rest = [each for each in present if each not in dict(found)]
     writes = []
-    for knob, by_device in block_io.wanted(found, present).items():
-        for device, value in by_device.items():
-            text = str(max(value, 0))
+    for disks, others in [*steps, ([], rest)]:
+        for knob, by_device in block_io.wanted(disks, others).items():
             path, gone = paths[knob], "" if knob == "io.device_weight" else "0"
-            if path in files and _put(files, path, device, text, gone):
-                writes.append((path, f"{device} {text}"))
+            for device, value in by_device.items():
+                text = str(0 if value == -1 else value)
+                allowed = value >= -1 and (knob != "io.device_weight" or 1 <= value <= 100)
+                if allowed and _put(files, path, device, text, gone):
+                    writes.append((path, f"{device} {text}"))
     return writes
+
+
+def _disk(limits: Json) -> DiskLimits:
+    """The limits of a disk as they are written; what is out of range is left out when they are."""
+    names = {"read_iops": "readIOPS", "write_iops": "writeIOPS", "read_bps": "readBPS", "write_bps": "writeBPS"}
+    found = {name: limits[key] for name, key in names.items() if limits.get(key) is not None}
+    weight = limits.get("ioWeightPercent")
+    below = {name: -2 for name, value in found.items() if value < 0}
+    return DiskLimits("", "device", **{**found, **below, "weight": 100 if weight is None else weight or -2})
+
+
+def out_of_range(given: Json) -> bool:
+    """Whether a limit is written that this agent refuses together with the whole rule it stands in."""
+    texts = json.dumps(given)
+    limits = [int(number) for key in _LIMITS for number in re.findall(rf'"{key}\\*": *(-?[0-9]+)', texts)]
+    weights = [int(number) for number in re.findall(r'"ioWeightPercent\\*": *(-?[0-9]+)', texts)]
+    return any(each < 0 for each in limits) or any(not 1 <= each <= 100 for each in weights)
+
+
+def _present(files: dict[str, str], paths: list[str]) -> list[str] | None:
+    """The disks that have anything in force; None if that cannot be known."""
+    found = []
+    for path in paths:
+        if path not in files:
+            return None
+        for line in files[path].removesuffix("\n").split("\n") if files[path] else ():
+            words = line.split(" ")
+            if len(words) < 2:
+                return None
+            if _DEVICE.match(words[0]):
+                found.append(words[0])
+    return list(dict.fromkeys(found))
 
 
 def _root(given: Json, files: dict[str, str], config: Json) -> list[tuple[str, str]]:
     qos, model = "/blkio/blkio.cost.qos", "/blkio/blkio.cost.model"
-    writes, named = [], []
-    for disk in block_io.parse_root(config):
-        device = _number(given, disk.kind, disk.name, {})
-        if not device:
-            continue
-        named.append(device)
+    blocks = (config.get("blocks") or ()) if config.get("enable") else ()
+    named, before = [_number(given, each, {}) for each in blocks], _present(files, [qos])
+    if before is None or not all(named):
+        return []
+    writes = []
+    for device, disk in zip(named, block_io.parse_root(config), strict=True):
         for path, words in ((qos, disk.qos), (model, disk.model)):
-            if words and path in files and _put(files, path, device, words):
+            if words and "=-" not in words and path in files and _put(files, path, device, words):
                 writes.append((path, f"{device} {words}"))
-    before = [line.split()[0] for line in files.get(qos, "").splitlines() if line.strip()]
     off = [each for each in before if each not in named and _put(files, qos, each, ROOT_OFF)]
     return [*writes, *((qos, f"{device} {ROOT_OFF}") for device in off)]
 
@@ -103,15 +139,19 @@ def _put(files: dict[str, str], path: str, device: str, text: str, gone: str = "
     return True
 
 
-def _number(given: Json, kind: str, name: str, pod: Json) -> str:
-    """The numbers of the whole disk that a device, a volume group or a pod's volume is on; "" if it is not found."""
-    storage = given["storage"]
+def _number(given: Json, block: Json, pod: Json) -> str:
+    """The numbers of the disk that a device, a volume group or a pod's volume is on; "" if it is not found."""
+    storage, name, kind = given["storage"], block.get("name", ""), block.get("type")
+    numbers = storage.get("disk_numbers") or {}
+    if kind == "volumegroup":
+        return str(numbers.get((storage.get("vg_disk") or {}).get(name, ""), ""))
     if kind == "podvolume":
-        name = storage["mount_device"].get(_mount(given, name, pod), "")
-    elif kind == "volumegroup":
-        name = storage["vg_disk"].get(name, "")
-    name = storage["vg_disk"].get(storage["lv_vg"].get(name, ""), name)
-    return str(storage["disk_numbers"].get(storage["partition_disk"].get(name, name), ""))
+        name = (storage.get("mount_device") or {}).get(_mount(given, name, pod), "")
+    if kind in ("device", "podvolume") and name not in numbers:
+        parts, groups = storage.get("partition_disk") or {}, storage.get("lv_vg") or {}
+        group = groups.get(name, "") if kind == "podvolume" and name not in parts else ""
+        name = (storage.get("vg_disk") or {}).get(group, "") if group else parts.get(name, "")
+    return str(numbers.get(name, "")) if kind in ("device", "podvolume") else ""
 
 
 def _mount(given: Json, name: str, pod: Json) -> str:

@@ -71,8 +71,11 @@ def release_of(given: Json, feature: Feature) -> dict[str, int]:
     metrics = Metrics(given.get("metrics"), given.get("collect_interval_seconds", 1))
     thresholds = _thresholds(given) or {}
     if feature.how == "used":
-        used, capacity = metrics.last(f"node_{feature.kind}"), _part(given, "capacity").get(feature.kind, 0)
-        scale = 1000 if feature.kind == "cpu" else 1
+        used, scale = metrics.last(f"node_{feature.kind}"), 1
+        if feature.kind == "cpu":
+            seen, scale = metrics.window(_window(metrics, thresholds), "node_cpu"), 1000
+            used = sum(seen) / len(seen) if seen else None
+        capacity = _part(given, "capacity").get(feature.kind, 0)
         found = 0 if used is None else evict.usage_release(feature, used * scale, capacity, thresholds)
         return {feature.kind: found} if found else {}
     if feature.how == "allocatable":
@@ -86,37 +89,36 @@ def release_of(given: Json, feature: Feature) -> dict[str, int]:
     return {BATCH_CPU: found} if found else {}
 
 
+def _window(metrics: Metrics, thresholds: Json) -> int:
+    """The seconds of which there is an average: at least those between two samples."""
+    return max(metrics.interval_s, thresholds.get("cpuEvictTimeWindowSeconds", 0))
+
+
 def _satisfaction(given: Json, metrics: Metrics, thresholds: Json) -> int:
-    limit: float | None = None
-    if thresholds.get("cpuEvictPolicy") == "evictByAllocatable":
-        allocatable = _part(given, "allocatable").get(BATCH_CPU)
-        if allocatable is None:
-            return 0
-        limit = allocatable or 1
-    window = thresholds.get("cpuEvictTimeWindowSeconds", metrics.interval_s)
-    keys = ("usage", "request", "real_limit")
+    """What is to be freed; of what there is no sample counts as 0, if so few samples are enough."""
+    window, keys = _window(metrics, thresholds), ("usage", "request", "real_limit")
     seen = [metrics.window(window, "be_cpu", key) for key in keys]
-    last = [metrics.last("be_cpu", key) for key in keys]
-    if limit is not None:
-        seen[2], last[2] = [limit], limit
-    if len(seen[0]) * metrics.interval_s < window // 3 or not all(seen) or None in last:
+    if min(map(len, seen)) * metrics.interval_s < window // 3:
         return 0
-    average = BatchCpu(*(sum(each) / len(each) for each in seen))
-    return evict.satisfaction_release(average, BatchCpu(*(each or 0 for each in last)), thresholds)
+    average = BatchCpu(*(sum(each) / len(each) if each else 0.0 for each in seen))
+    now = BatchCpu(*(metrics.last("be_cpu", key) or 0.0 for key in keys))
+    if thresholds.get("cpuEvictPolicy") == "evictByAllocatable":
+        allocatable = _part(given, "allocatable").get(BATCH_CPU, -1)
+        average, now = (each._replace(limit=1 if allocatable == 0 else allocatable) for each in (average, now))
+    return evict.satisfaction_release(average, now, thresholds)
 
 
 def _release(given: Json) -> Json:
     feature = evict.of_name(given["feature"])
     found = release_of(given, feature)
-    outcome: Json = {"release": {"cpu": found["cpu"] / 1000} if "cpu" in found and feature.how == "used" else found}
+    cores = feature.how == "used" or not _part(given, "allocatable").get("cpu")
+    outcome: Json = {"release": {**found, "cpu": found["cpu"] / 1000} if "cpu" in found and cores else found}
     if feature.how == "allocatable":
-        asked = {
-            pod["metadata"]["name"]: evict.asked_for(feature, pod, _thresholds(given) or {}) for pod in _pods(given)
-        }
-        outcome["per_pod"] = {
-            name: {resource: amount} if resource in found and resource != feature.kind else {}
-            for name, (resource, amount) in asked.items()
-        }
+        outcome["per_pod"] = {}
+        for pod in _pods(given):
+            name = pod_class.resource_name(pod, feature.kind)
+            counted = name in found and name != feature.kind
+            outcome["per_pod"][pod["metadata"]["name"]] = {name: pod_class.request(pod, name)} if counted else {}
     return outcome
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 from nri.kube.quantity import capped, ceil
 from nri.policies import paths
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.loops import memory_qos
-from nri.policies.koordinator.names import BATCH_MEMORY, BE
-from nri.policies.manifest import active, kube_class
+from nri.policies.koordinator.names import BATCH_MEMORY
+from nri.policies.manifest import active, kube_class, side_by_side, total
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 from tests.strategy_cases.tree import Tree
 
@@ -21,7 +22,7 @@ _MAX = "9223372036854775807"
 
 def _classes(given: Json) -> dict[str, Json | None]:
     strategy = ((given.get("node_slo") or {}).get("spec") or {}).get("resourceQOSStrategy") or {}
-    return {key: (parts or {}).get("memoryQOS") for key, parts in strategy.items() if key.endswith("Class")}
+    return {key: parts.get("memoryQOS") for key, parts in strategy.items() if key.endswith("Class") and parts}
 
 
 def _config(given: Json, pod: Json) -> memory_qos.Config:
@@ -37,7 +38,9 @@ def _config(given: Json, pod: Json) -> memory_qos.Config:
 
 def _pod_config(given: Json) -> Json:
     (each,) = given["pods"]
-    return {"memoryQOS": _config(given, each["pod"]) or None}
+    found = _config(given, each["pod"])
+    key = memory_qos.CLASS_KEYS[pod_class.default_qos(each["pod"])]
+    return {"memoryQOS": dict(found) if found or key in _classes(given) else None}
 
 
 def _bytes(spec: Json, part: str, name: str) -> int:
@@ -47,19 +50,25 @@ def _bytes(spec: Json, part: str, name: str) -> int:
 
 def _pod(given: Json, each: Json) -> memory_qos.Pod:
     pod, folder = each["pod"], each["cgroup_dir"]
-    name = BATCH_MEMORY if pod_class.default_qos(pod) == BE else "memory"
-    numbers = {one["name"]: one.get("containerID", "") for one in pod["status"].get("containerStatuses", ())}
+    batch = pod_class.labelled_be(pod["metadata"].get("labels") or {})
+    name = BATCH_MEMORY if batch else "memory"
+    numbers = {
+        one["name"]: path
+        for part in ("containerStatuses", "initContainerStatuses")  # of one name the latter counts
+        for one in (pod.get("status") or {}).get(part) or ()
+        if (path := paths.container_path(folder, one.get("containerID", "")))
+    }
     containers = [
-        memory_qos.Container(
-            paths.container_path(folder, numbers[spec["name"]]),
-            _bytes(spec, "requests", name),
-            _bytes(spec, "limits", name),
-        )
+        memory_qos.Container(numbers[spec["name"]], _bytes(spec, "requests", name), _bytes(spec, "limits", name))
         for spec in pod["spec"].get("containers") or ()
-        if numbers.get(spec["name"])
+        if spec["name"] in numbers
     ]
+    limits = [max(ceil(each.get(name, Fraction(0))), 0) for each in side_by_side(pod["spec"], "limits")]
+    limit = ceil(total(pod["spec"], "limits").get(name, Fraction(0)))
+    if batch:
+        limit = sum(limits) if all(limits) else 0
     request = pod_class.request(pod, name)
-    return memory_qos.Pod(folder, kube_class(pod), _config(given, pod), request, containers)
+    return memory_qos.Pod(folder, kube_class(pod), _config(given, pod), request, containers, limit)
 
 
 def _reconcile(given: Json) -> Json:
@@ -70,14 +79,17 @@ def _reconcile(given: Json) -> Json:
 
 def _round(given: Json, tree: Tree) -> Json:
     node, classes = given.get("node"), _classes(given)
-    if not node or not classes:
+    strategy = ((given.get("node_slo") or {}).get("spec") or {}).get("resourceQOSStrategy")
+    if not node or strategy is None or (node.get("status") or {}).get("allocatable") is None:
         return {"files": dict(tree.files)}
     pods = [_pod(given, each) for each in given.get("pods") or () if active(each["pod"])]
     folders = {name: paths.kube_class_path(name) for name in (GUARANTEED, BURSTABLE, BEST_EFFORT)}
-    allocatable = ceil(capped(node["status"]["allocatable"]["memory"]))
+    allocatable = ceil(capped(node["status"]["allocatable"].get("memory", 0)))
     found = memory_qos.targets(pods, classes, allocatable, folders)
     shown: Json = {"qos": [], "pod": [], "container": []}
     for each in found:
+        if not tree.known(each.knob):
+            continue
         value = _MAX if each.value == -1 else str(each.value)
         shown[each.level].append({"path": tree.path(each.folder, each.knob), "value": value})
         if not (value == _MAX and tree.read(each.folder, each.knob) == "max"):

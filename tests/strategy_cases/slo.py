@@ -24,7 +24,12 @@ def _defaults(given: Json) -> Json:
 
 
 def _merge(given: Json) -> Json:
-    return {"spec": defaults.merged((given.get("node_slo") or {}).get("spec"))}
+    """The spec as Koordinator shows what it has read: a block always has its limits."""
+    spec = defaults.merged((given.get("node_slo") or {}).get("spec"))
+    for part in spec["resourceQOSStrategy"].values():
+        for block in (part.get("blkioQOS") or {}).get("blocks") or ():
+            block.setdefault("ioCfg", {})
+    return {"spec": spec}
 
 
 def _validate(given: Json) -> Json:

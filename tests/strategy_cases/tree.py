@@ -20,8 +20,29 @@ _FILES = {
             "memory.wmark_min_adj", "memory.priority", "memory.use_priority_oom",
         )
     },
+    **{
+        f"memory.pagecache_limit.{name}": ("", "", f"memory.pagecache_limit.{name}")
+        for name in ("enable", "size", "sync")
+    },
     "memory.oom_group": ("memory", "memory.oom.group", "memory.oom.group"),
 }  # fmt: skip
+
+#: The least and the greatest value of knobs that have such; it is told of others, and not written.
+_BOUNDS = {
+    "cpu.cfs_burst": (0, 100_000_000),
+    "memory.min": (0, 1 << 63),
+    "memory.low": (0, 1 << 63),
+    "memory.high": (0, 1 << 63),
+    "memory.wmark_ratio": (0, 100),
+    "memory.wmark_scale_factor": (1, 1000),
+    "memory.wmark_min_adj": (-25, 50),
+    "memory.priority": (0, 12),
+    "memory.use_priority_oom": (0, 1),
+    "memory.oom_group": (0, 1),
+    "memory.pagecache_limit.size": (0, 1 << 63),
+    "memory.pagecache_limit.enable": (0, 1),
+    "memory.pagecache_limit.sync": (0, 1),
+}
 
 
 class Tree:
@@ -32,6 +53,10 @@ class Tree:
         self.v2 = bool(given.get("cgroup_v2"))
         self.writes: list[dict[str, str]] = []
 
+    def known(self, knob: str) -> bool:
+        """Whether Koordinator knows a knob on this version; it limits page caches on v2 alone."""
+        return self.v2 or bool(_FILES[knob][1])
+
     def path(self, folder: str, knob: str) -> str:
         """Return the file of a knob."""
         hierarchy, old, new = _FILES[knob]
@@ -41,6 +66,11 @@ class Tree:
     def read(self, folder: str, knob: str) -> str | None:
         """Return a knob's text, None if there is no such file."""
         return self.files.get(self.path(folder, knob))
+
+    def cpus_in_force(self, folder: str) -> str | None:
+        """Return the CPUs that a folder has, by itself or by what is above it; None if there is no such file."""
+        found = self.read(folder, "cpuset.cpus")
+        return self.files.get(f"{self.path(folder, 'cpuset.cpus')}.effective", found) if self.v2 else found
 
     def number(self, folder: str, knob: str) -> int | None:
         """Return a knob's value as a number; -1 for `max`."""
@@ -58,7 +88,7 @@ class Tree:
         for folder, knob, value in writes:
             path = self.path(folder, knob)
             before = self.files.get(path)
-            if before is None:
+            if before is None or not self._taken(knob, value):
                 continue
             text = self._text(knob, value, before)
             if text == before:
@@ -67,6 +97,13 @@ class Tree:
             self.writes.append({"path": path, "value": value})
             if self.v2 and knob == "cpuset.cpus" and f"{path}.effective" in self.files:
                 self.files[f"{path}.effective"] = value
+
+    def _taken(self, knob: str, value: str) -> bool:
+        """Whether a value is one that Koordinator writes."""
+        least, most = _BOUNDS.get(knob, (-(1 << 63), 1 << 63))
+        if knob == "cpu.cfs_burst" and self.v2:
+            most = 1 << 63
+        return not value.lstrip("-").isdigit() or least <= int(value) <= most
 
     def _text(self, knob: str, value: str, before: str) -> str:
         if knob == "cpu.cfs_quota" and self.v2:

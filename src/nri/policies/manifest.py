@@ -26,6 +26,7 @@ __all__ = [
     "pod_context",
     "pod_folder",
     "sandbox_context",
+    "side_by_side",
     "total",
 ]
 
@@ -183,6 +184,15 @@ def total(spec: Mapping[str, Any], part: str) -> dict[str, Fraction]:
     overhead = _quantities(spec.get("overhead"))
     _add(total, overhead if part == "requests" else {key: overhead[key] for key in overhead if key in total})
     return total
+
+
+def side_by_side(spec: Mapping[str, Any], part: str) -> Iterator[Mapping[str, Fraction]]:
+    """Yield the requests or limits of each container that runs while the pod does, sidecars too."""
+    for container in spec.get("containers") or ():
+        yield _part(container, part)
+    for container in spec.get("initContainers") or ():
+        if container.get("restartPolicy") == "Always":
+            yield _part(container, part)
 
 
 def _add(total: dict[str, Fraction], more: Mapping[str, Fraction]) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from nri.config.syntax import parse_json
 from nri.kube.quantity import ceil
 from nri.policies.koordinator.names import BE, LABEL_QOS, LS, LSE, LSR, qos_class
-from nri.policies.manifest import kube_class, total
+from nri.policies.manifest import kube_class, side_by_side, total
 from nri.policies.paths import BEST_EFFORT, GUARANTEED
 
 __all__ = [
@@ -170,9 +170,16 @@ def resource_name(pod: _Pod, kind: str) -> str:
 
 
 def request(pod: _Pod, name: str) -> int:
-    """Return how much a pod asks for of a resource, as the scheduler counts: thousandths of `cpu`, else whole units."""
-    asked = total(pod.get("spec") or {}, "requests").get(name, Fraction(0))
-    return ceil(asked * 1000 if name == "cpu" else asked)
+    """Return how much a pod asks for of a resource: thousandths of `cpu`, else whole units.
+
+    CPU and memory as the scheduler counts them; of batch and mid resources what runs side by side asks for, so neither
+    what initializes the pod nor its overhead.
+    """
+    spec = pod.get("spec") or {}
+    if name in ("cpu", "memory"):
+        asked = total(spec, "requests").get(name, Fraction(0))
+        return ceil(asked * 1000 if name == "cpu" else asked)
+    return sum(max(ceil(asked.get(name, Fraction(0))), 0) for asked in side_by_side(spec, "requests"))
 
 
 def _labels(pod: _Pod) -> Mapping[str, str]:

@@ -65,6 +65,16 @@ def test_a_class_asks_for_resources_of_its_own(kind: str) -> None:
     assert found == expected.get(kind, {"memory": 2048, "kubernetes.io/batch-memory": 0})
 
 
+def test_what_initializes_a_batch_pod_asks_for_none_of_its_cpu_and_a_sidecar_does() -> None:
+    def asks(milli: str) -> dict[str, Any]:
+        return {"resources": {"requests": {"kubernetes.io/batch-cpu": milli}}}
+
+    before, beside = asks("9000"), {**asks("300"), "restartPolicy": "Always"}
+    more = {"initContainers": [before, beside], "overhead": {"kubernetes.io/batch-cpu": "50"}}
+    one = pod("BE", containers=[asks("1000"), asks("-500"), {}], **more)
+    assert pod_class.request(one, "kubernetes.io/batch-cpu") == 1300
+
+
 @pytest.mark.parametrize(
     ("text", "allowed"),
     [(None, True), ('["A", "B"]', True), ('["B"]', False), ("[]", False), ("bad", False), ("[" * 100_000, False)],

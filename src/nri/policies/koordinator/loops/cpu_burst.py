@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from nri.kube.quantity import CPU_PERIOD_US
+from nri.policies import formulas
 from nri.policies.shapes import Record, decode, fit
 
 __all__ = [
@@ -127,7 +128,7 @@ def burst_us(limit_milli: int, config: BurstConfig) -> int:
     """Return `cpu.cfs_burst_us` for a CPU limit; 0 for none, or while bursts are off."""
     if not config.bursts or limit_milli <= 0:
         return 0
-    return limit_milli * config.burst_percent * CPU_PERIOD_US // 100_000
+    return int(limit_milli / 1000 * (config.burst_percent / 100) * CPU_PERIOD_US)  # floating point, as in Koordinator
 
 
 def pool_state(used_milli: int | None, total_milli: int, percent: int = 50) -> Pool:
@@ -137,7 +138,7 @@ def pool_state(used_milli: int | None, total_milli: int, percent: int = 50) -> P
     ratio = used_milli / total_milli if total_milli > 0 else 1.0
     if ratio >= percent / 100:
         return Pool.OVERLOADED
-    return Pool.COOLING if ratio >= percent * _COOLING / 100 else Pool.IDLE
+    return Pool.COOLING if ratio >= percent / 100 * _COOLING else Pool.IDLE
 
 
 def wanted_step(config: BurstConfig, allowed: bool, throttled: bool | None) -> Step:
@@ -254,9 +255,12 @@ class Bursts:
 
     def _quotas(self, pod: Pod, pool: Pool, now: float) -> list[Write]:
         """Quotas of the containers; the pod's grows before them, and shrinks after them."""
-        writes, of_pod = [], pod.quota
+        writes: list[Write] = []
+        of_pod = pod.quota
+        if of_pod is None:
+            return []  # it cannot be told whether a container's quota would be above the pod's
         for each in pod.containers:
-            base = each.limit * CPU_PERIOD_US // 1000
+            base = formulas.quota_us(each.limit)
             if not each.running or base <= 0 or each.quota is None or each.quota <= 0:
                 continue
             step = final_step(wanted_step(pod.config, self._allows(pod.config, each, now), each.throttled), pool)
@@ -268,7 +272,7 @@ class Bursts:
                     each.name, each.folder, "cpu.cfs_quota", target, f"{step.value}: the shared CPUs are {pool.value}"
                 )
             ]
-            if of_pod is not None and of_pod > 0:
+            if of_pod > 0:
                 of_pod += target - each.quota
                 why = "its containers' quotas have changed by as much"
                 found.insert(0 if target > each.quota else 1, Write("", pod.folder, "cpu.cfs_quota", of_pod, why))
@@ -278,8 +282,10 @@ class Bursts:
     def _allows(self, config: BurstConfig, container: Container, now: float) -> bool:
         if not config.scales or config.quota_seconds < 0:
             return True
+        if config.quota_percent < 100:
+            return False
         bucket = self.buckets.get(container.name)
         if bucket is None or bucket.capacity != config.quota_seconds * (config.quota_percent - 100):
             bucket = self.buckets[container.name] = Bucket(config, now)
         used = container.limit if container.used is None else container.used
-        return bucket.allows(used * 100 // container.limit, now)
+        return bucket.allows(int(used / container.limit * 100), now)

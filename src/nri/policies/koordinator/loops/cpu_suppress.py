@@ -29,6 +29,8 @@ __all__ = [
 
 DEFAULT_PERCENT: Final = 65
 _LEAST_CPUS, _LEAST_QUOTA_US = 2, 2000
+#: The part of the node's CPU by which a quota has to change.
+_WORTH: Final = 0.01
 
 
 class Cpu(NamedTuple):
@@ -91,7 +93,7 @@ def quota_us(budget: int, current_us: int, cpus: int) -> int | None:
     wanted = max(budget * CPU_PERIOD_US // 1000, _LEAST_QUOTA_US)
     if current_us == UNLIMITED:  # -1 is no quota that the wanted one could be near to
         return wanted
-    if abs(wanted - current_us) * 100 < cpus * CPU_PERIOD_US and wanted != _LEAST_QUOTA_US:
+    if abs(wanted - current_us) < cpus * float(CPU_PERIOD_US) * _WORTH and wanted != _LEAST_QUOTA_US:
         return None
     step = cpus * CPU_PERIOD_US // 10
     return current_us + step if wanted - current_us > step else wanted
@@ -133,7 +135,7 @@ class Situation(NamedTuple):
         budget: thousandths of a CPU that are left; None while that is not known.
         cpus: how many CPUs the node has.
         quota: of the top folder, in microseconds; None if it has none to set.
-        present: the CPUs of the top folder; None if it has none to set.
+        present: the CPUs that the top folder has in force; None if it has none to set.
         shared: CPUs of no pod alone.
         lent: CPUs of LSR pods.
         folders: the top folder and those below it.
@@ -190,7 +192,7 @@ class Suppression:
     def _by_cpus(self, now: Situation, budget: int) -> list[tuple[str, str, str]]:
         if now.present is None:
             return []
-        count = cpu_count(budget, len(now.present) or now.cpus, now.cpus)
+        count = cpu_count(budget, len(now.present), now.cpus)
         self.in_force["cpuset"] = True
         chosen = chosen_cpus(min(count, len(now.shared) + len(now.lent)), now.shared, now.lent)
         if not chosen:
@@ -227,9 +229,10 @@ def _spread(count: int, cpus: Sequence[Cpu]) -> list[int]:
     nodes = sorted(groups.values(), key=lambda group: (-len(group), group[0].number))
     pairs = _in_turn([_pairs(node) for node in nodes])[: count // 2]
     taken = [cpu for pair in pairs for cpu in pair]
-    used = set(taken)
-    # Single ones go on where pairs ended, in the group after that of the last pair.
-    turn = next((place + 1 for place, node in enumerate(nodes) if taken and taken[-1] in node), 0) % len(nodes)
+    used, enough = set(taken), len(pairs) == count // 2
+    # Single ones go on in the group after that of the last pair; in the first one if there were too few pairs.
+    turn = next((place + 1 for place, node in enumerate(nodes) if enough and taken and taken[-1] in node), 0)
+    turn %= len(nodes)
     rest = [[(cpu,) for cpu in node if cpu not in used] for node in (*nodes[turn:], *nodes[:turn])]
     singles = [cpu for (cpu,) in _in_turn(rest)]
     return [cpu.number for cpu in (*taken, *singles[: count - len(taken)])]

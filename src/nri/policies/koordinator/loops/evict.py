@@ -25,6 +25,7 @@ from nri.policies.shapes import Record
 
 __all__ = [
     "FEATURES",
+    "MOST_PRIORITY",
     "NUMBERS",
     "THRESHOLDS",
     "BatchCpu",
@@ -46,6 +47,8 @@ __all__ = [
 #: Percent below the threshold down to which is freed, unless NodeSLO says.
 _BUFFER: Final = 2
 _USAGE_PERCENT: Final = 90
+#: Above it no pod is evicted for what is allocatable: from there on they are production.
+MOST_PRIORITY: Final = 7999
 #: Numbers of NodeSLO that are percentages, or seconds.
 NUMBERS: Final = (
     "cpuSuppressThresholdPercent", "cpuSuppressMinPercent", "memoryEvictThresholdPercent", "memoryEvictLowerPercent",
@@ -122,9 +125,14 @@ def valid(feature: Feature, thresholds: Thresholds) -> bool:
     threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
     if feature.how == "satisfaction":
         return threshold is not None and lower is not None and 0 < lower <= 60 and lower <= threshold < 100
-    if threshold is None or threshold < 0 or (threshold - _BUFFER if lower is None else lower) >= threshold:
+    if threshold is None or threshold < 0:
         return False
-    return not feature.most_priority or thresholds.get(feature.most_priority) is not None
+    most = thresholds.get(feature.most_priority)
+    if feature.how == "allocatable":
+        return lower is not None and lower < threshold and most is not None and most <= MOST_PRIORITY
+    if (threshold - _BUFFER if lower is None else lower) >= threshold:
+        return False
+    return not feature.most_priority or most is not None
 
 
 def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:
@@ -155,7 +163,7 @@ def usage_release(feature: Feature, used: float, capacity: int, thresholds: Thre
     threshold, lower = thresholds.get(feature.threshold), thresholds.get(feature.lower)
     if threshold is None or capacity <= 0:
         return 0
-    percent = int(used * 100 / capacity)
+    percent = int(used) * 100 // capacity
     down_to: int = threshold - _BUFFER if lower is None else lower
     return 0 if percent < threshold else max(capacity * (percent - down_to) // 100, 0)
 
@@ -172,7 +180,7 @@ def asked_for(feature: Feature, pod: Mapping[str, Any], thresholds: Thresholds) 
 def allocatable_release(
     feature: Feature, asked: Mapping[str, int], allocatable: Mapping[str, int], thresholds: Thresholds
 ) -> dict[str, int]:
-    """Return how much is to be freed of each resource of batch and mid pods.
+    """Return how much is to be freed of each resource of batch and mid pods: all of what the node does not have.
 
     Args:
         feature: which one.
@@ -180,16 +188,15 @@ def allocatable_release(
         allocatable: what the node has, by resource; what is not there is none.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
     """
-    threshold, lower = thresholds[feature.threshold], thresholds.get(feature.lower)
-    down_to = threshold - _BUFFER if lower is None else lower
+    threshold, down_to = thresholds[feature.threshold], thresholds[feature.lower]
     found = {}
     for name, amount in asked.items():
         has = allocatable.get(name, 0)
-        need = 0 if amount <= 0 else amount if has <= 0 else 0
-        if has > 0 and amount * 100 > threshold * has:
-            need = amount - has * down_to // 100
-        if need > 0:
-            found[name] = need
+        if has <= 0:
+            found[name] = amount
+        elif amount / has > threshold / 100:  # floating point, as Koordinator has it: a unit more or less
+            kept = amount - down_to / 100 * has if feature.kind == "cpu" else (amount / has - down_to / 100) * has
+            found[name] = int(kept)
     return found
 
 
@@ -204,7 +211,11 @@ def frees(feature: Feature, victim: Victim) -> tuple[str, int]:
 
 
 def ranked(
-    feature: Feature, pods: Iterable[Mapping[str, Any]], used: Mapping[str, int], thresholds: Thresholds
+    feature: Feature,
+    pods: Iterable[Mapping[str, Any]],
+    used: Mapping[str, int],
+    thresholds: Thresholds,
+    requests: Mapping[str, int] | None = None,
 ) -> Sequence[Victim]:
     """Return the pods that a feature may evict, in the order in which they go.
 
@@ -213,16 +224,19 @@ def ranked(
         pods: those of the node.
         used: CPU or memory that pods use, by uid; a pod that is absent was not measured.
         thresholds: `resourceUsedThresholdWithBE` of NodeSLO.
+        requests: batch CPU that pods ask for, by uid, where that is known better than their spec says it.
     """
+    known = requests or {}
     allowed = [pod for pod in pods if pod_class.policy_allows(pod, feature.name)]
     if not feature.most_priority:
-        found = [_victim(feature, pod, used) for pod in allowed if pod_class.labelled_be(_labels(pod))]
-        # Of two that are alike the one whose name is later goes first; the sorts after the first keep that.
-        found.sort(key=lambda each: str(_meta(each.pod).get("name", "")), reverse=True)
+        found = [_victim(feature, pod, used, known) for pod in allowed if pod_class.labelled_be(_labels(pod))]
+        # Of two that use no memory the one whose name is later goes first; the sorts after the first keep that.
+        if feature.kind == "memory":
+            found.sort(key=lambda each: "" if each.used else str(_meta(each.pod).get("name", "")), reverse=True)
         return sorted(found, key=lambda each: (_batch_priority(each.pod), -_weight(feature, each)))
     most = thresholds.get(feature.most_priority)
     found = [
-        _victim(feature, pod, used)
+        _victim(feature, pod, used, known)
         for pod in allowed
         if most is not None
         and pod_class.evictable_label(pod)
@@ -257,24 +271,35 @@ def evict_round(tasks: Iterable[Task], gone: Collection[str], evictor: Evicts) -
         gone: uids of pods that were evicted before, and still are listed; they count as freed.
         evictor: makes pods go.
     """
-    now: set[str] = set()
+    every = list(tasks)
+    evicted, counted = 0, set()
     freed: Counter[tuple[bool, str]] = Counter()  # of what is used, and of what is asked for, by all tasks
-    for feature, release, victims in tasks:
+    for feature, release, victims in every:
         used = feature.how == "used"
-        left = {name: amount - freed[used, name] for name, amount in release.items()}
         for victim in victims:
             uid = _uid(victim.pod)
-            if all(amount <= 0 for amount in left.values()):
+            if all(freed[used, name] >= amount for name, amount in release.items()):
                 break
-            if uid in now or (uid not in gone and not evictor.evict(feature, victim)):
+            if uid in counted or (uid not in gone and not evictor.evict(feature, victim)):
                 continue
-            name, amount = frees(feature, victim)
-            if name in left:
-                left[name] -= amount
-            if uid not in gone:
-                now.add(uid)
-                freed[used, name] += amount
-    return len(now)
+            counted.add(uid)
+            evicted += uid not in gone
+            freed.update(_freed(every, feature, victim))
+    return evicted
+
+
+def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
+    """What the end of a pod frees for each task that wants some of it, whichever of them chose it."""
+    found: dict[tuple[bool, str], int] = {}
+    for feature, release, _ in tasks:
+        seen = victim
+        if feature is not chooser and feature.how == "satisfaction":
+            seen = victim._replace(request=pod_class.request(victim.pod, BATCH_CPU))
+        name, amount = frees(feature, seen)
+        if name in release:
+            place = feature.how == "used", name
+            found[place] = max(found.get(place, 0), amount)
+    return found
 
 
 def _batch_priority(pod: Mapping[str, Any]) -> int:
@@ -285,11 +310,9 @@ def _batch_priority(pod: Mapping[str, Any]) -> int:
 
 def _weight(feature: Feature, victim: Victim) -> float:
     """The use by which batch pods of one priority are sorted: of CPU in proportion to what they ask for."""
-    if victim.used is None:
-        return -1.0
     if feature.how != "satisfaction":
-        return float(victim.used)
-    return victim.used / victim.request if victim.request else float("inf") if victim.used else 0.0
+        return float(victim.used or 0)
+    return (victim.used or 0) / victim.request if victim.request else 0.0
 
 
 def _order(feature: Feature, victim: Victim) -> tuple[int, int, int, int]:
@@ -298,9 +321,11 @@ def _order(feature: Feature, victim: Victim) -> tuple[int, int, int, int]:
     return pod_class.eviction_priority(pod), pod_class.priority(pod), pod_class.label_priority(pod), -size
 
 
-def _victim(feature: Feature, pod: Mapping[str, Any], used: Mapping[str, int]) -> Victim:
+def _victim(feature: Feature, pod: Mapping[str, Any], used: Mapping[str, int], requests: Mapping[str, int]) -> Victim:
+    uid = _uid(pod)
     name = BATCH_CPU if feature.how == "satisfaction" else pod_class.resource_name(pod, feature.kind)
-    return Victim(pod, pod_class.request(pod, name), used.get(_uid(pod)))
+    asked = requests[uid] if name == BATCH_CPU and uid in requests else pod_class.request(pod, name)
+    return Victim(pod, asked, used.get(uid))
 
 
 def _meta(pod: Mapping[str, Any]) -> Mapping[str, Any]:

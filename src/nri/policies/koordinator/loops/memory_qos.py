@@ -73,19 +73,14 @@ class Container(NamedTuple):
 
 
 class Pod(NamedTuple):
-    """A pod: its folder, its Kubernetes class, its request in bytes, and what holds for it."""
+    """A pod: its folder, its Kubernetes class, its request and limit in bytes, 0 for none, and what holds for it."""
 
     folder: str
     kube_class: str
     config: Config
     request: int
     containers: Sequence[Container]
-
-    @property
-    def limit(self) -> int:
-        """The limits of its containers together; 0 if one of them has none."""
-        limits = [each.limit for each in self.containers]
-        return sum(limits) if all(limits) else 0
+    limit: int = 0
 
 
 class Target(NamedTuple):
@@ -122,8 +117,10 @@ def of_pod(annotation: str | None, node: Config | None, class_key: str) -> Confi
     if policy == "none":
         return dict(OFF["memoryQOS"])
     if policy == "auto":
-        recommended = {key: value for key, value in AUTO.get(class_key, OFF["memoryQOS"]).items() if key != "enable"}
-        found = {**found, **recommended}
+        enable = {"enable": found["enable"]} if "enable" in found else {}
+        found = {**AUTO.get(class_key, OFF["memoryQOS"]), **enable}
+        if not enable:
+            del found["enable"]
     return {**found, **{key: value for key, value in given.items() if key != "enable"}}
 
 
@@ -134,7 +131,7 @@ def targets(
 
     Args:
         pods: those that run.
-        classes: `memoryQOS` by NodeSLO's key of the class.
+        classes: `memoryQOS` by NodeSLO's key of the class; the folder of a class that is not there is left alone.
         allocatable: bytes that the node has for pods, where a container without a limit is slowed down; None is not
             known, and then it is not.
         folders: of the Kubernetes classes; that of guaranteed pods is the one of all.
@@ -154,7 +151,9 @@ def targets(
             own = {**_protected(pod.config, each.request), **_slowed(pod.config, each, allocatable)}
             found += _all("container", each.folder, {**own, **_named(pod.config, {**_WATERMARKS, **_KILLER})})
     for name, key in _FOLDERS.items():
-        config = classes.get(key) or {}
+        if key not in classes:
+            continue
+        config = classes[key] or {}
         found += _all("qos", folders[name], {**sums.get(name, {}), **_named(config, _KILLER)})
     return found
 
@@ -168,17 +167,23 @@ def _named(config: Config, knobs: Mapping[str, str]) -> dict[str, int]:
 
 
 def _cached(config: Config, limit: int) -> dict[str, int]:
-    """The limit of a pod's page cache: a size, or a percentage of its memory's limit; none of 0, or of no limit."""
-    size = config.get("pageCacheLimitSize") or limit * config.get("pageCacheLimitPercent", 0) // 100
-    if not config.get("pageCacheEnable", False):
-        return {CACHE_SWITCH: 0} if "pageCacheEnable" in config else {}
-    if size <= 0:
-        return {}
-    return {
-        "memory.pagecache_limit.size": size,
-        "memory.pagecache_limit.sync": int(config.get("pageCacheReclaimSync", False)),
-        CACHE_SWITCH: 1,
-    }
+    """The limit of a pod's page cache: a size, or a percentage of its memory's limit; 0 switches it off.
+
+    `pageCacheEnable` has the last word on the switch alone.
+    """
+    size, percent = config.get("pageCacheLimitSize"), config.get("pageCacheLimitPercent")
+    if size is None and percent is not None and limit > 0:
+        size = limit * percent // 100
+    values: dict[str, int] = {}
+    if size is not None and size > 0:
+        values["memory.pagecache_limit.size"] = min(size, limit) if limit > 0 else size
+        values["memory.pagecache_limit.sync"] = int(config.get("pageCacheReclaimSync") or False)
+        values[CACHE_SWITCH] = 1
+    elif size is not None:
+        values |= {CACHE_SWITCH: 0, "memory.pagecache_limit.size": 0}
+    if config.get("pageCacheEnable") is not None:
+        values[CACHE_SWITCH] = int(config["pageCacheEnable"])
+    return values
 
 
 def _asked(config: Config, request: int) -> dict[str, int]:
@@ -206,5 +211,6 @@ def _slowed(config: Config, container: Container, allocatable: int | None) -> di
     if end is None:
         return {}
     request = container.request
-    high = (request + (end - request) * percent // 100) // _PAGE * _PAGE
+    above = (end - request) * percent
+    high = (request + (above // 100 if above >= 0 else -(-above // 100))) // _PAGE * _PAGE
     return {"memory.high": max(high, _protected(config, request).get("memory.min", 0))}

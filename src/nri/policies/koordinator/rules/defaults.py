@@ -82,13 +82,13 @@ def merged(spec: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def over(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return JSON with other JSON over it, key by key; null and empty texts are as good as none, lists are replaced."""
+    """Return JSON with other JSON over it, key by key; null and what is empty is none, lists are replaced."""
     found = copy.deepcopy(dict(base))
     for key, value in given.items():
         below = found.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
             found[key] = over(below, value)
-        elif value is not None and value != "":
+        elif value is not None and value not in ("", []):
             found[key] = copy.deepcopy(value)
     return found
 
@@ -131,12 +131,15 @@ _RANGES: Final[Mapping[str, Mapping[str, tuple[int | None, int | None]]]] = {
             ),
             (0, None),
         ),
+        "allocatableEvictPriorityThreshold": (0, 7999),
     },
     "cpuBurstStrategy": {
         "cpuBurstPercent": (1, 10_000), "cfsQuotaBurstPercent": (100, None), "cfsQuotaBurstPeriodSeconds": (-1, None),
         "sharePoolThresholdPercent": _PERCENT,
     },
-    "systemStrategy": {"watermarkScaleFactor": (None, 400), "memcgReapBackGround": (0, 1)},
+    "systemStrategy": {
+        "watermarkScaleFactor": (None, 400), "memcgReapBackGround": (0, 1), "pageCacheLimitEnabled": (0, 1),
+    },
 }  # fmt: skip
 #: Numbers that are above 0.
 _POSITIVE: Final = frozenset({"cpuEvictTimeWindowSeconds", "watermarkScaleFactor", "minFreeKbytesFactor"})

@@ -82,6 +82,13 @@ def test_cpus_of_lsr_pods_are_lent_in_proportion_and_too_few_are_none() -> None:
     assert cpu_suppress.chosen_cpus(2, []) == []
 
 
+def test_single_cpus_begin_with_the_first_node_where_whole_cores_ran_out() -> None:
+    pair = [cpu_suppress.Cpu(0, 0, 0), cpu_suppress.Cpu(1, 0, 0)]
+    cpus = [*pair, *(cpu_suppress.Cpu(n, n, node) for n, node in ((2, 0), (3, 0), (4, 1), (5, 1), (6, 1)))]
+    assert sorted(cpu_suppress.chosen_cpus(5, cpus)) == [0, 1, 2, 3, 4]
+    assert sorted(cpu_suppress.chosen_cpus(3, cpus)) == [0, 1, 4], "after a whole core the next node has its turn"
+
+
 def test_the_way_in_force_is_known_and_one_that_was_taken_back() -> None:
     folder = cpu_suppress.Folder("be", 0)
     cpus = machine(1, 4)

@@ -13,6 +13,10 @@ from nri.policies.koordinator.loops.evict import BatchCpu, Task, Victim, of_name
 
 CPU, USED, MEMORY = of_name("BECPUEvict"), of_name("CPUEvict"), of_name("BEMemoryEvict")
 ALLOCATABLE = of_name("CPUAllocatableEvict")
+ASKED = {
+    "cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 70,
+    "allocatableEvictPriorityThreshold": 5999,
+}  # fmt: skip
 SATISFACTION = {"cpuEvictBESatisfactionUpperPercent": 80, "cpuEvictBESatisfactionLowerPercent": 60}
 
 
@@ -69,6 +73,12 @@ def test_only_what_batch_and_mid_pods_ask_for_above_the_threshold_is_freed() -> 
         ("BECPUEvict", {**SATISFACTION, "cpuEvictBESatisfactionUpperPercent": 100}, False),
         ("BEMemoryEvict", {"memoryEvictThresholdPercent": 70}, True),
         ("BEMemoryEvict", {"memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}, False),
+        ("CPUAllocatableEvict", ASKED, True),
+        ("CPUAllocatableEvict", {**ASKED, "allocatableEvictPriorityThreshold": 7999}, True),
+        ("CPUAllocatableEvict", {**ASKED, "allocatableEvictPriorityThreshold": 8000}, False),
+        ("CPUAllocatableEvict", {**ASKED, "cpuAllocatableEvictLowerPercent": 80}, False),
+        ("CPUAllocatableEvict", {**ASKED, "cpuAllocatableEvictLowerPercent": None}, False),
+        ("CPUAllocatableEvict", {**ASKED, "cpuAllocatableEvictThresholdPercent": None}, False),
         ("MemoryEvict", {"memoryEvictThresholdPercent": 70}, False),
         ("MemoryEvict", {"memoryEvictThresholdPercent": 70, "evictEnabledPriorityThreshold": 0}, True),
     ],
@@ -77,12 +87,37 @@ def test_a_feature_without_all_it_needs_does_nothing(name: str, thresholds: dict
     assert evict.valid(of_name(name), thresholds) is valid
 
 
-def test_batch_pods_go_by_priority_then_by_use_over_request_then_by_name() -> None:
+@pytest.mark.parametrize(
+    ("feature", "used", "order"),
+    [
+        (CPU, {"c": 2000, "b": 900, "none": 5000}, ["b", "c", "d", "none", "e", "a"]),
+        (MEMORY, {"c": 7, "b": 7, "a": 9}, ["b", "c", "none", "e", "d", "a"]),
+    ],
+    ids=["cpu: by use over request", "memory: by use, of those that use none by name"],
+)
+def test_batch_pods_go_by_priority_then_by_use(feature: evict.Feature, used: dict[str, int], order: list[str]) -> None:
     pods = [pod("a", priority=5), pod("b"), pod("c", milli="4000"), pod("d"), pod("ls", "LS")]
-    found = evict.ranked(
-        CPU, [{**each, "spec": {"priority": 0, **each["spec"]}} for each in pods], {"c": 2000, "b": 900}, {}
-    )
-    assert [each.pod["metadata"]["name"] for each in found] == ["b", "c", "d", "a"]
+    pods += [pod("none", milli="0"), pod("e")]
+    found = evict.ranked(feature, [{**each, "spec": {"priority": 0, **each["spec"]}} for each in pods], used, {})
+    assert [each.pod["metadata"]["name"] for each in found] == order
+
+
+def test_who_is_evicted_frees_what_it_used_for_the_next_feature_too() -> None:
+    victims = [Victim(pod(name), 1000, 700) for name in "ab"]
+    asked = Asked()
+    tasks = [Task(CPU, {"kubernetes.io/batch-cpu": 500}, victims), Task(USED, {"cpu": 700}, victims[::-1])]
+    assert (evict.evict_round(tasks, set(), asked), asked.names) == (1, ["a"])
+
+
+def test_a_mid_pod_frees_no_cpu_of_batch_pods() -> None:
+    labels = {"koordinator.sh/priority-class": "koord-mid"}
+    mid = {"metadata": {"name": "mid", "uid": "mid", "labels": labels}, "spec": {}, "status": {}}
+    asked, release = Asked(), {"kubernetes.io/batch-cpu": 1, "kubernetes.io/mid-cpu": 1}
+    tasks = [
+        Task(CPU, {"kubernetes.io/batch-cpu": 1}, []),
+        Task(ALLOCATABLE, release, [Victim(mid, 9, 0), Victim(pod("b"), 9, 0)]),
+    ]
+    assert (evict.evict_round(tasks, set(), asked), asked.names) == (2, ["mid", "b"])
 
 
 def test_pods_that_allow_it_go_up_to_a_priority() -> None:

@@ -12,6 +12,7 @@ from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 CACHE_SIZE = "memory.pagecache_limit.size"
 PERCENT = st.integers(0, 100)
+CLASSES: dict[str, None] = {"lsrClass": None, "lsClass": None, "beClass": None}
 FOLDERS = {GUARANTEED: "top", BURSTABLE: "top/burstable", BEST_EFFORT: "top/besteffort"}
 
 
@@ -21,7 +22,7 @@ def test_protection_is_below_the_request_and_slowing_above_it_in_whole_pages(
 ) -> None:
     config = {"minLimitPercent": least, "lowLimitPercent": low, "throttlingPercent": slow}
     pod = Pod("top/burstable/p", BURSTABLE, config, request, [Container("top/burstable/p/c", request, request + limit)])
-    found = {(each.folder, each.knob): each.value for each in targets([pod], {}, 1 << 50, FOLDERS)}
+    found = {(each.folder, each.knob): each.value for each in targets([pod], CLASSES, 1 << 50, FOLDERS)}
     own = {knob: value for (folder, knob), value in found.items() if folder.endswith("/c")}
     assert own["memory.min"] <= request >= own["memory.low"]
     assert own["memory.low"] == 0 or own["memory.low"] >= own["memory.min"]
@@ -55,15 +56,20 @@ def test_a_pod_without_an_annotation_has_the_nodes_word() -> None:
     [
         ({}, 1000, {}),
         ({"pageCacheEnable": False}, 1000, {CACHE_SWITCH: 0}),
-        ({"pageCacheEnable": True}, 1000, {}),
-        ({"pageCacheEnable": True, "pageCacheLimitPercent": 50}, 0, {}),
-        ({"pageCacheEnable": True, "pageCacheLimitPercent": 50}, 1000, {CACHE_SWITCH: 1, CACHE_SIZE: 500}),
-        ({"pageCacheEnable": True, "pageCacheLimitSize": 7}, 1000, {CACHE_SWITCH: 1, CACHE_SIZE: 7}),
+        ({"pageCacheEnable": True}, 1000, {CACHE_SWITCH: 1}),
+        ({"pageCacheLimitPercent": 50}, 0, {}),
+        ({"pageCacheLimitPercent": 50}, 1000, {CACHE_SWITCH: 1, CACHE_SIZE: 500}),
+        ({"pageCacheLimitPercent": 0}, 1000, {CACHE_SWITCH: 0, CACHE_SIZE: 0}),
+        ({"pageCacheEnable": False, "pageCacheLimitPercent": 50}, 1000, {CACHE_SWITCH: 0, CACHE_SIZE: 500}),
+        ({"pageCacheLimitSize": 7, "pageCacheLimitPercent": 50}, 1000, {CACHE_SWITCH: 1, CACHE_SIZE: 7}),
+        ({"pageCacheLimitSize": 7000}, 1000, {CACHE_SWITCH: 1, CACHE_SIZE: 1000}),
+        ({"pageCacheLimitSize": 7000}, 0, {CACHE_SWITCH: 1, CACHE_SIZE: 7000}),
+        ({"pageCacheLimitSize": 0}, 1000, {CACHE_SWITCH: 0, CACHE_SIZE: 0}),
     ],
 )
 def test_a_page_cache_is_limited_by_a_size_or_a_share_of_the_limit(
     config: dict[str, int], limit: int, expected: dict[str, int]
 ) -> None:
-    pod = Pod("p", BURSTABLE, config, 0, [Container("p/c", 0, limit)])
+    pod = Pod("p", BURSTABLE, config, 0, [Container("p/c", 0, limit)], limit)
     found = {each.knob: each.value for each in targets([pod], {}, None, FOLDERS) if each.folder == "p"}
     assert {knob: found[knob] for knob in (CACHE_SWITCH, CACHE_SIZE) if knob in found} == expected

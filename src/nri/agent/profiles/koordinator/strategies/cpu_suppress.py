@@ -86,7 +86,7 @@ class CpuSuppress(Strategy):
             budget=budget,
             cpus=made.sample.cpus,
             quota=quota if isinstance(quota, int) else None,
-            present=present if isinstance(present, frozenset) else None,
+            present=(present or frozenset(made.topology.cpus)) if isinstance(present, frozenset) else None,
             shared=shared,
             lent=lent,
             folders=[Folder(path, depth, depth == 2 and above in own) for path, depth, above in _below(made, top)],

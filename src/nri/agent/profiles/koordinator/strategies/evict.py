@@ -54,6 +54,7 @@ class Evict(Strategy):
         self._again: float | None = None
         self._asked: dict[str, float] = {}
         self._window: deque[tuple[float, BatchCpu]] = deque(maxlen=_MOST_SAMPLES)
+        self._node: deque[tuple[float, float]] = deque(maxlen=_MOST_SAMPLES)
 
     def __len__(self) -> int:
         """The number of pods that are remembered."""
@@ -68,6 +69,7 @@ class Evict(Strategy):
         rule, now = made.rules.threshold, made.sample.at
         if not rule.enabled:
             self._window.clear()
+            self._node.clear()
             return
         if self._again is None:
             self._again = now + (self._cooldown_s if self._kind == "cpu" else 0.0)
@@ -94,6 +96,7 @@ class Evict(Strategy):
         if feature.how == "allocatable":
             return _allocatable(made, feature)
         sample, keys = made.sample, made.rules.threshold.keys
+        used: float | None
         if feature.kind == "cpu":
             used, capacity, why = sample.milli, sample.cpus * 1000, sample.no_cpu
         else:
@@ -101,9 +104,18 @@ class Evict(Strategy):
         if used is None or not capacity:
             made.cannot(feature.name, "no pod is evicted", why)
             return {}, ""
+        if feature.kind == "cpu":
+            used = self._used_on_average(sample.at, used, keys.get("cpuEvictTimeWindowSeconds", 0))
         need = evict.usage_release(feature, used, capacity, keys)
         what = "CPU" if feature.kind == "cpu" else "memory"
-        return {feature.kind: need} if need else {}, f"the node uses {used * 100 // capacity} % of its {what}"
+        return {feature.kind: need} if need else {}, f"the node uses {int(used) * 100 // capacity} % of its {what}"
+
+    def _used_on_average(self, now: float, used: float, window_s: int) -> float:
+        """The CPU that the node has used, over the window that NodeSLO names; without one what it uses now."""
+        self._node.append((now, used))
+        while now - self._node[0][0] > max(window_s, 0):
+            self._node.popleft()
+        return sum(each for _, each in self._node) / len(self._node)
 
     def _satisfaction(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
         rule, now = made.rules.threshold, made.sample.at
@@ -115,7 +127,7 @@ class Evict(Strategy):
             return {}, ""
         self._window.append((now, sample))
         window_s = rule.keys.get("cpuEvictTimeWindowSeconds", _WINDOW_S)
-        while self._window and now - self._window[0][0] > window_s:
+        while now - self._window[0][0] > max(window_s, 0):
             self._window.popleft()
         if now - self._window[0][0] < window_s / 3:
             return {}, ""
@@ -137,10 +149,10 @@ class Evict(Strategy):
             if pod_class.labelled_be(pod.labels) and not pod_class.policy_allows(pod.manifest, feature.name):
                 why = f"its annotation {pod_class.ANNOTATION_EVICTION_POLICY} does not allow {feature.name}"
                 made.spared[pod.subject(), feature.name] = why
-        for each in evict.ranked(feature, [pod.manifest for pod in made.pods], known, keys):
-            one = pods[_uid(each.pod)]
-            batch = feature.how == "satisfaction"
-            victim = each._replace(request=_batch_milli(one, made.sample.cpus * 1000)) if batch else each
+        batch = feature.how == "satisfaction"
+        asked = {uid: _batch_milli(pod, made.sample.cpus * 1000) for uid, pod in pods.items()} if batch else None
+        for victim in evict.ranked(feature, [pod.manifest for pod in made.pods], known, keys, asked):
+            one = pods[_uid(victim.pod)]
             why = pod_class.never_evicted(victim.pod)
             if not why and evict.frees(feature, victim)[1] > 0:
                 found.append(victim)
@@ -237,8 +249,14 @@ def _batch_milli(pod: StrategyPod, most: int) -> int:
 
 
 def _senseless(feature: Feature, keys: Mapping[str, Any]) -> str:
-    if feature.most_priority and keys.get(feature.most_priority) is None:
+    """Why the numbers of a feature that NodeSLO names do not go together."""
+    most = keys.get(feature.most_priority)
+    if feature.most_priority and most is None:
         return f"nothing is evicted without {feature.most_priority}"
+    if feature.how == "allocatable" and keys.get(feature.lower) is None:
+        return f"nothing is evicted without {feature.lower}"
+    if feature.how == "allocatable" and most is not None and most > evict.MOST_PRIORITY:
+        return f"{feature.most_priority} {most} is above {evict.MOST_PRIORITY}: pods from there on are production"
     return (
         f"{feature.threshold} {keys[feature.threshold]} with {feature.lower} {keys.get(feature.lower)} makes no sense"
     )

@@ -78,7 +78,9 @@ def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
         for each in pod.containers
     ]
     request = sum(max(pod.amount(each.get("name", ""), "requests", *names), 0) for each in pod.specs)
-    return Pod(pod.folder, pod.kube_class, rules_of(made, pod, NAME).memory, request, containers)
+    limits = [each.limit for each in containers]
+    limit = sum(limits) if all(limits) or not batch else 0  # of other pods those count that have one
+    return Pod(pod.folder, pod.kube_class, rules_of(made, pod, NAME).memory, request, containers, limit)
 
 
 def _allocatable(made: Round[NodeSlo]) -> int | None:

@@ -152,7 +152,7 @@ def cpu_world(folder: Path, used: int, **more: Any) -> LoopWorld:
         world.uses[world.pod(batch(uid))] = used // 2
     world.uses[BE] = world.node_milli = used
     world.overwrite(BE, "cpu.cfs_quota_us", "200000")
-    world.source.replace([batch("a"), batch("b")])
+    world.source.replace([batch("b"), batch("a")])  # of two that are alike the one that is listed first goes first
     return world
 
 
@@ -178,7 +178,7 @@ def test_an_annotation_that_claims_batch_cpu_evicts_nobody_and_keeps_nobody(tmp_
     world = cpu_world(tmp_path, 2000)
     liar = pod("z", n.BE, paths.BEST_EFFORT, priority=5000, annotations={n.ANNOTATION_EXTENDED: claims(claim)})
     world.pod(liar)
-    world.source.replace([batch("a"), batch("b"), liar])
+    world.source.replace([batch("b"), batch("a"), liar])
     world.loop(25)
     assert world.asked.pods == ["b"]  # as without it: one is enough
     assert "errors" not in world.loops.health()[1]
@@ -248,10 +248,22 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
             {"cpuEvictThresholdPercent": 70},
             "nothing is evicted without evictEnabledPriorityThreshold",
         ),
+        (
+            "CPUAllocatableEvict",
+            None,
+            {**ASKED, "cpuAllocatableEvictLowerPercent": None},
+            "nothing is evicted without cpuAllocatableEvictLowerPercent",
+        ),
+        (
+            "CPUAllocatableEvict",
+            None,
+            {**ASKED, "allocatableEvictPriorityThreshold": 8000},
+            "allocatableEvictPriorityThreshold 8000 is above 7999",
+        ),
         ("CPUAllocatableEvict", None, ASKED, "no Node says what is allocatable"),
         ("CPUAllocatableEvict", {n.BATCH_CPU: "many"}, ASKED, "CPUAllocatableEvict: allocatable of the Node: "),
     ],
-    ids=["no priority", "no Node", "no number"],
+    ids=["no priority", "no lower end", "production", "no Node", "no number"],
 )
 def test_where_the_need_cannot_be_known_nobody_goes_and_health_says_why(
     tmp_path: Path, gate: str, allocatable: Any, keys: dict[str, Any], said: str
@@ -260,6 +272,17 @@ def test_where_the_need_cannot_be_known_nobody_goes_and_health_says_why(
     world.loop(25)
     assert world.asked.pods == []
     assert said in str(world.loops.health())
+
+
+def test_cpu_that_is_used_for_a_moment_evicts_nobody_where_a_window_is_asked_for(tmp_path: Path) -> None:
+    world = labelled_world(tmp_path, "CPUEvict", cpuEvictTimeWindowSeconds=60, **CPU_USED)
+    world.node_milli = 1000
+    world.loop(30)
+    world.node_milli = 8000
+    world.loop(10)
+    assert world.asked.pods == []
+    world.loop(50)
+    assert world.asked.pods[:1] == ["big"]
 
 
 @pytest.mark.parametrize(
