@@ -6,7 +6,8 @@ unsupported, refused or gone, with the reason. Nothing decides here: policies do
 interface yet.
 
 Reading order: :mod:`nri.host.root`; :mod:`nri.host.outcome`; :mod:`nri.host.cgroups`, most of it; then `process`,
-`core_sched`, `switches`, `net_class`, `pressure`, `perf`, `resctrl`, `topology` and `usage`, each by itself.
+`core_sched`, `locality`, `switches`, `net_class`, `pressure`, `perf`, `resctrl`, `topology` and `usage`, each by
+itself.
 """
 
 from nri.host.cgroups import (

@@ -7,9 +7,12 @@ plugin of this name. The plugin around it is `nri.plugins.placement.plugin_base`
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nri.host.locality import near
 from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
+from nri.policies.placement import masks
 from nri.policies.placement.balloons.options import Options
 from nri.policies.placement.balloons.policy import Balloons
 
@@ -62,9 +65,19 @@ class BalloonsPlugin(PlacementPlugin):
             for key in _OF_TYPES:
                 if getattr(each, key):
                     yield f"balloonTypes {each.name}: {key}", "it is not carried out here"
+            for device in each.preferCloseToDevices:
+                if device.startswith("podresourceapi:"):
+                    yield f"balloonTypes {each.name}: {device}", "the kubelet's pod resources are not asked"
 
     def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
-        return Balloons(machine, options, kept=kept, containers=containers)
+        return Balloons(machine, options, near=cache(self._near), kept=kept, containers=containers)
+
+    def _near(self, path: str) -> list[int]:
+        """The CPUs near to a device in /sys, several sets if it is made of several; told if there are none."""
+        found = [masks.parse(where.cpus) for where in near(self.root, path).values() if where.cpus]
+        if not found:
+            self.log.warning("preferCloseToDevices: nothing in /sys says which CPUs are near to %s", path)
+        return found
 
 
 if __name__ == "__main__":

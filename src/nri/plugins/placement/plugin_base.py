@@ -23,6 +23,7 @@ from nri.host import Root, read_topology
 from nri.kube.requests import Requests
 from nri.plugins.placement.answers import adjustment_of, differing, requests_after, updates_of
 from nri.plugins.placement.checkpoint import Checkpoint
+from nri.plugins.placement.devices import hints_of
 from nri.policies.placement.containers import SUFFIX, Container, NoPlace, Pins, always, container_of
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import Policy, account, document, exposition, find
@@ -45,7 +46,7 @@ _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING
 _CPU_CLASSES = "frequencies and idle states of CPUs are left as they are"
 _INTERRUPTS = "interrupts are left where they are"
 _CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
-_HINTS = "devices of containers are no hints here"
+_HINTS = "the kubelet's pod resources are not asked"
 #: Keys of all policies that have no effect here, with the reason.
 _WITHOUT_EFFECT = {
     "agent": "there is no agent beside the plugin",
@@ -65,8 +66,7 @@ _UNREAD = {
     "irq-affinity": _INTERRUPTS,
     "toptierlimit": "memory is not tiered",
     **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
-    **dict.fromkeys(("topologyhints", "allow.topologyhints", "deny.topologyhints"), _HINTS),
-    **dict.fromkeys(("strict.topologyhints", "pick-resources-by-hints"), _HINTS),
+    "pick-resources-by-hints": _HINTS,
 }
 
 FLAGS: Mapping[str, Flag] = {
@@ -118,7 +118,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         options = self.config
         for key, reason in self.without_effect(options):
             self.log.warning("%s has no effect: %s", key, reason)
-        topology = read_topology(Root(options.hostRoot))
+        topology = read_topology(self.root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
         machine = Machine.of(topology)
@@ -166,9 +166,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             in_time = self.timer("all containers")
             told = _newest(pods, containers)
             by_pod = {pod.id: pod for pod in pods}
-            found = {
-                each.id: container_of(by_pod[each.pod_sandbox_id], each, self._node_bytes) for each in told.values()
-            }
+            found = {each.id: self._container_of(by_pod[each.pod_sandbox_id], each) for each in told.values()}
             before = self.present
             kept = self._kept or before.saved()
             kept.restore(found.values())
@@ -272,7 +270,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def create_container(self, pod: m.PodSandbox, container: m.Container) -> tuple[nri.Adjustment, list[nri.Update]]:
         with self._lock:
-            policy, made = self.present, container_of(pod, container, self._node_bytes)
+            policy, made = self.present, self._container_of(pod, container)
             changes = self._release_stale(policy, made)
             policy.in_time = self.timer(str(made))
             try:
@@ -288,6 +286,11 @@ class PlacementPlugin(nri.Plugin, ABC):
             mine = changes.pop(made.id, Pins())
         self.log.info("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
         return adjustment_of(mine, scheduling), updates_of(changes)
+
+    def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
+        made = container_of(pod, container, self._node_bytes)
+        made.hints = hints_of(made, container, self.root)
+        return made
 
     def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
         """Take back what an earlier instance of a container has, of whose end nobody told."""
@@ -343,6 +346,11 @@ class PlacementPlugin(nri.Plugin, ABC):
         return changes
 
     # -- helpers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Root:
+        """The node's files."""
+        return Root(self.config.hostRoot)
 
     @property
     def present(self) -> Policy:

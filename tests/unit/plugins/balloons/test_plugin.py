@@ -9,6 +9,8 @@ import pytest
 import nri
 from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.testing import FakeRuntime
+from tests.support.host_trees import write_files
+from tests.support.placement import guest, write_machine
 from tests.unit.plugins.placement.placing import ask, cpus, create, pod, started
 
 TYPE = {"name": "shop", "namespaces": ["default"], "maxCPUs": 4}
@@ -35,3 +37,19 @@ def test_keys_of_types_without_an_effect_are_told(
 ) -> None:
     started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE | {"cpuClass": "fast"}])
     assert "balloonTypes shop: cpuClass has no effect" in caplog.text
+
+
+def test_a_balloon_is_near_to_the_device_that_its_type_names(
+    nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu = "/sys/devices/pci0000:00/0000:00:01.0"
+    write_machine(tmp_path, guest())
+    write_files(tmp_path, {f"{gpu}/local_cpulist": "8-11"})
+    near = ["/sys/devices/system/node/node3", gpu, "/sys/devices/none", "podresourceapi:nvidia*"]
+    types = [TYPE | {"preferCloseToDevices": near[:1]}, {"name": "other", "preferCloseToDevices": near[1:]}]
+    started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=types)
+    for name, kind, wanted in (("a", "shop", "12-13"), ("b", "other", "10-11")):
+        asking = pod(name, **{"balloon.balloons": kind})
+        assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == wanted
+    assert "nothing in /sys says which CPUs are near to /sys/devices/none" in caplog.text
+    assert "balloonTypes other: podresourceapi:nvidia* has no effect" in caplog.text

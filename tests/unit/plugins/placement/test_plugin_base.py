@@ -18,6 +18,7 @@ from nri.plugins.placement.plugin_base import PlacementPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.containers import NoPlace
 from nri.testing import FakeRuntime, make_container
+from tests.support.host_trees import write_files
 from tests.support.placement import guest, write_machine
 from tests.support.waiting import wait_for
 from tests.unit.plugins.placement.placing import ask, config, cpus, create, pod, started, stop
@@ -310,6 +311,20 @@ def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Pat
         runtime.add(TopologyAwarePlugin(), idx="91", config=json.dumps(resource | {"kind": "BalloonsPolicy"}))
 
 
+def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, tmp_path: Path) -> None:
+    started(runtime, tmp_path)
+    gpu = "sys/devices/pci0000:00/0000:00:01.0"
+    write_files(tmp_path, {f"{gpu}/local_cpulist": "12-15", f"{gpu}/numa_node": "3", "sys/dev/char/": ""})
+    (tmp_path / "sys/dev/char/195:0").symlink_to(f"../../../{gpu}")
+    one = ask("one", 1000)
+    one.linux.devices.append(m.LinuxDevice(path="/dev/gpu", type="c", major=195))
+    one.linux.resources.devices.append(m.LinuxDeviceCgroup(allow=True, access="rwm"))
+    made = create(runtime, pod("one"), one).adjust
+    assert (made.cpuset_cpus, made.cpuset_mems) == ("12", "3")
+    other = create(runtime, pod("other", topologyhints="false"), ask("other", 1000)).adjust
+    assert other.cpuset_mems != "3"
+
+
 def test_a_scheduling_class_is_set_when_a_container_is_created(runtime: FakeRuntime, tmp_path: Path) -> None:
     classes = [{"name": "calm", "policy": "batch", "nice": 10, "ioClass": "idle"}]
     started(runtime, tmp_path, schedulingClasses=classes, podQoSSchedulingClasses={"BestEffort": "calm"})
@@ -347,7 +362,7 @@ def test_annotations_that_nobody_reads_are_told_for_the_container(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
-    runtime.create_container(pod("own", cold_start="60s", cpu_class="fast", strict_topologyhints="true"), ask("own", 1))
+    runtime.create_container(pod("own", cold_start="60s", cpu_class="fast"), ask("own", 1))
     for key in ("cold-start", "cpu-class"):
         assert f"default/own/own: annotation {key}.resource-policy.nri.io has no effect: " in caplog.text
     assert "annotation rdtclass" not in caplog.text
