@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation", "Parts", "parts_of"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
-#: What reports something that is done: no plugin can prevent it, so none waits for what another one says of it.
+#: Events after something is done: no plugin can prevent it, so none waits for another one's answer.
 _REPORTS = EventMask.of(*(spec for spec in EVENTS if spec.method.startswith("post_")))
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.

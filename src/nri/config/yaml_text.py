@@ -79,7 +79,7 @@ _CORE_SCHEMA = (
 
 
 _PATTERNS = {f"tag:yaml.org,2002:{tag}": re.compile(pattern) for tag, pattern, _ in _CORE_SCHEMA}
-#: What is not a scalar, or any text, by its kind of node.
+#: Nodes that are not a scalar, or any text, by their kind.
 _TAGS = {"mapping": "tag:yaml.org,2002:map", "sequence": "tag:yaml.org,2002:seq", "scalar": "tag:yaml.org,2002:str"}
 
 

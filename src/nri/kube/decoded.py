@@ -1,4 +1,4 @@
-"""What Kubernetes asked for, read back from what a runtime tells of a container: its class, requests, limits, cgroup.
+"""Kubernetes's request, worked out from a runtime's description of a container: its class, requests, limits, cgroup.
 
 The kubelet's own arithmetic turned round, so that a request of CPU is right to a thousandth. Pure. Next:
 `nri.kube.document`.

@@ -46,7 +46,7 @@ _POD_PREFIXES = {
     BURSTABLE: "kubepods-burstable-pod",
     BEST_EFFORT: "kubepods-besteffort-pod",
 }
-#: What systemd's scopes are called, by the runtime in the id.
+#: The prefix of systemd's scopes, by the runtime in the id.
 _SCOPES = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 _SCOPES["nri-engine"] = "nri-"  # this project's own
 #: The runtimes whose containers' folders are known, as the ids of containers name them.

@@ -1,4 +1,4 @@
-"""What happens on a node now: the rows of its admin socket, read on and on, and summed up over the last minute.
+"""The events of a node now: the rows of its admin socket, read on and on, and summed up over the last minute.
 
     live = Live(lambda method, request: ask(path, method, request))
     live.poll()

@@ -50,7 +50,7 @@ __all__ = ["Dispatcher"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: What always gets through: a node must be able to get rid of pods, also while plugins join.
+#: Events that always get through: a node must be able to get rid of pods, also while plugins join.
 URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
 
@@ -316,7 +316,7 @@ def _look_at_clock(event: Event, deadline: float) -> None:
 
 
 def _policy_of(peer: Peer, event: Event, sent: Sent | None) -> EventPolicy | None:
-    """The plugin's policy at this event; None if it does not get it. What was sent already keeps its policy."""
+    """The plugin's policy at this event; None if it does not get it. A request on its way keeps its policy."""
     if sent is not None:
         return sent.policy
     policy = peer.event_policies[event.number]

@@ -12,7 +12,7 @@ An event waits for a plugin that goes on not answering for one and a half of its
 plugin while another one waits for its answer queue behind that one. If the answer does not come, each of them has lost
 as much time as the one that was asked; with a whole timeout for each, the fourth of four would wait for four. So what a
 plugin's silence has cost an event counts, whichever plugin was asked: when its turn comes it has what is left, and with
-nothing left it is as if the plugin had not answered it. What is left after one silence is half a timeout, so that a
+nothing left it is as if the plugin had not answered it. Half a timeout is left after one silence, so that a
 plugin that was held up for a moment loses the request that it did not answer, and not all that waited. Time in which
 others were answered does not count: a plugin that is slow and answers loses nothing. Each plugin's breaker sums its
 silences up; an event notes the sum when it first comes to wait for the plugin, or is first not answered by it, and has
@@ -77,7 +77,7 @@ PATIENCE: Final = 1.5
 LEAST_S: Final = 0.001
 #: Bytes that the request to a plugin may have.
 ROOM: Final = MAX_DATA - ENVELOPE
-#: What the headers of fields may add to a request for one answer, in bytes.
+#: The most that headers of fields add to a request for one answer, in bytes.
 HEADERS: Final = 64
 #: Updates left out that the record of an event names.
 _NAMED: Final = 20
@@ -399,7 +399,7 @@ class EventReply:
     def numbers(self) -> Numbers:
         """The places of the event's own container's resources in the order of answers, for its `FieldOrder`.
 
-        What no plugin has set, but the runtime's own request, counts as older than all answers to that.
+        Values that only the runtime's own request has set count as older than all answers to it.
         """
         return self._order.of(self._container_id)
 
@@ -417,7 +417,7 @@ class EventReply:
         """Have the side updates undone, because the runtime's request failed.
 
         The update callback gets what the containers had before, or what a later answer has set since, with values for
-        "not set" where kernels have one (no limit, 1024 shares). What it could not apply is returned.
+        "not set" where kernels have one (no limit, 1024 shares). Updates that it could not apply are returned.
 
         Args:
             restore: called instead of the update callback: it gets the same as `Restoration`, which also names the

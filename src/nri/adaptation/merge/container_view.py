@@ -112,8 +112,8 @@ class ContainerView:
         resources, entries = split(fields)
         entries = self._seen(entries)
         for entry in entries:
-            # What no plugin claimed before is in none of the additions, but for a variable's name with "=" in it: what
-            # is read back from the container ends at the first one.
+            # A place that no plugin claimed before is in none of the additions, but for a variable's name with "=" in
+            # it: what is read back from the container ends at the first one.
             added: Sequence[m.Container] = ()
             if entry.row.path == "env":
                 added = self._additions() if self._odd else ()

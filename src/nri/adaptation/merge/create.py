@@ -1,7 +1,7 @@
 """Merging CreateContainer: one adjustment from all replies, each plugin shown what earlier ones did.
 
 A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one bulk
-merge when nothing is removed or taken over. What later plugins see is only worked out when it is asked for. Nothing is
+merge when nothing is removed or taken over. The later plugins' view is only worked out when it is asked for. Nothing is
 logged, no plugin is called, the runtime's own messages stay as they are. Next: `nri.adaptation.dispatch.event`,
 which feeds it with the plugins' answers.
 """
@@ -71,7 +71,8 @@ class CreateMerge:
         self.book: UpdateBook | None = None
         self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
-        # What `_shown` has not been told yet: entries, or fields of a fresh reply; and the message that they come from.
+        # Changes that are not in `_shown` yet: entries, or fields of a fresh reply; and the message that they come
+        # from.
         self._taken: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:

@@ -1,7 +1,7 @@
 """The effect of an entry on the adjustment collected for the runtime, or on the resources of an update.
 
 One function per kind, all taking the message that has the field's path. They run after every claim has been granted,
-so nothing here fails. What later plugins are shown is `nri.adaptation.merge.container_view`. Next:
+so nothing here fails. The later plugins' view is `nri.adaptation.merge.container_view`. Next:
 `nri.adaptation.merge.create`.
 """
 

@@ -34,7 +34,7 @@ _EVENT = "event"
 _UNKNOWN = "Unknown"
 #: Events that come within this time of one another are one question, in seconds.
 _GATHER_S = 0.05
-#: What is remembered of so many at most; a node has a few hundred.
+#: At most so many are remembered; a node has a few hundred.
 _MOST = 20_000
 _Words = TypeVar("_Words", PodWords, ContainerWords)
 
@@ -177,7 +177,7 @@ def _guess(containers: Iterable[ContainerWords]) -> str:
 
 
 def _asked(known: Mapping[str, _Words], ids: Iterable[str], ask: Callable[[str], _Words]) -> dict[str, _Words]:
-    """Return what is known of each id, asked for where it is not. What has gone, or cannot be told, is asked again."""
+    """Return what is known of each id, asked for where it is not. Uncertain answers are asked for again."""
     found: dict[str, _Words] = {}
     for each in ids:
         if each in known:

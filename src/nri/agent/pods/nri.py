@@ -57,7 +57,7 @@ class Created(Protocol):
 
 
 class Followed(Protocol):
-    """What a plugin keeps of what it is told.
+    """The pods and containers that a plugin has seen.
 
     Attributes:
         synced: whether it has had all that runs at least once.

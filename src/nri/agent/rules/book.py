@@ -81,7 +81,7 @@ class RuleBook:
         self._problems: dict[tuple[str, str], Problem] = {}
         #: The keys without effect, by kind.
         self._unread: dict[str, list[UnreadKey]] = {}
-        #: What else there is to say of a source.
+        #: Further remarks on a source.
         self._remarks: dict[str, list[str]] = {}
         self._listeners: list[Listener] = []
         self._node = base

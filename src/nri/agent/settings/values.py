@@ -1,7 +1,7 @@
 """The settings of the agent as frozen values, each with its default, unit and meaning; they are the keys of the file.
 
-Rules: pure; a class is a table of ``agent.toml``, a field a key. What contradicts itself is a ValueError that says so.
-Durations are seconds, written as a number or as "5s". Next: :mod:`nri.agent.settings.sources`.
+Rules: pure; a class is a table of ``agent.toml``, a field a key. Settings that contradict each other are a ValueError
+that says so. Durations are seconds, written as a number or as "5s". Next: :mod:`nri.agent.settings.sources`.
 """
 
 from __future__ import annotations

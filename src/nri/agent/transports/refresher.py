@@ -1,6 +1,6 @@
 """A thread that does one thing whenever it is asked to, so that no source of rules waits for a runtime.
 
-Several requests before it begins are one. What is left over is tried again after a pause that grows, a few times; the
+Several requests before it begins are one. The rest is tried again after a pause that grows, a few times; the
 next request starts anew. Next: `nri.agent.transports.nri`.
 """
 

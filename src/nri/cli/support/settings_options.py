@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Flag", "SettingsOptions"]
 
 T = TypeVar("T")
-#: What a decorator of click takes and returns.
+#: The function that a decorator of click takes and returns.
 _Command = Callable[..., Any]
 
 

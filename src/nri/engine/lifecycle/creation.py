@@ -56,7 +56,7 @@ class Creation:
         self._inputs = Inputs(inventory, machinery)
 
     def create(self, pod: PodEntry, config: pb.ContainerConfig) -> ContainerEntry:
-        """Make a container in a pod. What fails is undone. Raises RequestError, NriError."""
+        """Make a container in a pod. A step that fails is undone. Raises RequestError, NriError."""
         with pod.request_lock:
             next_pod_state(pod.id, pod.record.state, "create a container")
             self._machinery.handler(pod.record.runtime_handler)

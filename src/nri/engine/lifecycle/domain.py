@@ -29,7 +29,7 @@ from nri.errors import NriError
 
 __all__ = ["Domain"]
 
-#: What plugins were told of a pod or container last; the key of it in the record.
+#: The last state of a pod or container that plugins got; the key of it in the record.
 _TOLD, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)
 _log = logging.getLogger(__name__)

@@ -67,7 +67,7 @@ class Pods:
     # --- the calls ---
 
     def run(self, config: pb.PodSandboxConfig, handler: str = "") -> str:
-        """Make a pod and start it; returns its id. What fails is undone. Raises RequestError, NriError."""
+        """Make a pod and start it; returns its id. A step that fails is undone. Raises RequestError, NriError."""
         handler = self._machinery.handler(handler)
         pod = self._new(config, handler)
         with pod.request_lock, Undo(f"pod {pod.id}") as undo:

@@ -55,7 +55,7 @@ class Resources:
         self._runtime, self._generator = runtime, generator
 
     def apply(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply what plugins want of containers; one result for each, never an error. What a later answer set stays."""
+        """Apply plugins' updates of containers; one result for each, never an error. Later answers' values stay."""
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
     def _apply(self, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:

@@ -36,7 +36,7 @@ class Checkpoint:
         self._name = name
 
     def read(self) -> tuple[Kept | None, str]:
-        """What is kept, None if nothing is, and why it cannot be used, "" if it can.
+        """The content of the file, None if there is none, and why it cannot be used, "" if it can.
 
         Raises:
             ConfigError: others could have written it.

@@ -15,7 +15,8 @@ __all__ = ["Choices"]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What ours decides better: `Choices()` is what users expect, `Choices.REFERENCE` the originals' placements."""
+    """Decisions made better here: `Choices()` gives what users expect, `Choices.REFERENCE` the originals'
+    placements."""
 
     REFERENCE: ClassVar[Choices]
     DEFAULT: ClassVar[Choices]

@@ -43,7 +43,7 @@ def always() -> None:
 
 
 class Pins(NamedTuple):
-    """What a container is pinned to; None is not set, "" is an explicit nothing."""
+    """The CPUs and memory nodes that a container is pinned to; None is not set, "" is an explicit nothing."""
 
     cpus: str | None = None
     mems: str | None = None
@@ -199,7 +199,7 @@ class Changes:
         self._changed.pop(name, None)
 
     def take(self) -> dict[str, Pins]:
-        """What was pinned since the last time."""
+        """The pins since the last time."""
         changed, self._changed = self._changed, {}
         return changed
 

@@ -1,4 +1,4 @@
-"""What a policy has decided, as plain values: to be written down, and to be taken up again by the next policy.
+"""A policy's decisions as plain values: to be written down, and to be taken up again by the next policy.
 
 One job: :class:`Kept`, its form as JSON, and back. A policy that is made with it gives each container just what it had,
 as far as machine and options still allow that; who makes the policy places the others anew. Pure.
@@ -49,7 +49,7 @@ class KeptContainer:
 
 @dataclass(frozen=True)
 class KeptGrant:
-    """What topology-aware gave a container; lists of CPUs and nodes as texts."""
+    """The placement of a container by topology-aware; lists of CPUs and nodes as texts."""
 
     pool: str
     kind: Literal["normal", "reserved", "preserve"] = "normal"

@@ -127,7 +127,7 @@ class Policy(Protocol):
         ...
 
     def saved(self) -> Kept:
-        """What it has given."""
+        """The placements that it has given."""
         ...
 
     def places(self) -> list[Place]:

@@ -86,7 +86,7 @@ class Checkpoint:
         return records
 
     def put(self, record: Record) -> None:
-        """Write a record. What goes wrong is told, never raised: the record is in memory."""
+        """Write a record. Errors are logged, never raised: the record is in memory."""
         try:
             name = _name(record)
             if len(self._names) >= MOST_FILES and name not in self._names:

@@ -1,6 +1,6 @@
 """The life of a plugin's process: connect, serve, connect again, stop on a signal. Decides exit codes.
 
-What can never work as it is ends the process; anything else is tried again.
+A mistake that no retry can mend ends the process; anything else is tried again.
 
 | what happens | what follows |
 |---|---|

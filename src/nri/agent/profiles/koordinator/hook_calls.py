@@ -1,9 +1,9 @@
 """Answers to the calls of Koordinator's hook protocol: what the agent says to a proxy before and after the CRI's calls.
 
 Rules: a request comes as a dict with the protocol's field names, and is given back with the changes in it, because the
-proxy takes a response for the whole. What the protocol has no words for is done by the executor, as soon as there is a
-cgroup to do it to; what cannot be done is told as unsupported. Of containers it is kept what was asked for before our
-own changes, so that a ratio is not applied twice. Next: `nri.agent.profiles.koordinator.hook_server`.
+proxy takes a response for the whole. Changes for which the protocol has no words are made by the executor, as soon as
+there is a cgroup to do it to; what cannot be done is told as unsupported. Of containers it is kept what was asked for
+before our own changes, so that a ratio is not applied twice. Next: `nri.agent.profiles.koordinator.hook_server`.
 """
 
 from __future__ import annotations

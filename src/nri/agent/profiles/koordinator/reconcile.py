@@ -37,7 +37,7 @@ _log = logging.getLogger("nri.agent")
 
 
 class Reconcile:
-    """What a round does beside asking hooks.
+    """The work of a round beside asking hooks.
 
     Args:
         parts: of the agent.

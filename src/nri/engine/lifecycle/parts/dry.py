@@ -29,7 +29,7 @@ from nri.files import private_folder, remove_tree
 __all__ = ["DryMachinery"]
 
 
-#: What process.args has of a container whose manifest names no command: nobody has looked into its image.
+#: The value of process.args for a container whose manifest names no command: nobody has looked into its image.
 _COMMAND = "(the command of the image)"
 
 

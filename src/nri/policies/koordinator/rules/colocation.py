@@ -67,7 +67,7 @@ def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
 
     Args:
         config: the JSON of the ConfigMap's key `colocation-config`.
-        node: the Node, of which labels and annotations count. What of them cannot be read is left out.
+        node: the Node, of which labels and annotations count. Those that cannot be read are left out.
     """
     labels = _texts(node, "labels")
     found = {key: value for key, value in config.items() if key != "nodeConfigs"}

@@ -28,7 +28,7 @@ __all__ = ["NAME", "BlockIo", "disk_of"]
 
 NAME: Final = "BlkIOReconcile"
 _VOLUMES: Final = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"
-#: What a disk has by itself, by knob.
+#: The values of a disk for which nothing is set, by knob.
 _NONE: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
 _WEIGHT: Final = "io.device_weight"
 _NONE[_WEIGHT] = UNLIMITED

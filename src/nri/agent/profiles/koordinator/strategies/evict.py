@@ -88,7 +88,7 @@ class Evict(Strategy):
         self._asked |= dict.fromkeys(asking.asked, now)
 
     def _release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-        """What a feature has to free, and why."""
+        """The amount that a feature has to free, and why."""
         if feature.how == "satisfaction":
             return self._satisfaction(made, feature)
         if feature.how == "allocatable":
@@ -179,7 +179,7 @@ class _Asking:
 
 
 def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-    """What batch and mid pods ask for above what the node has for them; nothing while that is not known."""
+    """The requests of batch and mid pods above the node's resources for them; nothing while that is not known."""
     status = (made.parts.book.document("Node") or {}).get("status") or {}
     given, keys = status.get("allocatable"), made.rules.threshold.keys
     if not isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""What NodeSLO asks of strategies, and a pod's annotations otherwise; all of them are off unless switched on.
+"""NodeSLO's rules for strategies, and a pod's annotations instead; all of them are off unless switched on.
 
 Rules: pure. A part that cannot be read is an error of that part, told, and its last good form stays in force. Numbers
 out of range are refused as a whole. Next: `nri.agent.profiles.koordinator.strategies.cpu_suppress`.
