@@ -372,7 +372,7 @@ class _Climb:
         self.folder = above
 
     def name(self, name: str) -> str:
-        """A file of this folder for a person: all of the way to it may be too long to be told."""
+        """A file of this folder for a person: all of the way to it may be too long to be said."""
         return os.path.join(self._path, *([f"({self.depth} folders)"] if self.depth else []), name)
 
     def __enter__(self) -> Self:

@@ -123,7 +123,7 @@ class Adaptation(Events):
             caller of an event holds outside of `block_sync`.
         update: applies updates of containers that a plugin asks for by itself; returns those that failed, an
             `UpdateResult` for each, or None for "all applied". They come in several threads, perhaps in another order
-            than plugins asked for them: which of two counts is told by `FieldOrder` (docs/howto/runtime.md).
+            than plugins asked for them: `FieldOrder` says which of two counts (docs/howto/runtime.md).
         evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
         plugin_path, plugin_config_path, socket_path: the places; see `nri.api.naming` for the defaults.
         wasm_cache: the folder in which plugins in WebAssembly are kept compiled; None for none.

@@ -256,7 +256,7 @@ class History:
         return pod
 
     def _settle(self, key: str, pod: _Pod) -> None:
-        """Count a pod's bytes anew, and let the oldest go until the bounds are kept."""
+        """Count a pod's bytes again, and let the oldest go until the bounds are kept."""
         while len(pod.values) > _MOST_VALUES:
             pod.values.popitem(last=False)
         while len(pod.writes) > _MOST_WRITES:

@@ -96,7 +96,7 @@ class Output:
             self.text(line)
 
     def begin_screen(self) -> int:
-        """Begin a terminal's screen anew, for a picture that takes the place of the last; returns its lines.
+        """Begin a terminal's screen again, for a picture that takes the place of the last; returns its lines.
 
         Elsewhere one picture comes below the other, each as long as it is.
         """

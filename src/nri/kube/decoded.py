@@ -33,7 +33,7 @@ def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> Asked:
     """Return what a container asked for.
 
     Args:
-        linux: as NRI tells of the container.
+        linux: as NRI reports the container.
         kube_class: its pod's Kubernetes QoS class.
         capacity: the node's memory in bytes, without which no burstable container's request is known.
     """

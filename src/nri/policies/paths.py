@@ -54,7 +54,7 @@ RUNTIMES = frozenset(_SCOPES)
 
 
 def joined(*parts: str) -> str:
-    """Join as Go does: what looks absolute later on does not throw away what stands before it."""
+    """Join as Go does: what looks absolute later on does not throw away what is before it."""
     text = "/".join(part for part in parts if part)
     return posixpath.normpath(text) if text else ""
 

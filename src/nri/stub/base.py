@@ -116,7 +116,7 @@ class PluginBase:
     def synchronize(
         self, pods: list[m.PodSandbox], containers: list[m.Container], /
     ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
-        """Take in all that runs already: the full truth, on each connection anew. Returns updates and evictions."""
+        """Take in all that runs already: the full truth, on each connection again. Returns updates and evictions."""
         return None
 
     def shutdown(self) -> Awaitable[None] | None:

@@ -59,7 +59,7 @@ class Replay(FakeRuntime):
 
     Args:
         path: a recording, or a folder of them.
-        reporters: told of everything as well; a `nri.trace.recorder.Recorder` records it anew.
+        reporters: told of everything as well; a `nri.trace.recorder.Recorder` records it again.
         options: what `FakeRuntime` takes: `policy`, `request_timeout_s`, and more.
 
     Attributes:

@@ -36,7 +36,7 @@ class Live:
         clock: seconds since 1970.
 
     Attributes:
-        rows: the last rows, as the admin socket gives them, with `n` counted on where the runtime began anew.
+        rows: the last rows, as the admin socket gives them, with `n` counted on where the runtime began again.
         missed: rows that were gone before they could be read.
     """
 

@@ -135,7 +135,7 @@ class Known:
     def __init__(self, records: Mapping[str, Any], creations: Mapping[str, Any]) -> None:
         """Look into these, which change meanwhile: the containers that are there, and those being created.
 
-        Their values have a `namespace`: what they are is the inventory's, which stands above this module.
+        Their values have a `namespace`: what they are is the inventory's, which is above this module.
         """
         self.records = records
         self._creations = creations

@@ -54,7 +54,7 @@ log = logging.getLogger("nri.adaptation")
 URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
 
-#: By which event plugins are told that another event was refused in which they had something to say.
+#: The event by which plugins hear that another one was refused in which they had something to say.
 _TOLD_AFTER: Final = {
     BY_METHOD["create_container"].number: BY_METHOD["remove_container"],
     BY_METHOD["update_container"].number: BY_METHOD["post_update_container"],
@@ -129,7 +129,7 @@ class Dispatcher:
         return event.result()
 
     def relay(self, request: EventRequest, deadline: float | None) -> None:
-        """Any other event: plugins are told of it, and that is all."""
+        """Any other event: plugins hear of it, and that is all."""
         self._run(Event(request), deadline)
 
     # -- the way ------------------------------------------------------------------------------------------------------

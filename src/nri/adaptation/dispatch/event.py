@@ -88,7 +88,7 @@ _STOP: Final = BY_METHOD["stop_container"]
 
 
 class Event:
-    """An event that plugins are told of, and whose answers say nothing.
+    """An event that plugins hear of, and whose answers say nothing.
 
     Attributes:
         request: what the plugins are asked.
@@ -133,7 +133,7 @@ class Event:
         return min(timeout_s, left) if left >= LEAST_S else 0.0
 
     def tell_begin(self, reporting: Reporting) -> None:
-        """Tell reporters, once, that the event has begun, before it is told of anything else."""
+        """Tell reporters, once, that the event has begun, before anything else of it."""
         if not self.told:
             self.told = True
             reporting.event_begins(self.rpc, self.serial, self.told_bytes())
@@ -177,7 +177,7 @@ class EventContext:
     Attributes:
         rules: where to differ from the reference.
         trail: records, and the containers that there are.
-        reporting: who is told of its steps.
+        reporting: those who hear of its steps.
         kept: hands over updates that wait until a container is created.
     """
 
@@ -404,7 +404,7 @@ class EventReply:
         return self._order.of(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the runtime's request went well: its side updates stand.
+        """Say that the runtime's request went well: its side updates hold.
 
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
@@ -458,7 +458,7 @@ class CreateReply(EventReply):
         super().__init__(merge, context.trail, container_id, updates, [] if book is None else book.ignored, order)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the container is created: its side updates stand.
+        """Say that the container is created: its side updates hold.
 
         The update callback gets what plugins have asked for this container while it was being created, in this call.
 
@@ -730,7 +730,7 @@ def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:
 def left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
     """The updates and fields that were left out, as outcomes: the first ones by name, all others by their number.
 
-    An update of a container that is not there is told in the record of the event's own container.
+    An update of a container that is not there is reported in the record of the event's own container.
     """
     rows = []
     for one in ignored:

@@ -188,7 +188,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def outsider() -> int | None:
-    """The number that stands for every user outside of our user namespace; None if we are not in one.
+    """The number of every user outside of our user namespace; None if we are not in one.
 
     There, root's own folders above ours look like another user's; that only their owner may write them has to do.
     """

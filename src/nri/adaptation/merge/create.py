@@ -192,7 +192,7 @@ class CreateMerge:
         return self._encoded
 
     def steps(self) -> list[bytes | None]:
-        """The changes that made `container`: for each the bytes to append, or None for encoding it anew."""
+        """The changes that made `container`: for each the bytes to append, or None for encoding it again."""
         return self._view().steps()
 
     def reply(self) -> m.CreateContainerResponse:
@@ -204,10 +204,10 @@ class CreateMerge:
         return reply
 
     def encoded_reply(self, replies: Sequence[bytes]) -> bytes:
-        """An encoding of the merged reply; fields that are in several replies may stand in it in pieces.
+        """An encoding of the merged reply; fields that are in several replies may be in it in pieces.
 
         Encodings one behind the other are an encoding of what they make together, so what was merged as it is need only
-        be joined: encoding it anew costs an event that is recorded more than all other steps of the record.
+        be joined: encoding it again costs an event that is recorded more than all other steps of the record.
 
         Args:
             replies: the encoded replies that were taken, in their order.

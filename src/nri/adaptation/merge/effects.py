@@ -17,7 +17,7 @@ from nri.rules import Rules
 
 __all__ = ["collect", "drop", "put_map", "put_resources", "put_simple"]
 
-#: Up to so many elements of a list are taken out one by one; each moves all that stand behind it.
+#: Up to so many elements of a list are taken out one by one; each moves all that are behind it.
 _FEW: Final = 8
 
 
@@ -49,7 +49,7 @@ def put_resources(holder: Any, entries: Iterable[Entry], *, replaces: bool = Tru
     """Put resources of updates into an update or a container: both have resources under the same path.
 
     All entries for one holder come in one call, of several updates too: so a list is gone through once. `replaces`
-    drops the elements of a list whose keys are set anew; without it they stay, as in the reference.
+    drops the elements of a list whose keys are set again; without it they stay, as in the reference.
     """
     keyed: dict[int, tuple[Row, dict[str, Any]]] = {}
     for entry in entries:

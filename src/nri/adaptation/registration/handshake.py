@@ -50,7 +50,7 @@ _SYNCHRONIZE = "Synchronize"
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """The runtime as plugins are told of it, and how long they have.
+    """The runtime as plugins hear of it, and how long they have.
 
     Attributes:
         name, version: of the runtime.

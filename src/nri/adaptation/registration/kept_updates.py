@@ -90,7 +90,7 @@ class KeptUpdates:
             book: the event's updates.
             event: RPC name.
             numbers: of each plugin's answer, for the order in which updates are kept.
-            reporting: is told what is left out.
+            reporting: gets what is left out.
         """
         created = []
         for plugin, update in book.kept:

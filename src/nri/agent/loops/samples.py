@@ -1,7 +1,7 @@
 """Samples of the machine: what the node, its pods and their containers have used since the sample before.
 
 Rules: reads only; a share of time is a difference of two counters, so the first sample of a cgroup has none, and one
-that was made anew begins again. A value that the machine does not have is None with the reason, and costs no other
+that was made again begins again. A value that the machine does not have is None with the reason, and costs no other
 value of the sample. Only the last sample's cgroups are remembered. Next:
 :mod:`nri.agent.loops.round`.
 """

@@ -331,7 +331,7 @@ class Loops:
             self._record(each, result, self.name)
 
     def _record(self, given: KnobValue, result: Result, by: str) -> None:
-        """Record what changed something, or could not; what was so already is not told every second anew."""
+        """Record what changed something, or could not; what was so already is not told every second again."""
         if result.outcome in (Outcome.UNCHANGED, Outcome.GONE):
             return
         value = given.value if given.devices is None else str(dict(given.devices))

@@ -76,7 +76,7 @@ class CriPods(KnownPods):
         self.ask()
 
     def ask(self) -> None:
-        """Ask once. After a failure the connection and the runtime's name are made anew: it may be another one."""
+        """Ask once. After a failure the connection and the runtime's name are made again: it may be another one."""
         try:
             if self._client is None:
                 self._client = CriClient(self._socket, option="--set pods.cri=PATH")

@@ -1,8 +1,8 @@
 """Rules from files: the objects that hold them as YAML or JSON, in one file or in a folder of them.
 
 Rules: an object of another node, or of another kind, is passed over, so that a folder may hold those of all nodes; a
-kind that is there for other nodes alone, or whose name is nearly one, is told. Of two files that give one kind the
-first one counts, and the second is told. A file that cannot be read leaves in force what it said last.
+kind that is there for other nodes alone, or whose name is nearly one, is reported. Of two files that give one kind the
+first one counts, and the second is reported. A file that cannot be read leaves in force what it said last.
 Next: `nri.kube.folder`, which looks at the files.
 """
 

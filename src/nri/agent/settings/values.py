@@ -119,6 +119,6 @@ class AgentSettings:
 
     @property
     def cri_socket(self) -> str:
-        """The socket of the runtime's CRI; behind the agent's own proxy the one that the proxy has been told."""
+        """The socket of the runtime's CRI; behind the agent's own proxy the one that the proxy was given."""
         behind = self.proxy.runtime_endpoint if "proxy" in self.modes else ""
         return self.pods.cri or behind or CONTAINERD

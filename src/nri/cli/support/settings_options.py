@@ -29,7 +29,7 @@ class Flag(NamedTuple):
     Attributes:
         name: with its dashes.
         key: the key that it sets, or a function from its text to all keys and values that it sets.
-        metavar: stands for its value in the help.
+        metavar: the word for its value in the help.
         help: what it is for.
     """
 

@@ -213,7 +213,7 @@ def _run(settings: Settings, wanted: list[Wanted], flags: dict[str, Any], report
 
 
 def _refuse_unclear(flags: dict[str, Any]) -> None:
-    """Refuse a flag of one plugin that stands before several."""
+    """Refuse a flag of one plugin that is before several."""
     for name in ("idx", "name", "config", "events"):
         if flags.get(name):
             reason = f"--{name} is of one plugin: write it behind the plugin that is meant"

@@ -1,7 +1,7 @@
 """The making of a container: root file system, OCI spec, what plugins change of it, process that waits for its start.
 
 Rules: each step has its undo beside it; plugins are asked on the whole spec, with the final id, before anything of the
-OCI runtime exists; those that were asked are told if the container is not made after all. Next:
+OCI runtime exists; those that were asked hear of it if the container is not made after all. Next:
 :mod:`nri.engine.lifecycle.containers`.
 """
 

@@ -1,7 +1,7 @@
 """Pods: made, stopped, removed.
 
 A pod is pinned namespaces, files, and a place in a network; no image, and a process only where its containers share a
-process namespace. Rules: each step stands in a table with its undo; every undo takes "not there" for done, so that a
+process namespace. Rules: each step is in a table with its undo; every undo takes "not there" for done, so that a
 failed creation, a stop, a removal and a restart all take back the same way. Next: :mod:`nri.engine.lifecycle.creation`.
 """
 

@@ -22,7 +22,7 @@ from nri.errors import NriError
 
 __all__ = ["Processes"]
 
-#: How long the kernel has for SIGKILL, and plugins to be told of an end, in seconds.
+#: How long the kernel has for SIGKILL, and plugins for the event of an end, in seconds.
 KILL_S, _TOLD_S = 30.0, 120.0
 #: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
 FROZEN_S = 2.0

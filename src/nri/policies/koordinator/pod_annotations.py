@@ -1,4 +1,4 @@
-"""Read what stands in a pod's annotations: one function each, which raises ValueError for what cannot be read.
+"""Read what is in a pod's annotations: one function each, which raises ValueError for what cannot be read.
 
 The error's text begins with the annotation's key, so that it can be shown as it is. Do not change the result:
 `nri.policies.koordinator.memo` keeps it for the next caller. Next: `nri.policies.shapes`, which knows how such texts

@@ -15,8 +15,7 @@ __all__ = ["Choices"]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Decisions made better here: `Choices()` gives what users expect, `Choices.REFERENCE` the originals'
-    placements."""
+    """Decisions made better here: `Choices()` is what users expect, `Choices.REFERENCE` the originals' way."""
 
     REFERENCE: ClassVar[Choices]
     DEFAULT: ClassVar[Choices]

@@ -62,7 +62,7 @@ def build(plugin: Any, base: type, mirror: Mirror | None, watched: Watched | Non
     Args:
         plugin: its methods are looked up once, here.
         base: the class whose methods count as not overridden.
-        mirror: is told of every event before the handler is.
+        mirror: gets every event before the handler does.
         watched: wraps each handler; see `nri.stub.support.unchanged`.
     """
     table: dict[str, Serve] = {}

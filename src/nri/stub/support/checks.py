@@ -48,7 +48,7 @@ _CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure",
 #: Words that people put before or after the name of an event, here and in other libraries.
 _BEFORE = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
 _AFTER = ("_handler", "_hook", "_event")
-#: Names that say an event in other words, without what stands before or after.
+#: Names that say an event in other words, without what is before or after.
 _OTHER_WORDS = {
     **{spec.method.removesuffix("_sandbox"): spec.method for spec in EVENTS if spec.method.endswith("_sandbox")},
     "create_pod": "run_pod_sandbox",

@@ -90,7 +90,7 @@ class Reconcile:
         return self._parts.executor.core_sched(wanted, key, context.cgroup_parent, forget_moved=forget)
 
     def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
-        """Remove resctrl groups that no pod asks for any more, and write identities anew if NodeSLO has changed."""
+        """Remove resctrl groups that no pod asks for any more, and write identities again if NodeSLO has changed."""
         self._remove_stale(pods, tally)
         if SLO in kinds:
             self._all_identities(pods, tally)

@@ -18,7 +18,7 @@ from nri.text import plain
 __all__ = ["ANNOTATION_STRATEGY", "DEFAULTS", "RATIOS", "left_out", "of_node", "wrong"]
 
 ANNOTATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
-#: A node's labels, each a ratio that stands for a percentage of its strategy.
+#: A node's labels, each a ratio that replaces a percentage of its strategy.
 RATIOS: Final[Mapping[str, str]] = {
     "node.koordinator.sh/cpu-reclaim-ratio": "cpuReclaimThresholdPercent",
     "node.koordinator.sh/memory-reclaim-ratio": "memoryReclaimThresholdPercent",

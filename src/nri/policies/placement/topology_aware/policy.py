@@ -197,7 +197,7 @@ class TopologyAware:
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place a container anew with other requests, in its pool if that can be. Raises NoPlace."""
+        """Place a container again with other requests, in its pool if that can be. Raises NoPlace."""
         container = self.containers.get(container_id)
         if container is None:
             return self._changes.take()

@@ -1,8 +1,8 @@
 """BlkIOReconcile: limits of block I/O for best-effort pods together, and for pods that ask for their own.
 
 Rules: limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM. One
-that the machine does not have, and volumes on several disks, are told and limit nothing. A limit or weight that is no
-longer asked for is taken away. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
+that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that is
+no longer asked for is taken away. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class OfPod(NamedTuple):
 
 
 def of_pod(rules: NodeSlo, qos: str, annotations: Mapping[str, str], failed: Callable[[str, str], None]) -> OfPod:
-    """Return what holds for a pod; an annotation that cannot be read is told, and the node's word stays.
+    """Return what holds for a pod; an annotation that cannot be read is reported, and the node's word stays.
 
     Args:
         rules: what NodeSLO asks for.
