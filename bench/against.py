@@ -4,7 +4,7 @@ Both revisions bring their own package and their own processes; the rounds alter
 meets both. A figure is the ratio of the present revision to the earlier one in the same round: its median, and the
 middle half of the rounds as its spread. A case is worse if that whole middle half lies on the wrong side of 1.
 
-The processes of a case are started anew several times: where a process lies in memory is worth a few per cent by
+The processes of a case are started again several times: where a process lies in memory is worth a few per cent by
 itself, which rounds of the same two processes cannot tell from a change. Runtime and plugins have a core each, so that
 the scheduler does not decide whether they share one. Next: `bench.pairs`.
 """

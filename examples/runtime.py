@@ -32,7 +32,7 @@ MOUNTS = [
 
 
 def container_spec(container: m.Container, rootfs: str) -> Spec:
-    """What the container would be without plugins."""
+    """The container as it would be without plugins."""
     return {
         "ociVersion": "1.0.2",
         "process": {"args": list(container.args), "cwd": "/", "user": {"uid": 0, "gid": 0}, "env": ["PATH=/bin"]},

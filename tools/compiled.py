@@ -1,4 +1,5 @@
-"""The compiled wheel, unpacked below build/compiled for tests and benchmarks; made anew when a source file has changed.
+"""The compiled wheel, unpacked below build/compiled for tests and benchmarks; made again when a source file has
+changed.
 
     python tools/compiled.py                                   builds it, prints the folder; exits with 77 if it cannot
     PYTHONPATH=build/compiled/3.11 python -m nri ...  runs it instead of src/nri

@@ -293,7 +293,7 @@ REGIONS: dict[str, Callable[[], str]] = {
 
 
 def fill(text: str) -> str:
-    """A page with its regions written anew. KeyError for a region that nobody generates."""
+    """A page with its regions written again. KeyError for a region that nobody generates."""
     return REGION.sub(lambda found: f"{found[1]}\n{REGIONS[found['name']]().strip()}\n\n{found[3]}", text)
 
 

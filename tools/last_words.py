@@ -1,6 +1,6 @@
 """Run a command with its output passed on, and keep what has to be said again below a table: its last words.
 
-A log of CI is cut in the middle, so the reason of a failure is only seen if it stands at the very end. Rules: of pytest
+A log of CI is cut in the middle, so the reason of a failure is only seen if it is at the very end. Rules: of pytest
 these are the lines of its summary (FAILED, ERROR); of anything else, and of a pytest that has not come to one, the last
 lines; never more than `LAST` or `SUMMARY`. A process that outlives the command and holds its output is not waited for.
 Next: `tools/check.py`, which prints the table.

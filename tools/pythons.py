@@ -4,7 +4,7 @@
     python tools/pythons.py 3.12      makes build/pythons/3.12 from requirements/dev.txt, if need be; prints its python
 
 Supported is what the classifiers in pyproject.toml name. An interpreter counts if it runs and can make environments; a
-shim of pyenv that runs nothing, because no version is selected, stands for the versions that pyenv has installed. The
+shim of pyenv that runs nothing, because no version is selected, represents the versions that pyenv has installed. The
 Python that this runs with needs no other environment. Next: `tools/check.py` tests with each, and
 `tools/release_check.py` builds for each.
 """

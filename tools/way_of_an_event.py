@@ -7,7 +7,7 @@
 
 The adaptation, the plugin and the socket pair between them are real. Events differ a little (a record is sorted now and
 then, a read waits or does not), so several are profiled and the one in the middle counts. A comprehension is part of
-the function that it stands in. Only the pure build can be looked at. Next: `tests/unit/test_compiled_way.py`,
+the function that it is in. Only the pure build can be looked at. Next: `tests/unit/test_compiled_way.py`,
 which asks what of this is compiled.
 """
 

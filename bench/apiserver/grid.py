@@ -114,7 +114,7 @@ def status(number: int, cell: Cell) -> Json:
 
 
 def told(pods: Sequence[Json], cell: Cell) -> m.SynchronizeRequest:
-    """The same pods as a runtime tells of them by NRI."""
+    """The same pods as a runtime reports them by NRI."""
     request = m.SynchronizeRequest()
     for number, item in enumerate(pods):
         meta = item["metadata"]

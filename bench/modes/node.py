@@ -1,6 +1,6 @@
 """The node of the comparison: a real cluster with Koordinator's rules in its API, and a log of all calls of that API.
 
-Rules: kubelet is pointed at containerd or at the proxy in front of it, and started anew for that; the agent finds the
+Rules: kubelet is pointed at containerd or at the proxy in front of it, and started again for that; the agent finds the
 node's pods at the top of the cgroup tree, as on a node of its own, through a root path with bind mounts. Calls are
 counted from the API server's audit log: those whose client is none of the cluster's own, nor this benchmark.
 Next: `bench.modes.agents`.

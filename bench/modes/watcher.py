@@ -2,7 +2,7 @@
 
 NAME is the cgroup below which kubelet has its pods; a second argument is another place than /sys/fs/cgroup. A line of
 JSON for each change of a file of `pods.FILES`: `cgroup` (the last part: a container's id, or pod and its uid), `file`,
-`value`, `ns` (nanoseconds since 1970). It sleeps in inotify, which tells of writes to cgroup files by any process, so
+`value`, `ns` (nanoseconds since 1970). It sleeps in inotify, which reports writes to cgroup files by any process, so
 it costs next to nothing between them. Next: `bench.modes.node`.
 """
 

@@ -1,4 +1,4 @@
-"""Share the CPUs of the node anew every half minute, and throw out who takes too much memory."""
+"""Share the CPUs of the node again every half minute, and throw out who takes too much memory."""
 
 import nri
 

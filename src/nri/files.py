@@ -60,7 +60,7 @@ _ATTEMPTS, _PAUSE_S = 100, 0.02
 _NULL: Final = os.makedev(1, 3)
 #: Folders of one folder that are noted at a time while a tree is removed.
 BATCH: Final = 1000
-#: What is deeper is moved up before it is removed, if there is room for its name.
+#: A deeper folder is moved up before it is removed, if there is room for its name.
 DEEPEST: Final = 4096
 #: A folder that is not empty, or that something is mounted on; of cgroups, one that has others in it.
 _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
@@ -199,7 +199,7 @@ def private_folder(path: Path) -> Path:
 def set_aside(path: Path, folder: Path) -> Path:
     """Move a file or a tree that cannot be used into a private folder, for a person to look at; returns its new path.
 
-    What was set aside before stays: the next one of its name gets a number. Raises OSError.
+    Files that were set aside before stay: the next one of the name gets a number. Raises OSError.
     """
     target, number = private_folder(folder) / path.name, 0
     while os.path.lexists(target):
@@ -293,7 +293,7 @@ class Records:
                 sync_folder(self.folder)
 
     def load(self, read: Callable[[str, dict[str, Any]], T]) -> tuple[list[T], list[str]]:
-        """All records, and a line for each file that was set aside. What a kill left half written is deleted.
+        """All records, and a line for each file that was set aside. Files that a kill left half written are deleted.
 
         `read` makes one of its name and row, and raises ValueError for one that it cannot use.
         """
@@ -352,7 +352,7 @@ class _Climb:
         """Go into a folder, which the listing has with this inode. Raises OSError: EBUSY where something is mounted."""
         below = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self.folder)
         here, found = os.fstat(self.folder), os.fstat(below)
-        # What is mounted somewhere has another inode than the folder there. The reverse is not so on every file system.
+        # A mount has another inode than the folder below it. The reverse is not so on every file system.
         if (found.st_dev, found.st_ino) != (here.st_dev, inode) and _mount_of(below) != _mount_of(self.folder):
             os.close(below)
             raise OSError(errno.EBUSY, "something is mounted there", self.name(name))
@@ -372,7 +372,7 @@ class _Climb:
         self.folder = above
 
     def name(self, name: str) -> str:
-        """A file of this folder for a person: all of the way to it may be too long to be told."""
+        """A file of this folder for a person: all of the way to it may be too long to be said."""
         return os.path.join(self._path, *([f"({self.depth} folders)"] if self.depth else []), name)
 
     def __enter__(self) -> Self:
@@ -495,7 +495,7 @@ class Seen(NamedTuple):
 def walk(path: StrPath) -> Iterator[Seen]:
     """All that is in a folder at any depth, a folder before what is in it; files of other mounts are left out.
 
-    What vanishes meanwhile, and what may not be read, is left out as well. Raises OSError if `path` is no folder, or if
+    Files that vanish meanwhile, or may not be read, are left out as well. Raises OSError if `path` is no folder, or if
     a folder is moved away while it is walked.
     """
     with _Climb(path) as place:
@@ -529,7 +529,7 @@ def _seen(place: _Climb, ways: list[tuple[str, int] | None]) -> Iterator[Seen]:
 
 
 def _stats(path: StrPath) -> Iterator[os.stat_result | None]:
-    """What is known of all that is in a folder; None if that ends too early, because a folder was moved away."""
+    """The facts about everything in a folder; None if that ends too early, because a folder was moved away."""
     try:
         for seen in walk(path):
             yield seen.found

@@ -69,7 +69,7 @@ class Reporter(Protocol):
             while others overlap with it. Validators are asked with the serial of the creation.
         plugin: ``NN-name``.
         request, reply: the message as encoded for the wire, without envelope; empty where there is nothing to say. A
-            merged result is to be parsed, not compared byte by byte: its parts may stand in any order, a message
+            merged result is to be parsed, not compared byte by byte: its parts may be in any order, a message
             in pieces, and beside them fields that this version does not know.
         error: what went wrong, as it was raised; None if nothing did.
         duration_s: seconds since the plugin was asked, or since the event began.

@@ -29,7 +29,7 @@ def check_signals() -> None:
 def wake_fd() -> int:
     """The descriptor that can be read once a signal has come; -1 in a thread that has not called `Stop.listen`.
 
-    What waits for it reads what is there, and then calls `check_signals`.
+    A waiting thread reads what is there, and then calls `check_signals`.
     """
     return _pipe[0] if _pipe is not None and _listener == get_ident() else -1
 

@@ -1,7 +1,7 @@
 """A connected stream socket whose every read and write has a deadline. Knows no frames: those are `mux` and `ttrpc`.
 
 Why not `socket.settimeout`: it makes the interpreter poll before every call, also where the data is there. Why not
-SO_RCVTIMEO: a signal, or a stop and a continue, begins its time anew, so a process that gets many would wait for ever.
+SO_RCVTIMEO: a signal, or a stop and a continue, begins its time again, so a process that gets many would wait for ever.
 Here a write is tried first, and a read that has a deadline waits in `poll`, whose time goes on.
 Why `_socket`: importing `socket` costs a plugin's start 12 ms, and nothing here needs it.
 

@@ -1,6 +1,6 @@
 """The four ways in which the node agent's decisions reach containers.
 
-One job: what each mode of `nri agent` stands between, and when a container has its values. Next:
+One job: what each mode of `nri agent` is between, and when a container has its values. Next:
 `tools.pictures.engine_parts`.
 """
 

@@ -1,6 +1,6 @@
 """Where NRI stands: what a runtime asks between knowing a container and making it.
 
-One job: the first picture of a reader. Rules: three plugins stand for any number. Next: `tools.pictures.events`.
+One job: the first picture of a reader. Rules: three plugins represent any number. Next: `tools.pictures.events`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A picture as SVG text: boxes, words and arrows, in colours that follow the reader's light or dark setting.
 
 One job: what the pictures of the documentation have in common. Rules: no identifiers, and no rule of style that is not
-below `.nri-picture`, so that several pictures can stand in one page; words between backticks are set as code; words
+below `.nri-picture`, so that several pictures can be in one page; words between backticks are set as code; words
 that do not fit into their box, or into the picture, are an error and not a surprise, measured with the widest usual
 font. Sizes are in pixels. Next: `tools.pictures.layers`, and the other pictures beside it.
 """

@@ -1,7 +1,7 @@
 """A daemon that serves the CRI, as a process of its own; a runtime has a run directory of its own besides.
 
 Rules: it ends by a signal, or with its owner's `close()`; what it runs stays until its run directory is removed.
-Next: `containerd`, `engine`, and `proxy`, which stands in front of one of these.
+Next: `containerd`, `engine`, and `proxy`, which is in front of one of these.
 """
 
 from __future__ import annotations

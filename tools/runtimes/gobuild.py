@@ -1,7 +1,7 @@
 """Build a released containerd from its Go module, with the NRI library that our go.mod asks for.
 
 Rules: versions and checksums are those of the checked-in go.mod and go.sum; nothing is
-resolved anew; no C compiler is needed. About two minutes on two cores the first time.
+resolved again; no C compiler is needed. About two minutes on two cores the first time.
 Next: `releases`, which keeps the result.
 """
 

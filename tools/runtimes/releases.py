@@ -68,7 +68,7 @@ def install(key: str, say: Say) -> Installed:
 
 
 def _fingerprint(release: Release) -> str:
-    """Changes when the release must be got anew: with the machine or the go.mod."""
+    """Changes when the release must be got again: with the machine or the go.mod."""
     if release.suite:
         return f"{release.suite}-{architecture()}"
     return hashlib.sha256((GO_SOURCE / "go.sum").read_bytes()).hexdigest()[:12]

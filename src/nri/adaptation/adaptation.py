@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 __all__ = ["Adaptation", "Parts", "parts_of"]
 
 _RELAYED = EventMask.of(*(spec for spec in EVENTS if spec.relayed))
-#: What reports something that is done: no plugin can prevent it, so none waits for what another one says of it.
+#: Events after something is done: no plugin can prevent it, so none waits for another one's answer.
 _REPORTS = EventMask.of(*(spec for spec in EVENTS if spec.method.startswith("post_")))
 
 #: How long plugins have to answer Shutdown, and launched ones to end, in seconds.
@@ -123,7 +123,7 @@ class Adaptation(Events):
             caller of an event holds outside of `block_sync`.
         update: applies updates of containers that a plugin asks for by itself; returns those that failed, an
             `UpdateResult` for each, or None for "all applied". They come in several threads, perhaps in another order
-            than plugins asked for them: which of two counts is told by `FieldOrder` (docs/howto/runtime.md).
+            than plugins asked for them: `FieldOrder` says which of two counts (docs/howto/runtime.md).
         evict: acts on evictions that a plugin asks for by itself; None: such requests are answered with an error.
         plugin_path, plugin_config_path, socket_path: the places; see `nri.api.naming` for the defaults.
         wasm_cache: the folder in which plugins in WebAssembly are kept compiled; None for none.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask"]
 
-#: Where `nri why` looks unless it is told otherwise.
+#: The socket of `nri why`, unless another one is given.
 DEFAULT_SOCKET = "/var/run/nri/admin.sock"
 SERVICE = "nri.admin.v1.Admin"
 

@@ -53,8 +53,8 @@ class Events:
     """The event methods of `nri.adaptation.Adaptation`. Thread-safe: call them from as many threads as requests.
 
     Every event takes `timeout_s` (seconds) or `deadline` (absolute `time.monotonic()`), which bound the whole event;
-    without them it is bounded by the plugins' own timeouts. What an event raises is what the request should fail with:
-    `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
+    without them it is bounded by the plugins' own timeouts. Let the runtime's request fail with the exception of an
+    event: `PluginError` and its kinds, `ConflictError`, `UpdateError`, `ValidationRejected`, `DeadlineExceeded`.
     """
 
     run_pod_sandbox: PodEvent  #: A pod starts: its network is there, its containers are not.

@@ -131,7 +131,7 @@ class Agent:
         if lacking := [mode for mode in settings.modes if mode not in known]:
             raise NriError(f"profile {profile.name} has no mode {lacking[0]}; it has {', '.join(known)}")
         self.transports: list[Transport] = [load(known[mode])(settings, self.parts) for mode in settings.modes]
-        # Strategies have the shape of a transport: they are told of rules, and have a health.
+        # Strategies have the shape of a transport: they hear of rules, and have a health.
         values = next((each.values for each in self.transports if each.values is not None), None)
         self._loops: list[Transport] = (
             [load(_LOOPS)(settings, self.parts, values)] if profile.strategies_on(settings.gates) else []
@@ -217,7 +217,7 @@ class Agent:
         rows = [Row(part.name, *_health(part)) for part in (*self.transports, *self._loops)]
         pods = self.parts.pods
         rows.append(Row("pods", pods.synced, pods.problem or count(len(pods.pods()), "pod")))
-        # A document that cannot be read is told, and takes nothing away: its last good form is in force.
+        # A document that cannot be read is reported, and takes nothing away: its last good form is in force.
         refused = [f"{each.kind or 'a document'} of {each.source}: {each.error}" for each in self.parts.book.problems()]
         sources = [_health(source) for source in self._rules]
         rows.append(

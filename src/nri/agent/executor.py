@@ -292,7 +292,7 @@ class Executor:
 
 
 def tidy(folder: str) -> str:
-    """The path of a cgroup below its hierarchy, from what a runtime was told: systemd's short forms are expanded."""
+    """The path of a cgroup below its hierarchy, from a runtime's path: systemd's short forms are expanded."""
     try:
         if ":" in folder:
             return expand(folder)

@@ -1,7 +1,7 @@
 """History of decisions by pod: which rule, annotation and hook gave which value, and what came of each write.
 
 Rules: of each thing the newest word is kept, not every word; all is bounded: pods, values of a pod, the length of a
-text, bytes in all. What is oldest goes first, and a pod that has ended before one that runs. Texts of pods go out as
+text, bytes in all. The oldest goes first, and a pod that has ended before one that runs. Texts of pods go out as
 JSON, escaped. Next: `nri.agent.executor`.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["History", "Subject", "Value"]
 
 _MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
 _STILL = ("applied", "unchanged")
-#: What a record costs beside its texts, in bytes: the objects that hold it.
+#: The size of a record beside its texts, in bytes: the objects that hold it.
 _OVERHEAD = 400
 
 
@@ -256,7 +256,7 @@ class History:
         return pod
 
     def _settle(self, key: str, pod: _Pod) -> None:
-        """Count a pod's bytes anew, and let the oldest go until the bounds are kept."""
+        """Count a pod's bytes again, and let the oldest go until the bounds are kept."""
         while len(pod.values) > _MOST_VALUES:
             pod.values.popitem(last=False)
         while len(pod.writes) > _MOST_WRITES:

@@ -24,7 +24,7 @@ __all__ = ["BUCKETS", "METRICS", "Observer"]
 #: Upper bounds of the seconds that deciding takes.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
-#: The metrics: kind, labels, and what each counts. `nri_agent_` stands before each name.
+#: The metrics: kind, labels, and what each counts. `nri_agent_` is before each name.
 METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "decisions_total": ("counter", ("transport", "stage"), "Times that the hooks of a stage were asked."),
     "decision_seconds": ("histogram", ("transport", "stage"), "How long the hooks of a stage took together."),
@@ -85,7 +85,7 @@ class Observer:
                 self._counts["writes_total"][_knob(result.name), result.outcome.value] += 1
 
     def slipped(self, transport: str, count: int) -> None:
-        """Slips of a pod's author were told, which had not been before."""
+        """Report slips of a pod's author that were not reported before."""
         with self._lock:
             self._counts["pod_slips_total"][(transport,)] += count
 

@@ -1,6 +1,6 @@
-"""One thread that works when it is told to, and at least every so often; and the shape of all that runs beside others.
+"""One thread that works on request, and at least every so often; and the shape of all that runs beside others.
 
-Rules: what is told while it works becomes one more round, not one for each (ten pods that start are one look at all
+Rules: requests while it works become one more round, not one for each (ten pods that start are one look at all
 pods); an error ends the round, never the thread; `stop` ends it within the round that runs. Next: what has rounds,
 such as :mod:`nri.agent.transports.standalone`.
 """

@@ -3,8 +3,8 @@
 Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
 long ids, and, unless -w is given, what a terminal has no room for: first columns that can be missed go, then the
 widest of the others are cut but for the first, which says what the row is of; then the end of the line. `-o json` is
-one document, and one object per line where results come one by one (`stream`). What is printed comes from runtimes,
-containers and plugins, and is their exact data up to here: this is the one place that makes it fit for a terminal. All
+one document, and one object per line where results come one by one (`stream`). Printed texts come from runtimes,
+containers and plugins, and are their exact data up to here: this is the one place that makes it fit for a terminal. All
 that is printed is escaped; colours are `Painted` parts of a line.
 """
 
@@ -96,7 +96,7 @@ class Output:
             self.text(line)
 
     def begin_screen(self) -> int:
-        """Begin a terminal's screen anew, for a picture that takes the place of the last; returns its lines.
+        """Begin a terminal's screen again, for a picture that takes the place of the last; returns its lines.
 
         Elsewhere one picture comes below the other, each as long as it is.
         """

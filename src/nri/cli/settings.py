@@ -1,4 +1,4 @@
-"""The global options, which may stand before or after the verb, `Settings`, which holds what they gave, and types.
+"""The global options, which may be before or after the verb, `Settings`, which holds what they gave, and types.
 
 Rules: `Settings` is the only state of the command; a verb gets it by `click.pass_obj`. Only click is imported at the
 top. Next: `nri.cli.output`, which prints as they say.

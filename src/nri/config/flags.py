@@ -1,6 +1,6 @@
 """Flags of a command line as configuration: each a layer with one key, its text read as what the key holds.
 
-Rules: the annotation decides. A text stays text where text is wanted; a list's items stand between commas, or the flag
+Rules: the annotation decides. A text stays text where text is wanted; a list's items are between commas, or the flag
 is given several times; all else is read as YAML has it, so that `10`, `true` and `5s` are what they look like. Next:
 `nri.config.layers` merges them over files.
 """

@@ -1,6 +1,6 @@
 """All settings as rows for people and programs: key, value, where it came from; and the meaning of each key.
 
-Rules: pure. Settings are a frozen dataclass, its tables are dataclasses again, and what a key means stands in their
+Rules: pure. Settings are a frozen dataclass, its tables are dataclasses again, and what a key means is in their
 docstrings below ``Attributes:``, so that command, documentation and code cannot differ. Next: `nri.config.layers`,
 which tells where a value came from.
 """
@@ -22,7 +22,7 @@ __all__ = ["DEFAULT", "Key", "Many", "Row", "keys", "rows"]
 
 #: The origin of what no source gave.
 DEFAULT = "default"
-#: Classes of which there are several tables: by the key that holds them, what stands for each of them, and the class.
+#: Classes of which there are several tables: by the key that holds them, a placeholder for each of them, and the class.
 Many = Mapping[str, tuple[str, type]]
 
 

@@ -86,7 +86,7 @@ def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no number in JSON")
 
 
-#: Escapes of JSON and YAML that may stand for half a character, which no message can hold.
+#: Escapes of JSON and YAML that may mean half a character, which no message can hold.
 _MAY_BE_ODD = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 #: Any escape of JSON; both halves of a character are one.
 _ESCAPE = re.compile(

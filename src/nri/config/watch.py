@@ -1,7 +1,7 @@
 """Files that change: the fingerprint that tells one content of a file from the next, and a watch over several files.
 
 Rules: one `stat` a file, nothing is read, no thread, no dependency. A fingerprint says whether a file may have another
-content, not which file or socket stands at a path: it follows symbolic links, and a changed mode or owner is no change.
+content, not which file or socket is at a path: it follows symbolic links, and a changed mode or owner is no change.
 """
 
 from __future__ import annotations

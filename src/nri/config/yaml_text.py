@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: No configuration of this field is nested as deeply.
 DEEPEST = 100
-#: Nor does any have as many values; aliases can make few lines stand for billions.
+#: Nor does any have as many values; aliases can make few lines expand to billions.
 MOST_VALUES = 200_000
 #: The longest number, in characters; Python reads no longer ones.
 LONGEST_NUMBER = 4300
@@ -79,7 +79,7 @@ _CORE_SCHEMA = (
 
 
 _PATTERNS = {f"tag:yaml.org,2002:{tag}": re.compile(pattern) for tag, pattern, _ in _CORE_SCHEMA}
-#: What is not a scalar, or any text, by its kind of node.
+#: Nodes that are not a scalar, or any text, by their kind.
 _TAGS = {"mapping": "tag:yaml.org,2002:map", "sequence": "tag:yaml.org,2002:seq", "scalar": "tag:yaml.org,2002:str"}
 
 
@@ -143,7 +143,7 @@ def _refuse_tags(source: Source, node: Any, seen: set[int]) -> None:
 
 
 def _weigh(source: Source, node: Any, seen: dict[int, tuple[int, int]], most: int) -> tuple[int, int]:
-    """Count the values that a node stands for, and their levels, aliases each time: few lines can stand for billions.
+    """Count the values of a node, and their levels, aliases each time: few lines can expand to billions.
 
     `seen` holds both of nodes that are done, and zeros for those that are being weighed: those hold themselves.
     """

@@ -61,7 +61,7 @@ def with_features(machine: Machine, features: Mapping[str, Any]) -> Machine:
 def find_devices(path: str) -> list[Device]:
     """The device at a path of this host; of a folder, all devices in it and below. Links are followed for `path` only.
 
-    An empty list where there is none. What is mounted below is left out, as /dev/pts and /dev/shm are. Raises
+    An empty list where there is none. Mounts below it are left out, as /dev/pts and /dev/shm are. Raises
     InvalidRequest for a folder with too many files.
     """
     try:

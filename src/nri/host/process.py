@@ -86,7 +86,7 @@ def numbers(root: Root) -> list[int]:
 
 
 def read_stat(root: Root, pid: int) -> Stat | None:
-    """What /proc/PID/stat says now; None of a process that has ended, or if it is not understood."""
+    """The present content of /proc/PID/stat; None of a process that has ended, or if it is not understood."""
     return _stat(root, f"/proc/{pid}/stat")
 
 

@@ -92,7 +92,7 @@ class Root:
             return None
 
     def link(self, path: str) -> str | None:
-        """What a symbolic link says, which is not followed; None if it is not there, or none."""
+        """The target of a symbolic link, which is not followed; None if it is not there, or none."""
         try:
             parent, name = self._parent(path)
         except OSError:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_CONTAINERS", "MOST_EVENTS", "headers", "page", "snapshot"]
 
-#: What a snapshot has at most.
+#: The most that a snapshot has.
 MOST_EVENTS: Final = 5000
 MOST_CONTAINERS: Final = 500
 _DATA: Final = '<script id="data" type="application/json">null</script>'

@@ -1,4 +1,4 @@
-"""What the page shows, from a runtime that runs or from a recording, in one form: tables of JSON.
+"""The data of the page, from a runtime that runs or from a recording, in one form: tables of JSON.
 
 | question | answer |
 |---|---|
@@ -46,7 +46,7 @@ class Unanswered(Exception):
 
 
 class Source(Protocol):
-    """What the page asks."""
+    """The questions of the page."""
 
     def overview(self) -> dict[str, Any]:
         """The node at a glance."""
@@ -308,7 +308,7 @@ class Recording:
 
 
 class _Plugin:
-    """What was recorded of one plugin."""
+    """The record of one plugin."""
 
     def __init__(self) -> None:
         self._sum = Sum()

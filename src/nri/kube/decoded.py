@@ -1,4 +1,4 @@
-"""What Kubernetes asked for, read back from what a runtime tells of a container: its class, requests, limits, cgroup.
+"""Kubernetes's request, worked out from a runtime's description of a container: its class, requests, limits, cgroup.
 
 The kubelet's own arithmetic turned round, so that a request of CPU is right to a thousandth. Pure. Next:
 `nri.kube.document`.
@@ -33,7 +33,7 @@ def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> Asked:
     """Return what a container asked for.
 
     Args:
-        linux: as NRI tells of the container.
+        linux: as NRI reports the container.
         kube_class: its pod's Kubernetes QoS class.
         capacity: the node's memory in bytes, without which no burstable container's request is known.
     """

@@ -61,7 +61,7 @@ def qos_of_cgroup_parent(path: str) -> str:
 def estimated(
     qos: str, shares: int, quota_us: int, period_us: int, memory_limit_bytes: int, oom_score: int, node_bytes: int
 ) -> Requests:
-    """What a pod of this class must have asked for, to get these values."""
+    """The requests of a pod of this class that lead to these values."""
     cpu, limit = millicpu_of_shares(shares), max(memory_limit_bytes, 0)
     if qos == "Guaranteed":
         return Requests(cpu, cpu, limit, limit)

@@ -37,7 +37,7 @@ class Observer:
         """A plugin asked for an update or an eviction of a container that is not there. Not of the reference."""
 
     def record_withdrawn(self, plugin: str, operation: str) -> None:
-        """What a plugin answered came to nothing, because another one failed the event. Not of the reference."""
+        """A plugin's answer was dropped, because another one failed the event. Not of the reference."""
 
     def record_refused(self, reason: str) -> None:
         """A connection or a registration was refused, for a reason of `docs/howto/metrics.md`. Not of the reference."""

@@ -135,7 +135,7 @@ def _one_of(known: Any) -> Callable[[str, Any], Iterator[Problem]]:
 
 
 def _all(path: str, value: Any, here: str = "") -> Iterator[tuple[str, Any]]:
-    """All values at a path, in which ``[]`` stands for each entry of a list. A list that is absent has none."""
+    """All values at a path, in which ``[]`` means each entry of a list. A list that is absent has none."""
     first, _, rest = path.partition(".")
     key = first.removesuffix("[]")
     found = value.get(key)

@@ -1,4 +1,4 @@
-"""Contexts: what a hook is told of the pod, the container, the kube-QoS folder or the host application it decides for.
+"""Contexts: what a hook knows of the pod, the container, the kube-QoS folder or the host application it decides for.
 
 A value that no transport gave is None or empty; resources that are zero in a message are "not set". How messages become
 contexts is in `nri.policies.koordinator.convert`. Next: `nri.policies.changes`.

@@ -40,11 +40,12 @@ RUN_POD, CREATE, UPDATE, REMOVE_POD = (
     "PreUpdateContainerResources",
     "PreRemoveRunPodSandbox",
 )
-#: What a timer or a changed rule decides for, beside pods and containers.
+#: The objects of decisions by a timer or a changed rule, beside pods and containers.
 FOLDER, PROGRAM = "KubeQoS", "HostApplication"
 MEND_POD, MEND_SANDBOX, MEND_CONTAINER = "ReconcilePod", "ReconcileSandbox", "ReconcileContainer"
-#: What the creation of a container asks of one that runs already: its context is a `RoomContext`. Where a transport is
-#: asked before a creation, the changes go with its answer; they hold until a later decision about that container.
+#: A stage for a container that runs already, while another one is created: its context is a `RoomContext`. Where a
+#: transport is asked before a creation, the changes go with its answer; they hold until a later decision about that
+#: container.
 MAKE_ROOM: Final = "MakeRoom"
 #: The stages for what runs already, with the one whose hooks decide at them, and which switches them off with it.
 LATER: Final = {MEND_POD: RUN_POD, MEND_SANDBOX: UPDATE, MEND_CONTAINER: UPDATE}

@@ -1,4 +1,4 @@
-"""The last good rule of a source: a bad one is told and changes nothing.
+"""The last good rule of a source: a bad one is reported and changes nothing.
 
 Next: `nri.policies.koordinator.rules.node_slo`, whose functions are what is handed to `take`.
 """

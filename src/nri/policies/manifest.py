@@ -124,7 +124,7 @@ def names_of(pod: Mapping[str, Any]) -> list[str]:
 
 
 def containers_of(pod: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of containers that have a status and stand in the spec, those that initialize the pod last."""
+    """Yield the names of containers that have a status and are in the spec, those that initialize the pod last."""
     status, known = pod.get("status") or {}, names_of(pod)
     for key in ("containerStatuses", "initContainerStatuses"):
         yield from (name for each in status.get(key) or () if (name := each.get("name", "")) in known)

@@ -54,7 +54,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "blockio_class": "blockio_class",
     "rdt_class": "rdt_class",
 }
-#: What only an adjustment says: runtimes drop it from updates, and the kernel or a class takes it once.
+#: Fields of an adjustment alone: runtimes drop them from updates, and the kernel or a class takes them once.
 AT_CREATION: Final = frozenset({OOM_SCORE, *(name for name in FIELDS if name not in KNOBS)})
 _HUGE, _LIMIT = "hugetlb.", ".limit"
 

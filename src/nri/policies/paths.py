@@ -46,7 +46,7 @@ _POD_PREFIXES = {
     BURSTABLE: "kubepods-burstable-pod",
     BEST_EFFORT: "kubepods-besteffort-pod",
 }
-#: What systemd's scopes are called, by the runtime in the id.
+#: The prefix of systemd's scopes, by the runtime in the id.
 _SCOPES = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 _SCOPES["nri-engine"] = "nri-"  # this project's own
 #: The runtimes whose containers' folders are known, as the ids of containers name them.
@@ -54,7 +54,7 @@ RUNTIMES = frozenset(_SCOPES)
 
 
 def joined(*parts: str) -> str:
-    """Join as Go does: what looks absolute later on does not throw away what stands before it."""
+    """Join as Go does: what looks absolute later on does not throw away what is before it."""
     text = "/".join(part for part in parts if part)
     return posixpath.normpath(text) if text else ""
 

@@ -1,6 +1,6 @@
 """A running pod: the pod as Kubernetes lists it, its folder, and the contexts of its containers.
 
-Next: `nri.policies.messages`, for pods as NRI tells of them.
+Next: `nri.policies.messages`, for pods as NRI reports them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes: changes as values of named knobs in folders of cgroups, for what no message of a runtime can say.
 
 A knob's name is neutral (that of cgroup v1 where there is one); which file it is on this machine, and whether there is
-one at all, is the business of `nri.host`. Next: `nri.policies.messages`, for what a runtime is told instead.
+one at all, is the business of `nri.host`. Next: `nri.policies.messages`, for what a runtime gets instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The seam for hook servers behind the proxy: what they are asked with, before and after a call is passed on.
 
-Rules: only types. A hook server may change the request of a call in place before plugins see it, and is told of the
-runtime's answer afterwards. Next: `nri.proxy.events`, which calls it.
+Rules: only types. A hook server may change the request of a call in place before plugins see it, and gets the runtime's
+answer afterwards. Next: `nri.proxy.events`, which calls it.
 """
 
 from __future__ import annotations

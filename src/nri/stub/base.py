@@ -1,9 +1,9 @@
 """A plugin before it is a program: its settings, what a handler finds in `self`, and a method for each event.
 
 A method that is never called is a bug that is never seen. So class creation refuses names that are nearly those of an
-event, and handlers that take the wrong arguments (`nri.stub.support.checks`). What a handler may return is in
-`nri.stub.handler.answers`. Next: `nri.stub.plugin` adds the start of a program, `nri.stub.session.session` serves a
-plugin on one connection.
+event, and handlers that take the wrong arguments (`nri.stub.support.checks`). `nri.stub.handler.answers` says what a
+handler may return. Next: `nri.stub.plugin` adds the start of a program, `nri.stub.session.session` serves a plugin on
+one connection.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["PluginBase"]
 class PluginBase:
     """A plugin without `main()`: all that sessions and handlers know of it. Subclass `nri.Plugin`, not this."""
 
-    # What these mean is in the docstring of `nri.Plugin`, where the people look who set them.
+    # The docstring of `nri.Plugin` says what these mean, where the people look who set them.
     name: ClassVar[str] = ""
     failure_policy: ClassVar[FailurePolicy | None] = None
     mirror: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class PluginBase:
     def synchronize(
         self, pods: list[m.PodSandbox], containers: list[m.Container], /
     ) -> UpdateAnswer | Awaitable[UpdateAnswer]:
-        """Take in all that runs already: the full truth, on each connection anew. Returns updates and evictions."""
+        """Take in all that runs already: the full truth, on each connection again. Returns updates and evictions."""
         return None
 
     def shutdown(self) -> Awaitable[None] | None:

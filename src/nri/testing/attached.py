@@ -1,7 +1,7 @@
 """One plugin in a thread of this process, connected to a runtime's adaptation over a socket pair or a link.
 
-One job: start a session, wait until both sides say that the plugin takes part, and end the connection. What kept a
-plugin from taking part is raised where the test waits for it. Next: `nri.testing.runtime` holds these.
+One job: start a session, wait until both sides say that the plugin takes part, and end the connection. An error that
+kept a plugin from taking part is raised where the test waits for it. Next: `nri.testing.runtime` holds these.
 """
 
 from __future__ import annotations

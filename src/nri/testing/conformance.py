@@ -124,7 +124,7 @@ def _wrong(case: Any) -> str:
 
 
 def _parse(data: Any, message: Any) -> Any:
-    # A null stands for a message that is not there; on the wire, an element of a list can only be an empty one.
+    # A null means a message that is not there; on the wire, an element of a list can only be an empty one.
     try:
         json_format.ParseDict({} if data is None else data, message)
     except (TypeError, ValueError, SystemError) as error:  # the library's own, for a number where a message belongs

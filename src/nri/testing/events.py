@@ -99,7 +99,7 @@ class Contents:
 
 
 def _check(given: object, wanted: type, place: str, step: str) -> None:
-    """Raise LocalProtocolError for an argument of another type; None stands for one that was left out."""
+    """Raise LocalProtocolError for an argument of another type; None means one that was left out."""
     if given is not None and not isinstance(given, wanted):
         raise LocalProtocolError(f"an event takes {place}, not {type(given).__name__}: write {step}")
 

@@ -36,7 +36,7 @@ _MOST_PLUGINS: Final = 256
 
 
 class Outcome(NamedTuple):
-    """What became of a recorded event.
+    """The outcome of a recorded event.
 
     Attributes:
         event: as it was recorded.
@@ -59,7 +59,7 @@ class Replay(FakeRuntime):
 
     Args:
         path: a recording, or a folder of them.
-        reporters: told of everything as well; a `nri.trace.recorder.Recorder` records it anew.
+        reporters: told of everything as well; a `nri.trace.recorder.Recorder` records it again.
         options: what `FakeRuntime` takes: `policy`, `request_timeout_s`, and more.
 
     Attributes:
@@ -164,7 +164,7 @@ class _Answers:
         self.merged = step[2]
 
 
-#: What an event has besides pod and container, in the order of the method's arguments.
+#: The parts of an event besides pod and container, in the order of the method's arguments.
 _MORE: Final = {
     "UpdateContainer": ("linux_resources",),
     "UpdatePodSandbox": ("overhead_linux_resources", "linux_resources"),
@@ -214,7 +214,7 @@ def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
 
 
 def _asked_for(reply: Any, event: Event) -> dict[str, str]:
-    """What a reply asks for, by container, field and key, in words."""
+    """The requests of a reply, by container, field and key, in words."""
     container = event.container or m.Container()
     found = {}
     if isinstance(reply, m.CreateContainerResponse):

@@ -38,7 +38,7 @@ class FakeRuntime(Events):
         compat: "default" or "reference".
         policy: text of a policy.toml.
         pods, containers: what there is at the start.
-        name, version: what plugins are told.
+        name, version: what plugins get.
         real_time: background work of plugins (`nri.every`) runs as it does in a program, and the first turn has begun
             when `add` returns; False: it runs in `tick` only.
         options: more of what `Adaptation` takes (`builtin`, `observer`, `default_validator`, `request_timeout_s`; with
@@ -189,7 +189,7 @@ class FakeRuntime(Events):
         return self
 
     def restart(self) -> FakeRuntime:
-        """End the runtime and start it anew, with the same pods and containers; all plugins connect again."""
+        """End the runtime and start it again, with the same pods and containers; all plugins connect again."""
         self._live()
         self._end()
         self.adaptation = self._start()

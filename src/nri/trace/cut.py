@@ -1,8 +1,8 @@
 """Cut a part out of a recording: the events of some time, of a pod or of a container, as a trace of its own.
 
 Rules: whole records are copied as they are, also those of kinds and fields that this version does not know. Notes on
-plugins and on the recording stay, so that the part can be read without the rest. What the recorder has replaced stays
-replaced. The recording is read twice, first to choose events, then to copy them. Next: `nri.trace.history`.
+plugins and on the recording stay, so that the part can be read without the rest. Values that the recorder has replaced
+stay replaced. The recording is read twice, first to choose events, then to copy them. Next: `nri.trace.history`.
 """
 
 from __future__ import annotations

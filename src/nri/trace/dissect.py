@@ -180,7 +180,7 @@ def begins_with_mux(data: bytes) -> bool:
 
 
 def looks_like_mux(data: bytes, position: int, *, strict: bool = False) -> bool:
-    """Whether a mux header stands here: a small connection id, a length that is allowed. Strict: and a ttRPC header."""
+    """Whether a mux header is here: a small connection id, a length that is allowed. Strict: and a ttRPC header."""
     if len(data) - position < mux.HEADER_LENGTH:
         return False
     conn, length = struct.unpack_from(">II", data, position)

@@ -1,8 +1,8 @@
 """Recorded events as other tools read them: spans in OTLP/JSON, and a Chrome trace that Perfetto opens.
 
 Rules: names and times only, never a message, so that an export tells no values. Ids of spans follow from the
-recording, so that the same one exports the same. What has no end lasts as long as is known of it. Both formats come
-piece by piece, and no history is held as a whole. Next: `nri.trace.history`, whose events these are.
+recording, so that the same one exports the same. A step without an end lasts as long as is known of it. Both formats
+come piece by piece, and no history is held as a whole. Next: `nri.trace.history`, whose events these are.
 """
 
 from __future__ import annotations

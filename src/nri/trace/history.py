@@ -33,7 +33,7 @@ _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
 #: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
 _MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 256 << 20, 512, 512, 4096
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
-#: What plugins ask for; all other messages are named after their event.
+#: The requests of plugins; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
 
 

@@ -1,4 +1,4 @@
-"""What happens on a node now: the rows of its admin socket, read on and on, and summed up over the last minute.
+"""The events of a node now: the rows of its admin socket, read on and on, and summed up over the last minute.
 
     live = Live(lambda method, request: ask(path, method, request))
     live.poll()
@@ -36,7 +36,7 @@ class Live:
         clock: seconds since 1970.
 
     Attributes:
-        rows: the last rows, as the admin socket gives them, with `n` counted on where the runtime began anew.
+        rows: the last rows, as the admin socket gives them, with `n` counted on where the runtime began again.
         missed: rows that were gone before they could be read.
     """
 

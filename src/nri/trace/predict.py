@@ -25,7 +25,7 @@ _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
 
 
 class Place(NamedTuple):
-    """What one plugin can own: a field of a container, or one entry of it."""
+    """A place that one plugin can own: a field of a container, or one entry of it."""
 
     container: str
     field: str

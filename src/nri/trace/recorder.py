@@ -318,7 +318,7 @@ class _Writer:
         return bool(self._block) and monotonic() - self._begun >= _BLOCK_S
 
     def flush(self) -> None:
-        """Write the present block, to a new file if this one is full. What cannot be written is counted."""
+        """Write the present block, to a new file if this one is full. Blocks that cannot be written are counted."""
         held, raw = len(self._block), b"".join(self._block)
         self._block.clear()
         self._bytes = 0

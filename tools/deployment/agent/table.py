@@ -27,7 +27,7 @@ FIXED: dict[str, Any] = {
     "http": {"address": f"0.0.0.0:{HEALTH_PORT}"},
     "hooks": {"socket": "/run/nri-agent-hooks/agent.sock"},
 }
-#: The first word of a row's name, and what it stands for in the settings.
+#: The first word of a row's name, and what it represents in the settings.
 CHOICES = ("always", "mode", "pods", "gate", "kernel")
 
 

@@ -1,7 +1,7 @@
 """The history of one container, worked out from what `nri.adaptation.audit.provenance` kept of its events. Pure.
 
 Events are run again in their order: the creation through the merge itself, updates over the resources that the
-container had at that time. What cannot be run again (a reply that does not decode, an event that failed) becomes a
+container had at that time. An event that cannot be run again (a reply does not decode, the event failed) becomes a
 note, not an error: this is read when something is already wrong. Next: `nri.adaptation.audit.diff`.
 """
 
@@ -183,7 +183,7 @@ class _Replay:
                 self._order.set(field_names(reply.adjust.linux.resources), _numbers(record, plugin))
         if not record.failed:
             self._now.CopyFrom(state.container)
-            # What others asked of it while it was being created may be told before it; it came after it.
+            # Requests of others, made while it was being created, may be recorded before it; it came after it.
             others, self._before = self._before or [], None
             for earlier, plugin, asked in others:
                 self._resources(earlier, plugin, asked, self._now, self._order)

@@ -40,7 +40,7 @@ __all__ = ["ContainerRecord", "Creation", "Inventory", "KeptUpdate", "Known", "P
 
 #: Updates of one container that can still be taken back, at most; the oldest one stays for good then.
 OPEN: Final = 16
-#: What a plugin's updates of one container that is being created may have together, if there are several.
+#: The limit of a plugin's updates of one container that is being created, together, if there are several.
 KEPT_BYTES: Final = 64 << 10
 
 
@@ -135,7 +135,7 @@ class Known:
     def __init__(self, records: Mapping[str, Any], creations: Mapping[str, Any]) -> None:
         """Look into these, which change meanwhile: the containers that are there, and those being created.
 
-        Their values have a `namespace`: what they are is the inventory's, which stands above this module.
+        Their values have a `namespace`: what they are is the inventory's, which is above this module.
         """
         self.records = records
         self._creations = creations
@@ -199,7 +199,7 @@ class Creation:
         self.succeeded = self.busy = False
 
 
-#: What events told while a state was on its way; None for containers that went.
+#: News from events while a state was on its way; None for containers that went.
 News = dict[str, "ContainerRecord | None"]
 
 
@@ -419,7 +419,7 @@ class Inventory:
             return _restoration(container_id, made, in_force, over)
 
     def come_late(self, given: Restoration) -> Restoration | None:
-        """What a restored container is to have by what was said or taken back while it was restored; None for nothing.
+        """The values of a restored container, by what was said or taken back while it was restored; None for nothing.
 
         The runtime has left such an answer alone if it saw it before the restoration: what was taken back was newer.
         """

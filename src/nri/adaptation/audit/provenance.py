@@ -160,7 +160,7 @@ class Provenance:
         outcomes: Sequence[tuple[str, str, str, str]] = (),
         numbers: Mapping[str, int | Numbers] = NO_NUMBERS,
     ) -> None:
-        """Keep one event. What is passed is kept as it is: do not change it afterwards.
+        """Keep one event. Arguments are kept as they are: do not change them afterwards.
 
         Args:
             event: RPC name; ``UpdateContainers`` and ``Synchronize`` for what plugins ask for without one.
@@ -249,7 +249,7 @@ class Provenance:
 
     def _sort_parts(self, record: Record, others: Collection[str]) -> None:
         for target, part in parts_of(record, others):
-            # What was refused tells something of a container that is known; it makes none known.
+            # A refused event says something of a container that is known; it makes none known.
             if target not in self.gone and (
                 target == record.container or not record.failed or target in self.histories
             ):

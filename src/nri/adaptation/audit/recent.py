@@ -2,8 +2,8 @@
 
 The first `read` attaches it to `nri.adaptation.audit.reporting`, and the first event that ends a minute after the last
 one takes it off: a runtime that nobody looks at pays nothing. An event that had begun before is left out. Bounded
-in events, steps, texts and bytes of requests; who reads too slowly is told how many it has missed. Names of pods and
-containers are worked out when they are read. Next: `nri.adaptation.admin`, which serves it.
+in events, steps, texts and bytes of requests; a reader that is too slow learns how many it has missed. Names of pods
+and containers are worked out when they are read. Next: `nri.adaptation.admin`, which serves it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Recent:
         """The rows after number `after`, oldest first, at most so many.
 
         Args:
-            run: the `run` of the reading before; another one means that the numbers begin anew.
+            run: the `run` of the reading before; another one means that the numbers begin again.
             after: the `next` of the reading before; 0 for all there are.
             most: rows.
 
@@ -204,7 +204,7 @@ class Recent:
         gone.request = b""
 
     def _leave(self) -> None:
-        """Stop, and forget everything: the next reading begins anew."""
+        """Stop, and forget everything: the next reading begins again."""
         self._reporting.detach(self)
         self._attached, self._run = False, secrets.token_hex(4)
         self._open.clear()

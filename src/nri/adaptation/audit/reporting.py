@@ -1,8 +1,8 @@
-"""The one place where the steps of an event are told to those who watch: the observer of metrics, and recorders.
+"""The one place where the steps of an event go to those who watch: the observer of metrics, and recorders.
 
 The dispatcher, the invoker, the events and the handshake call one method of `Reporting` per step, where the step
-happens. Nothing on the way changes by it, and without a watcher a step costs one look at `watched`. What a watcher
-raises is logged once and goes no further: an event must not fail because it was looked at. The audit trail is no
+happens. Nothing on the way changes by it, and without a watcher a step costs one look at `watched`. A watcher's
+exception is logged once and goes no further: an event must not fail because it was looked at. The audit trail is no
 watcher: it takes each event as a whole when it ends. Next: `nri.adaptation.audit.trail`.
 """
 
@@ -80,7 +80,7 @@ class Reporting:
             self._set((*self._reporters, reporter))
 
     def detach(self, reporter: Reporter) -> None:
-        """Tell this reporter no more; steps that are told just now may still come."""
+        """Tell this reporter no more; steps that are just on their way may still come."""
         with self._guard:
             self._set(tuple(each for each in self._reporters if each is not reporter))
 

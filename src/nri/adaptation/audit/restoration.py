@@ -1,7 +1,7 @@
 """The resources that a container has again after an update was taken back: `Restoration`. Pure.
 
-What is restored is what the update had set and no later answer has set since: its field gets the newest of the other
-answers. Next: `nri.adaptation.audit.inventory`, which works it out.
+Only fields are restored that the update had set and no later answer has set since: its field gets the newest of the
+other answers. Next: `nri.adaptation.audit.inventory`, which works it out.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The wire knows only which updates failed. A runtime that knows more says more: its update callback returns one
 `UpdateResult` per update (or simply the updates that failed), and `commit` of a reply takes them for the updates of an
-event. What was not named counts as applied, so a runtime only says what went otherwise:
+event. A field that is not named counts as applied, so a runtime only names those that were not:
 
     result = UpdateResult(update)
     result.mark_clamped("cpu.shares", 262144, "the kernel's maximum")

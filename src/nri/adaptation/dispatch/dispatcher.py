@@ -50,11 +50,11 @@ __all__ = ["Dispatcher"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: What always gets through: a node must be able to get rid of pods, also while plugins join.
+#: Events that always get through: a node must be able to get rid of pods, also while plugins join.
 URGENT: Final = frozenset(spec.number for spec in DISPOSAL_EVENTS)
 
 
-#: By which event plugins are told that another event was refused in which they had something to say.
+#: The event by which plugins hear that another one was refused in which they had something to say.
 _TOLD_AFTER: Final = {
     BY_METHOD["create_container"].number: BY_METHOD["remove_container"],
     BY_METHOD["update_container"].number: BY_METHOD["post_update_container"],
@@ -129,7 +129,7 @@ class Dispatcher:
         return event.result()
 
     def relay(self, request: EventRequest, deadline: float | None) -> None:
-        """Any other event: plugins are told of it, and that is all."""
+        """Any other event: plugins hear of it, and that is all."""
         self._run(Event(request), deadline)
 
     # -- the way ------------------------------------------------------------------------------------------------------
@@ -316,7 +316,7 @@ def _look_at_clock(event: Event, deadline: float) -> None:
 
 
 def _policy_of(peer: Peer, event: Event, sent: Sent | None) -> EventPolicy | None:
-    """The plugin's policy at this event; None if it does not get it. What was sent already keeps its policy."""
+    """The plugin's policy at this event; None if it does not get it. A request on its way keeps its policy."""
     if sent is not None:
         return sent.policy
     policy = peer.event_policies[event.number]

@@ -12,7 +12,7 @@ An event waits for a plugin that goes on not answering for one and a half of its
 plugin while another one waits for its answer queue behind that one. If the answer does not come, each of them has lost
 as much time as the one that was asked; with a whole timeout for each, the fourth of four would wait for four. So what a
 plugin's silence has cost an event counts, whichever plugin was asked: when its turn comes it has what is left, and with
-nothing left it is as if the plugin had not answered it. What is left after one silence is half a timeout, so that a
+nothing left it is as if the plugin had not answered it. Half a timeout is left after one silence, so that a
 plugin that was held up for a moment loses the request that it did not answer, and not all that waited. Time in which
 others were answered does not count: a plugin that is slow and answers loses nothing. Each plugin's breaker sums its
 silences up; an event notes the sum when it first comes to wait for the plugin, or is first not answered by it, and has
@@ -77,7 +77,7 @@ PATIENCE: Final = 1.5
 LEAST_S: Final = 0.001
 #: Bytes that the request to a plugin may have.
 ROOM: Final = MAX_DATA - ENVELOPE
-#: What the headers of fields may add to a request for one answer, in bytes.
+#: The most that headers of fields add to a request for one answer, in bytes.
 HEADERS: Final = 64
 #: Updates left out that the record of an event names.
 _NAMED: Final = 20
@@ -88,7 +88,7 @@ _STOP: Final = BY_METHOD["stop_container"]
 
 
 class Event:
-    """An event that plugins are told of, and whose answers say nothing.
+    """An event that plugins hear of, and whose answers say nothing.
 
     Attributes:
         request: what the plugins are asked.
@@ -133,7 +133,7 @@ class Event:
         return min(timeout_s, left) if left >= LEAST_S else 0.0
 
     def tell_begin(self, reporting: Reporting) -> None:
-        """Tell reporters, once, that the event has begun, before it is told of anything else."""
+        """Tell reporters, once, that the event has begun, before anything else of it."""
         if not self.told:
             self.told = True
             reporting.event_begins(self.rpc, self.serial, self.told_bytes())
@@ -177,7 +177,7 @@ class EventContext:
     Attributes:
         rules: where to differ from the reference.
         trail: records, and the containers that there are.
-        reporting: who is told of its steps.
+        reporting: those who hear of its steps.
         kept: hands over updates that wait until a container is created.
     """
 
@@ -399,12 +399,12 @@ class EventReply:
     def numbers(self) -> Numbers:
         """The places of the event's own container's resources in the order of answers, for its `FieldOrder`.
 
-        What no plugin has set, but the runtime's own request, counts as older than all answers to that.
+        Values that only the runtime's own request has set count as older than all answers to it.
         """
         return self._order.of(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the runtime's request went well: its side updates stand.
+        """Say that the runtime's request went well: its side updates hold.
 
         Args:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
@@ -417,7 +417,7 @@ class EventReply:
         """Have the side updates undone, because the runtime's request failed.
 
         The update callback gets what the containers had before, or what a later answer has set since, with values for
-        "not set" where kernels have one (no limit, 1024 shares). What it could not apply is returned.
+        "not set" where kernels have one (no limit, 1024 shares). Updates that it could not apply are returned.
 
         Args:
             restore: called instead of the update callback: it gets the same as `Restoration`, which also names the
@@ -458,7 +458,7 @@ class CreateReply(EventReply):
         super().__init__(merge, context.trail, container_id, updates, [] if book is None else book.ignored, order)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
-        """Say that the container is created: its side updates stand.
+        """Say that the container is created: its side updates hold.
 
         The update callback gets what plugins have asked for this container while it was being created, in this call.
 
@@ -730,7 +730,7 @@ def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:
 def left_out(container_id: str, ignored: Sequence[Ignored]) -> list[tuple[str, str, str, str]]:
     """The updates and fields that were left out, as outcomes: the first ones by name, all others by their number.
 
-    An update of a container that is not there is told in the record of the event's own container.
+    An update of a container that is not there is reported in the record of the event's own container.
     """
     rows = []
     for one in ignored:

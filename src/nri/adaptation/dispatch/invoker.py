@@ -169,7 +169,7 @@ class Invoker:
         return reply
 
     def _ask(self, peer: Peer, event: Event, deadline: float) -> bytes:
-        """Send and wait; what is to be told of it, and the bookkeeping, is done while the plugin is at work."""
+        """Send and wait; reports and bookkeeping are done while the plugin is at work."""
         recorded = self._reporting.recorded
         try:
             exchange = peer.begin(event.request, deadline)
@@ -311,7 +311,7 @@ def _miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: fl
 
 
 def named(label: str, error: NriError) -> PluginError:
-    """The error for the runtime that stands for what a plugin answered with: it carries the plugin's name."""
+    """The error for the runtime, made from a plugin's own: it carries the plugin's name."""
     if not isinstance(error, RpcError):
         return PluginError(label, str(error))
     if error.code == Code.PERMISSION_DENIED:

@@ -55,7 +55,7 @@ class Place:
         self, invoker: Invoker, event: Event, peers: Sequence[Peer], deadline: float | None, urgent: bool = False
     ) -> None:
         first = peers[0]
-        # What the first plugin is asked is encoded before anything is held: others need not wait for that.
+        # The first plugin's request is encoded before anything is held: others need not wait for that.
         if first.takes_bytes and first.event_policies[event.number] is not None:
             event.request_bytes()
         self._invoker = invoker

@@ -1,6 +1,6 @@
 """The plugins that are installed on this machine, all together: found, started, watched, ended.
 
-What counts as one is said in `nri.adaptation.launch.discovery`. Next: `nri.adaptation.launch.supervisor`, which says
+`nri.adaptation.launch.discovery` says which files count as one. Next: `nri.adaptation.launch.supervisor`, which says
 what a single one goes through.
 """
 

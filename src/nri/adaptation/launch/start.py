@@ -1,6 +1,6 @@
 """Start one run of an installed plugin: as a process, or in this one if its file is WebAssembly.
 
-What the file is shows in its first bytes, never in its name, and is looked at each time, in the very file that is then
+A file's kind shows in its first bytes, never in its name, and is looked at each time, in the very file that is then
 started. WebAssembly is never executed. It needs wasmtime, an extra that is imported for it alone; what was compiled is
 kept while the file stays the same. Next: `nri.adaptation.launch.process`, `nri.adaptation.launch.wasm`.
 """
@@ -73,7 +73,7 @@ class Starter:
         self._trusted, self._all_events, self._cache = trusted, all_events, cache
         self._program: Program | None = None
         self._refused: tuple[bytes, ConfigError] | None = None
-        #: What runs of this plugin are, as peers are called.
+        #: The name of this plugin's runs, as peers have it.
         self.kind = WASM if found.wasm else LAUNCHED
 
     def start(self, config: str) -> tuple[Run, Peer]:

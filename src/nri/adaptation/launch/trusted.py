@@ -6,11 +6,11 @@ look and a start. Each name is opened from the folder before it, never twice by 
 A folder in which others may write is trusted if it is sticky, as `/tmp` is: there, no user replaces what is another's.
 
 A script is run by the interpreter that its first line names, so the same goes for that one, and for what it names if it
-is a script itself, as far as the kernel follows. What that interpreter does is not seen: `/usr/bin/env` looks for a
+is a script itself, as far as the kernel follows. The interpreter's own steps are not seen: `/usr/bin/env` looks for a
 program, a shell starts one, and any of them loads modules.
 
-What is left is what root and our own user do in the meantime, and a file system that gives other answers (FUSE, NFS).
-Next: `nri.adaptation.launch.discovery`.
+It does not protect from changes by root and our own user in the meantime, nor from a file system that gives other
+answers (FUSE, NFS). Next: `nri.adaptation.launch.discovery`.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _path_of(descriptor: int) -> str:
 
 
 def outsider() -> int | None:
-    """The number that stands for every user outside of our user namespace; None if we are not in one.
+    """The number of every user outside of our user namespace; None if we are not in one.
 
     There, root's own folders above ours look like another user's; that only their owner may write them has to do.
     """

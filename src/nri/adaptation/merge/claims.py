@@ -60,7 +60,7 @@ class Claimer:
         return plain
 
     def _marked_keys(self, entry: Entry) -> bool:
-        """Claim keys of which some are removed: removals come first, wherever they stand in the reply."""
+        """Claim keys of which some are removed: removals come first, wherever they are in the reply."""
         ledger, container, field, plugin = self.ledger, self.container, entry.row.claim, self.plugin
         keys = [split(key) for key in entry.keys]
         if entry.row.removal_claims and not self.rules.removal_frees_key:

@@ -67,7 +67,7 @@ class ContainerView:
         self._pending.append((entries, fresh, adjust))
 
     def steps(self) -> list[bytes | None]:
-        """The container's changes so far: for each the bytes to append, or None for encoding it anew."""
+        """The container's changes so far: for each the bytes to append, or None for encoding it again."""
         if self._pending:
             pending, self._pending = self._pending, []
             for entries, fresh, adjust in pending:
@@ -112,8 +112,8 @@ class ContainerView:
         resources, entries = split(fields)
         entries = self._seen(entries)
         for entry in entries:
-            # What no plugin claimed before is in none of the additions, but for a variable's name with "=" in it: what
-            # is read back from the container ends at the first one.
+            # A place that no plugin claimed before is in none of the additions, but for a variable's name with "=" in
+            # it: what is read back from the container ends at the first one.
             added: Sequence[m.Container] = ()
             if entry.row.path == "env":
                 added = self._additions() if self._odd else ()
@@ -187,7 +187,7 @@ class ContainerView:
         """Whether no element of the list has a key that the entry names."""
         row = entry.row
         named = entry.keys if not entry.marked else [*entry.sets, *entry.removed]
-        # Looking for a key's bytes in the whole message is ten times as fast as reading the keys. They may stand there
+        # Looking for a key's bytes in the whole message is ten times as fast as reading the keys. They may be there
         # for another reason: then the keys are read after all.
         if container is self._base and not row.removal_claims and len(named) <= _FEW_KEYS:
             data = self.encoded_base()

@@ -1,7 +1,7 @@
 """Merging CreateContainer: one adjustment from all replies, each plugin shown what earlier ones did.
 
 A reply is taken whole or not at all: first every field is claimed, then the collected adjustment changes, in one bulk
-merge when nothing is removed or taken over. What later plugins see is only worked out when it is asked for. Nothing is
+merge when nothing is removed or taken over. The later plugins' view is only worked out when it is asked for. Nothing is
 logged, no plugin is called, the runtime's own messages stay as they are. Next: `nri.adaptation.dispatch.event`,
 which feeds it with the plugins' answers.
 """
@@ -71,7 +71,8 @@ class CreateMerge:
         self.book: UpdateBook | None = None
         self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
-        # What `_shown` has not been told yet: entries, or fields of a fresh reply; and the message that they come from.
+        # Changes that are not in `_shown` yet: entries, or fields of a fresh reply; and the message that they come
+        # from.
         self._taken: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
@@ -191,7 +192,7 @@ class CreateMerge:
         return self._encoded
 
     def steps(self) -> list[bytes | None]:
-        """The changes that made `container`: for each the bytes to append, or None for encoding it anew."""
+        """The changes that made `container`: for each the bytes to append, or None for encoding it again."""
         return self._view().steps()
 
     def reply(self) -> m.CreateContainerResponse:
@@ -203,10 +204,10 @@ class CreateMerge:
         return reply
 
     def encoded_reply(self, replies: Sequence[bytes]) -> bytes:
-        """An encoding of the merged reply; fields that are in several replies may stand in it in pieces.
+        """An encoding of the merged reply; fields that are in several replies may be in it in pieces.
 
         Encodings one behind the other are an encoding of what they make together, so what was merged as it is need only
-        be joined: encoding it anew costs an event that is recorded more than all other steps of the record.
+        be joined: encoding it again costs an event that is recorded more than all other steps of the record.
 
         Args:
             replies: the encoded replies that were taken, in their order.

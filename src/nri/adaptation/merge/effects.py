@@ -1,7 +1,7 @@
 """The effect of an entry on the adjustment collected for the runtime, or on the resources of an update.
 
 One function per kind, all taking the message that has the field's path. They run after every claim has been granted,
-so nothing here fails. What later plugins are shown is `nri.adaptation.merge.container_view`. Next:
+so nothing here fails. The later plugins' view is `nri.adaptation.merge.container_view`. Next:
 `nri.adaptation.merge.create`.
 """
 
@@ -17,7 +17,7 @@ from nri.rules import Rules
 
 __all__ = ["collect", "drop", "put_map", "put_resources", "put_simple"]
 
-#: Up to so many elements of a list are taken out one by one; each moves all that stand behind it.
+#: Up to so many elements of a list are taken out one by one; each moves all that are behind it.
 _FEW: Final = 8
 
 
@@ -49,7 +49,7 @@ def put_resources(holder: Any, entries: Iterable[Entry], *, replaces: bool = Tru
     """Put resources of updates into an update or a container: both have resources under the same path.
 
     All entries for one holder come in one call, of several updates too: so a list is gone through once. `replaces`
-    drops the elements of a list whose keys are set anew; without it they stay, as in the reference.
+    drops the elements of a list whose keys are set again; without it they stay, as in the reference.
     """
     keyed: dict[int, tuple[Row, dict[str, Any]]] = {}
     for entry in entries:

@@ -16,7 +16,7 @@ from nri.api import messages as m
 
 __all__ = ["Fields", "entries", "split", "survey"]
 
-#: What `ListFields` gives, of a message and of all those in it that are no rows themselves.
+#: The result of `ListFields`, of a message and of all those in it that are no rows themselves.
 Fields = list[tuple[Any, Any]]
 
 _SIMPLE: Final = Kind.SIMPLE

@@ -1,7 +1,7 @@
 """The owners of fields, by container, for one event: claims, clearings, and a way back.
 
-What is owned is a place: a container, a field, and for a compound field the key of the entry in it. Its owner is a
-text:
+The unit of ownership is a place: a container, a field, and for a compound field the key of the entry in it. Its owner
+is a text:
 
 | the place is | its text | claimed by the same plugin | claimed by another plugin |
 |---|---|---|---|

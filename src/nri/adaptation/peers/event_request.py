@@ -3,7 +3,7 @@
 A remote plugin gets bytes: those of the event's own request, or of a `StateChange` if it is old. A built-in one gets
 the messages. `EventRequest` is the only holder of both forms, so nothing is encoded before it is needed, nor twice for
 two plugins. The requests of CreateContainer and UpdateContainer change on their way: `refresh` tells them that another
-reply was merged, and they encode anew what that changed and nothing else. Knows no plugin and no connection. Next:
+reply was merged, and they encode again what that changed and nothing else. Knows no plugin and no connection. Next:
 `nri.adaptation.peers.peer`, which is asked with it.
 """
 

@@ -3,7 +3,7 @@
 A thread that waits may leave word what is to be begun as soon as its turn comes: the one that lets go does that first,
 and wakes it then. So what the lock guards is at work again while threads still change places.
 
-What is urgent passes those that wait, but none of its own pod.
+An urgent event passes those that wait, but none of its own pod.
 
 A bare `threading.Lock` starves callers: the thread that has just let go takes it again before the others wake. Taking a
 place (`place`) and waiting for it (`wait`) are apart, because an event takes its place at the next plugin before it

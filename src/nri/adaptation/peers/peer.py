@@ -171,7 +171,7 @@ class Peer(ABC):
             if actions and signal is Signal.FATAL:
                 self.cut_off = True
         if actions and self.state in _THROUGH:
-            self.handshake_over.set()  # before anything is told of it: those who hear of it look here
+            self.handshake_over.set()  # before anything is reported: those who hear of it look here
         for action in actions:
             if action is Action.CLOSE:
                 self.close(why or signal.value)

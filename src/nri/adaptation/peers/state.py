@@ -20,7 +20,7 @@ A name is given once, from connected; updates are taken from configured on.
 The shell around it (`nri.adaptation.peers.peer`, `nri.adaptation.registration.handshake`) reports what happened and
 carries out the actions; it decides nothing. A pair that is not in the table changes nothing: signals of a race that was
 lost (an answer after the connection ended) are harmless. The crash loop is a state of a launched plugin between two
-connections, so it has no transition here but is told by its supervisor (`nri.adaptation.launch.supervisor`). Next:
+connections, so it has no transition here, but its supervisor reports it (`nri.adaptation.launch.supervisor`). Next:
 `nri.adaptation.peers.peer`.
 """
 

@@ -43,7 +43,7 @@ class Functions(Protocol):
 
 
 def function_name(method: str) -> str:
-    """The function that stands for a method: ``plugin_create_container`` for ``CreateContainer``."""
+    """The function for a method: ``plugin_create_container`` for ``CreateContainer``."""
     return "plugin_" + "".join(f"_{char.lower()}" if char.isupper() else char for char in method).lstrip("_")
 
 

@@ -3,7 +3,7 @@
 An answer that changes something outside of what the operator allowed is a breach: an ordinary error of that plugin,
 which fails the request and leaves the plugin connected. Nothing of such an answer is applied. Fields go by the names
 of the API's `Field` enum (``Env``, ``MemLimit``) or by dotted paths of the API (``linux.resources.memory`` with all
-below it); what exists follows from the merge table, so a new field needs nothing here. ``evict`` stands for
+below it); what exists follows from the merge table, so a new field needs nothing here. ``evict`` means
 evictions.
 
 An event that is not allowed is not even sent: the adaptation cuts the plugin's subscription with `Allow.events_mask`.

@@ -31,7 +31,7 @@ DEFAULTS = "defaults"
 #: Longest time that any key may name, in seconds: a day. More is a slip of a unit.
 _LONGEST_S = 86_400.0
 
-#: User ids end below: the last number stands for none.
+#: User ids end below: the last number means none.
 _UIDS = (1 << 32) - 1
 
 
@@ -150,7 +150,7 @@ def _checked(tree: Any, path: tuple[str, ...], problems: list[Problem]) -> _Chec
         tree = {key: value for key, value in tree.items() if key != "timeout"}
         timeouts = check(_ByEvent, by_event, path, problems).values.get("timeout")
         if timeouts is not None:
-            timeouts.pop(None, None)  # stands for a name that is no event, which is in `problems` already
+            timeouts.pop(None, None)  # the key of names that are no events, which are in `problems` already
     return check(Table, tree, path, problems), timeouts
 
 

@@ -37,7 +37,7 @@ DEFAULT_PATH = "/etc/nri/policy.toml"
 #: pass: a node must be able to get rid of pods whatever its plugins do.
 REQUIRED_EVENTS = EventMask.parse("RunPodSandbox,UpdatePodSandbox,CreateContainer,StartContainer,UpdateContainer")
 
-#: The events by which a node gets rid of pods. What a plugin declares about itself does not fail them.
+#: The events by which a node gets rid of pods. A plugin's own declaration does not fail them.
 DISPOSAL_EVENTS = EventMask.parse("StopPodSandbox,RemovePodSandbox,StopContainer,RemoveContainer")
 
 _NONE = EventMask(0)

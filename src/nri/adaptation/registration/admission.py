@@ -47,7 +47,7 @@ class SharedState:
     def seed(self) -> None:
         """Have the inventory take over the state, once; with the return it has.
 
-        To be called before a plugin is told of the state: what it asks of a container that is not known is left out.
+        To be called before a plugin gets the state: requests for a container that is not known are left out.
         """
         with self._lock:
             news, self._news = self._news, None

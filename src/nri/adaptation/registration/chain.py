@@ -63,13 +63,13 @@ class Chain:
         self.refresh()
 
     def refresh(self) -> None:
-        """Work out anew who validates: a policy or a plugin has changed."""
+        """Work out again who validates: a policy or a plugin has changed."""
         self.validators = tuple(
             peer for peer in self.peers if peer.event_policies and peer.event_policies[_VALIDATION] is not None
         )
 
     def note_absent(self) -> None:
-        """Work out anew who is required and not here: a plugin came or went, or the policy has changed."""
+        """Work out again who is required and not here: a plugin came or went, or the policy has changed."""
         with self._absence:  # else an older list could replace a newer one
             here = {peer.label for peer in self.peers if peer.state is not State.GONE}
             self.absent = tuple(each for each in self._policies.required if each[0] not in here)

@@ -50,7 +50,7 @@ _SYNCHRONIZE = "Synchronize"
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """The runtime as plugins are told of it, and how long they have.
+    """The runtime as plugins hear of it, and how long they have.
 
     Attributes:
         name, version: of the runtime.
@@ -198,7 +198,7 @@ class Handshake:
         policy = self._policies.for_plugin(peer.index, peer.name, peer.declared, settings.rules)
         peer.event_policies = event_policies(peer.mask, policy, settings.request_timeout_s)
         timeout_s = policy.timeout_s() or settings.request_timeout_s
-        # What is built in has no timeout, so nothing tells how long to wait for it.
+        # A built-in plugin has no timeout, so nothing says how long to wait for it.
         peer.turn_s = TURN * timeout_s if settings.rules.turns_bounded and peer.kind != BUILTIN else 0.0
         peer.breaker.configure(policy.breaker_misses, policy.breaker_retry_s)
         if isinstance(peer, RemotePeer):

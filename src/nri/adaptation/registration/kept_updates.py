@@ -11,7 +11,7 @@ and given to the runtime's update callback as soon as A is there:
   event may hold locks that the callback wants;
 - else after `SETTLE_S`, likewise; after `FORGOTTEN_S` where a commit was to come.
 
-What is asked for A until then waits as well. Each field keeps the number of the answer that it is from, so that a later
+Updates of A wait until then as well. Each field keeps the number of the answer that it is from, so that a later
 answer counts whichever thread is first. If A's creation is refused or aborted, they are dropped; and where the runtime
 calls `commit()`, what the creation of B wants of A is kept only by that call for B, so that nothing of a creation that
 is aborted gets to A. Next:
@@ -90,7 +90,7 @@ class KeptUpdates:
             book: the event's updates.
             event: RPC name.
             numbers: of each plugin's answer, for the order in which updates are kept.
-            reporting: is told what is left out.
+            reporting: gets what is left out.
         """
         created = []
         for plugin, update in book.kept:
@@ -111,7 +111,7 @@ class KeptUpdates:
     def of_creation(self, book: UpdateBook, event: str, numbers: Mapping[str, int]) -> None:
         """Keep what answers to a creation want of others that were being created as well, now that it has succeeded.
 
-        What is there by now is updated, or evicted, in this call.
+        Containers that are there by now are updated, or evicted, in this call.
         """
         for plugin, update in book.kept:
             if self.keep_update(plugin, update, event, numbers[plugin]) is Presence.KNOWN:

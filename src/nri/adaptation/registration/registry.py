@@ -49,7 +49,7 @@ REMEMBERED = 256
 
 _REFUSED = "%s: registration refused: %s"
 _GONE = "plugin %s is gone: %s"
-#: The states of a plugin that reporters are told of.
+#: The states of a plugin that reporters hear of.
 _CHANGES = {
     Action.REPORT_READY: "active",
     Action.REPORT_LATE: "late",

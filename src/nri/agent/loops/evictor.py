@@ -1,6 +1,6 @@
 """Evictors: who makes a pod go. By the apiserver, which asks disruption budgets; else by the runtime, at once.
 
-Rules: an eviction is asked for, not waited for; what stands in its way comes back as the reason. Which one there is,
+Rules: an eviction is asked for, not waited for; what is in its way comes back as the reason. Which one there is,
 the source of pods decides: who knows the apiserver evicts by it; whose pods come from NRI asks there, and one of the
 others where the runtime does nothing for that. Both are loaded only then, because they need packages that an agent of
 files does without. Next: :mod:`nri.agent.loops.timer`.

@@ -38,7 +38,7 @@ class KnobValue(NamedTuple):
     Attributes:
         devices: the values of a knob that has them by device.
         whole: a word that values have in common which are to hold all or none; "" for none.
-        passing: whether it holds for a moment only: its file is looked at and written, and no runtime is told.
+        passing: whether it holds for a moment only: its file is looked at and written, and no runtime hears of it.
     """
 
     subject: Subject

@@ -1,8 +1,8 @@
 """Samples of the machine: what the node, its pods and their containers have used since the sample before.
 
 Rules: reads only; a share of time is a difference of two counters, so the first sample of a cgroup has none, and one
-that was made anew begins again. What the machine does not tell is None with the reason, and costs no other value of
-the sample. What is remembered is what the last sample has met, and nothing else. Next:
+that was made again begins again. A value that the machine does not have is None with the reason, and costs no other
+value of the sample. Only the last sample's cgroups are remembered. Next:
 :mod:`nri.agent.loops.round`.
 """
 

@@ -52,11 +52,10 @@ class Strategy(Protocol):
 
     Attributes:
         name: of the gates that switch it on, with commas between.
-        interval_s: the pause between two of its rounds in seconds; 0 is that of the settings. What a rule says of it
-            holds as soon as `wants` was asked.
-        samples: the cgroups that it looks at.
-        key: the annotation by which a pod asks for it, whatever the rules say; "" if there is none.
-        transient: whether what it has set goes back when the agent ends.
+        interval_s: the pause between two of its rounds in seconds; 0 is that of the settings. A rule holds for it as
+        soon as `wants` was asked. samples: the cgroups that it looks at. key: the annotation by which a pod asks for
+        it, whatever the rules say; "" if there is none. transient: whether what it has set goes back when the agent
+        ends.
     """
 
     name: str

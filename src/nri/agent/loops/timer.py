@@ -1,8 +1,8 @@
 """Loops: the strategies that are on, called by a timer, and what they want carried out in one batch.
 
 Rules: nothing is sampled while no strategy wants it; what a strategy wants is written and recorded for `explain` with
-its reason, and so is each eviction; a strategy that breaks off costs no other its round. What is remembered is bounded
-by the pods that run. This is the last room of :mod:`nri.agent.loops`.
+its reason, and so is each eviction; a strategy that breaks off costs no other its round. Memory is bounded by the pods
+that run. This is the last room of :mod:`nri.agent.loops`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from nri.text import count, plain
 
 __all__ = ["Loops"]
 
-#: What decisions of loops are recorded under, where hooks have their stage and their transport.
+#: The name under which decisions of loops are recorded, where hooks have their stage and their transport.
 _STAGE: Final = "loop"
 #: Of those that only say what they would do.
 _PREVIEW: Final = "preview"
-#: What is set for the whole machine is found under this in `explain`.
+#: The name of settings for the whole machine in `explain`.
 _MACHINE: Final = Subject("node/resctrl", name="resctrl")
 _SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
 _MOST_PODS: Final = 4096
@@ -56,7 +56,7 @@ class _Group:
         #: Strategies that are off, and have had the round in which they take back what they have set.
         self.off: set[str] = set()
         self.errors: list[str] = []
-        #: What this machine does not support; the log has had it.
+        #: Knobs that this machine does not support; the log has had it.
         self.unsupported: dict[str, None] = {}
 
 
@@ -113,7 +113,7 @@ class Loops:
         self._worker.start()
 
     def stop(self) -> None:
-        """End within the round that runs. What was written stays, but for what only holds while somebody looks."""
+        """End within the round that runs. Written values stay, but for those that only hold while the agent watches."""
         if self._worker.stop():
             self._give_back()
 
@@ -146,7 +146,7 @@ class Loops:
 
     @property
     def errors(self) -> list[str]:
-        """What could not be read, done or decided when it was tried last, a line each."""
+        """Everything that could not be read, done or decided when it was tried last, a line each."""
         every = (
             *self._rules.errors,
             *(error for group in self._groups.values() for error in (*group.unsupported, *group.errors)),
@@ -331,7 +331,7 @@ class Loops:
             self._record(each, result, self.name)
 
     def _record(self, given: KnobValue, result: Result, by: str) -> None:
-        """Record what changed something, or could not; what was so already is not told every second anew."""
+        """Record what changed something, or could not; what was so already is not told every second again."""
         if result.outcome in (Outcome.UNCHANGED, Outcome.GONE):
             return
         value = given.value if given.devices is None else str(dict(given.devices))

@@ -34,7 +34,7 @@ _EVENT = "event"
 _UNKNOWN = "Unknown"
 #: Events that come within this time of one another are one question, in seconds.
 _GATHER_S = 0.05
-#: What is remembered of so many at most; a node has a few hundred.
+#: At most so many are remembered; a node has a few hundred.
 _MOST = 20_000
 _Words = TypeVar("_Words", PodWords, ContainerWords)
 
@@ -76,7 +76,7 @@ class CriPods(KnownPods):
         self.ask()
 
     def ask(self) -> None:
-        """Ask once. After a failure the connection and the runtime's name are made anew: it may be another one."""
+        """Ask once. After a failure the connection and the runtime's name are made again: it may be another one."""
         try:
             if self._client is None:
                 self._client = CriClient(self._socket, option="--set pods.cri=PATH")
@@ -177,7 +177,7 @@ def _guess(containers: Iterable[ContainerWords]) -> str:
 
 
 def _asked(known: Mapping[str, _Words], ids: Iterable[str], ask: Callable[[str], _Words]) -> dict[str, _Words]:
-    """Return what is known of each id, asked for where it is not. What has gone, or cannot be told, is asked again."""
+    """Return what is known of each id, asked for where it is not. Uncertain answers are asked for again."""
     found: dict[str, _Words] = {}
     for each in ids:
         if each in known:

@@ -2,7 +2,8 @@
 
 Runtimes say them as JSON of their own: containerd in the words of the CRI (`cgroup_parent`), this project's engine in
 those of its JSON form (`cgroupParent`, numbers as texts), CRI-O only as the OCI spec that came of them, which has been
-adjusted since and is no request. What is not there, or has another form, is not known. Pure. The end of the sources.
+adjusted since and is no request. A key that is missing, or has another form, is not known. Pure. The end of the
+sources.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Pods from files: manifests with their status, as `kubectl get pods -o yaml` prints them; for tests and laptops.
 
-Rules: a pod that names another node is passed over, and so is what is no pod; one without a uid is told once and left
-out, because folders of cgroups and records are named by it; a file that cannot be read leaves what it said last. Next:
-`nri.kube.folder`, which looks at the files.
+Rules: a pod that names another node is passed over, and so is what is no pod; one without a uid is reported once and
+left out, because folders of cgroups and records are named by it; a file that cannot be read leaves what it said last.
+Next: `nri.kube.folder`, which looks at the files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["FilePods"]
 _log = logging.getLogger(__name__)
 #: The pause between two looks at the files, in seconds.
 LOOK_S = 1.0
-#: Pods without a uid that are told one by one: each costs a search for its line.
+#: Pods without a uid that are reported one by one: each costs a search for its line.
 _MOST_TOLD = 20
 
 

@@ -1,7 +1,7 @@
 """Pods from the kubelet of this node: its own list, asked for again and again over HTTPS.
 
 The list is the kubelet's view: it has static pods under the uid that their folders have, and changes of the apiserver
-as soon as the kubelet has seen them. Rules: every answer has a deadline and a bound; the token is read anew each time,
+as soon as the kubelet has seen them. Rules: every answer has a deadline and a bound; the token is read again each time,
 because it is rotated in its file. Next: `nri.agent.pods.cri`.
 """
 

@@ -2,8 +2,8 @@
 
 Rules: no apiserver, kubelet or CRI is asked. A pod's class is that of its cgroup parent; requests and limits are those
 that the kubelet gave to the runtime, decoded. Events that come within a moment of one another are one word to those
-who want to hear of changes. Annotations are those of the pod's creation: no event of NRI tells of later ones. Which
-containers initialize a pod cannot be told, and what has ended is left out. Next: `nri.agent.pods.apiserver`.
+who want to hear of changes. Annotations are those of the pod's creation: no event of NRI reports later ones. It cannot
+say which containers initialize a pod, and what has ended is left out. Next: `nri.agent.pods.apiserver`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Created(Protocol):
 
 
 class Followed(Protocol):
-    """What a plugin keeps of what it is told.
+    """The pods and containers that a plugin has seen.
 
     Attributes:
         synced: whether it has had all that runs at least once.
@@ -134,7 +134,7 @@ class NriPods:
         self._listeners.append(listener)
 
     def start(self) -> None:
-        """Begin to tell of changes, in a thread of its own."""
+        """Begin to report changes, in a thread of its own."""
         self._worker.start()
 
     def stop(self) -> None:

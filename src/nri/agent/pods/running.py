@@ -28,7 +28,7 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 #: A uid, which becomes the name of a folder; a runtime's own pods need not have a UUID.
 _IS_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,252}")
 _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
-#: What reading an object of another form than a pod's raises.
+#: The exceptions of reading an object of another form than a pod's.
 _SENSELESS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 #: The names that a runtime's scopes begin with, as container ids have them.

@@ -1,8 +1,8 @@
 """A source of pods: the pods of this node that it knows last, and a word when they have changed.
 
 A pod is an API object: a dict with `metadata`, `spec` and `status`, whose `containerStatuses` have a `containerID` such
-as `containerd://...`. What a source does not know is absent; what the API has no place for, the folder of a pod's
-cgroups, is `cgroupParent`, and those of its containers are `cgroups`, by name, where they are known. Next: `nri`,
+as `containerd://...`. Fields that a source does not know are absent; what the API has no place for, the folder of a
+pod's cgroups, is `cgroupParent`, and those of its containers are `cgroups`, by name, where they are known. Next: `nri`,
 `apiserver`, `kubelet`, `cri`, `files`.
 """
 

@@ -65,7 +65,7 @@ class ApiserverRules:
     def health(self) -> tuple[bool, str]:
         """Ready once all that can be asked has been asked; later cuts do not take that back, the rules stay.
 
-        What is wrong in detail stands in the book.
+        The details of what is wrong are in the book.
         """
         waiting = [name for name, follower in self._followers.items() if not (follower.synced or follower.absent)]
         troubled = [name for name, follower in self._followers.items() if follower.problem]

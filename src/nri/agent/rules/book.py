@@ -1,8 +1,8 @@
 """The rules that hold on this node now: the last good document of each kind, whatever its source says after it.
 
-Rules: thread-safe; a document that cannot be read changes nothing and is told as a problem until its source has a good
-one; a document goes away only by the source that it came from. Listeners are called without a lock, by the thread of
-the source. Next: `nri.agent.rules.files`, a source.
+Rules: thread-safe; a document that cannot be read changes nothing and is reported as a problem until its source has a
+good one; a document goes away only by the source that it came from. Listeners are called without a lock, by the thread
+of the source. Next: `nri.agent.rules.files`, a source.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Problem:
     """A document that was refused.
 
     Attributes:
-        kind: what it was to be, "" if that cannot be told.
+        kind: what it was to be, "" if that is not known.
         source: where it came from, with the line if it is a file.
         error: why, beginning with the key if one value is wrong.
         at: when, in seconds since the epoch.
@@ -81,7 +81,7 @@ class RuleBook:
         self._problems: dict[tuple[str, str], Problem] = {}
         #: The keys without effect, by kind.
         self._unread: dict[str, list[UnreadKey]] = {}
-        #: What else there is to say of a source.
+        #: Further remarks on a source.
         self._remarks: dict[str, list[str]] = {}
         self._listeners: list[Listener] = []
         self._node = base

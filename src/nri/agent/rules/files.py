@@ -1,8 +1,8 @@
 """Rules from files: the objects that hold them as YAML or JSON, in one file or in a folder of them.
 
 Rules: an object of another node, or of another kind, is passed over, so that a folder may hold those of all nodes; a
-kind that is there for other nodes alone, or whose name is nearly one, is told. Of two files that give one kind the
-first one counts, and the second is told. A file that cannot be read leaves in force what it said last.
+kind that is there for other nodes alone, or whose name is nearly one, is reported. Of two files that give one kind the
+first one counts, and the second is reported. A file that cannot be read leaves in force what it said last.
 Next: `nri.kube.folder`, which looks at the files.
 """
 
@@ -51,7 +51,7 @@ class FileRules:
         self._worker = Worker("rules of files", lambda _: self.look(), LOOK_S)
         #: The file that each kind was taken from.
         self._said: dict[str, str] = {}
-        #: What was refused, by kind ("" is a whole file) and file, to take it back once it is mended.
+        #: Refusals, by kind ("" is a whole file) and file, to take them back once the file is mended.
         self._refused: set[tuple[str, str]] = set()
 
     def start(self) -> None:
@@ -64,7 +64,7 @@ class FileRules:
         self._worker.stop()
 
     def health(self) -> tuple[bool, str]:
-        """Always ready: no file is no rule. What is wrong with files stands in the book."""
+        """Always ready: no file is no rule. Mistakes in files are in the book."""
         return True, f"{count(len(self._said), 'kind')} of rules from {self._path}"
 
     def look(self) -> None:

@@ -1,7 +1,7 @@
 """The settings of the agent as frozen values, each with its default, unit and meaning; they are the keys of the file.
 
-Rules: pure; a class is a table of ``agent.toml``, a field a key. What contradicts itself is a ValueError that says so.
-Durations are seconds, written as a number or as "5s". Next: :mod:`nri.agent.settings.sources`.
+Rules: pure; a class is a table of ``agent.toml``, a field a key. Settings that contradict each other are a ValueError
+that says so. Durations are seconds, written as a number or as "5s". Next: :mod:`nri.agent.settings.sources`.
 """
 
 from __future__ import annotations
@@ -119,6 +119,6 @@ class AgentSettings:
 
     @property
     def cri_socket(self) -> str:
-        """The socket of the runtime's CRI; behind the agent's own proxy the one that the proxy has been told."""
+        """The socket of the runtime's CRI; behind the agent's own proxy the one that the proxy was given."""
         behind = self.proxy.runtime_endpoint if "proxy" in self.modes else ""
         return self.pods.cri or behind or CONTAINERD

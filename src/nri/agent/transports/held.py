@@ -1,9 +1,8 @@
-"""The pods and containers that a plugin has been told of: their contexts, and what was last decided for each.
+"""The pods and containers that a plugin knows: their contexts, and what was last decided for each.
 
 Rules: a container enters when it is being created, and leaves when it has stopped, is removed, or its pod is: some
-runtimes tell nothing of a creation that failed. What the kubelet has asked for is kept beside what was made of it,
-because the runtime reports the latter, and a quota must not be scaled twice. Any thread may call it. Next:
-`nri.agent.transports.reapply`.
+runtimes tell nothing of a creation that failed. The kubelet's request is kept beside the result, because the runtime
+reports the latter, and a quota must not be scaled twice. Any thread may call it. Next: `nri.agent.transports.reapply`.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class HookPlugin(Plugin):
         self.held = Held(transport)
         if isinstance(parts.pods, NriPods):
             parts.pods.follow(self.held, lambda number, reason: self.runtime.evict(number, reason).result())
-        #: Whether a quota that a runtime tells of may be one that a hook has made of the kubelet's.
+        #: Whether a quota that a runtime reports may be one that a hook has made of the kubelet's.
         self._scales = any(owns.knob == QUOTA for hook in parts.profile.hooks for owns in hook.owns)
         self.reapply = Reapply(parts, self.held, transport)
         self.refresher = Refresher(lambda: self.reapply.run(self.runtime), f"nri-agent-{transport}-refresh")
@@ -105,7 +105,8 @@ class HookPlugin(Plugin):
 
     def configure(self) -> EventMask:
         """Choose the events, and tell the runtime what a late answer means."""
-        # It is looked at once this returns. Runtimes that do not heed it are told only what they must not overlook.
+        # It is looked at once this returns. Older runtimes, which ignore it, get only errors that they must not
+        # overlook.
         policy = FailurePolicy(fail_request=self._fail, keep_connected=True)
         heeded = versions.version_at_least(self.runtime.nri_version, FAILURE_POLICY_SINCE)
         self.failure_policy = policy if self._fail or heeded else None  # type: ignore[misc]  # of this connection
@@ -306,7 +307,7 @@ class HookPlugin(Plugin):
         return known
 
     def _mend(self, known: HeldContainer, changes: Changes, container: m.Container) -> None:
-        """Write what the runtime does not have: the answer was late, or it is told of its container otherwise."""
+        """Write what the runtime does not have: the answer was late, or it hears of its container otherwise."""
         if words.confirmed(container, changes, self._parts.executor.on_v2):
             return
         results = self._parts.decisions.carry_out(known.context, Outcome(changes), self._transport)

@@ -27,7 +27,7 @@ P = TypeVar("P", bound=HookPlugin)
 
 
 class PluginTransport(Generic[P]):
-    """What modes "nri" and "proxy" share.
+    """The common part of modes "nri" and "proxy".
 
     Args:
         name: of the mode.

@@ -77,7 +77,7 @@ class Reapply:
     def synchronized(self, reported: Mapping[str, m.Container], time_left_s: float | None) -> list[m.ContainerUpdate]:
         """Decide for all that runs; return the updates of containers that differ from what the runtime reports.
 
-        Pods' values are written before that. What the time is too short for stays to be done: `left`.
+        Pods' values are written before that. Pods for which the time is too short stay in `left`.
         """
         until = None if time_left_s is None else monotonic() + time_left_s * _SHARE
         updates, beside = [], []

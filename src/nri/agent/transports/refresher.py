@@ -1,7 +1,7 @@
 """A thread that does one thing whenever it is asked to, so that no source of rules waits for a runtime.
 
-Several requests before it begins are one. What is left over is tried again after a pause that grows, a few times; the
-next request starts anew. Next: `nri.agent.transports.nri`.
+Several requests before it begins are one. The rest is tried again after a pause that grows, a few times; the
+next request starts again. Next: `nri.agent.transports.nri`.
 """
 
 from __future__ import annotations

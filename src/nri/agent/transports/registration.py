@@ -20,7 +20,7 @@ from nri.text import plain
 
 __all__ = ["EVENTS", "Registration", "TakenError", "subscription"]
 
-#: What is subscribed to, unless the runtime's configuration names others.
+#: The events that are subscribed to, unless the runtime's configuration names others.
 EVENTS: Final = EventMask.of(
     "RunPodSandbox", "RemovePodSandbox", "CreateContainer", "PostCreateContainer", "StartContainer", "UpdateContainer",
     "PostUpdateContainer", "PostUpdatePodSandbox", "StopContainer", "RemoveContainer",

@@ -5,9 +5,9 @@ applies again undoes the value; what NRI has no word for goes to the executor. W
 may decide for those that run already (stage `MAKE_ROOM`), and their updates go with the answer.
 
 Rules: what came of an update is read from the kernel. A value that is not there after it is written to its file, and
-the record says why; so it is after a refusal. A value is told once, while the runtime's view has it; one that was
-refused is told again after a pause, or when it is another one. Where pods come from NRI alone, the runtime's view
-is the only record of what a kubelet has asked for, and a later agent has to find that there: such values are written to
+the record says why; so it is after a refusal. A value is sent once, while the runtime's view has it; one that was
+refused is sent again after a pause, or when it is another one. Where pods come from NRI alone, the runtime's view is
+the only record of what a kubelet has asked for, and a later agent has to find that there: such values are written to
 their files. Next: `nri.agent.transports.hook_plugin`.
 """
 
@@ -116,7 +116,7 @@ class RuntimeUpdates:
         ]
 
     def _due(self, wanted: Sequence[Write]) -> list[_Due]:
-        """The updates that bring the runtime's view to what was decided now, or before and could not be told."""
+        """The updates that bring the runtime's view to what was decided now, or before and could not be sent."""
         runtime, now = self._runtime(), self._now()
         if not runtime.connected:
             return []
@@ -203,7 +203,7 @@ class RuntimeUpdates:
     # -- requests of the kubelet --------------------------------------------------------------------------------------
 
     def kept(self, known: HeldContainer, requested: m.LinuxResources) -> Changes:
-        """Return the values to be kept when a kubelet asks for resources: those that it asks for anew are not."""
+        """Return the values to be kept when a kubelet asks for resources: those that it asks for again are not."""
         asked = messages.reported(requested)
         anew = {
             name for name, value in asked.items() if value and not words.same(name, value, known.asked_for.get(name))
@@ -275,7 +275,7 @@ class RuntimeUpdates:
 
 
 def _by_update(result: Result, reason: str) -> Written:
-    """The result of a value that the runtime was told, from what the executor has found after that."""
+    """The result of a value that the runtime got, from what the executor has found after that."""
     if reason:
         words = f"the runtime did not take it, so it was written to its file: {reason}"
         return Written(replace(result, reason=f"{result.reason}; {words}" if result.reason else words), False)

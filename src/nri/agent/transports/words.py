@@ -40,7 +40,7 @@ __all__ = [
 
 #: Knobs whose values are lists of numbers.
 _SETS: Final = (CPUS, "cpuset.mems")
-#: What only a runtime sets, and no write.
+#: Values that only a runtime sets, and no write.
 _BY_RUNTIME: Final = AT_CREATION - {OOM_SCORE}
 
 #: Whether this machine has a knob, or a file named as `unified.FILE`, on cgroup v2.

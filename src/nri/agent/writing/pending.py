@@ -1,4 +1,4 @@
-"""Writes that wait for their cgroup, which a runtime makes later than it tells of it.
+"""Writes that wait for their cgroup, which a runtime makes later than it reports it.
 
 Rules: pure but for the clock that is given; bounded in cgroups and in time, because a pod that vanished never comes for
 its writes. The newest word for a knob counts. Next: `nri.agent.executor`, which keeps and retries them.

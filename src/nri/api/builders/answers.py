@@ -15,8 +15,8 @@ from nri.api.builders.update import Update
 
 __all__ = ["CreateAnswer", "UpdateAnswer"]
 
-#: What `update_container`, `stop_container` and `synchronize` return: one change of a container, several, none.
+#: The answer of `update_container`, `stop_container` and `synchronize`: one change of a container, several, none.
 UpdateAnswer: TypeAlias = Update | Eviction | Sequence[Update | Eviction] | None
 
-#: What `create_container` returns: changes of the container that is being created, of others, or both as a pair.
+#: The answer of `create_container`: changes of the container that is being created, of others, or both as a pair.
 CreateAnswer: TypeAlias = Adjustment | UpdateAnswer | tuple[Adjustment | None, UpdateAnswer]

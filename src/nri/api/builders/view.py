@@ -29,7 +29,7 @@ __all__ = ["AdjustmentView", "ReceivedResources", "ResourceView", "resources_of"
 
 
 class _Shown:
-    """What a reader gives: a copy, so that a write to it would be lost."""
+    """The result of a reader: a copy, so that a write to it would be lost."""
 
     reader: str
     setter: str

@@ -2,8 +2,9 @@
 
 Rules: nothing is left out and nothing simulated. The launcher itself is started by the launching part of the adaptation
 (`nri.adaptation.launch`): no PATH, three variables, the folder /, the time that runtimes allow. The runtime behind it
-is the one of our tests, without a pod in it. containerd 1.7 ends with "fatal" over a plugin that fails here. What the
-plugin notes for `nri doctor` is taken back: nothing has failed on the node. What it has started is ended with it.
+is the one of our tests, without a pod in it. containerd 1.7 ends with "fatal" over a plugin that fails here. The
+plugin's note for `nri doctor` is taken back: nothing has failed on the node. Processes that it has started are ended
+with it.
 """
 
 from __future__ import annotations

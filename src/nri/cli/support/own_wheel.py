@@ -93,7 +93,7 @@ def _metadata(distribution: metadata.Distribution) -> dict[str, bytes]:
 
 
 def labelled(version: str, content: Mapping[str, bytes]) -> str:
-    """Return the version with a label that stands for the content, instead of one of this kind that it has already."""
+    """Return the version with a label made from the content, instead of one of this kind that it has already."""
     version = re.sub(r"[+.]local\.s[0-9a-f]{8}$", "", version)
     digest = hashlib.sha256()
     for name, data in content.items():

@@ -32,7 +32,7 @@ FILES = {
 
 TEMPLATES = Path(__file__).parent / "templates"
 
-#: What plugins and their tests import, beside Python's own modules: a file of that name in the project would hide it.
+#: Modules that plugins and their tests import, beside Python's own: a file of that name in the project would hide one.
 NEEDED = frozenset(("click", "google", "nri", "pytest", "yaml"))
 
 

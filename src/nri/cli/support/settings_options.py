@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Flag", "SettingsOptions"]
 
 T = TypeVar("T")
-#: What a decorator of click takes and returns.
+#: The function that a decorator of click takes and returns.
 _Command = Callable[..., Any]
 
 
@@ -29,7 +29,7 @@ class Flag(NamedTuple):
     Attributes:
         name: with its dashes.
         key: the key that it sets, or a function from its text to all keys and values that it sets.
-        metavar: stands for its value in the help.
+        metavar: the word for its value in the help.
         help: what it is for.
     """
 

@@ -127,7 +127,7 @@ class VerbGroup(_Helpful, click.Group):
 
 
 def _meant(ctx: click.Context, group: click.Group, name: str) -> list[str]:
-    """Return the command lines that a word may stand for that is no verb here: one in another group, or a near one.
+    """Return the command lines that a word may mean that is no verb here: one in another group, or a near one.
 
     A verb of that very name comes first, whichever group has it; then one that is spelt alike, the group's own first.
     """

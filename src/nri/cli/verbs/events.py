@@ -52,7 +52,7 @@ def command(settings: Settings, follow: bool, wanted: str | None) -> int:
 
 
 def events_of(text: str | None) -> EventMask:
-    """Read the events to show: all but validation, which asks and tells of nothing."""
+    """Read the events to show: all but validation, which asks and reports nothing."""
     from nri.api.events import ALL, EventMask
 
     try:

@@ -72,7 +72,7 @@ def _running(settings: Settings, path: str | None) -> Running:
     running = Running(ask, Failure, path or DEFAULT_SOCKET)
     try:
         running.overview()
-    except Unanswered as error:  # a runtime that is not there is told at once
+    except Unanswered as error:  # a runtime that is not there is reported at once
         raise Failure(str(error), UNREACHABLE) from None
     return running
 

@@ -260,7 +260,7 @@ def _policy(path: str, topology: Topology) -> Policy:
 
 
 def _placed(run: Simulation, container_id: str) -> dict[str, Any]:
-    """What one container got, or why not."""
+    """The placement of one container, or why it has none."""
     pins = run.policy.pins.get(container_id)
     given = {} if pins is None else {key: value for key, value in pins._asdict().items() if value is not None}
     return {**given, "refused": run.refused.get(container_id, "")}

@@ -92,7 +92,7 @@ def show(settings: Settings, name: str) -> None:
     _section(out, "Flags of its own", found["flags"])
     _section(out, "Keys of its configuration", found["configuration"])
     parts = {"events": ", ".join(found["events"]), "class": found["class"], "of": found["distribution"]}
-    _section(out, "What it is", {**parts, "more": found["readme"]})
+    _section(out, "Description", {**parts, "more": found["readme"]})
 
 
 def _section(out: Output, title: str, rows: Mapping[str, str]) -> None:

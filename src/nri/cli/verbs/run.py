@@ -83,7 +83,7 @@ def _value(rest: list[str], follows: bool) -> list[str]:
 
 #: Where the plugins with their own flags are kept between parsing and running.
 WANTED = "nri.run.wanted"
-#: What a runtime that launches a plugin tells it.
+#: The variables by which a runtime that launches a plugin speaks to it.
 OF_THIS_PROCESS = (ENV_IDX, ENV_NAME)
 
 EXAMPLES = [
@@ -213,7 +213,7 @@ def _run(settings: Settings, wanted: list[Wanted], flags: dict[str, Any], report
 
 
 def _refuse_unclear(flags: dict[str, Any]) -> None:
-    """Refuse a flag of one plugin that stands before several."""
+    """Refuse a flag of one plugin that is before several."""
     for name in ("idx", "name", "config", "events"):
         if flags.get(name):
             reason = f"--{name} is of one plugin: write it behind the plugin that is meant"
@@ -229,7 +229,7 @@ def _chosen(
     from nri.stub.program.options import parse
 
     plugin = load(wanted.target)
-    # What the environment says of a plugin can be true of one only.
+    # The environment describes one plugin only.
     environment = {name: value for name, value in os.environ.items() if count == 1 or name not in OF_THIS_PROCESS}
     program = wanted.target.partition(":")[0]
     index = str(int(DEFAULT_INDEX) + place)

@@ -67,8 +67,8 @@ def apply(
 
     A spec that is not named comes from standard input.
 
-    The adjustment is a ContainerAdjustment as JSON or YAML, or a reply that has one as "adjust". What the spec has and
-    nri does not know stays in it. CDI devices are looked for in /etc/cdi and /var/run/cdi.
+    The adjustment is a ContainerAdjustment as JSON or YAML, or a reply that has one as "adjust". Keys of the spec that
+    nri does not know stay in it. CDI devices are looked for in /etc/cdi and /var/run/cdi.
     """
     from nri.api import messages as m
     from nri.errors import SpecError

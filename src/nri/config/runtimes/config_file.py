@@ -186,13 +186,13 @@ def no_duration(file: ConfigFile, keys: KeyPath, error: ValueError) -> Remark:
 
 
 def switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
-    """Return true or false as it stands at `keys`; None when absent or wrong."""
+    """Return true or false as it is at `keys`; None when absent or wrong."""
     found: bool | None = typed(file, keys, bool, remarks)
     return found
 
 
 def off_switch(file: ConfigFile, keys: KeyPath, remarks: list[Remark]) -> bool | None:
-    """Return the opposite of what stands at `keys`, for keys that switch something off; None when absent or wrong."""
+    """Return the opposite of what is at `keys`, for keys that switch something off; None when absent or wrong."""
     found = switch(file, keys, remarks)
     return None if found is None else not found
 

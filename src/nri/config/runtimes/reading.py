@@ -27,7 +27,7 @@ class RuntimeNri:
         registration_timeout_s: how long a plugin may take to register, in seconds.
         request_timeout_s: how long a plugin may take to answer, in seconds.
         required: plugins that the default validator wants to be there.
-        validator: containerd's table of the default validator, as it stands there.
+        validator: containerd's table of the default validator, as it is there.
         origin: where each setting was made, as "file:line: key"; a setting that is not here has its default.
     """
 

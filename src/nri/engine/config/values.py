@@ -208,9 +208,9 @@ class NriConfig:
         admin_socket: where ``nri why`` asks; empty for nowhere.
         allowed_uids: users whose plugins may connect, beside root and the engine's own.
         provenance: remember who changed what, for ``nri why``.
-        tell_refused: if a plugin refuses an update, tell all of them by PostUpdateContainer what the container has; a
-            refused creation is told in any case, by StopContainer and RemoveContainer.
-        compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
+        tell_refused: if a plugin refuses an update, tell all of them by PostUpdateContainer what the container has;
+        they hear of a refused creation in any case, by StopContainer and RemoveContainer. compat: ``reference``
+        reproduces the reference's behaviour, see docs/deviations.md.
     """
 
     disable: bool = False

@@ -128,7 +128,7 @@ class Listed(NamedTuple):
 
 
 def for_this_machine(index: Mapping[str, Any], name: str, machine: str = "") -> tuple[list[Listed], list[str]]:
-    """What of a list may be for this machine, the best first, and for which machines the rest is.
+    """The entries of a list for this machine, the best first, and for which machines the rest is.
 
     As containerd has it: what names this platform first, its best variant before others, then what names none. Raises
     InvalidRequest for a list that is none.

@@ -356,7 +356,7 @@ class ImageStore:
         write_whole(self.root / "names.json", json.dumps({"names": names}, sort_keys=True).encode())
 
     def _load(self) -> Sequence[str]:
-        """Read what is there, and remove what a kill left. What is broken keeps nothing else from being there."""
+        """Read what is there, and remove what a kill left. A broken image keeps no other from being there."""
         complaints = []
         end_left(self._pulls)
         for folder in (self.root / "broken", self._pulls):

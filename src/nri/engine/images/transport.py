@@ -1,6 +1,6 @@
 """Images brought here by skopeo, from registries and from archives.
 
-Rules: credentials stand in a file of mode 0600 that lives as long as the call, never on a command line; every call has
+Rules: credentials are in a file of mode 0600 that lives as long as the call, never on a command line; every call has
 a folder of its own for all that skopeo writes; a copy may take long, but not stand still.
 Next: :mod:`nri.engine.images.unpack`.
 """

@@ -90,7 +90,7 @@ class Containers:
         config: pb.ContainerConfig,
         pod_config: pb.PodSandboxConfig | None = None,  # noqa: ARG002  the pod's own is the one that was made
     ) -> str:
-        """Make a container in a pod that is ready; returns its id. What fails is undone. Raises NriError."""
+        """Make a container in a pod that is ready; returns its id. A step that fails is undone. Raises NriError."""
         container = self._creation.create(self._inventory.pod(pod_id), config)
         self._bus.publish(container, pb.CONTAINER_CREATED_EVENT)
         return container.id

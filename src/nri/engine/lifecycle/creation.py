@@ -1,7 +1,7 @@
 """The making of a container: root file system, OCI spec, what plugins change of it, process that waits for its start.
 
 Rules: each step has its undo beside it; plugins are asked on the whole spec, with the final id, before anything of the
-OCI runtime exists; those that were asked are told if the container is not made after all. Next:
+OCI runtime exists; those that were asked hear of it if the container is not made after all. Next:
 :mod:`nri.engine.lifecycle.containers`.
 """
 
@@ -56,7 +56,7 @@ class Creation:
         self._inputs = Inputs(inventory, machinery)
 
     def create(self, pod: PodEntry, config: pb.ContainerConfig) -> ContainerEntry:
-        """Make a container in a pod. What fails is undone. Raises RequestError, NriError."""
+        """Make a container in a pod. A step that fails is undone. Raises RequestError, NriError."""
         with pod.request_lock:
             next_pod_state(pod.id, pod.record.state, "create a container")
             self._machinery.handler(pod.record.runtime_handler)

@@ -1,9 +1,9 @@
 """NRI for the pods and containers of the CRI: the one place that calls plugins.
 
-One job: :class:`Domain`, a method for each moment at which plugins are told (surrounding-systems.md D.2). Rules: events
-before a change raise what the request fails with, events after one are logged; stop and remove are told once in the
-life of a pod or container, also over restarts, because the record says what was told; what plugins want of other
-containers goes to `Resources`, which tells no plugin. Next: :mod:`nri.engine.lifecycle.exit_handler`.
+One job: :class:`Domain`, a method for each moment at which plugins get an event (surrounding-systems.md D.2). Rules:
+events before a change raise what the request fails with, events after one are logged; stop and remove are reported once
+in the life of a pod or container, also over restarts, because the record says what was reported; what plugins want of
+other containers goes to `Resources`, which tells no plugin. Next: :mod:`nri.engine.lifecycle.exit_handler`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nri.errors import NriError
 
 __all__ = ["Domain"]
 
-#: What plugins were told of a pod or container last; the key of it in the record.
+#: The last state of a pod or container that plugins got; the key of it in the record.
 _TOLD, _CREATED, _STOPPED, _REMOVED = "told", "created", "stopped", "removed"
 _LISTED = (ContainerState.CREATED, ContainerState.STARTING, ContainerState.RUNNING, ContainerState.UNKNOWN)
 _log = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class Domain:
     # --- inside ---
 
     def _advance(self, entry: PodEntry | ContainerEntry, told: str, before: tuple[str, ...]) -> bool:
-        """Note what plugins are told next of a pod or container; False if they were told already, or of nothing."""
+        """Note the next event of a pod or container; False if plugins had it already, or none."""
         with entry.record_lock:
             if entry.record.nri.get(_TOLD) not in before:
                 return False

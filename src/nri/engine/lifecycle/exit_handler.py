@@ -2,7 +2,7 @@
 
 One job: an end is recorded once, and told once: to plugins (StopContainer), and to those that wait. Rules: what is left
 of the container's processes is killed before it counts as ended; each end has a thread, because plugins take their
-time; ends that came while no engine ran are told when the plugins of before are back. Next:
+time; ends that came while no engine ran are reported when the plugins of before are back. Next:
 :mod:`nri.engine.lifecycle.pod_steps`.
 """
 
@@ -132,7 +132,7 @@ class ExitHandler:
             self.tell(container)
 
     def tell(self, container: ContainerEntry) -> None:
-        """Tell plugins of an end that is recorded, unless they were told."""
+        """Tell plugins of an end that is recorded, unless they know it."""
         with self._domain.block(urgent=True):
             self._domain.stop(container)
         container.ended.set()

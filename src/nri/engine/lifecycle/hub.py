@@ -24,9 +24,10 @@ from nri.files import write_whole
 
 __all__ = ["NriDomain", "NriHub"]
 
-#: How long after a restart the plugins of before have to come back before they are told what they missed, in seconds.
+#: How long after a restart the plugins of before have to come back before they get the events that they missed, in
+#: seconds.
 RETURN_S = 5.0
-#: How long after plugins were told the state it is written down which of them take part, in seconds.
+#: How long after plugins got the state it is written down which of them take part, in seconds.
 NOTED_AFTER_S = 0.5
 #: States of plugins (`nri.adaptation.PluginHealth`).
 _ON_THE_WAY, _TAKES_PART = "starting", ("active", "late", "open")

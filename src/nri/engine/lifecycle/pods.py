@@ -1,7 +1,7 @@
 """Pods: made, stopped, removed.
 
 A pod is pinned namespaces, files, and a place in a network; no image, and a process only where its containers share a
-process namespace. Rules: each step stands in a table with its undo; every undo takes "not there" for done, so that a
+process namespace. Rules: each step is in a table with its undo; every undo takes "not there" for done, so that a
 failed creation, a stop, a removal and a restart all take back the same way. Next: :mod:`nri.engine.lifecycle.creation`.
 """
 
@@ -67,7 +67,7 @@ class Pods:
     # --- the calls ---
 
     def run(self, config: pb.PodSandboxConfig, handler: str = "") -> str:
-        """Make a pod and start it; returns its id. What fails is undone. Raises RequestError, NriError."""
+        """Make a pod and start it; returns its id. A step that fails is undone. Raises RequestError, NriError."""
         handler = self._machinery.handler(handler)
         pod = self._new(config, handler)
         with pod.request_lock, Undo(f"pod {pod.id}") as undo:

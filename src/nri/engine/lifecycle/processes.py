@@ -22,7 +22,7 @@ from nri.errors import NriError
 
 __all__ = ["Processes"]
 
-#: How long the kernel has for SIGKILL, and plugins to be told of an end, in seconds.
+#: How long the kernel has for SIGKILL, and plugins for the event of an end, in seconds.
 KILL_S, _TOLD_S = 30.0, 120.0
 #: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
 FROZEN_S = 2.0
@@ -82,7 +82,7 @@ class Processes:
     def stop(self, container: ContainerEntry, timeout_s: float = 0.0) -> None:
         """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError."""
         over = container.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
-        # What waits for its start would not understand a signal.
+        # A process that waits for its start would not understand a signal.
         if not over and timeout_s > 0 and container.record.state is not ContainerState.CREATED:
             sent = self._send(container, container.record.stop_signal or "TERM")
             over = container.exited.wait(min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S)

@@ -93,7 +93,7 @@ class Replay:
             self._take_back_pod(entry)
             return
         if record.state is PodState.READY and not self._there(record):
-            # The machine was started anew: no namespace is there. Its stop tells plugins and gives the network back.
+            # The machine was started again: no namespace is there. Its stop tells plugins and gives the network back.
             record.state = PodState.STOPPING
         self._inventory.take_in(entry)
 

@@ -55,7 +55,7 @@ class Resources:
         self._runtime, self._generator = runtime, generator
 
     def apply(self, updates: OrderedUpdates) -> list[UpdateResult]:
-        """Apply what plugins want of containers; one result for each, never an error. What a later answer set stays."""
+        """Apply plugins' updates of containers; one result for each, never an error. Later answers' values stay."""
         return [self._apply(update, updates.numbers(update)) for update in updates]
 
     def _apply(self, update: m.ContainerUpdate, numbers: Numbers) -> UpdateResult:
@@ -136,7 +136,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_by(wanted: m.LinuxResources) -> list[str]:
-    """The names of the fields that resources set; a zero that stands for "not set" sets none. Pure."""
+    """The names of the fields that resources set; a zero that means "not set" sets none. Pure."""
     return [row.field for row in result_of("", without_unset(wanted)).fields]
 
 
@@ -153,7 +153,7 @@ def _with_swap(told: dict[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
 def _leave_out(
     told: dict[str, Any], machine: Machine, runtime: str, result: UpdateResult, before: Mapping[str, Any]
 ) -> None:
-    """Take out of what a runtime is told what it or the machine cannot do, and say so in the result."""
+    """Leave out what the runtime or the machine cannot do, and say so in the result."""
     reasons = reasons_of(fit(told, machine))
     for field in _NOT_IN_UPDATES:
         reasons[field] = "no OCI runtime changes it in a container that exists"

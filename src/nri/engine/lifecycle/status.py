@@ -1,4 +1,4 @@
-"""Records as the CRI's statuses: for answers to clients, and for what plugins are told.
+"""Records as the CRI's statuses: for answers to clients, and for plugins.
 
 Rules: pure. The CRI knows two states of a pod and four of a container. Next: :mod:`nri.engine.lifecycle.bus`.
 """
@@ -48,7 +48,7 @@ def pod_status(entry: PodEntry) -> pb.PodSandboxStatus:
 
 
 def progress(entry: ContainerEntry) -> pb.ContainerStatus:
-    """The part of a container's status that plugins are told: how far it has come, and its image.
+    """The part of a container's status that plugins get: how far it has come, and its image.
 
     All of it, with its mounts and resources out of JSON, takes several times as long.
     """

@@ -1,4 +1,4 @@
-"""UpdateContainerResources: what the client wants, what plugins make of it, and what the OCI runtime is told.
+"""UpdateContainerResources: what the client wants, what plugins make of it, and what the OCI runtime gets.
 
 Rules: without NRI, and where no plugin answers, the request is put into force as it is; what plugins answer replaces
 it; what they want of others is done after it, and taken back if it fails. Next: :mod:`nri.engine.lifecycle.replay`.

@@ -166,7 +166,7 @@ class DryConmon:
         runtime.delete(container_id)
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:  # noqa: ARG002
-        """Make the log anew."""
+        """Make the log again."""
         log_path.touch()
 
     def resize(self, bundle: Path, width: int, height: int) -> None:

@@ -40,7 +40,7 @@ from nri.host.root import MACHINE
 
 __all__ = ["ExecResult", "Execution", "exec_process", "exec_sync", "kill_started", "kill_tree", "start_with_terminal"]
 
-#: What CRI wants of ExecSync at most (cri-api: 16 MiB).
+#: The longest output of ExecSync that CRI allows (cri-api: 16 MiB).
 LIMIT_BYTES = 16 << 20
 #: How long a runtime has to take away its program that was killed. Were it killed with it, the program would stay as a
 #: zombie of the container's first process, which seldom looks after strangers.

@@ -93,7 +93,7 @@ class Exits:
         os.write(self._wake_write, b"0")
 
     def forget(self, container_id: str) -> None:
-        """Do not tell this container's end any more, because the caller brings it about; no error if it was told."""
+        """Do not report this container's end, because the caller brings it about; no error if it was reported."""
         with self._lock:
             descriptor = self._descriptors.pop(container_id, -1)
             if descriptor >= 0:

@@ -1,7 +1,7 @@
 """An OCI runtime (runc or crun) as its command line: state, start, kill, delete, update, pause, resume.
 
 Rules: the runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
-log of its own, because the cause of a failure often stands there alone. Creating is conmon's, which has to be the
+log of its own, because the cause of a failure often is there alone. Creating is conmon's, which has to be the
 parent of the container.
 Next: :mod:`nri.engine.process.conmon`.
 """
@@ -73,7 +73,7 @@ def process_id(value: object) -> int:
 
 
 class Runtime:
-    """One OCI runtime. `arguments` stand before the command, such as crun's ``--cgroup-manager``."""
+    """One OCI runtime. `arguments` are before the command, such as crun's ``--cgroup-manager``."""
 
     def __init__(self, binary: str, root: Path, *, arguments: Sequence[str] = (), timeout_s: float = TIMEOUT_S) -> None:
         self.binary = binary
@@ -96,7 +96,7 @@ class Runtime:
         return words[0] if words[1:2] == ["version"] else self.name
 
     def options(self, log: Path) -> list[str]:
-        """The options that stand between the program and the command."""
+        """The options that are between the program and the command."""
         return [*self.arguments, f"--root={self.root}", f"--log={log}", "--log-format=json"]
 
     def start(self, container_id: str) -> None:

@@ -19,7 +19,7 @@ from nri.errors import RequestError
 __all__ = ["ExecutionCalls", "Streaming"]
 
 
-#: What a message of 16 MiB, the longest that clients take, can hold beside its other fields.
+#: The room in a message of 16 MiB, the longest that clients take, beside its other fields.
 OUTPUT_BYTES = (16 << 20) - 4096
 #: For a client that is just going; 0 would mean no limit.
 _LEAST_S = 0.1

@@ -40,7 +40,7 @@ class Row(NamedTuple):
     more: Sequence[str] = ()
 
 
-#: What cgroups say of both pods and containers; keys are fields of `ContainerStats`.
+#: Figures of cgroups, for both pods and containers; keys are fields of `ContainerStats`.
 USED = (
     Row("container_cpu_usage_seconds_total", _C, "Processor time used, in whole seconds.", "cpu_usage_ns", _S),
     Row("container_memory_usage_bytes", _G, "Memory used, with what the kernel can drop.", "memory_usage_bytes"),
@@ -48,7 +48,7 @@ USED = (
     Row("container_memory_rss", _G, "Anonymous memory, in bytes.", "rss_bytes"),
     Row("container_memory_swap", _G, "Swap used, in bytes.", "swap_usage_bytes"),
 )
-#: What is counted for containers alone; keys are names in `Counters`.
+#: Figures for containers alone; keys are names in `Counters`.
 COUNTED = (
     Row("container_cpu_user_seconds_total", _C, "Processor time outside the kernel.", "cpu_user", _S),
     Row("container_cpu_system_seconds_total", _C, "Processor time in the kernel.", "cpu_system", _S),

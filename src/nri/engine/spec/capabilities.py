@@ -26,7 +26,7 @@ KNOWN = tuple(
         "CHECKPOINT_RESTORE",
     )
 )  # fmt: skip
-#: What a container has that asks for nothing: the set that containers have had since the first Docker.
+#: The capabilities of a container that asks for nothing: the set that containers have had since the first Docker.
 DEFAULT = tuple(
     f"CAP_{name}"
     for name in (

@@ -32,7 +32,7 @@ _HARMLESS = (
     ("c", 5, 2, "rwm"),  # /dev/ptmx
     ("c", 136, None, "rwm"),  # /dev/pts/*
 )
-#: What runtimes make by themselves, or what must not be the host's.
+#: Devices that runtimes make by themselves, or that must not be the host's.
 _OWN = ("/dev/pts", "/dev/shm", "/dev/mqueue", "/dev/console", "/dev/ptmx", "/dev/tty")  # noqa: S108
 
 

@@ -24,9 +24,9 @@ _PROPAGATION = {
     pb.PROPAGATION_HOST_TO_CONTAINER: "rslave",
     pb.PROPAGATION_BIDIRECTIONAL: "rshared",
 }
-#: What the source has to be for it.
+#: The propagation that the source must have for it.
 _NEEDS = {"rprivate": None, "rslave": ("rshared", "rslave"), "rshared": ("rshared",)}
-#: What `mount_options` may ask for: what a bind mount can have of its own, beside what other fields say.
+#: Options that `mount_options` may ask for: those that a bind mount can have of its own and that no other field sets.
 _OPTIONS = {
     "noexec", "nosuid", "nodev", "noatime", "nodiratime", "relatime", "strictatime", "nosymfollow", "exec", "suid",
     "dev",

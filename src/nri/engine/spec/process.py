@@ -16,7 +16,7 @@ from nri.errors import RequestError
 
 __all__ = ["PATH", "args", "cwd", "environment", "image_name", "stop_signal"]
 
-#: What a container has for PATH if neither image nor request say.
+#: The PATH of a container if neither image nor request has one.
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NUMBER = re.compile(r"[0-9]{1,2}")
 _FIRST_REAL_TIME, _LAST_REAL_TIME = 34, 64  # as glibc counts, which keeps the first two for itself

@@ -66,7 +66,7 @@ ALLOWED: dict[str, str] = {
         getresuid32 getuid getuid32 setfsgid setfsgid32 setfsuid setfsuid32 setgid setgid32 setgroups setgroups32
         setregid setregid32 setresgid setresgid32 setresuid setresuid32 setreuid setreuid32 setuid setuid32
     """,
-    # What sets the clock of the node is refused by the kernel without CAP_SYS_TIME; these can also read it.
+    # The kernel refuses calls that set the node's clock without CAP_SYS_TIME; these can also read it.
     "time": """
         adjtimex alarm clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime clock_gettime64
         clock_nanosleep clock_nanosleep_time64 getitimer gettimeofday nanosleep setitimer time timer_create timer_delete

@@ -106,7 +106,7 @@ def _rows(text: str) -> Iterable[list[str]]:
 
 
 def _row(rows: Iterable[list[str]], wanted: int | str) -> list[str] | None:
-    """The first row of a number, or of a name: the one never stands for the other."""
+    """The first row of a number, or of a name: the one is never taken for the other."""
     if isinstance(wanted, int):
         return next((row for row in rows if parse_id(row[2]) == wanted), None)
     return next((row for row in rows if row[0] == wanted), None)

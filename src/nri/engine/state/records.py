@@ -93,7 +93,7 @@ class ContainerRecord(Record):
     """A container.
 
     Attributes:
-        image: the name that the request had; `image_id` is what it stood for.
+        image: the name that the request had; `image_id` is what it meant.
         resources: those in force, in JSON: the request's, as plugins and updates have changed them.
         exit_code: of its first process; 128 + number for a signal; meaningless before `exited`.
         reason: one word for how it ended, as CRI has it: Completed, Error, OOMKilled.

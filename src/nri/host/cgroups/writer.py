@@ -1,7 +1,7 @@
 """Values into cgroups, batch by batch, and of each write the truth.
 
 One job: :class:`Writer`: the order of :mod:`nri.host.cgroups.batch`, and a memory of what was written. Rules: what was
-written is believed for `refresh_s`, as long as the file is the same one (a cgroup that was made anew has another);
+written is believed for `refresh_s`, as long as the file is the same one (a cgroup that was made again has another);
 `force` looks anyway. One bad cgroup never stops the others of a batch. Memory is bounded by what is written within
 `refresh_s`. Next: :mod:`nri.host.cgroups.drivers`, for the paths of cgroups.
 """

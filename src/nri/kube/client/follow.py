@@ -1,4 +1,4 @@
-"""Follow the objects of one kind: list them, watch them, resume after a cut, list them anew if that is not possible.
+"""Follow the objects of one kind: list them, watch them, resume after a cut, list them again if that is not possible.
 
 Rules: what is known stays known while the apiserver is away, and `problem` says so; every wait has an end, and the
 pause between two tries grows to half a minute, drawn by chance, so that nodes that lost the apiserver together do not

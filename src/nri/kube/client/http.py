@@ -1,8 +1,8 @@
-"""The HTTP client of an apiserver: made by lightkube of a kubeconfig or a service account, made anew when in doubt.
+"""The HTTP client of an apiserver: made by lightkube of a kubeconfig or a service account, made again when in doubt.
 
 The only module that knows lightkube, which reads kubeconfigs and service accounts, and brings HTTP, TLS and tokens.
 Rules: both are loaded when they are used; after a token was refused or a connection failed the files are
-read anew, not more often than every half a minute, because tokens and certificates are rotated in their files. Next:
+read again, not more often than every half a minute, because tokens and certificates are rotated in their files. Next:
 `nri.kube.client.follow`.
 """
 

@@ -193,7 +193,7 @@ class ApiserverError(NriError):
 
     @property
     def expired(self) -> bool:
-        """Whether the version that was asked for is one that the apiserver does not have: all must be listed anew."""
+        """Whether the version that was asked for is one that the apiserver does not have: all must be listed again."""
         return self.status == _GONE or _TOO_NEW in self.reason
 
 

@@ -69,7 +69,7 @@ class CdiDevices:
     def inject(self, spec: Spec, devices: Sequence[str]) -> Spec:
         """Put devices, by their qualified names, into a spec; return the new one. The spec given is not changed.
 
-        What a file wants for all of its devices is done once, before the first of them.
+        The edits of a file for all of its devices are made once, before the first of them.
 
         Raises:
             SpecError: a device is not known, or the host lacks what it needs.

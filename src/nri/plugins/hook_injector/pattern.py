@@ -24,7 +24,7 @@ __all__ = ["MOST_STEPS", "Budget", "Pattern", "TooCostly", "load"]
 MOST_STEPS = 1 << 29
 #: Characters of a pattern. RE2 itself bounds the size of the program that it makes of them.
 MOST_CHARACTERS = 10_000
-#: What is quoted, a character after a backslash, or `\C`: RE2 takes that for any byte, and Go refuses it.
+#: A quoted part, a character after a backslash, or `\C`: RE2 takes that for any byte, and Go refuses it.
 _ESCAPES = re.compile(r"\\Q.*?(?:\\E|\Z)|\\(C)|\\.", re.DOTALL)
 
 

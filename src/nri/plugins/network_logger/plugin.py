@@ -1,7 +1,7 @@
 """`network-logger`: logs the network namespace and the addresses of pods as they start, stop and are removed.
 
 One job: the lines. They read as those of the Go plugin of this name, with the pod at the end as in each plugin's log.
-Rules: runtimes tell of a pod that is removed, and some of one that stops, without its network namespace, which is gone
+Rules: runtimes report a pod that is removed, and some of one that stops, without its network namespace, which is gone
 by then; the line has the one that the pod had.
 """
 

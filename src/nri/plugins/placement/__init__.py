@@ -1,4 +1,4 @@
-"""What `topology-aware` and `balloons` share: the plugin around a policy of `nri.policies.placement`.
+"""The common part of `topology-aware` and `balloons`: the plugin around a policy of `nri.policies.placement`.
 
 Read `plugin_base` (events to decisions, decisions to answers), `answers` (pins as messages), `checkpoint` (what is kept
 over a restart).

@@ -1,4 +1,4 @@
-"""Pins as messages of NRI, and what a runtime tells of resources as requests. Pure.
+"""Pins as messages of NRI, and a runtime's resources as requests. Pure.
 
 One job: the way between `nri.policies.placement.containers` and answers. Next: `plugin_base`, which gives them.
 """
@@ -65,7 +65,7 @@ def updates_of(changes: Mapping[str, Pins]) -> list[nri.Update]:
 
 
 def differing(pins: Pins, container: nri.Container) -> Pins:
-    """Those pins that a container does not have yet, by what the runtime tells of it."""
+    """Those pins that a container does not have yet, by what the runtime reports."""
     cpu = container.linux.resources.cpu
     return Pins(
         pins.cpus if pins.cpus and _differ(pins.cpus, cpu.cpus) else None,

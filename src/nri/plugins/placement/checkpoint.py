@@ -1,8 +1,8 @@
 """The state file: what every container was given, written after each event and read at the start.
 
 One job: :class:`Checkpoint`. Rules: a file that others could have written is refused, because it decides over CPUs; one
-that cannot be read is told, and counts as none. It is replaced whole and not waited for on the disk: after a crash of
-the machine no container of it runs. Next: `nri.policies.placement.kept`, its content.
+that cannot be read is reported, and counts as none. It is replaced whole and not waited for on the disk: after a crash
+of the machine no container of it runs. Next: `nri.policies.placement.kept`, its content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Checkpoint:
         self._name = name
 
     def read(self) -> tuple[Kept | None, str]:
-        """What is kept, None if nothing is, and why it cannot be used, "" if it can.
+        """The content of the file, None if there is none, and why it cannot be used, "" if it can.
 
         Raises:
             ConfigError: others could have written it.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FLAGS", "PlacementPlugin"]
 
-#: What of the time until the runtime gives up a decision may take.
+#: The part of the time until the runtime gives up that a decision may take.
 _PART = 0.8
 #: How long one turn of placing what was left over may take, in seconds.
 _TURN_S = 0.5

@@ -113,7 +113,7 @@ class _Run:
         self._end = -1
 
     def watch(self) -> None:
-        """Have the selector tell of the pipes, and of the program's end. OSError if there are no descriptors left."""
+        """Have the selector report the pipes, and of the program's end. OSError if there are no descriptors left."""
         self._end = os.pidfd_open(self._process.pid)
         for pipe in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(pipe.fileno(), False)

@@ -1,6 +1,6 @@
-"""The labels, annotations and classes by which Koordinator is told what to do. A table, no logic but `qos_class`.
+"""The labels, annotations and classes by which people tell Koordinator what to do. A table, no logic but `qos_class`.
 
-Next: `nri.policies.koordinator.pod_annotations`, which reads what stands under these keys.
+Next: `nri.policies.koordinator.pod_annotations`, which reads what is under these keys.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Read what stands in a pod's annotations: one function each, which raises ValueError for what cannot be read.
+"""Read what is in a pod's annotations: one function each, which raises ValueError for what cannot be read.
 
-The error's text begins with the annotation's key, so that it can be shown as it is. What is returned is not to be
-changed: `nri.policies.koordinator.memo` has it for who asks next. Next: `nri.policies.shapes`, which knows
-how such texts are read.
+The error's text begins with the annotation's key, so that it can be shown as it is. Do not change the result:
+`nri.policies.koordinator.memo` keeps it for the next caller. Next: `nri.policies.shapes`, which knows how such texts
+are read.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _DEVICES = Table(Items(Record({"minor": INT32, "resources": _LIST, "id": str, "e
 _SCHEMATA = {"percent": int, "range": Items(int)}
 _PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
 _RESCTRL = Record({"llc": _PART, "mb": _PART})
-#: What is read of the annotations that people write; the others are the scheduler's own.
+#: The keys that are read of annotations that people write; the others are the scheduler's own.
 SHAPES = {
     names.ANNOTATION_CPU_QOS: _CPU_QOS,
     names.ANNOTATION_EXTENDED: _EXTENDED,
     names.ANNOTATION_RESCTRL: _RESCTRL,
 }
-#: What the kernel takes as an identity.
+#: The identities that the kernel takes.
 _IDENTITIES = range(-1, 3)
 _memo = Memo()
 

@@ -6,7 +6,7 @@
 | `kubernetes_best_effort` | pods in Kubernetes' folder for best-effort pods, whatever their labels say |
 | `offline` | either of them: what yields CPU to all others |
 
-Rules: a pod is the API's JSON. What its source does not know is unknown, and no default stands in for it where a pod
+Rules: a pod is the API's JSON. A value that its source does not know is unknown, and no default replaces it where a pod
 could be harmed. The default priority of a class serves to sort pods that may be evicted. Next:
 `nri.policies.koordinator.loops.evict`.
 """

@@ -2,7 +2,7 @@
 
 Rules of this package: pure. A machine and configuration come in as values, containers one after the other, and out
 come the pins of each container that changes; nothing in here reads, waits or asks the time. Where the originals
-(nri-plugins' topology-aware and balloons) surprise their users, one attribute of `choices.Choices` says so. What both
-policies need is in the modules of this folder, and neither policy imports the other.
-Next: `masks`, `machine`, `allocator` and `zones`; then `topology_aware`, `balloons`.
+(nri-plugins' topology-aware and balloons) surprise their users, one attribute of `choices.Choices` says so. The modules
+of this folder serve both policies, and neither policy imports the other. Next: `masks`, `machine`, `allocator` and
+`zones`; then `topology_aware`, `balloons`.
 """

@@ -62,7 +62,7 @@ class _Full:
 
 
 def affinities(container: Container) -> list[Affinity]:
-    """The affinities of a container. A value that cannot be read is told in its doubts."""
+    """The affinities of a container. A value that cannot be read is reported in its doubts."""
     found: list[Affinity] = []
     for key, sign in _KEYS.items():
         text = container.pod.annotations.get(key)

@@ -15,7 +15,7 @@ __all__ = ["Choices"]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What ours decides better: `Choices()` is what users expect, `Choices.REFERENCE` the originals' placements."""
+    """Decisions made better here: `Choices()` is what users expect, `Choices.REFERENCE` the originals' way."""
 
     REFERENCE: ClassVar[Choices]
     DEFAULT: ClassVar[Choices]

@@ -1,7 +1,7 @@
 """Pods and containers as placement sees them, the pins that it gives, and what their annotations prefer.
 
 One job: values that both policies need. Rules: pure; an annotation that cannot be read counts as not given, as in the
-originals, and is told in `Container.doubts`. Next: `expressions`, `nri.kube.requests`.
+originals, and is reported in `Container.doubts`. Next: `expressions`, `nri.kube.requests`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def always() -> None:
 
 
 class Pins(NamedTuple):
-    """What a container is pinned to; None is not set, "" is an explicit nothing."""
+    """The CPUs and memory nodes that a container is pinned to; None is not set, "" is an explicit nothing."""
 
     cpus: str | None = None
     mems: str | None = None
@@ -148,7 +148,7 @@ class Container:
 
 
 def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> Container:
-    """A container as NRI tells of it; its requests exact if the pod has them as an annotation, else estimated."""
+    """A container as NRI reports it; its requests exact if the pod has them as an annotation, else estimated."""
     linux, qos = container.linux, qos_of_cgroup_parent(pod.linux.cgroup_parent)
     cpu, memory = linux.resources.cpu, linux.resources.memory
     requests = annotated(pod.annotations, container.name) or estimated(
@@ -199,7 +199,7 @@ class Changes:
         self._changed.pop(name, None)
 
     def take(self) -> dict[str, Pins]:
-        """What was pinned since the last time."""
+        """The pins since the last time."""
         changed, self._changed = self._changed, {}
         return changed
 

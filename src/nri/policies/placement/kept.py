@@ -1,7 +1,7 @@
-"""What a policy has decided, as plain values: to be written down, and to be taken up again by the next policy.
+"""A policy's decisions as plain values: to be written down, and to be taken up again by the next policy.
 
 One job: :class:`Kept`, its form as JSON, and back. A policy that is made with it gives each container just what it had,
-as far as machine and options still allow that; who makes the policy places the others anew. Pure.
+as far as machine and options still allow that; who makes the policy places the others again. Pure.
 Next: `topology_aware.policy` and `balloons.policy`, which give it and take it up.
 """
 
@@ -24,7 +24,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class KeptContainer:
-    """A container as it came, before it was adjusted: a runtime that is asked later tells of it as it is now."""
+    """A container as it came, before it was adjusted: a runtime that is asked later reports it as it is now."""
 
     cpu_m: int = 0
     cpu_limit_m: int = 0
@@ -49,7 +49,7 @@ class KeptContainer:
 
 @dataclass(frozen=True)
 class KeptGrant:
-    """What topology-aware gave a container; lists of CPUs and nodes as texts."""
+    """The placement of a container by topology-aware; lists of CPUs and nodes as texts."""
 
     pool: str
     kind: Literal["normal", "reserved", "preserve"] = "normal"

@@ -119,7 +119,7 @@ class Policy(Protocol):
         ...
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place a container anew. Raises NoPlace."""
+        """Place a container again. Raises NoPlace."""
         ...
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
@@ -127,7 +127,7 @@ class Policy(Protocol):
         ...
 
     def saved(self) -> Kept:
-        """What it has given."""
+        """The placements that it has given."""
         ...
 
     def places(self) -> list[Place]:

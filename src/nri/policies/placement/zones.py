@@ -4,8 +4,8 @@ One job: :class:`MemoryZones`. A zone is a mask of nodes. It is overcommitted wh
 part of it, exceed its capacity; then requests are moved to wider zones, the least important first: first by nodes of
 the kinds that the zone has, then also by DRAM, by slow memory, by fast memory. Each zone has some memory that is not
 only for what can be moved.
-Rules: pure. What fails changes nothing. An offer is a trial: it says where a request would go and who would move, and
-holds until anything is committed or released. Next: the policies, which pin containers to their zones.
+Rules: pure. A failed call changes nothing. An offer is a trial: it says where a request would go and who would move,
+and holds until anything is committed or released. Next: the policies, which pin containers to their zones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NoMemory(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one user wants: bytes, nodes to begin with, kinds (0: those of the nodes), and whether no others will do."""
+    """One user's request: bytes, nodes to begin with, kinds (0: those of the nodes), and whether no others will do."""
 
     user: str
     size_bytes: int

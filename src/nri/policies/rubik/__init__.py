@@ -2,5 +2,5 @@
 
 `settings` reads its configuration file, `pods` has pods and who is offline; one module for each service: `preemption`,
 `dyn_cache`, `io_limit`, `io_cost`, `dyn_memory`, `quota_burst`, `quota_turbo`, `evict` (psi, cpuevict and
-memoryevict) and `cpi`. What is done otherwise than by rubik is in docs/deviations.md. Next: `settings`.
+memoryevict) and `cpi`. The differences from rubik are in docs/deviations.md. Next: `settings`.
 """

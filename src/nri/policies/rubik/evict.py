@@ -26,7 +26,7 @@ __all__ = [
     "victim",
 ]
 
-#: What the victim is chosen by, for each resource under pressure.
+#: The figure by which the victim is chosen, for each resource under pressure.
 BY: Final = {"cpu": "cpu", "io": "cpu", "memory": "memory"}
 _FREE: Final = ("MemFree", "Buffers", "Cached", "SReclaimable")
 

@@ -110,7 +110,7 @@ class Mirror:
         return [("delete", pod) for uid, pod in before.items() if uid not in self.pods]
 
     def put(self, pod: Pod, *, running: bool = True, new: bool = False) -> list[tuple[str, Pod]]:
-        """Take a pod as Kubernetes tells of it; one that no longer runs is deleted, a `new` one may be known."""
+        """Take a pod as Kubernetes reports it; one that no longer runs is deleted, a `new` one may be known."""
         if not running:
             return self.remove(pod.uid)
         before = self.pods.get(pod.uid)

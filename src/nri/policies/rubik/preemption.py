@@ -1,8 +1,8 @@
 """Absolute priority of online pods: levels of CPU and memory, and the class of network traffic, of offline ones.
 
 An offline pod and its containers get level -1. Online ones stay at 0; the kernel takes no level back, so one found
-below is told and not written. Kernels without levels have substitutes: an idle pod with the lowest shares, the highest
-OOM score, and memory of online pods that is reclaimed last. Next: `nri.policies.rubik.dyn_cache`.
+below is reported and not written. Kernels without levels have substitutes: an idle pod with the lowest shares, the
+highest OOM score, and memory of online pods that is reclaimed last. Next: `nri.policies.rubik.dyn_cache`.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def update(
 ) -> Levels:
     """Decide for a pod that has changed: one that becomes offline, and containers that an offline one has got.
 
-    One that becomes online is told: the kernel takes no level back.
+    One that becomes online is reported: the kernel takes no level back.
     """
     if not offline(pod):
         return Levels([], 0, ["it became online, and its levels cannot be put back"] if offline(before) else [])

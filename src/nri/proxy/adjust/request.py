@@ -274,7 +274,7 @@ def _unsaid(row: Row, key: str, value: object, reason: str, owners: Owners) -> U
     )
 
 
-# --- one function for each field that is not a resource: the rest is told as key, value and reason ---
+# --- one function for each field that is not a resource: the rest is reported as key, value and reason ---
 
 Rest = list[tuple[str, object, str]]
 

@@ -51,7 +51,7 @@ def start_key(record: ContainerRecord) -> tuple[str, ...]:
 
 
 def is_skipped(settings: ProxySettings, config: pb.PodSandboxConfig) -> bool:
-    """Whether a pod has the label with which plugins are told nothing of it."""
+    """Whether a pod has the label that keeps it from plugins."""
     key = settings.skip_label_key
     return bool(key) and config.labels.get(key) == settings.skip_label_value
 

@@ -62,7 +62,7 @@ class CallContext:
         return self._asked(self.adoption.pod, pod_id, ends) if found is None and pod_id else found
 
     def container(self, runtime_id: str, *, ends: bool = False) -> tuple[ContainerRecord | None, PodRecord | None]:
-        """A container by the runtime's id, and its pod, as `pod`; both None if plugins are told nothing of it."""
+        """A container by the runtime's id, and its pod, as `pod`; both None if plugins hear nothing of it."""
         found = self.store.container(runtime_id)
         if found is None and runtime_id:
             found = self._asked(self.adoption.container, runtime_id, ends)

@@ -1,4 +1,4 @@
-"""The calls on containers: plugins are asked, the request is changed, the runtime does it, plugins are told.
+"""The calls on containers: plugins are asked, the request is changed, the runtime does it, plugins hear of it.
 
 Rules: a container has no id before the runtime has made it, so plugins know it by a name that is made here, for all of
 its life. The request is written down before the runtime is asked: a proxy that is killed in between finds the
@@ -130,7 +130,7 @@ class ContainerCalls:
             self._context.domain.post_start(record)
         elif state == pb.CONTAINER_EXITED:
             self.ended(record, deadline)
-        # Else it may still start; its end is told when it is found, or when it is removed.
+        # Else it may still start; its end is reported when it is found, or when it is removed.
 
     def update_container_resources(self, data: bytes, call: Call) -> bytes:
         """Give a container other resources, as plugins want them."""

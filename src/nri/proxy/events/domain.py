@@ -1,9 +1,9 @@
 """The one place that owns and tells plugins: a method for each moment in the life of a pod or container; evictions.
 
 Rules: events before a change raise what the request fails with, events after one are logged; stop and remove are told
-once, also over restarts, because the record says what was told, and in this order, because who comes second waits until
-the first one has told it; a pod with the skip label is never told of. Next:
-`nri.proxy.events.updates`, for what plugins want of other containers.
+once, also over restarts, because the record says what was reported, and in this order, because the second caller waits
+until the first one has reported it; a pod with the skip label is never told of. Next: `nri.proxy.events.updates`, for
+what plugins want of other containers.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Domain:
     # --- what plugins want of other containers ---
 
     def follow(self, reply: CreateReply | UpdateReply | StopReply, deadline: float | None = None) -> None:
-        """Do what a reply asks for beside its own container; updates that fail are told, and stop nothing.
+        """Do what a reply asks for beside its own container; updates that fail are reported, and stop nothing.
 
         `deadline` is the caller's, in monotonic seconds: an update that cannot be done in time has failed.
         """
@@ -237,7 +237,7 @@ class Domain:
     # --- for plugins that join ---
 
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
-        """All pods and containers that were told of, and whose end was not."""
+        """All pods and containers that plugins know, and whose end they have not heard of."""
         pods = [_present(pod.shown) for pod in self._store.pods() if pod.reported == CREATED and not pod.skipped]
         shown = {pod.id for pod in pods}
         containers = [

@@ -2,8 +2,8 @@
 
 Rules: the kubelet asks for a list of all containers about once a second, and gets it through the proxy: what it gets is
 read along, after it has been passed on. While it does not ask, the proxy does. The runtime's stream of events is left
-alone, because some runtimes give each event to one listener only. An end that cannot be told is tried again, less and
-less often, and said once as a warning. Next: `nri.proxy.events.containers`.
+alone, because some runtimes give each event to one listener only. An end that cannot be reported is tried again, less
+and less often, and said once as a warning. Next: `nri.proxy.events.containers`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from nri.proxy.state import CREATED, ContainerRecord
 
 __all__ = ["Exits"]
 
-#: An end that could not be told is tried again after so many seconds, and then after twice as many, up to the second.
+#: An end that could not be reported is tried again after so many seconds, and then after twice as many, up to the
+#: second.
 _AGAIN_S, _AGAIN_AT_MOST_S = 1.0, 300.0
 
 _log = logging.getLogger("nri.proxy")
@@ -102,7 +103,7 @@ class Exits:
             store = self.context.store
             record = store.container(each.id)
             if record is None or record.reported != CREATED or start_key(record) in store.making:
-                continue  # one that has ended in its start is told after that
+                continue  # one that has ended in its start is reported after that
             if self._is_due(record.id):
                 self._tell(record)
         gone = [name for name in self.retries if not self._is_awaited(name)]
@@ -133,7 +134,7 @@ class Exits:
 
 
 class _Retry:
-    """An end that could not be told: how often that failed, and when it is tried again, in monotonic seconds."""
+    """An end that could not be reported: how often that failed, and when it is tried again, in monotonic seconds."""
 
     __slots__ = ("at", "times")
 

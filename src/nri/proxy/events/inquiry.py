@@ -25,7 +25,7 @@ _MOST = 4 << 20
 
 
 class PodFacts(NamedTuple):
-    """A pod as the runtime has it. `config` is its own, or what the status tells of it; `spec` may be empty."""
+    """A pod as the runtime has it. `config` is its own, or made from the status; `spec` may be empty."""
 
     status: pb.PodSandboxStatus
     config: pb.PodSandboxConfig
@@ -34,7 +34,7 @@ class PodFacts(NamedTuple):
 
 
 class ContainerFacts(NamedTuple):
-    """A container as the runtime has it. `config` is its own, or what the status tells of it; `spec` may be empty."""
+    """A container as the runtime has it. `config` is its own, or made from the status; `spec` may be empty."""
 
     status: pb.ContainerStatus
     config: pb.ContainerConfig

@@ -1,7 +1,8 @@
 """The calls on pods: passed on, and told to hook servers and plugins.
 
-Rules: plugins are told of a pod when the runtime has made it, because only then it has its id; if they refuse it, it is
-stopped and removed again. Stop and remove are told when the runtime has done it. Next: `nri.proxy.events.containers`.
+Rules: plugins hear of a pod when the runtime has made it, because only then it has its id; if they refuse it, it is
+stopped and removed again. Stop and remove are reported when the runtime has done it. Next:
+`nri.proxy.events.containers`.
 """
 
 from __future__ import annotations

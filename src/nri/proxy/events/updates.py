@@ -4,7 +4,7 @@ Rules: no plugin is asked about it again; of two answers the later one counts, w
 comes back field by field as applied, unsupported or stale; what the CRI has no word for is unsupported, and told with
 the plugin's name where a reply has it. Only what plugins set is sent, so that nothing that others have set is
 overwritten. The wishes of a reply are carried out inside the call that it answers, as runtimes do, and in that call's
-time: what is left over then is told as failed. Next: `nri.proxy.events.containers`.
+time: what is left over then is reported as failed. Next: `nri.proxy.events.containers`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ANSWER_S = 0.2
 #: So many containers more than there are may be remembered before those that are gone are forgotten.
 _FEW = 64
 
-#: Why a container cannot be updated, by what plugins were told of it last; "" is one that is not known.
+#: Why a container cannot be updated, by the last state that plugins got; "" is one that is not known.
 _WHY_NOT = {"": "there is no such container", CREATING: "the container is not made yet"}
 
 _log = logging.getLogger("nri.proxy")

@@ -95,7 +95,7 @@ def change_container(request: cri.CreateContainerRequest, before: Fields, after:
 def change_update(request: cri.UpdateContainerResourcesRequest, before: Fields, after: Fields) -> None:
     """Change an UpdateContainerResources request by what a container's hook request has become.
 
-    What is stored of the container goes along, as with the original: an update that names only CPUs would else take
+    The stored fields of the container go along, as with the original: an update that names only CPUs would else take
     away what a hook has set before.
     """
     _merge(request.annotations, before.get("container_annotations"), after.get("container_annotations"))

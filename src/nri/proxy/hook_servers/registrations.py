@@ -4,7 +4,7 @@
 
 Rules: the order of the servers is that of the files' names. A file is read again when its content
 (`nri.config.watch`), mode or owner is another. A bad one is named in the log and passed over, and what was last good
-of it stays; a file that is gone takes its server along. Who may write such a file is told of every container, so
+of it stays; a file that is gone takes its server along. A person who may write such a file hears of every container, so
 others must not. Next: `nri.proxy.hook_servers.servers`.
 """
 

@@ -2,7 +2,7 @@
 
 Rules: the first server that lists the stage is asked, and no other, unless all are wanted. A server without an answer
 costs the request only under its failure policy "Fail"; one under "Ignore" that is not there leaves its turn to the
-next. After a call only its success is told, and what is answered then changes nothing. Pods with the skip label are
+next. After a call only its success is reported, and what is answered then changes nothing. Pods with the skip label are
 never shown. Next: `nri.policies.koordinator.hook_protocol`, the decisions.
 """
 

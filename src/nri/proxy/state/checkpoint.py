@@ -1,8 +1,8 @@
-"""Records on disk, so that a proxy that comes back knows plugins' names of containers and what they were told.
+"""Records on disk, so that a proxy that comes back knows plugins' names of containers and what they have heard.
 
 Rules: one file for each pod and each container, replaced whole, so that a kill leaves the old one or the new one; a
 machine that loses power may leave a torn one. A file that cannot be read is set aside below ``broken``, named, and
-nothing else is lost, because the runtime can be asked again. A write that fails (a full disk) is told once a minute
+nothing else is lost, because the runtime can be asked again. A write that fails (a full disk) is reported once a minute
 and changes nothing for the calls that run. Next: `nri.proxy.state.store`.
 """
 
@@ -86,7 +86,7 @@ class Checkpoint:
         return records
 
     def put(self, record: Record) -> None:
-        """Write a record. What goes wrong is told, never raised: the record is in memory."""
+        """Write a record. Errors are logged, never raised: the record is in memory."""
         try:
             name = _name(record)
             if len(self._names) >= MOST_FILES and name not in self._names:

@@ -27,7 +27,7 @@ class PodRecord:
         config: what it was made with, as the runtime got it.
         runtime_handler: the one that the kubelet asked for.
         reported: the last step that plugins know of.
-        skipped: it has the skip label: plugins are told nothing of it or its containers.
+        skipped: it has the skip label: plugins hear nothing of it or its containers.
         shown: as plugins see it.
     """
 

@@ -128,7 +128,7 @@ def wrong_answer(event: str, value: Any, what: str = "{}") -> TypeError:
     Args:
         event: name of the RPC.
         value: what is wrong.
-        what: how it was returned, `{}` stands for its type.
+        what: how it was returned, with `{}` for its type.
     """
     name = method_name(event)
     if isinstance(value, BaseException) or (isinstance(value, type) and issubclass(value, BaseException)):

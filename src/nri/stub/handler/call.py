@@ -2,7 +2,7 @@
 
 `build` makes one function for each event that is handled; a session looks it up by the event's name. One row per event
 says which message it is and which of its fields are the handler's arguments. A handler that `nri.when` marks is called
-only for pods that pass. What may be returned is in `nri.stub.handler.answers`; `async def` handlers are run by
+only for pods that pass. `nri.stub.handler.answers` says what may be returned; `async def` handlers are run by
 `nri.stub.handler.coroutines`.
 """
 
@@ -62,7 +62,7 @@ def build(plugin: Any, base: type, mirror: Mirror | None, watched: Watched | Non
     Args:
         plugin: its methods are looked up once, here.
         base: the class whose methods count as not overridden.
-        mirror: is told of every event before the handler is.
+        mirror: gets every event before the handler does.
         watched: wraps each handler; see `nri.stub.support.unchanged`.
     """
     table: dict[str, Serve] = {}

@@ -31,7 +31,7 @@ WATCH_S = 1.0
 class ConfigWatch:
     """A thread that looks at one file until the program is stopped.
 
-    What has changed since this was made is a change, so it is made before the file is read, and started after.
+    Every change since this was made counts, so it is made before the file is read, and started after.
 
     Args:
         plugin: gets the new configuration.

@@ -243,7 +243,7 @@ def help_text(
         program: path of the program.
         summary: what the plugin does.
         own: `Plugin.flags`.
-        module: the module that was started with ``python -m``, if it was; a bundled plugin is told by its name.
+        module: the module that was started with ``python -m``, if it was; a bundled plugin is found by its name.
         indexed: it connects at the index that it is given; if not, a runtime cannot start it.
     """
     name = os.path.basename(program)

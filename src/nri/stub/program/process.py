@@ -1,6 +1,6 @@
 """The life of a plugin's process: connect, serve, connect again, stop on a signal. Decides exit codes.
 
-What can never work as it is ends the process; anything else is tried again.
+A mistake that no retry can mend ends the process; anything else is tried again.
 
 | what happens | what follows |
 |---|---|
@@ -209,7 +209,7 @@ class Program:
         return reason
 
     def _ended(self, session: Session, reason: str) -> str:
-        """Judge the connection that has ended; returns why it did, as far as it can be told."""
+        """Judge the connection that has ended; returns why it did, as far as that is known."""
         was_good = self.reconnect.ended(answered=session.answered)
         return reason if was_good or self.stop or not session.suspicion else f"{reason} ({session.suspicion})"
 
@@ -266,7 +266,7 @@ class Program:
         if session is not None:
             session.stop()
 
-    # -- what others are told -----------------------------------------------------------------------------------------
+    # -- words for others -----------------------------------------------------------------------------------------
 
     def give_up(self, code: int, text: str) -> int:
         """Say why it ends, where people will see it; returns the exit code."""

@@ -8,9 +8,9 @@
 | the connection ends | wait: 1 s doubling to 30 s, full jitter, from 1 s again after a good connection |
 
 A connection was good if it lasted half a minute, or an event was answered on it. To be registered and synchronized is
-not enough: a runtime that cannot do what `synchronize` has asked for hangs up after that, each time anew.
+not enough: a runtime that cannot do what `synchronize` has asked for hangs up after that, each time again.
 
-A socket that is made anew is noticed within a quarter of a second, whatever the backoff. Next:
+A socket that is made again is noticed within a quarter of a second, whatever the backoff. Next:
 `nri.stub.program.process` serves the connection.
 """
 

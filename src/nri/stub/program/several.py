@@ -67,7 +67,7 @@ class Several:
             if label in [program.label for program in self._programs]:
                 hint = "give one of them another --idx or --name"
                 raise ConfigError("command line", label, "two plugins have this index and name", hint)
-            plugin._log_name = label  # its lines stand among those of others
+            plugin._log_name = label  # its lines are among those of others
             if plugin.log_file and not options.log_file:
                 _log_apart(plugin, plugin.log_file)
             self._programs.append(Program(plugin, options, reporter=reporter, silent=silent, notify=notify))
@@ -135,7 +135,7 @@ class Several:
             program.stop.take(self._stop.signal)
 
     def _told(self, label: str, state: str) -> None:
-        """Tell systemd that we are ready when the last one is; that we stop is told once, at the end."""
+        """Tell systemd that we are ready when the last one is; that we stop is reported once, at the end."""
         if state == "READY=1":
             self._ready.add(label)
             if len(self._ready) == len(self._programs):

@@ -62,7 +62,7 @@ def run(plugin_class: type[PluginBase], options: Options, *, reporter: Reporter 
 def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Reporter | None = None) -> int:
     """Make plugins and run them in this process until they are stopped; returns the exit code.
 
-    What is of the process, such as its log, the options of the first say.
+    The options of the first count for the process, such as its log.
     """
     plugin_class, options = chosen[0]
     log_destination.choose(

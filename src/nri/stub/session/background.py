@@ -1,8 +1,8 @@
 """Background work: methods marked with `@nri.every(seconds)`, started once synchronized, stopped at the end.
 
 A `def` runs in a thread of its own beside the handlers; an `async def` is a task on the loop's thread. While there is
-no connection a turn is left out. What such a method raises is logged, and the next turn comes all the same. Tests take
-turns by hand: `Background.tick`.
+no connection a turn is left out. An exception of such a method is logged, and the next turn comes all the same. Tests
+take turns by hand: `Background.tick`.
 """
 
 from __future__ import annotations

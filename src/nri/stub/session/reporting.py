@@ -38,8 +38,8 @@ class Reporting:
     """Tells a reporter what happens on one connection.
 
     Args:
-        reporter: is told.
-        label: the plugin's name in what is told, ``NN-name``.
+        reporter: gets the steps.
+        label: the plugin's name in reports, ``NN-name``.
         plugin: its log gets the reporter's first error.
     """
 

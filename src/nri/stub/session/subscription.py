@@ -25,7 +25,7 @@ __all__ = ["choose", "known_to", "warn_of_ignored_policy"]
 
 #: First NRI release with UpdatePodSandbox, PostUpdatePodSandbox and ValidateContainerAdjustment.
 MORE_EVENTS_SINCE = "v0.10.0"
-#: First NRI release that heeds a plugin's failure policy.
+#: First NRI release that applies a plugin's failure policy.
 FAILURE_POLICY_SINCE = "v0.12.4"
 
 
@@ -103,7 +103,7 @@ def _known(plugin: PluginBase, wanted: EventMask, handled: EventMask) -> EventMa
 
 
 def warn_of_ignored_policy(plugin: PluginBase) -> None:
-    """Warn if the runtime is too old to heed the failure policy that the plugin declares: it is told, not heard."""
+    """Warn if the runtime is too old to apply the failure policy that the plugin declares."""
     runtime = plugin.runtime
     if versions.version_at_least(runtime.nri_version, FAILURE_POLICY_SINCE):
         return

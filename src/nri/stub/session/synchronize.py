@@ -1,9 +1,9 @@
 """Put the parts of a Synchronize together before the handler runs: a container may come before its pod.
 
-What is held is bounded by what it is and not by its bytes alone: a message that is empty but for empty messages takes
-40 to 120 times its bytes, a real state three times. So objects are counted before a part is parsed, and the memory that
-its parse has taken is looked at after it: what is refused has cost one part, of 4 MiB at most, more than is allowed.
-Next: `nri.stub.session.service`, which hands over the whole.
+The held parts are bounded by their content and not by their bytes alone: a message that is empty but for empty messages
+takes 40 to 120 times its bytes, a real state three times. So objects are counted before a part is parsed, and the
+memory that its parse has taken is looked at after it: what is refused has cost one part, of 4 MiB at most, more than is
+allowed. Next: `nri.stub.session.service`, which hands over the whole.
 """
 
 from __future__ import annotations

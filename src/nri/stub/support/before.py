@@ -1,7 +1,7 @@
 """The attributes of a plugin before any runtime is there: its configuration by default, and an empty mirror.
 
 One job: the two attributes that a session sets when it begins, as they are until then, so that a handler can be called
-in a test like any method. Both are made when they are first looked at, for each plugin anew. Next: `nri.stub.base` has
+in a test like any method. Both are made when they are first looked at, for each plugin again. Next: `nri.stub.base` has
 them, `nri.stub.session.settings` sets the configuration.
 """
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ARGUMENTS", "check_class", "kebab_case", "note_if_not_run"]
 
-#: What each handler is called with.
+#: The arguments of each handler.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "configure": (),
     "synchronize": ("pods", "containers"),
@@ -45,10 +45,10 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 _CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
-#: What people put before or after the name of an event, here and in other libraries.
+#: Words that people put before or after the name of an event, here and in other libraries.
 _BEFORE = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
 _AFTER = ("_handler", "_hook", "_event")
-#: Names that say an event in other words, without what stands before or after.
+#: Names that say an event in other words, without what is before or after.
 _OTHER_WORDS = {
     **{spec.method.removesuffix("_sandbox"): spec.method for spec in EVENTS if spec.method.endswith("_sandbox")},
     "create_pod": "run_pod_sandbox",
@@ -83,7 +83,7 @@ _CUT = {
         )
     },
 }  # fmt: skip
-#: What a plugin finds in `self`, and a method of that name would hide: name -> the handler that was meant, if one was.
+#: Attributes of `self` that a method of that name would hide: name -> the handler that was meant, if one was.
 _FOUND = {"config": "configure", "deadline": "", "log": "", "mirror": "", "name": "", "runtime": "", "state": ""}
 _VARARGS = 0x04
 

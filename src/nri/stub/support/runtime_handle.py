@@ -87,7 +87,7 @@ class RuntimeHandle:
         return len(self._outstanding)
 
     def introduce(self, request: m.ConfigureRequest) -> None:
-        """Take over what the runtime tells of itself when it configures us. For the session."""
+        """Take over what the runtime says of itself when it configures us. For the session."""
         self.name, self.version = plain(request.runtime_name, 128), plain(request.runtime_version, 128)
         self.nri_version = versions.infer_nri_version(self.name, self.version, request.NRI_version)
         if request.registration_timeout:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["watched"]
 
-#: What a handler can answer with, for the advice; elsewhere there is nothing to return.
+#: The answers that a handler can give, for the advice; elsewhere there is nothing to return.
 _ANSWERS: dict[str, type[Adjustment | Update]] = {
     "create_container": Adjustment,
     "update_container": Update,

@@ -1,6 +1,6 @@
 """`@nri.when`: call a handler only for pods that selectors choose, in any runtime.
 
-One job: read what stands in the decorator, once, when the class is made; the handlers look at the mark before they call
+One job: read what is in the decorator, once, when the class is made; the handlers look at the mark before they call
 (`nri.stub.handler.call`). Rules: the syntax and the meaning are the operator's (`nri.api.selectors`); the method itself
 stays what it is, so that a test can call it directly; several marks on one method must all let a pod pass.
 """

@@ -28,7 +28,7 @@ _DESCRIBED = ("placement.json.xz", "placement.json")
 
 
 class Outcome(NamedTuple):
-    """What came of a case: lines that differ, and the choices for which they do so on purpose."""
+    """The outcome of a case: lines that differ, and the choices for which they do so on purpose."""
 
     case: str
     differences: list[str]

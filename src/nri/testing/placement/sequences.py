@@ -159,7 +159,7 @@ def play(case: Mapping[str, Any], topology: Topology, choices: Choices) -> Play:
 
 
 def differences(case: Mapping[str, Any], topology: Topology, choices: Choices) -> list[str]:
-    """What came out otherwise, a line each; none if all is as recorded."""
+    """The differences, a line each; none if all is as recorded."""
     wanted = case.get("expected", {}).get("setup")
     try:
         run = play(case, topology, choices)

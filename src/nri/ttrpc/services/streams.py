@@ -207,8 +207,8 @@ class ClientStream(_Stream[M]):
 class ServerStream(_Stream[M]):
     """A call with many messages, at the server: iterates over the client's messages.
 
-    What a handler waits for the client has no limit but the one that the client itself has set: the end of the
-    connection ends the wait.
+    A handler's wait for the client has no limit but the one that the client itself has set: the end of the connection
+    ends the wait.
 
     Attributes:
         request: deadline and metadata.

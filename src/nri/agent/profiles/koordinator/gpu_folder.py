@@ -104,7 +104,7 @@ def _remove(folder: int, name: str) -> None:
 
 
 def _take_apart(folder: int, name: str, left: list[str]) -> None:
-    """Remove one folder; those in it are moved beside it, and are left. What cannot be removed stays."""
+    """Remove one folder; those in it are moved beside it, and are left. A file that cannot be removed stays."""
     with contextlib.suppress(OSError):
         opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
         try:

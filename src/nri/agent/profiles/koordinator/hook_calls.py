@@ -1,9 +1,9 @@
 """Answers to the calls of Koordinator's hook protocol: what the agent says to a proxy before and after the CRI's calls.
 
 Rules: a request comes as a dict with the protocol's field names, and is given back with the changes in it, because the
-proxy takes a response for the whole. What the protocol has no words for is done by the executor, as soon as there is a
-cgroup to do it to; what cannot be done is told as unsupported. Of containers it is kept what was asked for before our
-own changes, so that a ratio is not applied twice. Next: `nri.agent.profiles.koordinator.hook_server`.
+proxy takes a response for the whole. Changes for which the protocol has no words are made by the executor, as soon as
+there is a cgroup to do it to; what cannot be done is reported as unsupported. Of containers it is kept what was asked
+for before our own changes, so that a ratio is not applied twice. Next: `nri.agent.profiles.koordinator.hook_server`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class HookCalls:
         return _echo(request) if answer is None else answer(request)
 
     def apply_again(self) -> int:
-        """Decide anew for all that runs, and write it: rules have changed. Returns how many it was done for.
+        """Decide again for all that runs, and write it: rules have changed. Returns how many it was done for.
 
         A pod and its containers are one batch, because no quota of a pod may be below one of its containers'.
         """
@@ -112,7 +112,7 @@ class HookCalls:
         return sum(map(self._one_again, running.values()))
 
     def _one_again(self, contexts: Sequence[PodContext | ContainerContext]) -> int:
-        """Decide anew for a pod and its containers; returns how many that are, 0 if it cannot be done."""
+        """Decide again for a pod and its containers; returns how many that are, 0 if it cannot be done."""
         try:
             self._apply_again(contexts)
         except Exception:  # noqa: BLE001 - one pod never stops the others, nor the thread
@@ -222,7 +222,7 @@ class HookCalls:
         return outcome
 
     def _mend(self, decided: int, *contexts: PodContext | ContainerContext) -> None:
-        """Decide anew for what runs now if rules have changed since: they were applied to what ran before it."""
+        """Decide again for what runs now if rules have changed since: they were applied to what ran before it."""
         if decided != self._round:
             self._one_again(contexts)
 

@@ -94,7 +94,7 @@ class HooksTransport:
         worker.join()
 
     def rules_changed(self, kinds: frozenset[str]) -> None:  # noqa: ARG002  every kind may concern every pod
-        """Note that what runs is to be decided anew."""
+        """Note that what runs is to be decided again."""
         self._work.set()
 
     def health(self) -> tuple[bool, str]:

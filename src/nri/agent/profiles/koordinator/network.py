@@ -21,7 +21,7 @@ __all__ = ["Network"]
 
 
 class Network:
-    """What a round over the network does.
+    """The work of a round over the network.
 
     Args:
         settings: of the agent; `terway` and `tc` are read.

@@ -37,7 +37,7 @@ _log = logging.getLogger("nri.agent")
 
 
 class Reconcile:
-    """What a round does beside asking hooks.
+    """The work of a round beside asking hooks.
 
     Args:
         parts: of the agent.
@@ -90,7 +90,7 @@ class Reconcile:
         return self._parts.executor.core_sched(wanted, key, context.cgroup_parent, forget_moved=forget)
 
     def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
-        """Remove resctrl groups that no pod asks for any more, and write identities anew if NodeSLO has changed."""
+        """Remove resctrl groups that no pod asks for any more, and write identities again if NodeSLO has changed."""
         self._remove_stale(pods, tally)
         if SLO in kinds:
             self._all_identities(pods, tally)

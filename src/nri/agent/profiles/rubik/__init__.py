@@ -2,7 +2,7 @@
 
 Reading order: `configuration`, rubik's file as the agent's settings and as the document that services go by; `pods`,
 pods and annotations as the services read them; `services`, what samples and writes; `profile`, all of it as one value.
-What is decided is `nri.policies.rubik`, pure.
+Decisions are in `nri.policies.rubik`, pure.
 """
 
 from nri.agent.profiles.rubik.profile import PROFILE

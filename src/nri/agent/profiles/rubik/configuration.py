@@ -2,7 +2,7 @@
 
 Rules: a file with a mistake never starts an agent, and every mistake is named at once; one that changes while an agent
 runs and has a mistake changes nothing. A service that the file did not switch on at the start stays off, because who
-sets which knob was found out by that. What rubik does otherwise, such as its log, is a note. Next:
+sets which knob was found out by that. Keys with which rubik does something else, such as its log, become notes. Next:
 `nri.agent.profiles.rubik.pods`.
 """
 
@@ -58,7 +58,7 @@ class Node:
 
     @property
     def gates(self) -> frozenset[str]:
-        """What is on."""
+        """The services that are on."""
         return self.switched_on & self.services.keys()
 
     @property

@@ -1,7 +1,7 @@
 """Values that pods and containers have from their creation on, as hooks, so that none runs without them.
 
-Rules: a hook is named as its service, is on with it, and asks the same decision as it. A runtime is told what it has
-a word for, the rest is written before a container's first instruction. Next: `nri.agent.profiles.rubik.services`.
+Rules: a hook is named as its service, is on with it, and asks the same decision as it. Values for which a runtime has a
+word go to it, the rest is written before a container's first instruction. Next: `nri.agent.profiles.rubik.services`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _ANNOTATIONS: Final = (
     dyn_cache.ANNOTATION,
     cpi.ANNOTATION,
 )
-#: How alike two names are that are told apart by a slip alone.
+#: How alike two names are that differ by a slip alone.
 _ALIKE: Final = 0.88
 
 

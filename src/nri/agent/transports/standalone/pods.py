@@ -26,7 +26,7 @@ from nri.policies.writes import QUOTA, Write, pod_writes, writes
 
 __all__ = ["NAME", "NothingMore", "PodRound", "Reconciler", "with_room"]
 
-#: What this transport is called.
+#: The name of this transport.
 NAME: Final = "standalone"
 #: No pod has more containers than that; what is above comes from no kubelet.
 _MOST_CONTAINERS: Final = 256
@@ -43,7 +43,7 @@ class _Item(NamedTuple):
 
 
 class Reconciler(Protocol):
-    """What a round over cgroups does beside asking hooks; made with the parts of the agent."""
+    """The work of a round over cgroups beside asking hooks; made with the parts of the agent."""
 
     def node(self, tally: Tally) -> None:
         """Set what holds for the whole machine, before anything else."""

@@ -35,7 +35,7 @@ from nri.policies.writes import writes
 __all__ = ["NetworkRound", "Standalone", "kube_classes", "programs"]
 
 _PODS, _RULES = "pods", "rules"
-#: What is set for the node's network is found under this in `explain`.
+#: The name of settings for the node's network in `explain`.
 _NETWORK: Final = Subject("node/network", name="network")
 #: More pods than that are on no node.
 _MOST_PODS: Final = 4096
@@ -45,7 +45,7 @@ _log = logging.getLogger("nri.agent")
 
 
 class NetworkRound(Protocol):
-    """What a round over the network does; made with the settings and the parts of the agent."""
+    """The work of a round over the network; made with the settings and the parts of the agent."""
 
     def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
         """Bring the network to what the rules of now want; `force` looks also at what is believed to be right."""
@@ -97,7 +97,7 @@ class Standalone:
             worker.start()
 
     def stop(self) -> None:
-        """End within the rounds that run. What was written stays."""
+        """End within the rounds that run. Written values stay."""
         for worker in self._workers:
             worker.stop()
 

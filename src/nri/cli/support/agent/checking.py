@@ -87,7 +87,7 @@ def check(loaded: Loaded[AgentSettings] | ConfigError, default: AgentSettings, r
 
 
 def _gates_off(book: RuleBook, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
-    """What a document asks for, and the settings do not switch on."""
+    """Things that a document asks for, and the settings do not switch on."""
     on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
     why = "without effect, for {0} is off (gates.{0} = true switches it on)".format
     return [

@@ -1,6 +1,6 @@
 """Decisions without an agent: pods out of manifests, rules out of files, and what each hook would give them.
 
-Rules: nothing is written and no server is asked; what this machine cannot do is told beside each value, because the
+Rules: nothing is written and no server is asked; what this machine cannot do is said beside each value, because the
 node may be another one. The result has the form of the agent's own explanations (`nri.agent.explain`). Next:
 `nri.cli.support.agent.explained`, which shows it.
 """

@@ -21,7 +21,7 @@ __all__ = ["run", "tell_who_waits"]
 
 _log = logging.getLogger("nri.agent")
 
-#: After so many seconds it is told what is still waited for.
+#: After so many seconds the log says what is still waited for.
 _PATIENCE_S = 2.0
 
 

@@ -29,7 +29,7 @@ _MOST_ID = 2**32 - 1
 _PROFILES = {"RuntimeDefault": 0, "Unconfined": 1, "Localhost": 2}
 _PROPAGATION = {"": 0, "None": 0, "HostToContainer": 1, "Bidirectional": 2}
 _PROTOCOLS = {"": 0, "TCP": 0, "UDP": 1, "SCTP": 2}
-#: What a container without privileges does not see of /proc, and may not write. Source: the kubelet.
+#: The files of /proc that a container without privileges does not see, or may not write. Source: the kubelet.
 _MASKED = ("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
            "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
            "/sys/devices/virtual/powercap")  # fmt: skip

@@ -102,7 +102,7 @@ _REASONS = {
     "sizeLimit": "the volume has no bound of its own here",
 }  # fmt: skip
 _VOLUME = re.compile(r"(?:.*\.)?volumes\[\d+\]\.\w+")
-#: What a cluster writes into objects, which asks for nothing.
+#: Fields that a cluster writes into objects, and that ask for nothing.
 _PASSED = frozenset(
     ["apiVersion", "kind", "status"]
     + [f"metadata.{key}" for key in ("creationTimestamp", "resourceVersion", "generation", "generateName", "selfLink",

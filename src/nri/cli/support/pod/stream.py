@@ -1,7 +1,7 @@
 """The client's side of exec and attach, over the streaming server whose address the CRI gives out: SPDY/3.1.
 
-Rules: SPDY, because every runtime of the field serves it, and can be told the end of the input over it, which most do
-not take over a WebSocket. What the server says is bounded: the head of its answer, its frames, the outcome. Output is
+Rules: SPDY, because every runtime of the field serves it, and takes the end of the input over it, which most do not
+take over a WebSocket. The server's texts are bounded: the head of its answer, its frames, the outcome. Output is
 written before more is read: that is the only window, for Go's servers read no others, and what they have not read when
 they close the connection makes the kernel throw away the rest of the output. A person's terminal is raw while the
 conversation lasts, and as it was afterwards. Next: `nri.engine.streaming.spdy`.

@@ -57,7 +57,7 @@ class Unread(NamedTuple):
 
 
 def watch(root: Any) -> Any:
-    """Make a tree whose tables remember. What stands in it twice, as YAML's anchors can have it, stays one."""
+    """Make a tree whose tables remember. A part that is in it twice, by YAML's anchors, stays one."""
     made: dict[int, tuple[Any, Any]] = {}
     waiting = [root]
     while waiting:

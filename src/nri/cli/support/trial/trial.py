@@ -2,8 +2,8 @@
 
 The events are those of a pod that starts: RunPodSandbox, and for each container CreateContainer, PostCreateContainer,
 StartContainer, PostStartContainer. A container that is refused is not started; the others are tried all the same, so
-that one run shows all conflicts. What plugins ask for by themselves is waited for, until they have been quiet for a
-moment. Next: `nri.cli.support.trial.outcome`.
+that one run shows all conflicts. It waits for requests that plugins make by themselves, until they have been quiet for
+a moment. Next: `nri.cli.support.trial.outcome`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Seen", "Trial", "Watching", "program", "run"]
 
-#: What `nri.stub` calls the text that a runtime hands over with Configure.
+#: The name that `nri.stub` gives to the text that a runtime hands over with Configure.
 _RUNTIMES_TEXT = "the runtime's configuration"
 #: How long plugins must have asked for nothing, after the last event, for the trial to end, in seconds.
 QUIET_S = 0.25

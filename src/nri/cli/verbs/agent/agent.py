@@ -133,8 +133,8 @@ def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **opt
     """Check settings, rules and pods, and print all mistakes at once. It changes nothing and connects to nothing.
 
     FILE is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override earlier ones. Annotations
-    of pods are read as the hooks that the settings switch on read them. What has no effect, or is misspelt, is a note
-    and no mistake.
+    of pods are read as the hooks that the settings switch on read them. A key that has no effect, or is misspelt, is a
+    note and not a mistake.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
@@ -191,8 +191,8 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
 
     POD is NAMESPACE/NAME, a name that only one pod has, or a key such as a uid or kube-qos/BestEffort from the list
     that is printed without POD. The agent that runs here answers. With --pod FILE no agent is needed: the rules of
-    --rules and the settings of --config and --set are applied to the manifest. What other plugins changed in a
-    container, and in which order, nri why says, where the runtime keeps it.
+    --rules and the settings of --config and --set are applied to the manifest. nri why says what other plugins changed
+    in a container, and in which order, where the runtime keeps it.
 
     Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
     """

@@ -1,8 +1,8 @@
 """The parts of an engine that runs nothing: its decisions, records, events and specs are the real ones.
 
 One job: :class:`DryMachinery`, for demos and tests without root or an OCI runtime. Rules: no process, mount, cgroup,
-namespace or network is made; an image is there as soon as it is named, has no files, and a word that stands for its
-command; pods are on no network. Next: :mod:`nri.engine.process.dry`.
+namespace or network is made; an image is there as soon as it is named, has no files, and a word instead of its command;
+pods are on no network. Next: :mod:`nri.engine.process.dry`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nri.files import private_folder, remove_tree
 __all__ = ["DryMachinery"]
 
 
-#: What process.args has of a container whose manifest names no command: nobody has looked into its image.
+#: The value of process.args for a container whose manifest names no command: nobody has looked into its image.
 _COMMAND = "(the command of the image)"
 
 
@@ -51,7 +51,7 @@ class DryMachinery(Machinery):
         return []
 
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
-        """Ends are told by the thread that brings them about."""
+        """The thread that ends a container reports it."""
         return cast(Exits, DryExits(on_exit))
 
     def exec_sync(

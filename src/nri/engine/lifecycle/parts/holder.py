@@ -21,7 +21,7 @@ __all__ = ["PROGRAM", "holder_program", "holder_spec", "make_root"]
 PROGRAM = "/pause"
 _BASE, _HEADERS = 0x400000, 64 + 56
 #: The number of each machine in ELF, and the code: rt_sigaction(SIGCHLD, action, NULL, 8), and then to wait for ever.
-#: The action stands behind the code: SIG_IGN, SA_NOCLDWAIT, and no more.
+#: The action is behind the code: SIG_IGN, SA_NOCLDWAIT, and no more.
 _CODE = {
     "x86_64": (62, bytes.fromhex(
         "b80d000000 bf11000000 488d3513000000 31d2 41ba08000000 0f05"  # rt_sigaction is 13, SIGCHLD 17

@@ -49,7 +49,7 @@ def mapped_process(kinds: set[str], mappings: IdMappings) -> Iterator[int]:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            # What comes back has been through the program that is started when all namespaces are there.
+            # The answer comes from the program that is started when all namespaces are there.
             with suppress(BrokenPipeError):  # it has ended already, and says why
                 os.write(process.stdin.fileno(), b"\n")  # past the buffer, which would try again at its end
             if process.stdout.read(1) != b"\n":

@@ -4,7 +4,7 @@ Rules: streams are opened by the client alone, and only so many at a time (below
 own side has `open` besides); pings are answered here; a stream is gone
 when both sides have ended it or either has reset it. Go's peers (moby/spdystream) know no windows: they neither keep
 to ours nor ever open theirs. So sending is not held to a window until the peer shows, by SETTINGS or WINDOW_UPDATE,
-that it has them; what came in is told as consumed in any case, which the others pass over.
+that it has them; what came in is reported as consumed in any case, which the others pass over.
 Source: the SPDY/3.1 draft, section 2.
 Next: :mod:`nri.engine.streaming.channels.command`.
 """

@@ -1,6 +1,6 @@
 """The protocol that a request is switched to: SPDY/3.1 or a WebSocket, and one of Kubernetes's protocols over it.
 
-Rules: the client's order decides; only names from our own lists ever stand in an answer. Pure.
+Rules: the client's order decides; only names from our own lists ever are in an answer. Pure.
 Sources: RFC 6455 section 4.2; Kubernetes's header ``X-Stream-Protocol-Version``.
 Next: :mod:`nri.engine.streaming.tokens`.
 """

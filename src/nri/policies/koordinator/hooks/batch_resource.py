@@ -84,7 +84,7 @@ def container(context: ContainerContext, rule: BatchRule, quirks: Quirks = Quirk
 
 
 def _spec(context: PodContext, quirks: Quirks) -> Mapping[str, ExtendedResources] | None:
-    """What a pod's containers ask of batch resources: by its spec, else by its annotation; None for nothing."""
+    """The batch resources that a pod's containers request: by its spec, else by its annotation; None for nothing."""
     if context.extended is not None:
         batch = {name: each for name, each in context.extended.items() if _is_batch(each)}
         if batch or not context.extended:

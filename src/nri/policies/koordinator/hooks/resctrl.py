@@ -2,7 +2,7 @@
 
 The pod's hook makes the group and its schemata, the container's names it as RDT class, and removal takes it away. A
 range of the cache is in percent of its ways; a bandwidth is in percent, which Intel rounds up to tens and AMD counts in
-eighths of a gigabit. What cannot be computed is left out of the schemata. Next:
+eighths of a gigabit. A value that cannot be computed is left out of the schemata. Next:
 `nri.policies.koordinator.schemata`.
 """
 
@@ -23,7 +23,7 @@ __all__ = ["AMD", "INTEL", "NAME", "PREFIX", "Cache", "bandwidth", "container", 
 
 NAME: Final = "Resctrl"
 INTEL, AMD = "GenuineIntel", "AuthenticAMD"
-#: What groups of this agent are called; the rest is the pod's uid.
+#: The beginning of the names of this agent's groups; the rest is the pod's uid.
 PREFIX: Final = "koordlet-"
 #: Gigabits per second of one AMD die, less a fifth that is hard to reach; and the word for no limit.
 _AMD_MOST: Final = 160

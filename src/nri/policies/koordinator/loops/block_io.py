@@ -36,7 +36,7 @@ _KNOBS: Final = {
 }
 
 
-#: What `io.cost.qos` says of a disk that is no longer asked for.
+#: The line of `io.cost.qos` for a disk that is no longer asked for.
 ROOT_OFF: Final = "enable=0"
 _LATENCIES: Final = {
     "rpct": ("readLatencyPercent", 95),

@@ -8,7 +8,7 @@
 | CPUEvict, MemoryEvict | the node uses too much | see below | used |
 
 The last two rows take pods whose label allows it, up to a priority that NodeSLO names. Rules: pure; pods are the API's
-JSON. What may never be evicted is `pod_class.never_evicted`, which the caller asks first. Units: thousandths of CPUs
+JSON. The caller asks `pod_class.never_evicted` first, which says what may never be evicted. Units: thousandths of CPUs
 and bytes. Next: `nri.policies.koordinator.loops.memory_qos`.
 """
 

@@ -18,7 +18,7 @@ from nri.text import plain
 __all__ = ["ANNOTATION_STRATEGY", "DEFAULTS", "RATIOS", "left_out", "of_node", "wrong"]
 
 ANNOTATION_STRATEGY: Final = "node.koordinator.sh/colocation-strategy"
-#: A node's labels, each a ratio that stands for a percentage of its strategy.
+#: A node's labels, each a ratio that replaces a percentage of its strategy.
 RATIOS: Final[Mapping[str, str]] = {
     "node.koordinator.sh/cpu-reclaim-ratio": "cpuReclaimThresholdPercent",
     "node.koordinator.sh/memory-reclaim-ratio": "memoryReclaimThresholdPercent",
@@ -67,7 +67,7 @@ def of_node(config: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
 
     Args:
         config: the JSON of the ConfigMap's key `colocation-config`.
-        node: the Node, of which labels and annotations count. What of them cannot be read is left out.
+        node: the Node, of which labels and annotations count. Those that cannot be read are left out.
     """
     labels = _texts(node, "labels")
     found = {key: value for key, value in config.items() if key != "nodeConfigs"}

@@ -1,8 +1,8 @@
 """NodeSLO's defaults, merged under what is written; and the check of its numbers that its admission makes.
 
-The spec is the API's JSON, as a dict. What a class has of CPU, memory and cache that is not switched on has the values
-of `OFF`, whatever else is written, so that what was set goes back; `systemClass` stays as it is written. Rules: pure;
-nothing given is changed. Next: `nri.policies.koordinator.rules.node_slo`.
+The spec is the API's JSON, as a dict. Parts of a class (CPU, memory, cache) that are not switched on have the values of
+`OFF`, whatever else is written, so that earlier settings are taken back; `systemClass` stays as it is written. Rules:
+pure; nothing given is changed. Next: `nri.policies.koordinator.rules.node_slo`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 __all__ = ["AUTO", "DEFAULTS", "OFF", "PARTS", "Violation", "merged", "over", "violations"]
 
-#: What each part of a class is while it is off.
+#: The values of each part of a class while it is off.
 OFF: Final[Mapping[str, Mapping[str, Any]]] = {
     "cpuQOS": {"enable": False, "groupIdentity": 0, "schedIdle": 0, "coreExpeller": False},
     "memoryQOS": {

@@ -1,7 +1,7 @@
 """The keys of rules that hooks and strategies go by: which gate a key asks for, and which keys each of them reads.
 
-Rules: pure; a key that is read is named whether a document has it or its default holds. What only a default asks for is
-not asked for, and a part of another form is passed over, because who reads it tells of that. Next:
+Rules: pure; a key that is read is named whether a document has it or its default holds. A gate that only a default asks
+for is left out, and a part of another form is passed over, because its reader reports that. Next:
 `nri.policies.koordinator.rules.unread`.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["asked", "origins"]
 
 _STRATEGY, _THRESHOLD = "resourceQOSStrategy", "resourceUsedThresholdWithBE"
 _CLASSES: Final = ("lsrClass", "lsClass", "beClass", "systemClass")
-#: What asks for a gate by being switched on: the part of a class, the gate, and the classes that have it.
+#: Parts that ask for a gate by being switched on: the part of a class, the gate, and the classes that have it.
 _PARTS: Final = (
     ("memoryQOS", "CgroupReconcile", _CLASSES),
     ("resctrlQOS", "RdtResctrl", tuple(GROUPS.values())),

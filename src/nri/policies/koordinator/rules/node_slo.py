@@ -1,6 +1,6 @@
 """Rules for the CPU from NodeSLO's spec: group identity, core scheduling, and whether batch pods have a CPU quota.
 
-The spec is the API's JSON, as a dict. What it does not say has Koordinator's default: classes are off; switched on, LSR
+The spec is the API's JSON, as a dict. Missing keys have Koordinator's default: classes are off; switched on, LSR
 and LS have identity 2 and expel others from their core, BE has -1 and does not. Next:
 `nri.policies.koordinator.rules.network`, for the same spec's bandwidths.
 """
@@ -47,7 +47,7 @@ _STRATEGY = Record(
         "systemClass": _CLASS,
     }
 )
-#: What rules read of NodeSLO's spec.
+#: The keys of NodeSLO's spec that rules read.
 SPEC = Record(
     {
         "resourceQOSStrategy": _STRATEGY,

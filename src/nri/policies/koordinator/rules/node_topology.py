@@ -21,9 +21,9 @@ __all__ = ["SHAPES", "CpusetRule", "SharePool", "parse", "reserved_milli"]
 _POOLS = Items(Record({"socket": INT32, "node": INT32, "cpuset": str}))
 _POLICY = Record({"policy": str, "options": Table(str), "reservedCPUs": str})
 _SYSTEM = Record({"cpuset": str, "cpusetExclusive": bool})
-#: What a node keeps from pods, by an annotation of its own or of its topology.
+#: Resources that a node keeps from pods, by an annotation of its own or of its topology.
 _RESERVATION = Record({"resources": Table(QUANTITY), "reservedCPUs": str, "applyPolicy": str})
-#: What is read of each annotation.
+#: The keys that are read of each annotation.
 SHAPES = {
     names.ANNOTATION_SHARE_POOLS: _POOLS,
     names.ANNOTATION_BE_SHARE_POOLS: _POOLS,

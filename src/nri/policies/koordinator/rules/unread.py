@@ -1,7 +1,7 @@
 """Keys of rules without effect: that nothing reads, with the nearest that is read, or that are null.
 
 Rules: pure; what is below a key that is not read is not looked at, nor a key whose value asks for nothing, as a part of
-which all is off: the manager writes these for each class. Next: `nri.agent.rules`, which tells of them.
+which all is off: the manager writes these for each class. Next: `nri.agent.rules`, which reports them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nri.text import plain
 __all__ = ["below", "nearly", "unread", "unread_annotations"]
 
 _MOST, _MOST_TEXT = 100, 200
-#: How alike two names are that are told apart by a slip alone, where others have names of their own.
+#: How alike two names are that differ by a slip alone, where others have names of their own.
 _ALIKE: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
 _NULL: Final = "it is null, which takes away what it had: its default holds"

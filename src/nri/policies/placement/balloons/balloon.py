@@ -66,7 +66,7 @@ class Balloon:
         return 1000 * (min(limit, most) if limit and (limited or limit <= free) else most)
 
     def saved(self) -> tuple[int, int, dict[str, list[str]], dict[str, int]]:
-        """What changes while it lives."""
+        """The part that changes while it lives."""
         return self.cpus, self.idle, {pod: list(names) for pod, names in self.pods.items()}, dict(self.groups)
 
     def restore(self, saved: tuple[int, int, dict[str, list[str]], dict[str, int]]) -> None:

@@ -48,7 +48,7 @@ class Preserve:
 
 @dataclass
 class BalloonType:
-    """One type of balloons; 0 is no limit. What it is `far` from follows from the other types."""
+    """One type of balloons; 0 is no limit. The other types say what it is `far` from."""
 
     name: str = ""
     components: list[Component] = field(default_factory=list)

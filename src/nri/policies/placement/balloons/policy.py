@@ -110,7 +110,7 @@ class Balloons:
         return self._changes.pins
 
     def saved(self) -> Kept:
-        """What every balloon and container has."""
+        """The CPUs and memory nodes of every balloon and container."""
         return Kept(
             self.name,
             containers={name: KeptContainer.of(each) for name, each in self.containers.items()},

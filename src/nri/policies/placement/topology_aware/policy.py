@@ -38,7 +38,7 @@ _NONE: Mapping[str, Container] = MappingProxyType({})
 
 @dataclass(slots=True)
 class Grant:
-    """What a container has.
+    """The placement of a container.
 
     Attributes:
         exclusive: its own CPUs; `portion_m` thousandths of those of its kind that it shares.
@@ -132,7 +132,7 @@ class TopologyAware:
         return self._changes.pins
 
     def saved(self) -> Kept:
-        """What every container has."""
+        """The placement of every container."""
         return Kept(
             self.name,
             containers={name: KeptContainer.of(each) for name, each in self.containers.items()},
@@ -197,7 +197,7 @@ class TopologyAware:
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
-        """Place a container anew with other requests, in its pool if that can be. Raises NoPlace."""
+        """Place a container again with other requests, in its pool if that can be. Raises NoPlace."""
         container = self.containers.get(container_id)
         if container is None:
             return self._changes.take()
@@ -234,7 +234,7 @@ class TopologyAware:
         self._repin(grant)
 
     def _looked_at(self, container: Container, hinted: str) -> tuple[Request, list[Score]]:
-        """What a container asks for, and the pools for it, the best first."""
+        """The request of a container, and the pools for it, the best first."""
         request = request_of(container, self.options, self.choices, self.zones)
         root = self.pools.root
         if request.kind is CpuKind.RESERVED and not root.reserved:

@@ -1,4 +1,4 @@
-"""What a container asks of topology-aware: exclusive CPUs, a share of others, reserved ones, and memory.
+"""The request of a container to topology-aware: exclusive CPUs, a share of others, reserved ones, and memory.
 
 One job: :func:`request_of`, from the container's requests, its annotations and the options. Pure. Next: `pools`.
 """

@@ -24,7 +24,7 @@ _DISTANCE = 0.75
 
 @dataclass(slots=True)
 class Score:
-    """What a pool would have left, and how it fits.
+    """The rest that a pool would have, and how it fits.
 
     Attributes:
         isolated: CPUs; `reserved_m`, `shared_m` thousandths. Below 0: it has not enough.
@@ -74,7 +74,7 @@ class Score:
         return score
 
     def lacks(self, request: Request) -> str:
-        """What a container would miss here, in words; "" for nothing."""
+        """The resources that a container would miss here, in words; "" for nothing."""
         if request.kind is CpuKind.RESERVED:
             return f"{-self.reserved_m}m reserved CPU" if self.reserved_m < 0 else ""
         if self.shared_m < 0:

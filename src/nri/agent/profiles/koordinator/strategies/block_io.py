@@ -1,8 +1,8 @@
 """BlkIOReconcile: limits of block I/O for best-effort pods together, and for pods that ask for their own.
 
 Rules: limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM. One
-that the machine does not have, and volumes on several disks, are told and limit nothing. A limit or weight that is no
-longer asked for is taken away. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
+that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that is
+no longer asked for is taken away. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["NAME", "BlockIo", "disk_of"]
 
 NAME: Final = "BlkIOReconcile"
 _VOLUMES: Final = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"
-#: What a disk has by itself, by knob.
+#: The values of a disk for which nothing is set, by knob.
 _NONE: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
 _WEIGHT: Final = "io.device_weight"
 _NONE[_WEIGHT] = UNLIMITED

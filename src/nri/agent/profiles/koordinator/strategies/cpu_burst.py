@@ -1,8 +1,8 @@
 """CPUBurst: containers that are throttled may borrow CPU, by `cpu.cfs_burst_us` and by a quota that grows in steps.
 
 Rules: for pods that share CPUs: all but LSE, LSR and BE. Mainline kernels refuse a burst above the quota, so there it
-is cut to that. A quota that CPUNormalization repairs is not scaled, because each would undo the other. What was scaled
-is put back when it is switched off. Next: :mod:`nri.agent.profiles.koordinator.strategies.evict`.
+is cut to that. A quota that CPUNormalization repairs is not scaled, because each would undo the other. Scaled values
+are put back when it is switched off. Next: :mod:`nri.agent.profiles.koordinator.strategies.evict`.
 """
 
 from __future__ import annotations

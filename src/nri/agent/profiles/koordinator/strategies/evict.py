@@ -1,10 +1,10 @@
 """Evictions for CPU and for memory: all features of one resource in one round, as what one frees counts for others.
 
-Rules: of the pods that a feature names none goes that `pod_class.never_evicted` tells (static pods, the system's own,
-those whose priority is unknown), that does not allow it, or whose end frees nothing; who is spared so is told. After an
-eviction there is none for the time of a cooldown; for CPU none either for so long after the start, while there are few
-samples. A pod that was asked to go is not asked again, and counts as gone.
-Next: :mod:`nri.agent.profiles.koordinator.strategies.memory_qos`.
+Rules: of the pods that a feature names none goes that `pod_class.never_evicted` spares (static pods, the system's own,
+those whose priority is unknown), that does not allow it, or whose end frees nothing; the log names those that are
+spared. After an eviction there is none for the time of a cooldown; for CPU none either for so long after the start,
+while there are few samples. A pod that was asked to go is not asked again, and counts as gone. Next:
+:mod:`nri.agent.profiles.koordinator.strategies.memory_qos`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Evict(Strategy):
         self._asked |= dict.fromkeys(asking.asked, now)
 
     def _release(self, made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-        """What a feature has to free, and why."""
+        """The amount that a feature has to free, and why."""
         if feature.how == "satisfaction":
             return self._satisfaction(made, feature)
         if feature.how == "allocatable":
@@ -191,7 +191,7 @@ class _Asking:
 
 
 def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
-    """What batch and mid pods ask for above what the node has for them; nothing while that is not known."""
+    """The requests of batch and mid pods above the node's resources for them; nothing while that is not known."""
     status = (made.parts.book.document("Node") or {}).get("status") or {}
     given, keys = status.get("allocatable"), made.rules.threshold.keys
     if not isinstance(given, dict):

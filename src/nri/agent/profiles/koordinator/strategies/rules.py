@@ -1,4 +1,4 @@
-"""What NodeSLO asks of strategies, and a pod's annotations otherwise; all of them are off unless switched on.
+"""NodeSLO's rules for strategies, and a pod's annotations instead; all of them are off unless switched on.
 
 Rules: pure. A part that cannot be read is an error of that part, told, and its last good form stays in force. Numbers
 out of range are refused as a whole. Next: `nri.agent.profiles.koordinator.strategies.cpu_suppress`.
@@ -146,7 +146,7 @@ class OfPod(NamedTuple):
 
 
 def of_pod(rules: NodeSlo, qos: str, annotations: Mapping[str, str], failed: Callable[[str, str], None]) -> OfPod:
-    """Return what holds for a pod; an annotation that cannot be read is told, and the node's word stays.
+    """Return what holds for a pod; an annotation that cannot be read is reported, and the node's word stays.
 
     Args:
         rules: what NodeSLO asks for.

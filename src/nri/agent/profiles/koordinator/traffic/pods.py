@@ -2,7 +2,7 @@
 
 Rules: an address counts only for a pod that has it alone, so none of a pod in the host's network; a bad annotation
 leaves the pod the limit that it had, if it had one, and the others as they are. Ingress is not shaped, and a pod that
-asks for that is told so. Next: :mod:`nri.agent.profiles.koordinator.network`.
+asks for that is reported. Next: :mod:`nri.agent.profiles.koordinator.network`.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class NetworkShares:
 
 
 def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError], None]) -> Traffic:
-    """The traffic of a pod; an annotation that cannot be read is told, and limits nothing."""
+    """The traffic of a pod; an annotation that cannot be read is reported, and limits nothing."""
     limit = ingress = 0
     try:
         ingress, limit = tc.own_limits(context.annotations)

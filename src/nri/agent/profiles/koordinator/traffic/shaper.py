@@ -1,8 +1,8 @@
 """Shaper: a plan made real on the machine's network, step by step, and of each step the truth.
 
-Rules: a discipline of another program is left alone, and told. What was made once is looked at each time and made again
-if it is not there; all of it once in `refresh_s`. What is taken away is only what bears our names. Programs are run by
-their list of words, never by a shell, until a deadline; what they say is cut. Next:
+Rules: a discipline of another program is left alone, and told. Everything that was made is looked at each time, and
+made again if it is missing; all of it once in `refresh_s`. Only objects with our names are removed. Programs
+are run by their list of words, never by a shell, until a deadline; what they say is cut. Next:
 :mod:`nri.agent.profiles.koordinator.traffic.pods`.
 """
 

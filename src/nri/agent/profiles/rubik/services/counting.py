@@ -1,7 +1,8 @@
 """Events of processors that pods cause, counted from one round to a later one.
 
-Rules: counters are open only while something is counted, and there is a bound of their number: what is beyond is told.
-A machine that counts none is told, by the name of the event. Next: `nri.agent.profiles.rubik.services.dyn_cache`.
+Rules: counters are open only while something is counted, and their number is bounded: those beyond it are reported. A
+machine that does not count an event is reported, with the event's name. Next:
+`nri.agent.profiles.rubik.services.dyn_cache`.
 """
 
 from __future__ import annotations

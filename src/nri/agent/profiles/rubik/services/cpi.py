@@ -2,8 +2,8 @@
 
 Rules: every minute events are counted for ten seconds; every five minutes online pods are judged by what they usually
 are, and who disturbs them gets a hundredth of a second of CPU in each tenth for five minutes. A pod takes part by its
-annotation. Without the processor's counters nobody is judged, which is told. Quotas go back after that time, when the
-service is switched off, and when the agent ends; a pod that quotaTurbo manages is left alone. Next:
+annotation. Without the processor's counters nobody is judged, which is reported. Quotas go back after that time, when
+the service is switched off, and when the agent ends; a pod that quotaTurbo manages is left alone. Next:
 `nri.agent.profiles.rubik.profile`.
 """
 

@@ -2,7 +2,7 @@
 
 Rules: a pod's level is that of its annotation; one that cannot be read costs it the service and keeps the last good
 one. Misses of online pods move the dynamic group, where the processor counts them; else it stays where it starts, which
-is told. Caches have the numbers of their domains. Groups go when the service is switched off. Next:
+is reported. Caches have the numbers of their domains. Groups go when the service is switched off. Next:
 `nri.agent.profiles.rubik.services.io_cost`.
 """
 
@@ -72,7 +72,7 @@ class DynCache(Service):
         return min(float(self.block.adjustInterval) / _MS_PER_S, _SYNC_S)
 
     def changed(self) -> None:
-        """Begin anew with another block."""
+        """Begin again with another block."""
         self._dynamic = None
         self._counting.end()
 

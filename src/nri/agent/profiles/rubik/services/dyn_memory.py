@@ -1,8 +1,8 @@
 """dynMemory: `memory.high` of offline pods by the node's free memory, so that their reclaim comes first.
 
 Rules: what a pod no longer is to have is taken back: it became online, or the service was switched off. Where a kernel
-has no `memory.high` all of it is unsupported, which is told; the part that begins to reclaim before the limit is left
-out where only openEuler's kernels have it. Next: `nri.agent.profiles.rubik.profile`.
+has no `memory.high` all of it is unsupported, which is reported; the part that begins to reclaim before the limit is
+left out where only openEuler's kernels have it. Next: `nri.agent.profiles.rubik.profile`.
 """
 
 from __future__ import annotations

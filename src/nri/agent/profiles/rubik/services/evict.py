@@ -70,7 +70,7 @@ class _Evicts(Service):
         return float(self.block.interval)
 
     def changed(self) -> None:
-        """Begin anew with another block."""
+        """Begin again with another block."""
         self._cooldown = Cooldown(0 if self.block is None else self.block.cooldown or 0)
         self._over = 0
 
@@ -159,7 +159,7 @@ class CpuEvict(_Evicts):
         self._window = Window(0)
 
     def changed(self) -> None:
-        """Begin anew with another block."""
+        """Begin again with another block."""
         super().changed()
         self._window = Window(0 if self.block is None else self.block.windows)
 

@@ -2,7 +2,7 @@
 
 Rules: on cgroup v1 only openEuler's kernels have it, where pages that are written later count for the pod that wrote
 them; on v2 weights are `io.weight`. A disk that is not there, or whose model is not whole, switches all off, which is
-told: half of them would be no control. What was set goes back when the service is switched off. Next:
+told: half of them would be no control. Its settings are taken back when the service is switched off. Next:
 `nri.agent.profiles.rubik.services.cpi`.
 """
 

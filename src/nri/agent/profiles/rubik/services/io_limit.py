@@ -1,8 +1,8 @@
 """ioLimit: limits of block I/O of a pod's containers, by disk, as its annotation says.
 
-Rules: an annotation that cannot be read costs that pod the service, is told once, and the last good one counts. A disk
-that is not there is passed over and told; a limit that is no longer asked for is taken away, and one that somebody else
-has set on another disk is left alone. Next: `nri.agent.profiles.rubik.services.dyn_memory`.
+Rules: an annotation that cannot be read costs that pod the service, is reported once, and the last good one counts. A
+disk that is not there is passed over and told; a limit that is no longer asked for is taken away, and one that somebody
+else has set on another disk is left alone. Next: `nri.agent.profiles.rubik.services.dyn_memory`.
 """
 
 from __future__ import annotations

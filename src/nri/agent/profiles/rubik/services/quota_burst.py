@@ -1,7 +1,7 @@
 """quotaBurst: containers of pods that ask for it may save up CPU time, and use it above their quota.
 
-Rules: an annotation that cannot be read costs that pod the service, is told once, and the last good one counts; what is
-no longer asked for is taken back. Next: `nri.agent.profiles.rubik.services.io_limit`.
+Rules: an annotation that cannot be read costs that pod the service, is reported once, and the last good one counts;
+what is no longer asked for is taken back. Next: `nri.agent.profiles.rubik.services.io_limit`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Rules: a container and the cgroups above it change together or not at all; the containers of one pod are one change,
 because they share those. Quotas go back to the limits when a pod no longer asks, when the service is switched off and
 when the agent ends; one that is above its limit when it is first seen was left by an agent that broke off. Quotas are
-written and no runtime is told of them: they last for a tick, and a runtime goes on to know the limit, which an agent
-that starts later decodes. Next: `nri.agent.profiles.rubik.services.evict`.
+written and no runtime hears of them: they last for a tick, and a runtime goes on to know the limit, which an agent that
+starts later decodes. Next: `nri.agent.profiles.rubik.services.evict`.
 """
 
 from __future__ import annotations

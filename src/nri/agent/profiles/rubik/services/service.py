@@ -69,10 +69,10 @@ def readable(
     key: str,
     read: Callable[[Mapping[str, str]], object],
 ) -> Mapping[str, str]:
-    """Return a pod's annotations, in which that of a service can be read: else the last good one stands for it.
+    """Return a pod's annotations, in which that of a service can be read: else the last good one counts.
 
     Args:
-        made: the round, in which it is told what is wrong.
+        made: the round, which collects what is wrong.
         pod: whose annotations they are.
         service: whose annotation it is.
         key: the annotation.
