@@ -127,15 +127,17 @@ class Lines:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._read = False
         self._found: YamlLines | _TomlLines | None = None
 
     def find(self, path: Path) -> int | None:
         """The line, counted from 1, on which the key at `path` stands; None when it cannot be found."""
         try:
-            if self._found is None:
+            if not self._read:
+                self._read = True
                 kind = _TomlLines if format_of(self._source) == "toml" else YamlLines
                 self._found = kind(self._source.text)
-            return self._found.find(path)
+            return None if self._found is None else self._found.find(path)
         except Exception:  # noqa: BLE001  (a line number is a courtesy: no reason to lose the error it belongs to)
             return None
 

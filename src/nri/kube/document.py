@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.config.place import at
 from nri.config.source import Source
-from nri.config.syntax import line_of, parse_text
+from nri.config.syntax import Lines, parse_text
 from nri.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,11 +23,16 @@ __all__ = ["Document", "objects", "parts", "text"]
 
 
 def parts(source: Source) -> Iterator[Source]:
-    """Yield the documents of a file, each behind as many empty lines as are before it, for errors to name lines."""
-    start = 0
+    """Yield the documents of a file, each behind as many empty lines as are before it, for errors to name lines.
+
+    Those with nothing in them are left out.
+    """
+    start = above = 0
     for mark in re.finditer(r"(?m)^---.*$|\Z", source.text):
-        above = source.text.count("\n", 0, start)
-        yield Source(source.name, "\n" * above + source.text[start : mark.start()], source.format)
+        part = source.text[start : mark.start()]
+        if part and not part.isspace():
+            yield Source(source.name, "\n" * above + part, source.format)
+        above += part.count("\n")
         start = mark.end()
 
 
@@ -38,43 +43,55 @@ def objects(source: Source) -> Iterator[tuple[Document, dict[str, Any]]]:
         document = Document(part, root)
         waiting = [] if root is None else [root]
         while waiting:
-            tree = waiting.pop(0)
+            tree = waiting.pop()
             if not isinstance(tree, dict):
                 raise document.error("expected an object with a kind", "")
             items = document.items(tree, "items") if str(tree.get("kind", "")).endswith("List") else None
             if items is None:
                 yield document, tree
             else:
-                waiting[:0] = items
+                waiting += reversed(items)
 
 
 class Document:
     """One document of a file, as errors name it. `where` is put before a key in errors: ``spec.``.
+
+    Text and tree are gone through when the first place is asked for, and once for all.
 
     Args:
         source: its text.
         root: what it holds, to find the lines of what is wrong in it.
     """
 
-    __slots__ = ("_root", "_source")
+    __slots__ = ("_lines", "_paths", "_root", "_source")
 
     def __init__(self, source: Source, root: Any) -> None:
         self._source = source
         self._root = root
+        self._lines = Lines(source)
+        self._paths: dict[int, Path] | None = None
+
+    def _path(self, wanted: Any) -> Path | None:
+        """The path from the root to one of its tables or lists; None if it is not in there."""
+        if wanted is None:
+            return None
+        if self._paths is None:
+            self._paths = _paths(self._root)
+        return self._paths.get(id(wanted))
 
     def error(self, reason: str, where: str, tree: Any = None, key: str = "", suggestion: str = "") -> ConfigError:
         """The error for the value at a key of a table, or for the table itself; `where` names it."""
-        path = _path_to(self._root, tree)
-        line = None if path is None else line_of(self._source, (*path, key) if key else path)
+        path = self._path(tree)
+        line = None if path is None else self._lines.find((*path, key) if key else path)
         if line is None and path:
-            line = line_of(self._source, path)  # the key is missing
+            line = self._lines.find(path)  # the key is missing
         return ConfigError(at(self._source, line), where, reason, suggestion)
 
     def place(self, tree: Any, *keys: str | int) -> str:
         """Return the file with the line of a key below one of its tables, or of the nearest that is there."""
-        path = _path_to(self._root, tree)
+        path = self._path(tree)
         for end in range(len(keys), -1, -1) if path is not None else ():
-            line = line_of(self._source, (*path, *keys[:end]) if path is not None else ())
+            line = self._lines.find((*path, *keys[:end]) if path is not None else ())
             if line is not None:
                 return at(self._source, line)
         return self._source.name
@@ -161,21 +178,18 @@ def _is_scalar(value: Any) -> bool:
     return not isinstance(value, (dict, list, tuple))
 
 
-def _path_to(root: Any, wanted: Any) -> Path | None:
-    """The path from the root of a tree to one of its tables or lists; None if it is not in there."""
-    if wanted is None:
-        return None
+def _paths(root: Any) -> dict[int, Path]:
+    """The path to each table and list of a tree, by identity. They live as long as the tree does."""
     waiting: list[tuple[Any, Path]] = [(root, ())]
-    seen: set[int] = set()
+    found: dict[int, Path] = {}
     while waiting:
         value, path = waiting.pop()
-        if value is wanted:
-            return path
-        if id(value) in seen:
+        if id(value) in found:
             continue
-        seen.add(id(value))
         if isinstance(value, dict):
+            found[id(value)] = path
             waiting += [(item, (*path, str(key))) for key, item in dict.items(value)]
         elif isinstance(value, list):
+            found[id(value)] = path
             waiting += [(item, (*path, place)) for place, item in enumerate(value)]
-    return None
+    return found

@@ -9,6 +9,7 @@ from nri.adaptation.plugin_policy import allow, file
 from nri.api import messages as m
 from nri.api.annotations import REQUIRED_PLUGINS
 from nri.api.selectors import Filters, Pattern, Selector
+from nri.cli.support.pod.requests import Node, read_pods
 from nri.config import Source, read
 from nri.errors import ConfigError
 from nri.policies import default_validator
@@ -103,7 +104,29 @@ def unknown_validator_keys(n: int) -> Callable[[], object]:
     return run
 
 
+def manifest(text: Callable[[int], str]) -> Case:
+    """A file of objects of which one is a pod that `nri pod` runs, and the rest is told, each with its line."""
+    pod = '{"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}'
+
+    def case(n: int) -> Callable[[], object]:
+        source = Source("pods", text(n).replace("POD", pod), "auto")
+        return lambda: read_pods(source, Node("node", "/pods"))
+
+    return case
+
+
 CASES: dict[str, Case] = {
+    "manifest: objects of a list": manifest(
+        lambda n: '{"kind": "List", "items": [\n' + '{"kind": "ConfigMap"},\n' * n + "POD]}"
+    ),
+    "manifest: documents": manifest(lambda n: "---\nkind: ConfigMap\n" * n + "---\nPOD"),
+    "manifest: empty documents": manifest(lambda n: "---\n" * n + "POD"),
+    "manifest: unknown keys": manifest(
+        lambda n: (
+            "POD\n---\nkind: Pod\nmetadata: {name: b}\nspec:\n  containers: [{name: a, image: b}]\n"
+            + "".join(f"  key{one}: 1\n" for one in range(n))
+        )
+    ),
     "policy: allow": allowed_updates,
     "policy: tables": policy_tables,
     "policy: selectors": selectors,

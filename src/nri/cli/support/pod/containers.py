@@ -34,6 +34,8 @@ _MASKED = ("/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/pr
            "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
            "/sys/devices/virtual/powercap")  # fmt: skip
 _READONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+#: The kernel takes no longer word of a command line or an environment (MAX_ARG_STRLEN).
+_LONGEST_WORD = (128 << 10) - 1
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -149,10 +151,25 @@ class ContainerRequests:
                     continue
                 values[name] = value
             else:
-                values[name] = _expanded(document.text(one, "value", "env."), values)
+                values[name] = self._expanded(document.text(one, "value", "env."), values, "env.value", one, "value")
         made.config.envs.extend(pb.KeyValue(key=name, value=value.encode()) for name, value in values.items())
         for key, target in (("command", made.config.command), ("args", made.config.args)):
-            target.extend(_expanded(word, values) for word in document.texts(tree, key))
+            target.extend(self._expanded(word, values, key, tree, key) for word in document.texts(tree, key))
+
+    def _expanded(self, text: str, values: dict[str, str], where: str, tree: Any, key: str) -> str:
+        """The text with $(NAME) as the variable's value; of an unknown one it stays, and $$ is a dollar."""
+        left = _LONGEST_WORD
+
+        def value(match: re.Match[str]) -> str:
+            nonlocal left
+            found = "$" if match[1] is None else values.get(match[1], match[0])
+            left -= len(found)
+            if left < 0:  # values of values double with each
+                reason = f"becomes longer than {_LONGEST_WORD} characters, with which no program can be started"
+                raise self._document.error(reason, where, tree, key)
+            return found
+
+        return _REFERENCE.sub(value, text)
 
     def _from(self, table: dict[str, Any], name: str, made: ContainerRequest) -> str | None:
         """The value of a variable that is a field of the pod; None if it may be absent and is."""
@@ -214,7 +231,8 @@ class ContainerRequests:
             source, below = volume.path, document.text(one, "subPath", "volumeMounts.")
             if one.get("subPathExpr") is not None:
                 values = {each.key: each.value.decode() for each in config.envs}
-                below = _expanded(document.text(one, "subPathExpr", "volumeMounts."), values)
+                found = document.text(one, "subPathExpr", "volumeMounts.")
+                below = self._expanded(found, values, "volumeMounts.subPathExpr", one, "subPathExpr")
             if below:
                 if below.startswith("/") or ".." in below.split("/"):
                     raise document.error("it leads out of the volume", "volumeMounts.subPath", one, "subPath")
@@ -338,14 +356,3 @@ def security_profile(document: Document, table: dict[str, Any], where: str, cont
             raise document.error(f'expected one of {", ".join(_PROFILES)}, not "{kind}"', f"{where}{key}.type", profile)
         target.profile_type = _PROFILES[kind]  # type: ignore[assignment]
         target.localhost_ref = document.text(profile, "localhostProfile", f"{where}{key}.")
-
-
-def _expanded(text: str, values: dict[str, str]) -> str:
-    """The text with $(NAME) as the variable's value; of an unknown one it stays, and $$ is a dollar."""
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] is None:
-            return "$"
-        return values.get(match[1], match[0])
-
-    return _REFERENCE.sub(value, text)

@@ -147,11 +147,11 @@ def _objects(source: Source) -> Iterator[tuple[Document, Any]]:
         document = Document(part, root)
         waiting = [] if root is None else [root]
         while waiting:
-            tree = waiting.pop(0)
+            tree = waiting.pop()
             if not isinstance(tree, dict):
                 raise document.error("expected an object with a kind", "")
             if tree.get("kind") == "List":
-                waiting[:0] = document.items(tree, "items")
+                waiting += reversed(document.items(tree, "items"))
             else:
                 yield document, tree
 

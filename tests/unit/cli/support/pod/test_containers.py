@@ -178,3 +178,11 @@ def test_groups_are_numbers_and_names_are_there_once() -> None:
         read("", "  securityContext: {supplementalGroups: [a]}\n")
     with pytest.raises(ConfigError, match='a second container of the name "app"'):
         read("", "  initContainers: [{name: app, image: b}]\n")
+
+
+def test_a_word_that_doubles_with_each_variable_ends_where_no_program_could_be_started_with_it() -> None:
+    variables = ", ".join(f'{{name: V{number + 1}, value: "$(V{number})$(V{number})"}}' for number in range(60))
+    with pytest.raises(ConfigError, match=r"env\.value: becomes longer than 131071 characters"):
+        pod(f"env: [{{name: V0, value: word}}, {variables}]")
+    with pytest.raises(ConfigError, match=r"args: becomes longer than 131071 characters"):
+        pod(f"env: [{{name: A, value: {'x' * 1000}}}], args: ['{'$(A)' * 132}']")
