@@ -73,7 +73,9 @@ def describe(error: BaseException) -> str:
         return f"{where}{error.strerror or error}{as_root}"
     if isinstance(error, errors.NriError):
         return str(error)
-    return f"{type(error).__name__}: {error}. This is a defect of nri; -v -v shows where it happened"
+    if isinstance(error, ValueError) and sys.stdout.closed:
+        return "standard output is closed: code that was loaded, such as a plugin, has done that"
+    return f"{type(error).__name__}: {str(error).rstrip('.')}. This is a defect of nri; -v -v shows where it happened"
 
 
 def report(error: BaseException, settings: Settings) -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import click
 import pytest
 
@@ -106,3 +109,10 @@ def test_an_error_cannot_steer_the_terminal_nor_forge_a_line(capsys: pytest.Capt
     last = shown.rstrip("\n").rsplit("\n", 1)[1]
     assert last.startswith("error: rpc error: code = Unknown desc = a\\x1b[2J\\rb\\u202e\\u2028cxxx")
     assert len(last) < 4200
+
+
+def test_a_standard_output_that_a_plugin_has_closed_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    assert describe(ValueError("odd.")) == "ValueError: odd. This is a defect of nri; -v -v shows where it happened"
+    sys.stdout.close()
+    assert describe(ValueError("I/O operation")).startswith("standard output is closed: ")

@@ -139,6 +139,9 @@ class PluginService:
         try:
             with self.turn:
                 reply = serve(request.payload, call)
+        except SystemExit as error:
+            self._log().error("%s called sys.exit(%r), which ends the plugin", method, error.code)
+            raise
         except Exception as error:  # noqa: BLE001 - whatever a handler raises, the runtime gets an answer
             self._fail(request, error)
         else:
@@ -306,6 +309,8 @@ def _of_author(error: Exception) -> Any:
     place: Any = error.__traceback__
     while place is not None and str(place.tb_frame.f_globals.get("__name__", "")).startswith("nri.stub."):
         place = place.tb_next
+    if place is None and isinstance(error, (TypeError, NriError)):
+        return None  # what a handler answers with is wrong: it has returned, and no line of it is running
     return type(error), error, place or error.__traceback__
 
 

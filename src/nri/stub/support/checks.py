@@ -44,6 +44,12 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "annotations": (("dict", "mappingproxy"), "texts by annotation"),
 }
 
+#: Settings that other libraries have and this one does not -> what to do instead.
+_NOT_READ = {
+    "events": "a plugin gets the events whose methods it has",
+    "index": "start it with --idx NN",
+    "idx": "start it with --idx NN",
+}
 _CAMEL = {spec.rpc: spec.method for spec in EVENTS} | {"Configure": "configure", "Synchronize": "synchronize"}
 #: Words that people put before or after the name of an event, here and in other libraries.
 _BEFORE = ("on_", "handle_", "do_", "before_", "after_", "pre_", "post_")
@@ -106,8 +112,7 @@ def check_class(cls: type, base: type) -> None:
             raise TypeError(f"{cls.__name__}.{name} is marked with nri.when, which chooses pods, and handles no pod")
         if name.startswith("_"):
             continue
-        if name in _ATTRIBUTES:
-            _check_attribute(cls, name, value)
+        _check_attribute(cls, name, value)
         code = getattr(function, "__code__", None)
         if code is not None and (name in _FOUND or name in _ATTRIBUTES):
             hint = f"did you mean {_FOUND[name]}?" if _FOUND.get(name) else "call it otherwise"
@@ -130,6 +135,10 @@ def check_class(cls: type, base: type) -> None:
 
 def _check_attribute(cls: type, name: str, value: Any) -> None:
     """Raise TypeError or ValueError for a setting of the class that nothing can be done with."""
+    if name in _NOT_READ:
+        _check_not_read(cls, name, value)
+    if name not in _ATTRIBUTES:
+        return
     if hasattr(type(value), "__get__"):
         return  # worked out later
     kinds, wanted = _ATTRIBUTES[name]
@@ -137,6 +146,16 @@ def _check_attribute(cls: type, name: str, value: Any) -> None:
         raise TypeError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
     if name == "config_format" and value not in FORMATS:
         raise ValueError(f"{cls.__name__}.{name} is {value!r}: {wanted} is expected")
+
+
+def _check_not_read(cls: type, name: str, value: Any) -> None:
+    """Raise TypeError for events or an index that the class names in vain; other values are the plugin's own."""
+    items = value if name == "events" and isinstance(value, (list, tuple, set, frozenset)) else ()
+    text = str(value) if name != "events" and type(value) in (int, str) else ""
+    if any(item in _CAMEL or item in ARGUMENTS for item in items if isinstance(item, str)) or (
+        text.isdecimal() and len(text) < 3
+    ):
+        raise TypeError(f"{cls.__name__}.{name} is {value!r}, which nothing reads: {_NOT_READ[name]}")
 
 
 def _check_flags(cls: Any) -> None:

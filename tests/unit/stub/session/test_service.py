@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
@@ -69,6 +70,26 @@ def test_the_log_of_a_handlers_exception_begins_at_the_authors_own_line(caplog: 
     record = next(r for r in caplog.records if r.getMessage().startswith("CreateContainer failed"))
     assert record.exc_info and record.exc_info[2]
     assert record.exc_info[2].tb_frame.f_code.co_filename == __file__, "the library's frames tell an author nothing"
+
+
+def test_an_answer_that_is_none_is_told_without_the_librarys_lines(caplog: pytest.LogCaptureFixture) -> None:
+    with plugin_thread(type("Odd", (nri.Plugin,), {"create_container": lambda *_: {"env": 1}})()) as running:
+        running.runtime.begin()
+        running.runtime.call("CreateContainer", CREATE)
+    record = next(r for r in caplog.records if r.getMessage().startswith("CreateContainer failed"))
+    assert "create_container returned dict" in record.getMessage() and record.exc_info is None
+
+
+def test_a_handler_that_ends_the_plugin_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    def leave(*_: object) -> None:
+        raise SystemExit("enough")
+
+    with plugin_thread(type("Leaves", (nri.Plugin,), {"create_container": leave})()) as running:
+        running.runtime.begin()
+        with contextlib.suppress(EOFError):  # there is no answer to it
+            running.runtime.call("CreateContainer", CREATE)
+        assert isinstance(running.ended(), SystemExit)
+    assert "CreateContainer called sys.exit('enough'), which ends the plugin" in caplog.text
 
 
 def test_a_runtime_that_synchronizes_again_after_a_failure_has_a_plugin_without_one() -> None:

@@ -178,6 +178,25 @@ def test_a_setting_of_the_class_that_means_nothing_is_an_error(name: str, value,
         type("Wrong", (nri.Plugin,), {name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "advice"),
+    [
+        ("events", ["CreateContainer", "StopContainr"], "a plugin gets the events whose methods it has"),
+        ("events", {"stop_container"}, "a plugin gets the events whose methods it has"),
+        ("index", 5, "start it with --idx NN"),
+        ("idx", "10", "start it with --idx NN"),
+    ],
+)
+def test_events_or_an_index_that_the_class_names_in_vain_are_an_error(name: str, value: object, advice: str) -> None:
+    with pytest.raises(TypeError, match=rf"P.{name} is .*, which nothing reads: {advice}"):
+        type("P", (nri.Plugin,), {name: value})
+
+
+def test_events_and_an_index_of_a_plugins_own_are_its_business() -> None:
+    type("P", (nri.Plugin,), {"events": [], "index": 1000, "idx": None})
+    type("Q", (nri.Plugin,), {"events": ["oom", 5], "index": "by-name", "idx": {}})
+
+
 def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
     class Right(nri.Plugin):
         config_format = "toml"

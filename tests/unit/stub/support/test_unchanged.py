@@ -82,6 +82,62 @@ def test_a_handler_that_raises_keeps_its_error_which_gets_a_note() -> None:
     assert "write pod.labels.get('cpus')" in caught.value.__notes__[0]
 
 
+def _forgets(pod, container):
+    adjustment = nri.Adjustment()
+    if pod.labels:
+        return
+    adjustment.add_env("A", "1")
+
+
+def _answers_later(pod, container):
+    def made():
+        return nri.Adjustment()
+
+    if pod.labels.get("tier"):
+        return made()
+    return None
+
+
+def _exits(pod, container):
+    raise SystemExit(3)
+
+
+def _misnames(pod, container):
+    return nri.Adjustment().add_env("A", pod.label["tier"])
+
+
+def test_an_adjustment_that_is_made_and_not_returned_is_told_with_the_handler() -> None:
+    with pytest.raises(
+        nri.NriError, match=r"_forgets \(test_unchanged.py:\d+\) makes an Adjustment and returns nothing"
+    ):
+        watched(_forgets, "create_container", PAIR)(make_pod(), make_container())
+    assert watched(_answers_later, "create_container", PAIR)(make_pod(), make_container()) is None
+    assert watched(_forgets, "start_container", PAIR)(make_pod(), make_container()) is None
+    unread = eval("lambda pod, container: nri.Adjustment() and None")
+    assert watched(unread, "create_container", PAIR)(make_pod(), make_container()) is None
+
+
+def test_one_adjustment_for_several_containers_is_an_error_once_it_has_more_in_it() -> None:
+    shared = nri.Adjustment().add_env("A", "1")
+    same = watched(lambda pod, container: shared, "create_container", PAIR)
+    assert same(make_pod(), make_container()) is same(make_pod(), make_container()) is shared
+    grows = watched(lambda pod, container: (shared.add_env(container.name, "1"), []), "create_container", PAIR)
+    grows(make_pod(), make_container(name="one"))
+    with pytest.raises(nri.NriError, match=r"the Adjustment of the container before, with more in it.*make a new"):
+        grows(make_pod(), make_container(name="two"))
+
+
+def test_a_handler_that_ends_the_plugin_is_told_with_its_code() -> None:
+    with pytest.raises(nri.NriError, match=r"_exits .* calls sys.exit\(3\), which ends the plugin"):
+        watched(_exits, "create_container", PAIR)(make_pod(), make_container())
+
+
+def test_a_field_that_messages_do_not_have_gets_the_nearest_as_a_note() -> None:
+    with pytest.raises(AttributeError) as caught:
+        watched(_misnames, "create_container", PAIR)(make_pod(), make_container())
+    assert caught.value.__notes__ == ["the message has no field label; did you mean labels?"]
+
+
 class Slip(nri.Plugin):
     async def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         await asyncio.sleep(0)
