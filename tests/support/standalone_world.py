@@ -190,7 +190,9 @@ class World:
         self.history, self.observer = History(), Observer()
         self.book = RuleBook(base, self.profile.kinds)
         executor = Executor(self.root, observer=self.observer, clock=self.clock, scheduler=CoreScheduler(self.pids))
-        decisions = Decisions(self.profile, self.book, executor, self.history, self.observer)
+        decisions = Decisions(
+            self.profile, self.book, executor, self.history, self.observer, preview=settings.preview if settings else ()
+        )
         self.parts = Parts(
             self.profile,
             self.root,

@@ -120,7 +120,7 @@ class Agent:
         on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
         check(owner for owner in profile.owners() if owner.name in on)
         book = RuleBook(profile.node(settings, root), profile.kinds)
-        decisions = Decisions(profile, book, executor, history, observer)
+        decisions = Decisions(profile, book, executor, history, observer, preview=settings.preview)
         driver = settings.standalone.cgroup_driver
         self.parts = Parts(
             profile, root, book, pods or pod_source(settings), decisions, executor, history, observer,
@@ -133,9 +133,11 @@ class Agent:
         self.transports: list[Transport] = [load(known[mode])(settings, self.parts) for mode in settings.modes]
         # Strategies have the shape of a transport: they hear of rules, and have a health.
         values = next((each.values for each in self.transports if each.values is not None), None)
-        self._loops: list[Transport] = (
-            [load(_LOOPS)(settings, self.parts, values)] if profile.strategies_on(settings.gates) else []
-        )
+        self._loops: list[Transport] = []
+        if profile.strategies_on(settings.gates):
+            loops = load(_LOOPS)(settings, self.parts, values)
+            self.parts.pods.subscribe(loops.pods_changed)
+            self._loops.append(loops)
         self._registry = CollectorRegistry()
         self._registry.register(observer)
         self._server: Server | None = None

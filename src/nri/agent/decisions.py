@@ -7,7 +7,9 @@ that fails in a way that it does not know itself is left out by itself, and is a
 
 from __future__ import annotations
 
+import functools
 import logging
+import operator
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields
@@ -19,7 +21,7 @@ from nri.agent.observe import Observer
 from nri.agent.profile import Profile
 from nri.agent.rules.book import RuleBook
 from nri.host import Result
-from nri.policies.changes import Changes, HookError
+from nri.policies.changes import NO_CHANGES, Changes, HookError
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
 from nri.policies.hooks import REMOVE_POD, STAGES, Because, Hook, Outcome, Switches, decide
 from nri.policies.paths import kube_class_of
@@ -44,6 +46,7 @@ class Decisions:
         history: keeps what was decided.
         observer: counts it.
         clock: seconds, for how long it took.
+        preview: the hooks that only say what they would do.
     """
 
     def __init__(
@@ -54,12 +57,14 @@ class Decisions:
         history: History,
         observer: Observer,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        preview: Collection[str] = (),
     ) -> None:
         self._profile, self._hooks = profile, profile.hooks
         self._book, self.executor, self._history, self._observer = book, executor, history, observer
         #: All labels and annotations that a hook reads.
         self._keys = frozenset(key for row in profile.hooks for key in row.keys)
-        self._clock = clock
+        self._clock, self._preview = clock, frozenset(preview)
 
     @property
     def node(self) -> Any:
@@ -81,12 +86,23 @@ class Decisions:
             transport, stage, seconds, {each.hook for each in outcome.because}, {each.hook for each in errors}
         )
         subject = subject_of(context)
+        if self._preview.intersection(outcome.asked):
+            self._only_say(outcome, subject, transport)
         self._history.decided(subject, stage, transport, values_of(outcome.because))
         self.errors(subject, stage, transport, [(each.hook, each.reason) for each in errors], outcome.asked)
         self._history.has(subject, self._keys.intersection(_keys_of(context)), class_of(self._profile, context))
         if isinstance(context, PodContext) and stage != REMOVE_POD:
             self._slips(context, subject, transport)
         return outcome
+
+    def _only_say(self, outcome: Outcome, subject: Subject, transport: str) -> None:
+        """Take what previewed hooks would set out of an outcome, and record that."""
+        said = [each for each in outcome.because if each.hook in self._preview]
+        outcome.because = [each for each in outcome.because if each.hook not in self._preview]
+        outcome.changes = functools.reduce(operator.or_, (each.changes for each in outcome.because), NO_CHANGES)
+        self._history.decided(subject, "preview", transport, values_of(said))
+        for _ in values_of(said):
+            self._observer.met(transport, "previewed value")
 
     def _slips(self, context: PodContext, subject: Subject, transport: str) -> None:
         """Note what nothing reads of a pod's labels and annotations; the log has each slip once."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.decisions import subject_of
+from nri.agent.decisions import Decisions, subject_of
 from nri.agent.parts import Parts
 from nri.policies.changes import Decision
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
@@ -52,6 +52,20 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> No
         )
         == "1"
     )
+
+
+def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(made: Parts) -> None:
+    pod = replace(LS, annotations={EXTENDED: json.dumps(SPEC)})
+    plain = made.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    decisions = Decisions(
+        made.profile, made.book, made.executor, made.history, made.observer, preview=["CPUSetAllocator"]
+    )
+    outcome = decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
+    assert outcome.changes == plain.changes.without(["cpuset.cpus"]) != plain.changes
+    told = made.history.of("shop/web")
+    assert told is not None
+    assert [row["stage"] for row in told["values"] if row["field"] == "cpuset.cpus"] == ["preview"]
+    assert 'nri_agent_events_total{event="previewed value",transport="nri"} 1.0' in scrape(made.observer)
 
 
 def test_of_labels_and_annotations_it_is_kept_which_ones_the_pod_has_that_a_hook_reads(made: Parts) -> None:

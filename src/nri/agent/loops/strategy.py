@@ -52,10 +52,12 @@ class Strategy(Protocol):
 
     Attributes:
         name: of the gates that switch it on, with commas between.
-        interval_s: the pause between two of its rounds in seconds; 0 is that of the settings. A rule holds for it as
-        soon as `wants` was asked. samples: the cgroups that it looks at. key: the annotation by which a pod asks for
-        it, whatever the rules say; "" if there is none. transient: whether what it has set goes back when the agent
-        ends.
+        interval_s: the pause between two of its rounds in seconds; 0 is that of the settings. A rule holds for
+            it as soon as `wants` was asked.
+        samples: the cgroups that it looks at.
+        key: the annotation by which a pod asks for it, whatever the rules say; "" if there is none.
+        transient: whether what it has set goes back when the agent ends.
+        prompt: whether it has a round as soon as pods have come or changed, beside those of the timer.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Strategy(Protocol):
     samples: Sampled = Sampled.NODE
     key: str = ""
     transient: ClassVar[bool] = False
+    prompt: ClassVar[bool] = False
 
     def wants(self, rules: Any) -> bool:
         """Whether there is work: it is asked for, or there is something to take back."""

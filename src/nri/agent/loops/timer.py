@@ -35,6 +35,8 @@ __all__ = ["Loops"]
 
 #: The name under which decisions of loops are recorded, where hooks have their stage and their transport.
 _STAGE: Final = "loop"
+#: The reason of a round that pods which have come or changed ask for.
+_PODS: Final = "pods"
 #: Of those that only say what they would do.
 _PREVIEW: Final = "preview"
 #: The name of settings for the whole machine in `explain`.
@@ -95,7 +97,7 @@ class Loops:
         self._now, self._looked, self._usual_s = now, 0.0, settings.loops.interval
         self._cpus: Topology | None = None
         self._worker = Worker("nri-loops", self.round, self._usual_s, now=now)
-        self._groups: dict[float, _Group] = {}
+        self._groups: dict[tuple[float, bool], _Group] = {}
         self._regroup()
         self._preview = frozenset(settings.preview)
         #: The pods of the last round as their source has them, and as strategies see them; and what is wrong with some.
@@ -111,6 +113,11 @@ class Loops:
     def start(self) -> None:
         """Begin; the first round is at once."""
         self._worker.start()
+
+    def pods_changed(self) -> None:
+        """Have a round, soon, of the strategies that do not wait for the timer when a pod comes."""
+        if any(prompt for _, prompt in self._groups):
+            self._worker.poke(_PODS)
 
     def stop(self) -> None:
         """End within the round that runs. Written values stay, but for those that only hold while the agent watches."""
@@ -164,8 +171,15 @@ class Loops:
         self._regroup()
         now = self._now()
         # A round that begins a little early, because the thread before it was late, is not put off by a whole pause.
-        groups, early_s = self._groups.values(), self._worker.interval_s / 2
-        due = [group for group in groups if reasons != {TIMER} or now + early_s >= group.due]
+        early_s, rules = self._worker.interval_s / 2, reasons - {TIMER, _PODS}
+        due = [
+            group
+            for (_, prompt), group in self._groups.items()
+            if rules
+            or not reasons
+            or (prompt and _PODS in reasons)
+            or (TIMER in reasons and now + early_s >= group.due)
+        ]
         if not due:
             return
         pods, senseless = self._pods()
@@ -175,17 +189,16 @@ class Loops:
 
     def _regroup(self) -> None:
         """Put strategies with one interval together: they share samples, each of the time since their round before."""
-        by_interval: dict[float, list[Strategy]] = {}
+        together: dict[tuple[float, bool], list[Strategy]] = {}
         for loop in self.loops:
-            by_interval.setdefault(loop.interval_s or self._usual_s, []).append(loop)
-        if {pause_s: group.loops for pause_s, group in self._groups.items()} == by_interval:
+            together.setdefault((loop.interval_s or self._usual_s, loop.prompt), []).append(loop)
+        if {key: group.loops for key, group in self._groups.items()} == together:
             return
         root, hierarchies = self._parts.root, self._parts.executor.hierarchies
         self._groups = {
-            pause_s: _Group(pause_s, loops, Sampler(root, hierarchies, self._now))
-            for pause_s, loops in by_interval.items()
+            key: _Group(key[0], loops, Sampler(root, hierarchies, self._now)) for key, loops in together.items()
         }
-        self._worker.interval_s = min(by_interval, default=self._usual_s)
+        self._worker.interval_s = min((pause_s for pause_s, _ in together), default=self._usual_s)
 
     def _group_round(self, group: _Group, pods: list[StrategyPod], senseless: list[str]) -> None:
         active = [loop for loop in group.loops if loop.wants(self._rules) or _asked_by(loop, pods)]

@@ -73,7 +73,7 @@ class AgentSettings:
         beside_koordlet: start although a koordlet runs here; both then write the same files.
         compat: "reference" decides as the original where that surprises its users, see docs/deviations.md.
         gates: hooks and strategies that are switched on or off, by name; others are as the profile has them.
-        preview: strategies that decide, report and count, and change nothing, by name.
+        preview: hooks and strategies that decide, report and count, and change nothing, by name.
     """
 
     profile: ProfileName = "koordinator"
@@ -105,11 +105,8 @@ class AgentSettings:
         profile = profile_of(self.profile)
         if unknown := self.gates.keys() - profile.gates:
             raise ValueError(f"gates.{min(unknown)} is no hook or strategy of profile {self.profile}")
-        if unknown := set(self.preview) - {row.name for row in profile.strategies}:
-            raise ValueError(f"preview: {min(unknown)} is no strategy of profile {self.profile}")
-        if hooks := set(self.preview) & {hook.name for hook in profile.hooks}:
-            name = min(hooks)
-            raise ValueError(f"preview: {name} also sets values at creation, which cannot be previewed; leave it out")
+        if unknown := set(self.preview) - (profile.gates.keys() - profile.switches.keys()):
+            raise ValueError(f"preview: {min(unknown)} is no hook or strategy of profile {self.profile}")
         if not self.modes:
             raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):

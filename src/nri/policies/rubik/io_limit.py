@@ -9,9 +9,22 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from nri.policies.formulas import UNLIMITED
 from nri.policies.shapes import Items, Record, decode
 
-__all__ = ["ANNOTATION", "KEYS", "KNOBS", "Change", "asked", "change", "device_number", "parse", "present"]
+__all__ = [
+    "ANNOTATION",
+    "KEYS",
+    "KNOBS",
+    "Change",
+    "asked",
+    "by_knob",
+    "change",
+    "device_number",
+    "numbers",
+    "parse",
+    "present",
+]
 
 ANNOTATION: Final = "volcano.sh/blkio-limit"
 #: The knob of each key of the annotation.
@@ -67,6 +80,34 @@ def device_number(device: str, lookup: Callable[[str], str]) -> str:
     if not found:
         raise ValueError(f"{device!r} is no block device: say /dev/NAME or MAJOR:MINOR")
     return found
+
+
+def numbers(annotations: Mapping[str, str]) -> Limits:
+    """Return the limits that annotations ask for. Raises ValueError, also for a limit that is no number."""
+    found = asked({}, annotations) or {}
+    for key, rows in found.items():
+        for device, value in rows:
+            if not (value.isascii() and value.isdecimal() and len(value) < 20 and int(value) < 1 << 63):
+                raise ValueError(f"{ANNOTATION}: {key}: {value[:40]!r} of {device[:80]!r} is no number from 0 on")
+    return found
+
+
+def by_knob(limits: Limits, lookup: Callable[[str], str]) -> tuple[dict[str, dict[str, int]], list[str]]:
+    """Return the limits of each knob by the numbers of its disk, and what is wrong with others; 0 is no limit.
+
+    Args:
+        limits: as of `numbers`.
+        lookup: as of `device_number`.
+    """
+    found: dict[str, dict[str, int]] = {}
+    wrong: list[str] = []
+    for key, rows in limits.items():
+        for device, value in rows:
+            try:
+                found.setdefault(KEYS[key], {})[device_number(device, lookup)] = int(value) or UNLIMITED
+            except ValueError as error:
+                wrong.append(str(error))
+    return {knob: devices for knob, devices in found.items() if devices}, wrong
 
 
 def present(text: str) -> list[str]:

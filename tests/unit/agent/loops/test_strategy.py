@@ -21,7 +21,7 @@ from tests.unit.agent.transports.standalone.test_pods import pod
 class EachTime:
     """A strategy that keeps the samples of its rounds."""
 
-    name, key, interval_s, samples = "EachTime", "", 0.0, Sampled.PODS
+    name, key, interval_s, samples, prompt = "EachTime", "", 0.0, Sampled.PODS, False
 
     def __init__(self, _settings: AgentSettings, _names: Sequence[str]) -> None:
         self.seen: list[Sample] = []
@@ -34,7 +34,7 @@ class EachTime:
 
 
 class Seldom(EachTime):
-    name, interval_s, samples = "Seldom", 5.0, Sampled.CONTAINERS
+    name, interval_s, samples, prompt = "Seldom", 5.0, Sampled.CONTAINERS, True
 
 
 def loops_of(world: LoopWorld) -> tuple[Loops, EachTime, EachTime]:
@@ -55,6 +55,17 @@ def test_a_strategy_has_its_rounds_by_its_own_interval_and_at_once_when_a_rule_c
     assert (len(often.seen), len(seldom.seen)) == (11, 3)
     loops.round(frozenset({"timer", "NodeSLO"}))
     assert (len(often.seen), len(seldom.seen)) == (12, 4)
+
+
+def test_a_prompt_strategy_has_a_round_as_soon_as_pods_come_and_the_others_wait_for_the_timer(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    loops, often, seldom = loops_of(world)
+    loops.round()
+    loops.round(frozenset({"pods"}))
+    assert (len(often.seen), len(seldom.seen)) == (1, 2)
+    world.pass_s()
+    loops.round(frozenset({"pods", "timer"}))
+    assert (len(often.seen), len(seldom.seen)) == (2, 3)
 
 
 def test_a_strategy_is_given_what_the_cgroups_that_it_declares_have_used_since_its_round_before(tmp_path: Path) -> None:

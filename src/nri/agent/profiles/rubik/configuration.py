@@ -48,10 +48,14 @@ class Node:
         stages_off: the stages at which no hook decides.
         fail: whether the first hook that fails fails the request.
         has: whether the kernel has a knob.
+        disk: the numbers of the block device at a path of the machine, such as `8:0`; "" if there is none.
+        cpus: how many the machine has.
     """
 
     services: Mapping[str, Any] = field(default_factory=dict)
     has: Callable[[str], bool] = lambda _knob: False
+    disk: Callable[[str], str] = lambda _path: ""
+    cpus: Callable[[], int] = lambda: 0
     switched_on: frozenset[str] = frozenset()
     stages_off: frozenset[str] = frozenset()
     fail: bool = False

@@ -1,7 +1,8 @@
 """Values that pods and containers have from their creation on, as hooks, so that none runs without them.
 
-Rules: a hook is named as its service, is on with it, and asks the same decision as it. Values for which a runtime has a
-word go to it, the rest is written before a container's first instruction. Next: `nri.agent.profiles.rubik.services`.
+Rules: a hook is named as its service, is on with it, and asks the same decision as it. Values for which a
+runtime has a word go to it, the rest is written before a container's first instruction. The service reports what cannot
+be done: it looks at all pods, and carries out later changes. Next: `nri.agent.profiles.rubik.services`.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from typing import Final
 
 from nri.agent.profiles.rubik.configuration import Node
 from nri.agent.profiles.rubik.pods import OFFLINE, class_of
-from nri.host import Hierarchies, Root, Unsupported, detect, probe
-from nri.policies.changes import Changes, Decision
-from nri.policies.contexts import ContainerContext, PodContext
+from nri.host import Hierarchies, Root, Unsupported, detect, probe, read_topology
+from nri.kube.quantity import CPU_PERIOD_US
+from nri.policies.changes import Changes, Decision, Setting
+from nri.policies.contexts import ContainerContext, PodContext, Resources
+from nri.policies.formulas import UNLIMITED
 from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.rubik import preemption
+from nri.policies.rubik import io_limit, preemption, quota_burst
 from nri.policies.rubik.pods import PREEMPTIBLE
+from nri.policies.rubik.quota_burst import Quota
 
 __all__ = ["HOOKS", "Kernel"]
 
 #: For how many seconds a knob that was not there is not looked for: on cgroup v2 it may come with the first pod.
 _ABSENT_S: Final = 60.0
+_BURST: Final = "cpu.cfs_burst"
 _NOTHING: Final = Decision()
 
 
 class Kernel:
-    """The knobs of a machine.
+    """The knobs and the processors of a machine.
 
     Args:
         root: the machine.
@@ -39,6 +44,7 @@ class Kernel:
         self._hierarchies: Hierarchies | None = None
         self._until: dict[str, float] = {}
         self._found: set[str] = set()
+        self._cpus = 0
 
     def has(self, knob: str) -> bool:
         """Whether there is a knob."""
@@ -51,6 +57,12 @@ class Kernel:
                 self._found.add(knob)
         return knob in self._found
 
+    def cpus(self) -> int:
+        """How many processors there are; they are counted once."""
+        if not self._cpus:
+            self._cpus = len(read_topology(self._root).cpus)
+        return self._cpus
+
 
 def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
     """The levels of an offline pod or container, or what does the same here."""
@@ -62,6 +74,35 @@ def _preemption(context: PodContext | ContainerContext, node: Node) -> Decision:
     return Decision(Changes(knobs), f"{PREEMPTIBLE} is true")
 
 
+def _burst(context: ContainerContext, node: Node) -> Decision:
+    """The burst that a container's pod asks for, by the quota that it is created with."""
+    asked = context.resources or Resources()
+    quota = Quota(asked.cfs_quota or UNLIMITED, asked.cfs_period or CPU_PERIOD_US, 0)
+    try:
+        burst = quota_burst.burst_of(context.pod.annotations)
+    except ValueError:
+        return _NOTHING
+    if not burst or context.sandbox or quota_burst.refusal(burst, quota, node.cpus()) or not node.has(_BURST):
+        return _NOTHING
+    return Decision(Changes({_BURST: burst}), f"annotation {quota_burst.ANNOTATION}")
+
+
+def _io_limit(context: ContainerContext, node: Node) -> Decision:
+    """The limits by disk that a container's pod asks for."""
+    try:
+        found, _ = io_limit.by_knob(io_limit.numbers(context.pod.annotations), node.disk)
+    except ValueError:
+        return _NOTHING
+    wanted: dict[str, Setting] = {}
+    for knob, devices in found.items():
+        some = {disk: limit for disk, limit in devices.items() if limit != UNLIMITED}
+        if some and not context.sandbox and node.has(knob):
+            wanted[knob] = some
+    return Decision(Changes(wanted), f"annotation {io_limit.ANNOTATION}") if wanted else _NOTHING
+
+
 HOOKS: Final = (
     Hook("preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}),
+    Hook("quotaBurst", False, (), (quota_burst.ANNOTATION,), {CREATE: _burst}),
+    Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit}),
 )

@@ -6,13 +6,14 @@ Order: services as they have their rounds. A new one is a module in `services` a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from nri.agent.profile import ForeignAgent, Profile, StrategyRow
 from nri.agent.profiles.rubik.configuration import KIND, Node, Services, asked, file_reader, kind_of
 from nri.agent.profiles.rubik.hooks import HOOKS, Kernel
-from nri.agent.profiles.rubik.pods import OFFLINE, ONLINE, class_of, unread, unreadable
+from nri.agent.profiles.rubik.pods import OFFLINE, ONLINE, block_device, class_of, unread, unreadable
 from nri.agent.settings.values import AgentSettings
 from nri.host import Root
 from nri.policies.ownership import Level, Owner, Owns
@@ -122,8 +123,11 @@ def _owners(names: Iterable[str]) -> Iterator[Owner]:
 
 
 def _node(settings: AgentSettings, root: Root) -> Node:
+    kernel = Kernel(root)
     return Node(
-        has=Kernel(root).has,
+        has=kernel.has,
+        cpus=kernel.cpus,
+        disk=functools.partial(block_device, root),
         switched_on=PROFILE.hooks_on(settings.gates),
         stages_off=frozenset(settings.disabled_stages),
         fail=settings.failure_policy == "Fail",

@@ -86,6 +86,67 @@ def test_a_runtime_is_told_at_the_creation_and_a_later_update_keeps_it(tmp_path:
         assert not runtime.create_container(other, make_container(pod_sandbox_id=other.id)).owners.owners
 
 
+def creation(world: RubikWorld, quota: int, **words: str) -> None:
+    """Have a runtime create and start a container whose pod has these annotations; its cgroup is there by then."""
+    given = make_pod(name="a", uid="u", annotations={f"volcano.sh/{k.replace('_', '-')}": v for k, v in words.items()})
+    given.linux.cgroup_parent = "/kubepods/burstable/podu"
+    plugin = HookPlugin(world.parts)
+    with FakeRuntime() as runtime:
+        runtime.add(plugin)
+        runtime.run_pod_sandbox(given)
+        made = make_container(name="app", id="c", pod_sandbox_id=given.id)
+        made.linux.cgroups_path = "/kubepods/burstable/podu/c"
+        made.linux.resources.cpu.quota.value = quota
+        made.linux.resources.cpu.period.value = 100_000
+        reply = runtime.create_container(given, made)
+        assert not reply.owners.owners, "on cgroup v1 a runtime has no word for it"
+        world.cgroup("kubepods/burstable/podu")
+        world.cgroup("kubepods/burstable/podu/c")
+        runtime.start_container(given, made)
+
+
+LIMIT = '{"device_read_bps": [{"device": "8:0", "value": "7"}], "device_write_iops": [{"device": "8:0", "value": "0"}]}'
+
+
+@pytest.mark.parametrize(
+    ("quota", "words", "expected"),
+    [
+        (50_000, {"quota_burst_time": "20000"}, 20_000),
+        (50_000, {"quota_burst_time": "60000"}, 0),
+        (-1, {"quota_burst_time": "60000"}, 60_000),
+        (50_000, {"quota_burst_time": "soon"}, 0),
+        (50_000, {}, 0),
+    ],
+    ids=["as asked", "above the quota", "without a quota", "no number", "not asked"],
+)
+def test_a_container_has_its_burst_before_its_first_instruction(
+    tmp_path: Path, quota: int, words: dict[str, str], expected: int
+) -> None:
+    world = RubikWorld(tmp_path, quotaBurst=None)
+    creation(world, quota, **words)
+    assert read(world, "kubepods/burstable/podu/c", "cpu.cfs_burst") == [expected]
+
+
+@pytest.mark.parametrize(("text", "expected"), [(LIMIT, {"8:0": 7}), ("{", {})], ids=["as asked", "unreadable"])
+def test_a_container_has_its_limits_of_block_io_before_its_first_instruction(
+    tmp_path: Path, text: str, expected: dict[str, int]
+) -> None:
+    world = RubikWorld(tmp_path, ioLimit=None)
+    creation(world, 50_000, blkio_limit=text)
+    assert read(world, "kubepods/burstable/podu/c", "io.read_bps", "io.write_iops") == [expected, {}]
+
+
+def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
+    creation(world, 50_000, quota_burst_time="20000")
+    assert read(world, "kubepods/burstable/podu/c", "cpu.cfs_burst") == [0]
+    told = world.history.of("u")
+    assert told is not None
+    assert [(row["field"], row["value"], row["stage"]) for row in told["values"]] == [
+        ("cpu.cfs_burst", "20000", "preview")
+    ]
+
+
 def test_a_knob_that_comes_with_the_first_pod_is_found_a_minute_later(tmp_path: Path) -> None:
     now = [0.0]
     kernel = Kernel(Root(tmp_path), lambda: now[0])

@@ -44,7 +44,8 @@ def test_a_decision_comes_from_the_block_of_its_service() -> None:
     assert profile_of("rubik") is PROFILE
 
 
-def test_a_service_that_also_sets_values_at_creation_cannot_be_previewed() -> None:
-    assert AgentSettings(profile="rubik", preview=("memoryevict",)).preview == ("memoryevict",)
-    with pytest.raises(ValueError, match="preview: preemption also sets values at creation"):
-        AgentSettings(profile="rubik", preview=("preemption",))
+def test_every_service_can_be_previewed() -> None:
+    names = tuple(row.name for row in PROFILE.strategies)
+    assert AgentSettings(profile="rubik", preview=names).preview == names
+    with pytest.raises(ValueError, match="preview: cpuBurst is no hook or strategy of profile rubik"):
+        AgentSettings(profile="rubik", preview=("cpuBurst",))  # type: ignore[arg-type]  # of the other profile

@@ -30,10 +30,13 @@ class DynMemory(Service):
     """Sets `memory.high` of offline pods."""
 
     name = NAME
+    prompt = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
         self._walk: Walk | None = None
+        #: When the free memory is read next, in seconds.
+        self._due = 0.0
         #: The pods that have a limit of ours.
         self._limited: frozenset[str] = frozenset()
 
@@ -50,7 +53,7 @@ class DynMemory(Service):
         return float(INTERVAL_S)
 
     def round(self, made: Round[Services]) -> None:
-        """One reading of the free memory."""
+        """Look at all pods, and at the free memory when that is due."""
         hierarchies = made.parts.executor.hierarchies
         high = probe(hierarchies, _HIGH)
         if isinstance(high, Unsupported):
@@ -81,8 +84,10 @@ class DynMemory(Service):
         except ValueError as error:
             made.cannot(NAME, "offline pods have no limit", made.sample.no_memory or str(error))
             return None
-        if "MemFree" in sizes:
+        if "MemFree" in sizes and made.sample.at >= self._due:
             self._walk.read(sizes["MemFree"])
+            # A round of the timer that begins a little early is not put off by a whole interval.
+            self._due = made.sample.at + INTERVAL_S * 0.9
         return self._walk
 
 

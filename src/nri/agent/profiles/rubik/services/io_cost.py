@@ -32,6 +32,7 @@ class IoCost(Service):
     """Sets cost models and weights."""
 
     name = NAME
+    prompt = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)

@@ -7,7 +7,7 @@ else has set on another disk is left alone. Next: `nri.agent.profiles.rubik.serv
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
@@ -16,7 +16,7 @@ from nri.agent.profiles.rubik.pods import block_device
 from nri.agent.profiles.rubik.services.service import Service, readable
 from nri.agent.settings.values import AgentSettings
 from nri.policies.formulas import UNLIMITED
-from nri.policies.rubik.io_limit import ANNOTATION, KEYS, Limits, asked, device_number
+from nri.policies.rubik.io_limit import ANNOTATION, KEYS, by_knob, numbers
 
 __all__ = ["NAME", "IoLimit"]
 
@@ -27,6 +27,7 @@ class IoLimit(Service):
     """Sets limits of block I/O."""
 
     name = NAME
+    prompt = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
@@ -61,24 +62,7 @@ class IoLimit(Service):
 
     def _limits(self, made: Round[Services], pod: StrategyPod) -> dict[str, dict[str, int]]:
         """The limits that a pod asks for, by knob and disk."""
-        annotations = readable(made, pod, NAME, ANNOTATION, _numbers)
-        found: dict[str, dict[str, int]] = {}
-        for key, rows in _numbers(annotations).items():
-            for device, value in rows:
-                try:
-                    number = device_number(device, lambda path: block_device(made.parts.root, path))
-                except ValueError as error:
-                    made.errors.append(f"{NAME}: {pod.key}: {error}")
-                    continue
-                found.setdefault(KEYS[key], {})[number] = int(value) or UNLIMITED
+        annotations = readable(made, pod, NAME, ANNOTATION, numbers)
+        found, wrong = by_knob(numbers(annotations), lambda path: block_device(made.parts.root, path))
+        made.errors += [f"{NAME}: {pod.key}: {each}" for each in wrong]
         return found
-
-
-def _numbers(annotations: Mapping[str, str]) -> Limits:
-    """The limits of an annotation. Raises ValueError, also for a limit that is no number."""
-    limits = asked({}, annotations) or {}
-    for key, rows in limits.items():
-        for device, value in rows:
-            if not (value.isascii() and value.isdecimal() and int(value) < 1 << 63):
-                raise ValueError(f"{ANNOTATION}: {key}: {value[:40]!r} of {device[:80]!r} is no number from 0 on")
-    return limits

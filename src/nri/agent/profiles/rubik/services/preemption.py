@@ -33,9 +33,11 @@ class Preemption(Service):
     """Puts networks under control, and protects memory."""
 
     name = NAME
+    prompt = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
+        self._preview = NAME in settings.preview
         #: The folders whose memory is protected.
         self._low: frozenset[str] = frozenset()
         #: The pods as they were, and a process of those whose network is under control.
@@ -59,7 +61,7 @@ class Preemption(Service):
         """Look at all pods."""
         resources = self.block.resource if self.on else ()
         self._protect(made, "memory" in resources)
-        net = self._network(made, "net" in resources)
+        net = self._network(made, "net" in resources and not self._preview)
         levels = [name for name in resources if name != "net" and _has(made, f"{name}.qos_level")]
         before, self._before = self._before, {}
         for pod in made.pods if self.on else ():

@@ -25,6 +25,7 @@ class QuotaBurst(Service):
     """Sets bursts."""
 
     name = NAME
+    prompt = True
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)

@@ -37,6 +37,15 @@ def test_the_limit_falls_by_a_tenth_each_round_in_which_memory_is_short(tmp_path
     assert told["values"][0]["reason"] == "5120 MiB are free on the node"
 
 
+def test_a_round_that_a_new_pod_asks_for_is_no_further_reading(tmp_path: Path) -> None:
+    world = made(tmp_path, free=5)
+    world.loop(1, 5)
+    world.run(pod("batch", offline=True), pod("more", offline=True))
+    for _ in range(3):
+        world.loop(1, 0)
+    assert high(world, "more") == high(world, "batch") == 100 * GIB * 8 // 10 - 100 * GIB // 10
+
+
 def test_a_pod_that_becomes_online_and_a_service_that_is_switched_off_give_it_back(tmp_path: Path) -> None:
     world = made(tmp_path)
     world.loop(1, 5)
