@@ -44,6 +44,8 @@ class Choices:
     """A balloon follows a container that is resized, or the container moves; the original does nothing."""
     memory_follows_cpus: bool = True
     """Memory nodes of a balloon's containers shrink when its CPUs move; in the original they only grow."""
+    reserved_cpus_stay_reserved: bool = True
+    """CPUs that balloons' configuration reserves by a list go to no other balloon, not even as the last free ones."""
     freed_cpus_are_shared: bool = True
     """CPUs of a balloon that is gone, or was only tried, are idle ones that others share; the original forgets."""
     strict_hints_bind_memory: bool = True

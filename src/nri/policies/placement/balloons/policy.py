@@ -139,7 +139,7 @@ class Balloons:
         if not members and len(self._of(balloon.type)) >= balloon.type.minBalloons:
             self.free = free
             return
-        balloon.idle = masks.parse(kept.idle) & self.free
+        balloon.idle = masks.parse(kept.idle) & self._free_for(balloon.type)
         self.balloons.append(balloon)
         for each in members:
             if self._most_m(balloon) >= each.requests.cpu_m + self._requested(balloon):
@@ -157,7 +157,7 @@ class Balloons:
                 return None
             balloon = self._empty(kind, part.instance)
             if not part.components:
-                if cpus & ~self.free or count < kind.minCPUs or 0 < kind.maxCPUs < count:
+                if cpus & ~self._free_for(kind) or count < kind.minCPUs or 0 < kind.maxCPUs < count:
                     return None
                 self.free &= ~cpus
             balloon.cpus = cpus
@@ -418,7 +418,7 @@ class Balloons:
             for balloon in self._of(kind)
         ]
         limit = f", of at most {kind.maxBalloons}" if kind.maxBalloons else ""
-        looked.append(f"a new one{limit} would have to be made of {self.free.bit_count()} free CPUs")
+        looked.append(f"a new one{limit} would have to be made of {self._free_for(kind).bit_count()} free CPUs")
         return f"{container.requests.cpu_m}m CPU are wanted of balloons {kind.name}; " + "; ".join(looked)
 
     def _choose(
@@ -492,7 +492,13 @@ class Balloons:
         return self._most_m(balloon) - self._requested(balloon)
 
     def _most_m(self, balloon: Balloon) -> int:
-        return balloon.most_m(self.free.bit_count(), self.choices.balloons_keep_their_limit)
+        return balloon.most_m(self._free_for(balloon.type).bit_count(), self.choices.balloons_keep_their_limit)
+
+    def _free_for(self, kind: BalloonType) -> int:
+        """The free CPUs that a balloon of a type may take."""
+        if self.choices.reserved_cpus_stay_reserved and kind.name != RESERVED:
+            return self.free & ~self.reserved
+        return self.free
 
     def _make_least(self, kind: BalloonType) -> None:
         """Make those balloons of a type that there always are. Raises ValueError if the CPUs are too few."""
@@ -510,7 +516,7 @@ class Balloons:
         empty = next((each for each in self._of(kind) if not each.pods), None)
         if empty is not None:
             return [empty]
-        free = self.free.bit_count()
+        free = self._free_for(kind).bit_count()
         if free == 0 or free < kind.minCPUs:
             return []
         try:
@@ -621,7 +627,7 @@ class Balloons:
         for load in (self._loads[name] for name in kind.loads):
             others = _union(each.cpus for each in self.balloons if _loaded(load) in each.loaded)
             tree.preferences.devices[_loaded(load)] = [self._spread_of(load)(others)]
-        add, remove = tree.resize(balloon.cpus, self.free, delta)
+        add, remove = tree.resize(balloon.cpus, self._free_for(kind), delta)
         if delta > 0:
             cpus = self._allocator.allocate(add, delta, kind.priority)
             self.free &= ~cpus
@@ -658,7 +664,8 @@ class Balloons:
             level = balloon.type.shareIdleCPUsInSame
             if level and idle:
                 places = (node.cpus for node in self._tree.walk() if node.level == level)
-                balloon.idle |= _union(place & idle for place in places if place & balloon.cpus)
+                lent = idle & self._free_for(balloon.type)
+                balloon.idle |= _union(place & lent for place in places if place & balloon.cpus)
             if balloon.idle != before:
                 touched.append(balloon)
         return touched

@@ -103,6 +103,28 @@ def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
             balloons(**spec)  # type: ignore[arg-type]
 
 
+def test_reserved_cpus_as_a_list_go_to_no_other_balloon() -> None:
+    """`reserved_cpus_stay_reserved`: the original gives them away when no others are free, and lends idle ones."""
+    for choices, kept in ((Choices.DEFAULT, True), (Choices.REFERENCE, False)):
+        policy = balloons(
+            {"name": "web", "shareIdleCPUsInSame": "system", "namespaces": ["default"]},
+            reservedResources={"cpu": "cpuset:0-1"},
+            availableResources={"cpu": "cpuset:0-7"},
+            choices=choices,
+        )
+        pinned = masks.parse(policy.create(container("a", 1000))["a"].cpus or "")
+        assert (not pinned & 0b11) == kept
+        dns = container("dns", 2000, namespace="kube-system")
+        if kept:
+            with pytest.raises(NoPlace, match="5 free CPUs"):
+                policy.create(container("b", 7000))
+            assert policy.create(dns)["dns"].cpus == "0-1"
+        else:
+            policy.create(container("b", 7000))
+            with pytest.raises(NoPlace, match="2 CPUs are wanted, and there are 0"):
+                policy.create(dns)
+
+
 def test_preserved_containers_are_left_alone() -> None:
     rule = {"matchExpressions": [{"key": "name", "operator": "Equals", "values": ["kept"]}]}
     policy = balloons(preserve=rule)
