@@ -15,11 +15,17 @@ import pytest
 import nri
 from nri.plugins.device_injector.plugin import DeviceInjector
 from nri.plugins.logger.plugin import FLAGS, Logger
+from nri.plugins.memory_policy.plugin import MemoryPolicyPlugin
+from nri.plugins.memory_qos.plugin import MemoryQos
+from nri.plugins.memtierd.plugin import Memtierd
 from nri.plugins.rdt.plugin import Rdt
+from nri.plugins.sgx_epc.plugin import SgxEpc
 from nri.plugins.ulimit_adjuster.plugin import UlimitAdjuster
 from nri.plugins.writable_cgroups.plugin import WritableCgroups
 from nri.stub.program.options import parse
 from tests.support.go_plugins import REFUSED, Asked, Row, captured
+from tests.support.placement import guest, write_machine
+from tests.support.sample_configs import CONFIGS
 
 ANNOTATE = ("-add-annotation ann", "-set-annotation ann", "-add-annotation ann -set-annotation ann")
 
@@ -78,6 +84,21 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
             "value 'True'", "value 'TRUE'", "value '1'", "value 'yes'", "value ' true'", "value 'true '",
         ],
     },
+    "memory-qos": {
+        "an empty value asks for nothing": ["empty class", "own class empty"],
+        "a container without a memory limit has no class": ["limit of nothing", "unlimited"],
+    },
+    "memory-policy": {
+        "what no runtime can use is refused with its name": [
+            "mode missing", "nodes missing", "nodes empty", "nodes 'max-dist:-1', cpus '0', mems ''",
+            "nodes 'max-dist:0', cpus '0', mems ''", "nodes 'max-dist:9', cpus '0', mems ''",
+            "nodes '7', cpus '', mems ''", "nodes 'cpu-nodes', cpus '99', mems ''",
+        ],
+        "modes that take no nodes need none": ["default without nodes", "local without nodes"],
+        "node lists are the kernel's": ["nodes '0 ', cpus '', mems ''", "nodes '0, 1', cpus '', mems ''"],
+    },
+    "memtierd": {},
+    "sgx-epc": {},
     "logger": {
         "a removal takes out what the same answer has set before": [
             f"flags {before}-add-env VAR -set-env VAR{after}"
@@ -91,6 +112,10 @@ PLUGINS: dict[str, type[nri.Plugin]] = {
     "device-injector": DeviceInjector,
     "ulimit-adjuster": UlimitAdjuster,
     "rdt": Rdt,
+    "memory-qos": MemoryQos,
+    "memory-policy": MemoryPolicyPlugin,
+    "memtierd": Memtierd,
+    "sgx-epc": SgxEpc,
 }
 
 
@@ -102,9 +127,20 @@ def compare(name: str, rows: list[tuple[Row, Any]]) -> None:
     assert listed <= set(differing), f"these come out alike by now: {sorted(listed - set(differing))}"
 
 
+def configuration(name: str, folder: Path) -> str:
+    """What the Go plugin was configured with, and where the machine is that it saw."""
+    config = CONFIGS.get(name, "")
+    if name == "memory-policy":
+        (folder / "program").write_text("not run here")
+        config += f"hostRoot: {write_machine(folder / 'machine', guest())}\nmpolset: {folder / 'program'}\n"
+    if name == "memtierd":
+        config += f"cgroupsDir: {folder}\nrunDir: {folder / 'run'}\n"
+    return config
+
+
 @pytest.mark.parametrize("name", PLUGINS)
-def test_each_answer_is_that_of_the_go_plugin(name: str) -> None:
-    with Asked(PLUGINS[name]()) as asked:
+def test_each_answer_is_that_of_the_go_plugin(name: str, tmp_path: Path) -> None:
+    with Asked(PLUGINS[name](), configuration(name, tmp_path)) as asked:
         compare(name, [(row, asked.answer(row)) for row in captured(name)])
 
 

@@ -141,6 +141,7 @@ def needs(need: Need) -> str:
         {
             "plugin": need.name,
             "hostNetwork": need.host_network,  # the reason, or nothing
+            "hostPID": need.host_pid,  # likewise
             "capabilities": [{"name": name, "why": why} for name, why in need.capabilities.items()],
             "mounts": mounts,
         }

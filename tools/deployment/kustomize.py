@@ -57,7 +57,7 @@ spec:
         kubernetes.io/os: linux
       tolerations:
         - operator: Exists
-{host_network}      containers:
+{of_host}      containers:
         - name: plugin
           image: plugin:latest
           args:
@@ -182,7 +182,11 @@ def daemon_set(need: Need) -> str:
         object_name=need.object_name,
         socket_dir=SOCKET_DIR,
         power=power,
-        host_network=f"      # {need.host_network}\n      hostNetwork: true\n" if need.host_network else "",
+        of_host="".join(
+            f"      # {why}\n      {key}: true\n"
+            for key, why in (("hostNetwork", need.host_network), ("hostPID", need.host_pid))
+            if why
+        ),
         args="\n".join(f'            - "{word}"' for word in need.args),
         capabilities="\n".join(_capabilities(need)),
         **of_pod(need.mounts),

@@ -57,6 +57,7 @@ class Need:
     paths: str = ""
     capabilities: dict[str, str] = field(default_factory=dict)
     host_network: str = ""
+    host_pid: str = ""
     unit: tuple[Line, ...] = ()
     unit_args: tuple[str, ...] = ()
 

@@ -23,7 +23,8 @@ Schemata = dict[str, dict[int, int]]
 
 _TOP = "/sys/fs/resctrl"
 #: Entries of a group's folder that are no groups themselves.
-_OWN = frozenset({"info", "mon_groups", "mon_data"})
+_MONITORS = "mon_groups"
+_OWN = frozenset({"info", _MONITORS, "mon_data"})
 _FLAGS = ("cat_l3", "cat_l2", "mba")
 
 
@@ -84,11 +85,35 @@ class Resctrl:
 
     def create(self, group: str) -> Result:
         """Make a group; unchanged if it is there."""
-        return self._folder(group, "group", "there", self._root.make_folder, errno.EEXIST)
+        return self._folder(group, "", "there", self._root.make_folder, errno.EEXIST)
 
     def remove(self, group: str) -> Result:
         """Remove a group, whose processes go back to the first one; unchanged if it is not there."""
-        return self._folder(group, "group", "removed", self._root.remove_folder, errno.ENOENT)
+        return self._folder(group, "", "removed", self._root.remove_folder, errno.ENOENT)
+
+    def monitors(self) -> list[tuple[str, str]]:
+        """The monitoring groups, whose processes are only counted: the group that each is in, and its name."""
+        return [
+            (group, name)
+            for group in ("", *self.groups())
+            for name in self._root.folders(f"{self._at(group)}/{_MONITORS}")
+        ]
+
+    def create_monitor(self, name: str, group: str = "") -> Result:
+        """Make a monitoring group in a group, which must be there; unchanged if it is there."""
+        return self._folder(group, name, "there", self._root.make_folder, errno.EEXIST)
+
+    def remove_monitor(self, name: str, group: str = "") -> Result:
+        """Remove a monitoring group; unchanged if it is not there."""
+        return self._folder(group, name, "removed", self._root.remove_folder, errno.ENOENT)
+
+    def add_to_monitor(self, name: str, process: int, group: str = "") -> Result:
+        """Count a process, and what it starts from now on, in a monitoring group."""
+        try:
+            self._root.write(f"{self._at(group, name)}/tasks", str(process))
+        except (OSError, ValueError) as error:
+            return Result(name, "tasks", process, *self._explained(group, error))
+        return Result(name, "tasks", process, Outcome.APPLIED)
 
     def schemata(self, group: str = "") -> Schemata:
         """The shares of a group. Raises FileNotFoundError if there is none, ValueError for what is not understood."""
@@ -137,16 +162,17 @@ class Resctrl:
         reason = f"it reads back as {format_line(resource, after).strip()}"
         return Result(group, name, shares, Outcome.CLAMPED, reason, before, after)
 
-    def _folder(self, group: str, name: str, wanted: str, call: Callable[[str], None], fine: int) -> Result:
-        if not group:
-            return Result(group, name, wanted, Outcome.REFUSED, "the first group is always there")
+    def _folder(self, group: str, monitor: str, wanted: str, call: Callable[[str], None], fine: int) -> Result:
+        target, knob = (monitor, "monitoring group") if monitor else (group, "group")
+        if not target:
+            return Result(target, knob, wanted, Outcome.REFUSED, "the first group is always there")
         try:
-            call(self._at(group))
+            call(self._at(group, monitor))
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == fine and self._root.exists(self._path):
-                return Result(group, name, wanted, Outcome.UNCHANGED)
-            return Result(group, name, wanted, *self._explained(group, error))
-        return Result(group, name, wanted, Outcome.APPLIED)
+                return Result(target, knob, wanted, Outcome.UNCHANGED)
+            return Result(target, knob, wanted, *self._explained(group, error))
+        return Result(target, knob, wanted, Outcome.APPLIED)
 
     def _explained(self, group: str, error: OSError | ValueError) -> tuple[Outcome, str]:
         if not isinstance(error, OSError):
@@ -173,12 +199,12 @@ class Resctrl:
             return "the processor, or the hypervisor, shares neither cache nor memory bandwidth"
         return f"resctrl is not mounted at {self._path}; the processor has {', '.join(found)}"
 
-    def _at(self, group: str) -> str:
-        if not group:
-            return self._path
-        if "/" in group or group in {".", "..", *_OWN}:
-            raise ValueError(f"{group!r} cannot be the name of a group")
-        return f"{self._path}/{group}"
+    def _at(self, group: str, monitor: str = "") -> str:
+        for name in (group, monitor):
+            if "/" in name or "\0" in name or name in {".", "..", *_OWN}:
+                raise ValueError(f"{name!r} cannot be the name of a group")
+        folder = f"{self._path}/{group}" if group else self._path
+        return f"{folder}/{_MONITORS}/{monitor}" if monitor else folder
 
     def _infos(self) -> list[str]:
         return [name for name in self._root.folders(f"{self._path}/info") if name.startswith("L")]

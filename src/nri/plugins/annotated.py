@@ -42,6 +42,7 @@ __all__ = [
     "Annotation",
     "Mode",
     "Wrong",
+    "by_prefix",
     "find",
     "is_null",
     "items",
@@ -225,6 +226,16 @@ def find(pod: PodSandbox, container_name: str, *keys: str, pod_scope: bool = Tru
             if key in there:
                 return Annotation(key, there[key])
     return None
+
+
+def by_prefix(pod: PodSandbox, container_name: str, domain: str, scope: str) -> dict[str, Annotation]:
+    """The annotations `PREFIX.DOMAIN` of a container by their prefixes; its own, with `scope` and its name, win."""
+    found = {}
+    for ending in (f".{domain}", f".{domain}{scope}{container_name}"):
+        for key, value in pod.annotations.items():
+            if key.endswith(ending):
+                found[key.removesuffix(ending)] = Annotation(key, value)
+    return found
 
 
 def only_for_containers(pod: PodSandbox, *keys: str) -> str:

@@ -172,3 +172,24 @@ def test_shares_come_back_from_their_line(resource: str, shares: dict[int, int])
 
 def test_lines_of_others_are_passed_over() -> None:
     assert parse_schemata("\nnothing\nL3:0=7ff;\n") == {"L3": {0: 0x7FF}}
+
+
+def test_monitoring_groups_are_made_listed_and_removed_below_their_group(tmp_path: Path) -> None:
+    for folder in ("mon_groups", "gold/mon_groups", "info"):
+        (tmp_path / "sys/fs/resctrl" / folder).mkdir(parents=True)
+    (tmp_path / "sys/fs/resctrl/schemata").write_text("L3:0=ff\n")
+    resctrl = Resctrl(Root(tmp_path))
+    assert [resctrl.create_monitor("pod").outcome, resctrl.create_monitor("pod").outcome] == [
+        Outcome.APPLIED,
+        Outcome.UNCHANGED,
+    ]
+    assert resctrl.create_monitor("pod", "gold").outcome is Outcome.APPLIED
+    assert resctrl.monitors() == [("", "pod"), ("gold", "pod")]
+    (tmp_path / "sys/fs/resctrl/gold/mon_groups/pod/tasks").touch()
+    assert resctrl.add_to_monitor("pod", 7, "gold").outcome is Outcome.APPLIED
+    assert (tmp_path / "sys/fs/resctrl/gold/mon_groups/pod/tasks").read_text() == "7"
+    assert resctrl.add_to_monitor("gone", 7).outcome is Outcome.GONE
+    assert resctrl.remove_monitor("pod").outcome is Outcome.APPLIED
+    assert resctrl.remove_monitor("pod").outcome is Outcome.UNCHANGED
+    for name, group in (("../x", ""), ("x", ".."), ("info", ""), ("a\0b", "")):
+        assert resctrl.create_monitor(name, group).outcome is Outcome.REFUSED

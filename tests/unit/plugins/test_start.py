@@ -16,6 +16,7 @@ from tests.unit.stub.test_imports import NEVER
 NEEDED = {
     "balloons": {"dataclasses", "inspect"},  # these two have values of policies, which are dataclasses
     "topology-aware": {"dataclasses", "inspect"},
+    **{name: {"dataclasses", "inspect"} for name in ("memory-policy", "memtierd", "resctrl-mon")},  # as nri.host has
     "default-validator": {"dataclasses", "inspect"},  # its configuration is that of the policy, a dataclass
     "differ": {"logging"},  # these two write each request into the log
     "logger": {"logging"},

@@ -57,6 +57,9 @@ spec:
       {{- if $need.hostNetwork }}
       hostNetwork: true
       {{- end }}
+      {{- if $need.hostPID }}
+      hostPID: true
+      {{- end }}
       containers:
         - name: plugin
           image: {{ include "nri-plugin.image" . }}

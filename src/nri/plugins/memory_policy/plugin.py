@@ -1,0 +1,248 @@
+"""`memory-policy`: give containers a NUMA memory policy, by classes of an operator and by annotations.
+
+One job: a mode, flags, and nodes that are worked out from where a container may run. It is given as NRI's memory
+policy, which few runtimes know yet, or, with `injectMpolset`, by the program `mpolset` (mpolset.c) before the own one.
+Best with a high index, after the plugins that pin CPUs and memory. How annotations are found and read is in
+`nri.plugins.annotated`, the machine in `nri.host.topology`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from typing import NamedTuple
+
+import nri
+from nri.api import cpuset
+from nri.api.messages import MpolFlag, MpolMode
+from nri.files import read_regular, write_whole
+from nri.host import Root, read_topology
+from nri.plugins.annotated import by_prefix
+from nri.stub.program.options import Flag
+from nri.text import cut, plain, quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+    from nri.host.topology import Topology
+    from nri.plugins.annotated import Annotation
+
+__all__ = ["MemoryPolicyPlugin", "Policy", "resolve"]
+
+DOMAIN = "memory-policy.nri.io"
+#: Where containers find the program, and where the node has it for them.
+INJECTED = "/mnt/nri-memory-policy-mpolset"
+PROGRAM = "mpolset"
+#: A static program has less than a megabyte.
+MOST_BYTES = 16 << 20
+#: Modes that take no nodes.
+WITHOUT_NODES = ("MPOL_DEFAULT", "MPOL_LOCAL")
+NODES_HELP = "all, allowed-mems, cpu-packages, cpu-nodes, max-dist:20, or a list such as 0-1"
+
+
+class Policy(NamedTuple):
+    """A policy as it is written."""
+
+    mode: str
+    nodes: str = ""
+    flags: tuple[str, ...] = ()
+
+
+class PolicyKeys:
+    """The policy of a class in the configuration."""
+
+    mode: str
+    nodes: str = ""
+    flags: tuple[str, ...] = ()
+
+
+class PolicyClass:
+    """A class of the configuration: its name and its policy."""
+
+    name: str
+    policy: PolicyKeys
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a class has an empty name")
+        check(Policy(self.policy.mode, self.policy.nodes, self.policy.flags))
+
+
+class MemoryPolicyPlugin(nri.Plugin):
+    """Set the NUMA memory policy of containers, by classes and annotations."""
+
+    name = "memory-policy"
+    default_index = "95"
+    annotations: ClassVar[Mapping[str, str]] = {
+        f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
+        f"policy.{DOMAIN}": f"{{mode, nodes, flags}}; nodes: {NODES_HELP}",
+    }
+    flags: ClassVar[Mapping[str, Flag]] = {
+        "host-root": Flag("hostRoot", "DIR", "where the node's root is (default /)"),
+        "mpolset": Flag("mpolset", "FILE", "the program to inject (default: beside this one, or in PATH)"),
+    }
+
+    class Config:
+        """Keys of the configuration: see the plugin's page."""
+
+        injectMpolset: bool = False
+        classes: tuple[PolicyClass, ...] = ()
+        hostRoot: str = "/"
+        mpolset: str = ""
+
+        def __post_init__(self) -> None:
+            names = [each.name for each in self.classes]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"classes: {quote(twice)} is there twice")
+
+    config: Config
+    topology: Topology
+
+    def configure(self) -> None:
+        self.topology = read_topology(Root(self.config.hostRoot))
+        if self.config.injectMpolset:
+            self._prepare()
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        chosen = self._chosen(pod, container)
+        if chosen is None:
+            return None
+        found, policy = chosen
+        cpu = container.linux.resources.cpu
+        with found.at(""):
+            check(policy)
+            nodes = resolve(policy.nodes, self.topology, cpuset.parse(cpu.cpus), cpuset.parse(cpu.mems))
+            if not nodes and policy.mode not in WITHOUT_NODES:
+                raise ValueError(f"nodes must mean some: {quote(cut(policy.nodes, 40))} means none for this container")
+            adjustment = self._adjustment(policy, cpuset.to_text(nodes), container)
+        allowed = cpuset.parse(cpu.mems) or frozenset(self.topology.nodes)
+        if not nodes <= allowed:
+            words = cpuset.to_text(nodes), cpuset.to_text(allowed)
+            self.log.warning("%s: nodes %s are not all among those that it may use, %s", found.key, *words)
+        self.log.info("%s", plain(f"{'|'.join((policy.mode, *policy.flags))} nodes={cpuset.to_text(nodes)}"))
+        return adjustment
+
+    def _adjustment(self, policy: Policy, nodes: str, container: nri.Container) -> nri.Adjustment:
+        if not self.config.injectMpolset:
+            return nri.Adjustment().set_memory_policy(policy.mode, nodes, policy.flags)
+        words = [f"{INJECTED}/{PROGRAM}", "--mode", policy.mode, "--nodes", nodes]
+        if policy.flags:
+            words += ["--flags", ",".join(policy.flags)]
+        made = nri.Adjustment().add_mount(INJECTED, INJECTED, "bind", ["bind", "ro", "rslave"])
+        return made.set_args([*words, "--", *container.args])
+
+    def _chosen(self, pod: nri.PodSandbox, container: nri.Container) -> tuple[Annotation, Policy] | None:
+        """The annotation that counts, and the policy that it asks for; None if there is none, or an empty one."""
+        scope = f"/container.{container.name}"
+        found = by_prefix(pod, container.name, DOMAIN, "/container.")
+        asked = [found.pop(prefix) for prefix in ("policy", "class") if prefix in found]
+        for stray in found.values():
+            wrong = stray.wrong("", "it is not known", f"write policy.{DOMAIN} or class.{DOMAIN}")
+            if not asked:
+                raise wrong
+            self.log.warning("%s", wrong)
+        asked = [each for each in asked if each.key.endswith(scope)] or asked
+        if len(asked) > 1:
+            raise asked[0].wrong("", f"{asked[1].key} is there as well", "leave one of the two out")
+        if not asked or not asked[0].text:
+            return None
+        policy = self._of_class(asked[0]) if asked[0].key.startswith("class") else asked[0].one(Policy)
+        for words in asked[0].unknown:
+            self.log.warning("%s", words)
+        return None if policy is None else (asked[0], policy)
+
+    def _of_class(self, named: Annotation) -> Policy:
+        for each in self.config.classes:
+            if each.name == named.text:
+                return Policy(each.policy.mode, each.policy.nodes, each.policy.flags)
+        known = ", ".join(each.name for each in self.config.classes) or "none"
+        raise named.wrong("", f"there is no class {quote(named.text[:64])}", f"classes here: {known}")
+
+    def _prepare(self) -> None:
+        """Put the program where containers get it from."""
+        beside = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), PROGRAM)
+        source = self.config.mpolset or (beside if os.path.exists(beside) else shutil.which(PROGRAM) or "")
+        if not source:
+            text = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{PROGRAM}.c")
+            build = f"build it once: cc -O2 -static -o /usr/local/bin/{PROGRAM} {text}"
+            raise nri.ConfigError("configuration", "injectMpolset", f"there is no program {PROGRAM} here", build)
+        folder = self.config.hostRoot.rstrip("/") + INJECTED
+        target = os.path.join(folder, PROGRAM)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            there = os.lstat(folder)
+            if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o022:
+                reason = f"{folder} is a link, or others may write there, and containers would run what they put there"
+                raise nri.ConfigError("configuration", "injectMpolset", reason, "remove it")
+            os.chmod(folder, 0o755)  # noqa: S103 - containers of all users run it, whatever the umask is
+            program = read_regular(source, MOST_BYTES)
+            if not os.path.exists(target) or read_regular(target, MOST_BYTES) != program:
+                write_whole(target, program, 0o755)
+        except OSError as error:
+            reason = f"cannot copy {source} to {target}: {error.strerror or error}"
+            raise nri.ConfigError("configuration", "injectMpolset", reason) from None
+        self.log.info("%s is %s", target, source)
+
+
+def check(policy: Policy) -> None:
+    """Refuse a mode, flags or nodes that are none. ValueError names the key, as the builders' do."""
+    if policy.mode not in MpolMode.keys():  # noqa: SIM118 - an enum's, whose items are no names
+        raise ValueError(f"mode must be one of {', '.join(MpolMode.keys())}, not {quote(cut(policy.mode, 40))}")
+    for flag in policy.flags:
+        if flag not in MpolFlag.keys():  # noqa: SIM118
+            raise ValueError(f"flags must be of {', '.join(MpolFlag.keys())}, not {quote(cut(flag, 40))}")
+    if not policy.nodes and policy.mode not in WITHOUT_NODES:
+        raise ValueError(f"nodes must be given for {policy.mode}: {NODES_HELP}")
+
+
+def resolve(nodes: str, topology: Topology, cpus: frozenset[int], mems: frozenset[int]) -> frozenset[int]:
+    """The nodes that are meant, for a container that may use these CPUs and memory nodes; of none it may use all.
+
+    Raises:
+        ValueError: the text means no nodes; begins with `nodes`.
+    """
+    everything = frozenset(topology.nodes)
+    cpus = cpus or topology.online
+    local = frozenset(topology.cpus[cpu].node for cpu in cpus if cpu in topology.cpus)
+    if not nodes:
+        return frozenset()
+    if nodes == "all":
+        return everything
+    if nodes == "allowed-mems":
+        return mems or everything
+    if nodes == "cpu-nodes":
+        return local
+    if nodes == "cpu-packages":
+        packages = {topology.cpus[cpu].package for cpu in cpus if cpu in topology.cpus}
+        return frozenset(node for node in everything if _package(topology, node) in packages)
+    most = nodes.removeprefix("max-dist:")
+    if most != nodes:
+        if not most.isascii() or not most.isdigit() or len(most) > 9:
+            raise ValueError(f"nodes must have a distance after max-dist:, such as max-dist:20, not {quote(most[:40])}")
+        rows = [topology.nodes[node].distances for node in local]
+        return frozenset(node for node in everything if any(row[node] <= int(most) for row in rows))
+    if not nodes[0].isdigit():
+        raise ValueError(f"nodes must be {NODES_HELP}, not {quote(cut(nodes, 40))}")
+    try:
+        listed = cpuset.parse(nodes)
+    except ValueError as error:
+        raise ValueError(f"nodes must be a list: {error}") from None
+    if not listed <= everything:
+        raise ValueError(f"nodes must be of this machine, which has {cpuset.to_text(everything)}, not {nodes}")
+    return listed
+
+
+def _package(topology: Topology, node: int) -> int:
+    """The package of a memory node; of one without CPUs that of the nearest with some."""
+    distances = topology.nodes[node].distances
+    local = min((other for other in topology.nodes.values() if other.cpus), key=lambda each: distances[each.number])
+    return topology.cpus[min(local.cpus)].package
+
+
+if __name__ == "__main__":
+    MemoryPolicyPlugin.main()

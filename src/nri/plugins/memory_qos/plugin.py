@@ -1,0 +1,123 @@
+"""`memory-qos`: values of cgroup v2's `memory.*` for containers, by classes and by annotations that an operator allows.
+
+One job: a class to `memory.high` and `memory.swap.max`, and an annotation to the file that it names. A value that is
+annotated beats that of a class. How annotations are found is in `nri.plugins.annotated`.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import pack, unpack
+
+import nri
+from nri.plugins.annotated import by_prefix
+from nri.text import plain, quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+    from nri.plugins.annotated import Annotation
+
+__all__ = ["MemoryQos", "high_bytes"]
+
+DOMAIN = "memory-qos.nri.io"
+#: A file that each folder of cgroup v2 has.
+SECOND_VERSION = "/sys/fs/cgroup/cgroup.controllers"
+
+
+class QosClass:
+    """A class: its name, and which part of its memory limit a container may have to keep in swap."""
+
+    name: str
+    swaplimitratio: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a class has an empty name")
+        if not 0 <= self.swaplimitratio <= 1:
+            raise ValueError(f"swaplimitratio must be from 0 to 1, not {self.swaplimitratio}")
+
+
+class MemoryQos(nri.Plugin):
+    """Let containers swap before they reach their memory limit, and set memory.* files, by annotations."""
+
+    name = "memory-qos"
+    annotations: ClassVar[Mapping[str, str]] = {
+        f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
+        f"FILE.{DOMAIN}": "value of a file of cgroup v2 that unifiedannotations has, such as memory.high",
+        f"class.{DOMAIN}/NAME": "the same for one container of the pod; FILE likewise",
+    }
+
+    class Config:
+        """Keys of the configuration: classes with name and swaplimitratio; unifiedannotations, names of files."""
+
+        classes: tuple[QosClass, ...] = ()
+        unifiedannotations: tuple[str, ...] = ()
+
+        def __post_init__(self) -> None:
+            names = [each.name for each in self.classes]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"classes: {quote(twice)} is there twice")
+            for file in self.unifiedannotations:
+                if "/" in file or "." not in file:
+                    raise ValueError(f"unifiedannotations: {quote(file)} is no file of cgroup v2, such as memory.high")
+
+    config: Config
+
+    def configure(self) -> None:
+        if not self.config.classes and not self.config.unifiedannotations:
+            self.log.warning("no classes and no unifiedannotations: every container with an annotation is refused")
+        if not os.path.exists(SECOND_VERSION):
+            self.log.warning("this node has cgroup v1, which has none of these files: containers may be refused")
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        found = by_prefix(pod, container.name, DOMAIN, "/")
+        named = found.pop("class", None)
+        values = self._of_class(named, container) if named is not None and named.text else {}
+        adjustment = nri.Adjustment()
+        for file, annotation in found.items():
+            if file not in self.config.unifiedannotations:
+                known = ", ".join(self.config.unifiedannotations) or "none"
+                step = "have the operator add it to unifiedannotations"
+                raise annotation.wrong("", f"{quote(file[:64])} is not allowed here (allowed: {known})", step)
+            values[file] = annotation.text
+            with annotation.at(""):
+                adjustment.add_unified(file, annotation.text)
+        for file in values.keys() - found.keys():
+            adjustment.add_unified(file, values[file])
+        if not values:
+            return None
+        self.log.info("%s", plain(", ".join(f"{file}={value}" for file, value in values.items())))
+        return adjustment
+
+    def _of_class(self, named: Annotation, container: nri.Container) -> dict[str, str]:
+        """The values that a class asks for."""
+        found = next((each for each in self.config.classes if each.name == named.text), None)
+        if found is None:
+            known = ", ".join(each.name for each in self.config.classes) or "none"
+            raise named.wrong("", f"there is no class {quote(named.text[:64])}", f"classes here: {known}")
+        if not found.swaplimitratio:
+            return {}
+        limit = container.linux.resources.memory.limit.value
+        if limit <= 0:
+            step = "set resources.limits.memory, or leave the class out"
+            raise named.wrong("", f"container {container.name} has no memory limit, of which a class is a part", step)
+        return {"memory.high": str(high_bytes(limit, found.swaplimitratio)), "memory.swap.max": "max"}
+
+
+def high_bytes(limit_bytes: int, swap_ratio: float) -> int:
+    """The memory beyond which a container swaps: the limit without the part that is swap, as the Go plugin rounds."""
+    return int(_single(_single(limit_bytes) * _single(1.0 - _single(swap_ratio))))
+
+
+def _single(number: float) -> float:
+    """The nearest number of single precision."""
+    rounded: float = unpack("f", pack("f", number))[0]
+    return rounded
+
+
+if __name__ == "__main__":
+    MemoryQos.main()

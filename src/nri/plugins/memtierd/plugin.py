@@ -1,0 +1,200 @@
+"""`memtierd`: run a memtierd, which moves or swaps out idle memory, for each container of a class that wants one.
+
+One job: a container's class to `memory.swap.max` at its creation, and to a process of memtierd from its start to its
+stop. After a restart of the plugin the processes are taken over, and those of containers that are gone are ended.
+How annotations are found is in `nri.plugins.annotated`; `nri.plugins.memtierd.daemon` is the process.
+"""
+
+from __future__ import annotations
+
+import os
+
+import nri
+from nri.api.messages import ContainerState
+from nri.errors import NriError
+from nri.files import walk
+from nri.host.cgroups import detect, expand
+from nri.host.root import Root
+from nri.plugins.annotated import by_prefix
+from nri.plugins.memtierd.daemon import PROGRAM, Daemon, kept, present
+from nri.stub.program.options import Flag
+from nri.text import plain, quote
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import ClassVar
+
+    from nri.plugins.annotated import Annotation
+    from nri.plugins.memtierd.daemon import Owner
+
+__all__ = ["Memtierd"]
+
+DOMAIN = "memtierd.nri.io"
+#: Files that annotations may set.
+FILES = ("memory.swap.max", "memory.high")
+#: Seconds between two looks for processes that have ended by themselves.
+LOOK_S = 30
+
+
+class QosClass:
+    """A class: whether its containers may swap (unchanged without a word), and the configuration of memtierd."""
+
+    name: str
+    allowswap: bool | None = None
+    memtierdconfig: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a class has an empty name")
+
+
+class Memtierd(nri.Plugin):
+    """Run a memtierd for each container of a class, and let containers of classes swap or not, by annotations."""
+
+    name = "memtierd"
+    annotations: ClassVar[Mapping[str, str]] = {
+        f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
+        **{f"{file}.{DOMAIN}": "value of this file of cgroup v2" for file in FILES},
+        f"class.{DOMAIN}/NAME": "the same for one container of the pod; the others likewise",
+    }
+    flags: ClassVar[Mapping[str, Flag]] = {
+        "cgroups-dir": Flag("cgroupsDir", "DIR", "where cgroup v2 is mounted (default: as the mount table says)"),
+        "run-dir": Flag("runDir", "DIR", "folders of the processes (default /var/run/nri-memtierd)"),
+    }
+
+    class Config:
+        """Keys of the configuration: classes with name, allowswap and memtierdconfig; the others are the flags'."""
+
+        classes: tuple[QosClass, ...] = ()
+        cgroupsDir: str = ""
+        runDir: str = "/var/run/nri-memtierd"
+
+        def __post_init__(self) -> None:
+            names = [each.name for each in self.classes]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise ValueError(f"classes: {quote(twice)} is there twice")
+
+    config: Config
+
+    def __init__(self) -> None:
+        self._daemons: dict[Owner, Daemon] = {}
+        self._cgroups = ""
+
+    def configure(self) -> None:
+        found = detect(Root()).of("")
+        self._cgroups = self.config.cgroupsDir or (found.path if found else "")
+        if not self._cgroups:
+            raise nri.ConfigError("configuration", "cgroupsDir", "no cgroup v2 is mounted here", "give --cgroups-dir")
+        if not present() and any(each.memtierdconfig for each in self.config.classes):
+            self.log.warning("there is no program %s in PATH: containers of classes that need it do not start", PROGRAM)
+
+    def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
+        known = {pod.id: pod for pod in pods}
+        running = {}
+        for container in containers:
+            pod = known.get(container.pod_sandbox_id)
+            if pod is not None and container.state == ContainerState.CONTAINER_RUNNING:
+                running[_owner(pod, container)] = (pod, container)
+        for owner, folder in kept(self.config.runDir):
+            daemon = self._daemons.get(owner) or Daemon.adopt(folder) or Daemon(folder)
+            self._daemons[owner] = daemon
+            if owner not in running or daemon.ended:
+                self._end(owner)
+        for pod, container in running.values():
+            try:
+                self._begin(pod, container)
+            except NriError as error:
+                self.log.warning("container %s: %s", plain("/".join(_owner(pod, container))), error)
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        adjustment, values = nri.Adjustment(), dict[str, str]()
+        for prefix, found in by_prefix(pod, container.name, DOMAIN, "/").items():
+            if prefix in FILES:
+                with found.at(""):
+                    adjustment.add_unified(prefix, found.text)
+                values[prefix] = found.text
+            elif prefix != "class":
+                self.log.warning("annotation %s is not known; known: class, %s", quote(found.key), ", ".join(FILES))
+        chosen = self._class_of(pod, container)
+        if chosen is not None and chosen.allowswap is not None and "memory.swap.max" not in values:
+            values["memory.swap.max"] = "max" if chosen.allowswap else "0"
+            adjustment.add_unified("memory.swap.max", values["memory.swap.max"])
+        if not values:
+            return None
+        self.log.info("%s", plain(", ".join(f"{file}={value}" for file, value in values.items())))
+        return adjustment
+
+    def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._begin(pod, container)
+
+    def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._end(_owner(pod, container))
+
+    def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        self._end(_owner(pod, container))  # one that ended by itself was never stopped
+
+    @nri.every(LOOK_S)
+    def look(self) -> None:
+        """Tell of processes that have ended by themselves."""
+        for owner, daemon in list(self._daemons.items()):
+            if daemon.ended and not daemon.told:
+                daemon.told = True
+                words = daemon.last_words()
+                self.log.warning("%s of %s has ended: %s", PROGRAM, plain("/".join(owner)), plain(words) or "no output")
+
+    def _class_of(self, pod: nri.PodSandbox, container: nri.Container) -> QosClass | None:
+        """The class of a container; None if it has none."""
+        found: Annotation | None = by_prefix(pod, container.name, DOMAIN, "/").get("class")
+        if found is None or not found.text:
+            return None
+        for each in self.config.classes:
+            if each.name == found.text:
+                return each
+        known = ", ".join(each.name for each in self.config.classes) or "none"
+        raise found.wrong("", f"there is no class {quote(found.text[:64])}", f"classes here: {known}")
+
+    def _begin(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        """Start the process that a container's class wants, unless it runs. Reject if it cannot be."""
+        owner, chosen = _owner(pod, container), self._class_of(pod, container)
+        if chosen is None or not chosen.memtierdconfig:
+            return
+        cgroup = self._cgroup_of(container)
+        before = self._daemons.get(owner)
+        if before is not None and before.has(chosen.memtierdconfig, cgroup) and not before.ended:
+            return
+        self._end(owner)
+        self._daemons[owner] = Daemon.start(self.config.runDir, owner, chosen.memtierdconfig, cgroup)
+        self.log.info("%s runs, configuration: %s", PROGRAM, plain(self._daemons[owner].folder))
+
+    def _end(self, owner: Owner) -> None:
+        daemon = self._daemons.pop(owner, None)
+        if daemon is None:
+            return
+        try:
+            daemon.stop()
+        except OSError as error:
+            self.log.warning("the folder of %s is left: %s", PROGRAM, error)
+        self.log.info("%s of %s is ended", PROGRAM, plain("/".join(owner)))
+
+    def _cgroup_of(self, container: nri.Container) -> str:
+        """The folder of a container's cgroup. Reject if there is none."""
+        try:
+            path = os.path.join(self._cgroups, expand(container.linux.cgroups_path))
+        except ValueError:
+            path = self._cgroups
+        if container.id in path and os.path.isdir(path):
+            return path
+        for seen in walk(self._cgroups):  # below another root of the kubelet's, or of a nested runtime
+            if container.id in seen.name:
+                return os.readlink(f"/proc/self/fd/{seen.folder}") + f"/{seen.name}"
+        raise nri.Reject(f"no cgroup below {self._cgroups} has the id of container {container.name}")
+
+
+def _owner(pod: nri.PodSandbox, container: nri.Container) -> Owner:
+    return pod.namespace, pod.name, container.name
+
+
+if __name__ == "__main__":
+    Memtierd.main()

@@ -1,0 +1,1 @@
+"""A monitoring group of resctrl for each pod. Next: `plugin`."""

@@ -1,0 +1,1 @@
+"""Limits of encrypted memory (Intel SGX) by an annotation. Next: `plugin`."""

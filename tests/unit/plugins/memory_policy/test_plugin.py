@@ -1,0 +1,166 @@
+"""`memory-policy`: policies as NRI's own, the program that is injected, and what is said of bad input.
+
+The answers with `injectMpolset` are held against the original's in tests/conformance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.plugins.memory_policy import plugin
+from nri.plugins.memory_policy.plugin import MemoryPolicyPlugin, resolve
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.needs import need_tool
+from tests.support.placement import guest, write_machine
+from tests.support.pruned import pruned
+
+SOURCE = Path(plugin.__file__).with_name("mpolset.c")
+
+
+def attach(runtime: FakeRuntime, folder: Path, **config: Any) -> None:
+    machine = write_machine(folder / "machine", guest())
+    runtime.add(MemoryPolicyPlugin(), idx="95", config=json.dumps({"hostRoot": str(machine), **config}))
+
+
+def create(runtime: FakeRuntime, annotations: dict[str, str]) -> Any:
+    pod = make_pod(annotations={key.replace("@", ".memory-policy.nri.io"): text for key, text in annotations.items()})
+    return pruned(runtime.create_container(pod, make_container("c0", args=["app"])).adjust)
+
+
+def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+    near = {"name": "near", "policy": {"mode": "MPOL_BIND", "nodes": "max-dist:11", "flags": ["MPOL_F_STATIC_NODES"]}}
+    attach(nri_runtime, tmp_path, classes=[near])
+    assert create(nri_runtime, {"class@": "near"}) == nri.Adjustment().set_memory_policy(
+        "MPOL_BIND", "0-3", ["MPOL_F_STATIC_NODES"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("annotations", "said"),
+    [
+        ({"policy@": "{mode: BIND}"}, "annotation policy@: mode: must be one of MPOL_DEFAULT, "),
+        ({"policy@": "{mode: MPOL_BIND}"}, "annotation policy@: nodes: must be given for MPOL_BIND: all, allowed-mems"),
+        ({"policy@": "{mode: MPOL_BIND, nodes: near}"}, "annotation policy@: nodes: must be all, allowed-mems"),
+        ({"policy@": "{mode: MPOL_BIND, nodes: 9}"}, "annotation policy@: nodes: must be of this machine"),
+        ({"policy@": "{mode: MPOL_BIND, nodes: 'max-dist:1'}"}, 'annotation policy@: nodes: must mean some: "max'),
+        ({"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [F]}"}, "annotation policy@: flags: must be of MPOL_F_STATIC"),
+        ({"policy@": "{nodes: all}"}, "annotation policy@: mode is missing"),
+        ({"policy@": "{mode: MPOL_LOCAL}", "class@": "x"}, "annotation policy@: class@ is there as well"),
+        ({"class@": "x"}, 'annotation class@: there is no class "x"; classes here: none'),
+        ({"nodes@": "x"}, "annotation nodes@: it is not known; write policy@ or class@"),
+    ],
+)
+def test_a_bad_annotation_refuses_its_container_by_name(
+    nri_runtime: FakeRuntime, tmp_path: Path, annotations: dict[str, str], said: str
+) -> None:
+    attach(nri_runtime, tmp_path)
+    with pytest.raises(nri.PluginRejected) as raised:
+        create(nri_runtime, annotations)
+    assert raised.value.reason.startswith(said.replace("@", ".memory-policy.nri.io"))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"classes": [{"name": "a", "policy": {"mode": "BIND", "nodes": "all"}}]}, "mode must be one of"),
+        ({"classes": [{"name": "", "policy": {"mode": "MPOL_LOCAL"}}]}, "a class has an empty name"),
+        ({"classes": [{"name": "a"}]}, "policy.mode: missing"),
+        ({"classes": [{"name": "a", "policy": {"mode": "MPOL_LOCAL"}}] * 2}, 'classes: "a" is there twice'),
+        ({"injectMpolset": True, "mpolset": "/nonesuch/mpolset"}, "cannot copy /nonesuch/mpolset"),
+    ],
+)
+def test_a_bad_configuration_is_refused_by_name(
+    nri_runtime: FakeRuntime, tmp_path: Path, config: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(nri.NriError, match=said):
+        attach(nri_runtime, tmp_path, **config)
+
+
+def test_without_the_program_it_says_how_to_build_it(nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "program")])
+    with pytest.raises(nri.NriError, match=r"there is no program mpolset here.*cc -O2 -static -o \S+ \S+/mpolset.c"):
+        attach(nri_runtime, tmp_path, injectMpolset=True)
+
+
+def test_the_program_is_copied_for_containers_and_never_through_a_link(
+    nri_runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    program = tmp_path / "mpolset"
+    program.write_bytes(b"program")
+    folder = tmp_path / "machine" / "mnt"
+    attach(nri_runtime, tmp_path, injectMpolset=True, mpolset=str(program))
+    copy = folder / "nri-memory-policy-mpolset" / "mpolset"
+    assert copy.read_bytes() == b"program" and copy.stat().st_mode & 0o777 == 0o755
+    copy.unlink()
+    copy.parent.rmdir()
+    copy.parent.symlink_to(tmp_path)
+    with FakeRuntime() as runtime, pytest.raises(nri.NriError, match="is a link, or others may write"):
+        attach(runtime, tmp_path, injectMpolset=True, mpolset=str(program))
+
+
+def test_a_node_without_cpus_is_in_the_package_of_the_nearest() -> None:
+    topology = guest()
+    node = dataclasses.replace(
+        topology.nodes[3], number=4, cpus=frozenset(), distances={0: 30, 1: 30, 2: 28, 3: 17, 4: 10}
+    )
+    nodes = {n: dataclasses.replace(each, distances={**each.distances, 4: 17}) for n, each in topology.nodes.items()}
+    wider = dataclasses.replace(topology, nodes={**nodes, 4: node})
+    assert resolve("cpu-packages", wider, frozenset({15}), frozenset()) == {2, 3, 4}
+
+
+@pytest.fixture(scope="module")
+def mpolset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The program, built as its page says."""
+    need_tool("cc")
+    made = str(tmp_path_factory.mktemp("mpolset") / "mpolset")
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", made, str(SOURCE)], check=True)
+    return made
+
+
+@pytest.mark.parametrize("flags", [["-mode=MPOL_BIND", "-nodes", "0"], ["--mode", "2", "--nodes=0", "-vv", "--"]])
+def test_what_the_program_becomes_has_the_policy(mpolset: str, flags: list[str]) -> None:
+    done = subprocess.run([mpolset, *flags, mpolset], capture_output=True, text=True, check=True)
+    assert done.stdout == "Current memory policy: MPOL_BIND (2), nodes: 0\n"
+
+
+def test_the_program_finds_the_command_in_path_and_passes_its_words(mpolset: str) -> None:
+    command = ["sh", "-c", 'echo "$0 $1"', "--", "-x y"]
+    done = subprocess.run([mpolset, "--mode", "MPOL_LOCAL", "--", *command], capture_output=True, text=True, check=True)
+    assert done.stdout == "-- -x y\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--mode", "BIND", "true"], "invalid --mode: BIND"),
+        (["--nodes", "3-1", "true"], "invalid --nodes: 3-1"),
+        (["--nodes", "1024", "true"], "invalid --nodes: 1024"),
+        (["--nodes", "1;2", "true"], "invalid --nodes: 1;2"),
+        (["--flags", "STATIC", "true"], "invalid --flags: STATIC"),
+        (["--mode"], "--mode needs a value"),
+        (["--what", "x"], "unknown flag --what"),
+        (["true"], "--mode is missing"),
+        (["--mode", "MPOL_BIND", "--nodes", "", "true"], "set_mempolicy: Invalid argument"),
+        (["--mode", "MPOL_LOCAL", "nonesuch"], "nonesuch: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_ends_the_program_with_a_reason(mpolset: str, words: list[str], said: str) -> None:
+    done = subprocess.run([mpolset, *words], capture_output=True, text=True, check=False, env={"PATH": os.defpath})
+    assert (done.returncode, done.stderr) == (1, f"mpolset: error {said}\n")
+
+
+def test_an_error_of_the_kernel_can_be_ignored_and_names_are_listed(mpolset: str) -> None:
+    words = ["--mode", "MPOL_BIND", "--ignore-errors", "echo", "on"]
+    assert subprocess.run([mpolset, *words], capture_output=True, text=True, check=True).stdout == "on\n"
+    listed = subprocess.run([mpolset, "--mode", "help"], capture_output=True, text=True, check=True).stdout
+    assert "  MPOL_WEIGHTED_INTERLEAVE (6)\n" in listed

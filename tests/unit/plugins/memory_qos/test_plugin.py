@@ -1,0 +1,74 @@
+"""`memory-qos`: what it says to bad configuration and annotations, by name. Its answers: tests/conformance."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import nri
+from nri.plugins.memory_qos.plugin import MemoryQos, high_bytes
+from nri.testing import FakeRuntime, make_container, make_pod
+
+CONFIG = "classes: [{name: silver, swaplimitratio: 0.2}]\nunifiedannotations: [memory.high]\n"
+
+
+def create(runtime: FakeRuntime, annotations: dict[str, str], **fields: Any) -> Any:
+    pod = make_pod(annotations={key.replace("@", ".memory-qos.nri.io"): value for key, value in annotations.items()})
+    return runtime.create_container(pod, make_container("c0", **fields)).unified
+
+
+def test_a_value_of_its_own_beats_the_class(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(MemoryQos(), idx="10", config=CONFIG)
+    made = create(nri_runtime, {"class@": "silver", "memory.high@/c0": "max"}, memory_limit=1 << 20)
+    assert made == {"memory.high": "max", "memory.swap.max": "max"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "said"),
+    [
+        ({"class@/c0": "gold"}, 'annotation class@/c0: there is no class "gold"; classes here: silver'),
+        ({"class@": "silver"}, "annotation class@: container c0 has no memory limit, of which a class is a part"),
+        ({"memory.low@": "1"}, 'annotation memory.low@: "memory.low" is not allowed here (allowed: memory.high)'),
+        ({"../x@": "1"}, 'annotation ../x@: "../x" is not allowed here'),
+        ({"memory.high@": "a\0b"}, "annotation memory.high@: "),
+    ],
+)
+def test_a_bad_annotation_refuses_its_container_by_name(
+    nri_runtime: FakeRuntime, annotations: dict[str, str], said: str
+) -> None:
+    nri_runtime.add(MemoryQos(), idx="10", config=CONFIG)
+    with pytest.raises(nri.PluginRejected) as raised:
+        create(nri_runtime, annotations)
+    assert raised.value.reason.startswith(said.replace("@", ".memory-qos.nri.io"))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("classes: [{name: a, swaplimitratio: 1.5}]", "swaplimitratio must be from 0 to 1, not 1.5"),
+        ("classes: [{name: a, swaplimitratio: -1}]", "swaplimitratio must be from 0 to 1"),
+        ("classes: [{swaplimitratio: 1}]", "name: missing"),
+        ("classes: [{name: ''}]", "a class has an empty name"),
+        ("classes: [{name: a}, {name: a}]", 'classes: "a" is there twice'),
+        ("classes: [{name: a, swapLimitRation: 1}]", 'did you mean "swaplimitratio"?'),
+        ("unifiedannotations: [../../cpu.max]", 'unifiedannotations: "../../cpu.max" is no file of cgroup v2'),
+    ],
+)
+def test_a_bad_configuration_is_refused_by_name(nri_runtime: FakeRuntime, config: str, said: str) -> None:
+    with pytest.raises(nri.NriError, match=re.escape(said)):
+        nri_runtime.add(MemoryQos(), idx="10", config=config)
+
+
+def test_without_a_configuration_it_says_that_all_are_refused(
+    nri_runtime: FakeRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    nri_runtime.add(MemoryQos(), idx="10")
+    assert "no classes and no unifiedannotations" in caplog.text
+    with pytest.raises(nri.PluginRejected, match=r"classes here: none"):
+        create(nri_runtime, {"class@": "silver"})
+
+
+def test_the_watermark_is_that_of_single_precision() -> None:
+    assert high_bytes(1 << 30, 0.1) == 966367616  # 966367641 in double precision

@@ -1,0 +1,68 @@
+"""One memtierd: taken over only if it is that of the folder; what it leaves is removed. The plugin: test_plugin.py."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from nri.errors import Reject
+from nri.plugins.memtierd.daemon import Daemon, kept
+
+OWNER = ("default", "pod", "app")
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bin").mkdir()
+    made = tmp_path / "bin" / "memtierd"
+    made.write_text("#!/bin/sh\nwhile :; do sleep 1; done\n")
+    made.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
+    return made
+
+
+def test_another_process_of_the_same_number_is_neither_taken_over_nor_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "/".join(OWNER)
+    folder.mkdir(parents=True)
+    child = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)
+    try:
+        (folder / "memtierd.pid").write_text(f"{child}\n")
+        assert Daemon.adopt(str(folder)) is None
+        Daemon(str(folder), child).stop()
+        assert os.waitpid(child, os.WNOHANG) == (0, 0) and not folder.exists()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "999999999"])
+def test_a_number_that_is_none_is_no_process(tmp_path: Path, text: str) -> None:
+    (tmp_path / "memtierd.pid").write_text(text)
+    assert Daemon.adopt(str(tmp_path)) is None
+
+
+def test_one_that_runs_is_found_again_and_ended(tmp_path: Path, program: Path) -> None:
+    run = str(tmp_path / "run")
+    first = Daemon.start(run, OWNER, "x: $CGROUP2_ABS_PATH", "/cgroup")
+    assert list(kept(run)) == [(OWNER, first.folder)]
+    again = Daemon.adopt(first.folder)
+    assert again is not None and not again.ended
+    assert again.has("x: $CGROUP2_ABS_PATH", "/cgroup") and not again.has("x: $CGROUP2_ABS_PATH", "/other")
+    again.stop()
+    assert first.ended and again.ended and not os.path.exists(first.folder) and list(kept(run)) == []
+
+
+def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> None:
+    program.write_text("")
+    program.chmod(0o644)
+    with pytest.raises(Reject, match="memtierd"):
+        Daemon.start(str(tmp_path / "run"), OWNER, "", "")
+
+
+def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
+    daemon = Daemon(str(tmp_path))
+    assert daemon.last_words() == "" and daemon.ended and not daemon.has("", "")
+    (tmp_path / "memtierd.output").write_text("first\nlast\n\n")
+    assert daemon.last_words() == "last"

@@ -1,0 +1,199 @@
+"""`memtierd`: a process for each container of a class, from its start to its stop, and over a restart of the plugin.
+
+The program is a stand-in of ours: memtierd itself is not on the tests' machines. Answers to CreateContainer:
+tests/conformance.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.api.messages import ContainerState
+from nri.host import Root, process
+from nri.plugins.memtierd.plugin import Memtierd
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.waiting import wait_for
+
+#: Says what it was started with, and stays.
+STAYS = '#!/bin/sh\necho started "$@"\nwhile :; do sleep 1; done\n'
+TEMPLATE = "cgroups: [$CGROUP2_ABS_PATH]\nstats: $MEMTIERD_SWAP_STATS_PATH\n"
+CLASSES = [{"name": "track", "allowswap": False, "memtierdconfig": TEMPLATE}, {"name": "plain"}]
+POD = {"class.memtierd.nri.io": "track"}
+
+
+class Node:
+    """A folder of cgroups, a program in PATH, and a runtime with one running container."""
+
+    def __init__(self, folder: Path, runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.runtime = folder, runtime
+        (folder / "bin").mkdir()
+        self.program = folder / "bin" / "memtierd"
+        self.program.write_text(STAYS)
+        self.program.chmod(0o755)
+        for name in ("ctr-1", "ctr-2"):
+            (folder / "cgroup" / "kubepods" / name).mkdir(parents=True)
+        monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+        self.pod = make_pod("pod", id="pod-1", annotations=POD)
+        self.mine = folder / "run" / "default" / "pod" / "app"
+
+    def container(self, **fields: Any) -> Any:
+        return make_container("app", id="ctr-1", pod_sandbox_id="pod-1", **fields)
+
+    def running(self) -> Any:
+        return self.container(state=ContainerState.CONTAINER_RUNNING)
+
+    def attach(self, **config: Any) -> Memtierd:
+        keys = {"classes": CLASSES, "cgroupsDir": str(self.folder / "cgroup"), "runDir": str(self.folder / "run")}
+        plugin = Memtierd()
+        self.runtime.add(plugin, idx="10", config=json.dumps({**keys, **config}))
+        return plugin
+
+    @property
+    def pid(self) -> int:
+        return int((self.mine / "memtierd.pid").read_text())
+
+    def runs(self, pid: int) -> bool:
+        stat = process.read_stat(Root(), pid)
+        return stat is not None and stat.state != "Z"
+
+
+@pytest.fixture
+def node(tmp_path: Path, nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch):
+    made = Node(tmp_path, nri_runtime, monkeypatch)
+    yield made
+    for file in tmp_path.glob("run/*/*/*/memtierd.pid"):
+        os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+def test_a_container_of_a_class_has_a_process_until_it_stops(node: Node) -> None:
+    node.attach()
+    node.runtime.create_container(node.pod, node.container())
+    assert not node.mine.exists()
+    node.runtime.start_container(node.pod, node.container())
+    text = (node.mine / "memtierd.config.yaml").read_text()
+    assert text == f"cgroups: [{node.folder}/cgroup/kubepods/ctr-1]\nstats: {node.mine}/memtierd.stats\n"
+    wait_for(lambda: f"-config {node.mine}/memtierd.config.yaml" in (node.mine / "memtierd.output").read_text())
+    pid = node.pid
+    assert node.runs(pid)
+    assert {path.stat().st_mode & 0o777 for path in (node.mine, node.mine.parent, node.mine.parent.parent)} == {0o700}
+    node.runtime.stop_container(node.pod, node.container())
+    assert not node.runs(pid) and list((node.folder / "run").iterdir()) == []
+
+
+def test_a_plugin_that_starts_takes_over_what_runs_and_ends_what_nobody_has(node: Node) -> None:
+    node.attach()
+    node.runtime.start_container(node.pod, node.container())
+    first = node.pid
+    stray = make_container("stray", id="ctr-2", pod_sandbox_id="pod-1")
+    node.runtime.start_container(node.pod, stray)
+    other = int((node.mine.parent / "stray" / "memtierd.pid").read_text())
+    with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
+        node.runtime = runtime
+        node.attach()
+        wait_for(lambda: not node.runs(other), "the end of the process of a container that is gone")
+        assert node.pid == first and node.runs(first)
+        runtime.stop_container(node.pod, node.running())
+        wait_for(lambda: not node.runs(first), "the end of the process with its container")
+        assert not (node.folder / "run" / "default").exists()
+
+
+def test_a_running_container_gets_its_process_when_the_plugin_starts(node: Node) -> None:
+    with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
+        node.runtime = runtime
+        node.attach()
+        assert node.runs(node.pid)
+
+
+def test_a_process_whose_configuration_changed_is_started_anew(node: Node) -> None:
+    node.attach()
+    node.runtime.start_container(node.pod, node.container())
+    first = node.pid
+    classes = [{"name": "track", "memtierdconfig": "other"}]
+    with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
+        node.runtime = runtime
+        node.attach(classes=classes)
+        wait_for(lambda: not node.runs(first), "the end of the process with the old configuration")
+        assert node.runs(node.pid) and (node.mine / "memtierd.config.yaml").read_text() == "other"
+
+
+def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.program.write_text("#!/bin/sh\necho no tracker of that name\n")
+    plugin = node.attach()
+    node.runtime.start_container(node.pod, node.container())
+    wait_for(lambda: not node.runs(node.pid), "its end")
+
+    def told() -> int:
+        plugin.look()
+        return caplog.text.count("memtierd of default/pod/app has ended: no tracker of that name")
+
+    wait_for(told)
+    assert told() == 1
+    node.runtime.remove_container(node.pod, node.container())
+    assert not node.mine.exists()
+
+
+@pytest.mark.parametrize(
+    ("annotation", "fields", "said"),
+    [
+        ("gold", {}, 'there is no class "gold"; classes here: track, plain'),
+        ("track", {"id": "ctr-9"}, "no cgroup below .* has the id of container app"),
+        ("track", {"name": ".."}, "'..' is no name of a folder"),
+        ("track", {"name": "a/b"}, "'a/b' is no name of a folder"),
+    ],
+)
+def test_a_container_that_cannot_have_its_process_does_not_start(
+    node: Node, annotation: str, fields: dict[str, Any], said: str
+) -> None:
+    node.attach()
+    pod = make_pod("pod", id="pod-1", annotations={"class.memtierd.nri.io": annotation})
+    container = make_container(**{"name": "app", "id": "ctr-1", "pod_sandbox_id": "pod-1", **fields})
+    with pytest.raises(nri.NriError, match=said):
+        node.runtime.start_container(pod, container)
+
+
+def test_a_link_in_place_of_a_folder_is_not_followed(node: Node) -> None:
+    node.attach()
+    (node.folder / "run" / "default").mkdir(parents=True)
+    (node.folder / "run" / "default" / "pod").symlink_to(node.folder)
+    with pytest.raises(nri.NriError, match="it is a link, or no folder"):
+        node.runtime.start_container(node.pod, node.container())
+    assert not (node.folder / "app").exists()
+
+
+def test_without_the_program_the_start_warns_and_its_containers_do_not_start(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.program.unlink()
+    node.attach()
+    assert "there is no program memtierd in PATH" in caplog.text
+    with pytest.raises(nri.NriError, match="there is no program memtierd in PATH"):
+        node.runtime.start_container(node.pod, node.container())
+
+
+def test_a_class_without_a_configuration_has_no_process(node: Node) -> None:
+    node.attach()
+    pod = make_pod("pod", id="pod-1", annotations={"class.memtierd.nri.io/app": "plain"})
+    node.runtime.start_container(pod, node.container())
+    assert not node.mine.exists()
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"classes": [{"name": "a"}, {"name": "a"}]}, 'classes: "a" is there twice'),
+        ({"classes": [{"name": ""}]}, r"classes\[0\]: a class has an empty name"),
+        ({"classes": [{"name": "a", "allowswap": "yes"}]}, "expected true or false"),
+    ],
+)
+def test_a_bad_configuration_is_refused_by_name(node: Node, config: dict[str, Any], said: str) -> None:
+    with pytest.raises(nri.NriError, match=said):
+        node.attach(**config)

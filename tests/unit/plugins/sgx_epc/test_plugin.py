@@ -1,0 +1,38 @@
+"""`sgx-epc`: what it says at its start and of a bad limit. Its answers: tests/conformance."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.plugins.sgx_epc import plugin
+from nri.plugins.sgx_epc.plugin import SgxEpc, has_sgx
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+@pytest.mark.parametrize(("text", "present"), [("with", True), ("without", False), ("gone", False)])
+def test_the_start_and_each_limit_tell_whether_the_processor_has_sgx(
+    nri_runtime: FakeRuntime, tmp_path, caplog: pytest.LogCaptureFixture, monkeypatch, text: str, present: bool
+) -> None:
+    (tmp_path / "with").write_text("processor\t: 0\nflags\t\t: fpu sgx sgx_lc\n")
+    (tmp_path / "without").write_text("flags\t\t: fpu sgx_lc\n")
+    monkeypatch.setattr(plugin, "CPUINFO", str(tmp_path / text))
+    nri_runtime.add(SgxEpc(), idx="10")
+    reply = nri_runtime.create_container(make_pod(annotations={"epc-limit.nri.io": "4096"}), make_container("c0"))
+    assert reply.unified == {"misc.max": "sgx_epc 4096"}
+    assert ("the processor here has no SGX" in caplog.text) is not present
+    assert ("a limit, and no SGX here" in caplog.text) is not present
+    assert ("cannot read" in caplog.text) is (text == "gone")
+
+
+def test_a_bad_limit_refuses_its_container_by_name(nri_runtime: FakeRuntime) -> None:
+    nri_runtime.add(SgxEpc(), idx="10")
+    pod = make_pod(annotations={"epc-limit.nri.io/container.c0": "16Mi", "epc-limit.nri.io": "1"})
+    with pytest.raises(nri.PluginRejected) as raised:
+        nri_runtime.create_container(pod, make_container("c0"))
+    said = 'annotation epc-limit.nri.io/container.c0: "16Mi" is no number of bytes; write bytes, such as 16777216'
+    assert raised.value.reason.startswith(said)
+
+
+def test_a_text_without_flags_is_no_sgx() -> None:
+    assert not has_sgx("Features : fp asimd\n")
