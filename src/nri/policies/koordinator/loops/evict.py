@@ -37,6 +37,7 @@ __all__ = [
     "asked_for",
     "evict_round",
     "frees",
+    "idle",
     "of_name",
     "ranked",
     "satisfaction_release",
@@ -133,6 +134,20 @@ def valid(feature: Feature, thresholds: Thresholds) -> bool:
     if (threshold - _BUFFER if lower is None else lower) >= threshold:
         return False
     return not feature.most_priority or most is not None
+
+
+def idle(feature: Feature, thresholds: Thresholds) -> str:
+    """Return why a feature whose threshold NodeSLO names does nothing; "" if that is not by its numbers."""
+    if valid(feature, thresholds):
+        return ""
+    threshold, lower, most = (thresholds.get(key) for key in (feature.threshold, feature.lower, feature.most_priority))
+    if feature.most_priority and most is None:
+        return f"nothing is evicted without {feature.most_priority}"
+    if feature.how in ("allocatable", "satisfaction") and lower is None:
+        return f"nothing is evicted without {feature.lower}"
+    if feature.how == "allocatable" and most is not None and most > MOST_PRIORITY:
+        return f"{feature.most_priority} {most} is above {MOST_PRIORITY}: pods from there on are production"
+    return f"{feature.threshold} {threshold} with {feature.lower} {lower} makes no sense"
 
 
 def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:

@@ -20,6 +20,7 @@ from nri.text import plain
 __all__ = ["below", "nearly", "unread", "unread_annotations"]
 
 _MOST, _MOST_TEXT = 100, 200
+_THRESHOLDS: Final = "resourceUsedThresholdWithBE"
 #: How alike two names are that differ by a slip alone, where others have names of their own.
 _ALIKE: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
@@ -43,7 +44,7 @@ def _class(name: str, *, caches: bool = True, disks: bool = False) -> Record:
 _SPEC: Final = Record(
     {
         **node_slo.SPEC.keys,
-        "resourceUsedThresholdWithBE": evict.THRESHOLDS,
+        _THRESHOLDS: evict.THRESHOLDS,
         "systemStrategy": Record({**node_slo.SPEC.keys["systemStrategy"].keys, **system_config.SHAPE.keys}),
         "cpuBurstStrategy": cpu_burst.SHAPE,
         "hostApplications": host_applications.SPEC,
@@ -65,8 +66,21 @@ _ANNOTATIONS: Final = (names.ANNOTATION_RATIO, colocation.ANNOTATION_STRATEGY, *
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
-    found = below(document, _OBJECT, "")
+    found = itertools.chain(below(document, _OBJECT, ""), _idle(document))
     return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(found, range(_MOST), strict=False)]
+
+
+def _idle(document: Mapping[str, Any]) -> Iterator[Unread]:
+    """Yield the thresholds of evictions that are switched on, and by whose numbers none is ever made."""
+    spec = document.get("spec")
+    given = spec.get(_THRESHOLDS) if isinstance(spec, dict) else None
+    if not isinstance(given, dict) or given.get("enable") is not True:
+        return
+    keys = {key: value for key, value in given.items() if type(value) is int}
+    for name in dict.fromkeys(each.threshold for each in evict.FEATURES if each.threshold in keys):
+        reasons = [evict.idle(each, keys) for each in evict.FEATURES if each.threshold == name]
+        if all(reasons):
+            yield Unread(f"{_THRESHOLDS}.{name}", reasons[0])
 
 
 def unread_annotations(document: Mapping[str, Any]) -> list[Unread]:

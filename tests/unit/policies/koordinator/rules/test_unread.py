@@ -29,6 +29,20 @@ THRESHOLD = "resourceUsedThresholdWithBE"
         ),
         ({"zzz": {"a": 1}}, "zzz: nothing reads it"),
         (
+            {THRESHOLD: {"enable": True, "cpuAllocatableEvictThresholdPercent": 90}},
+            (
+                f"{THRESHOLD}.cpuAllocatableEvictThresholdPercent: "
+                "nothing is evicted without allocatableEvictPriorityThreshold"
+            ),
+        ),
+        (
+            {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}},
+            (
+                f"{THRESHOLD}.memoryEvictThresholdPercent: memoryEvictThresholdPercent 70 with "
+                "memoryEvictLowerPercent 70 makes no sense"
+            ),
+        ),
+        (
             {"systemStrategy": {"minFreeKbytesFactor": 100, "schedFeatures": {"ID_BOOK_CPU": True}}},
             (
                 "systemStrategy.schedFeatures: nothing reads it, nor does koordlet: "
@@ -62,6 +76,15 @@ def test_what_is_read_is_not_named_in_any_case_of_letters_nor_what_asks_for_noth
     assert unread({"spec": DEFAULTS}) == [], "the manager writes all of them"
     (found,) = unread({"spec": {"resourceQOSStrategy": {"lsClass": {"blkioQOS": {"enable": True}}}}})
     assert found.key == "resourceQOSStrategy.lsClass.blkioQOS"
+
+
+@pytest.mark.parametrize("spec", [None, [], {THRESHOLD: None}, {THRESHOLD: {"cpuEvictThresholdPercent": 5}}])
+def test_thresholds_that_are_switched_off_or_have_another_form_are_not_asked_why_they_do_nothing(spec: Any) -> None:
+    assert not [each for each in unread({"spec": spec}) if "evict" in each.why]
+
+
+def test_a_threshold_of_two_features_has_an_effect_if_one_of_them_does() -> None:
+    assert unread({"spec": {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70}}}) == []
 
 
 def test_slips_in_annotations_of_a_topology_are_named_keys_and_what_is_in_them() -> None:

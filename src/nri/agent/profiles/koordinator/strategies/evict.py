@@ -78,7 +78,7 @@ class Evict(Strategy):
             if evict.valid(feature, rule.keys):
                 releases[feature] = self._release(made, feature)
             elif feature.threshold in rule.keys and feature.how != "satisfaction":
-                made.errors.append(f"{feature.name}: {_senseless(feature, rule.keys)}")
+                made.errors.append(f"{feature.name}: {evict.idle(feature, rule.keys)}")
         if now < self._again:
             return
         self._asked = {uid: at for uid, at in self._asked.items() if now - at < _KEPT_S}
@@ -246,20 +246,6 @@ def _batch_milli(pod: StrategyPod, most: int) -> int:
     if not found and pod.manifest.get("cgroupParent"):
         found = list((pod_annotations.annotated(pod.annotations) or {}).values())
     return min(sum(max(ceil(each.requests.get(BATCH_CPU, _NONE)), 0) for each in found), most)
-
-
-def _senseless(feature: Feature, keys: Mapping[str, Any]) -> str:
-    """Why the numbers of a feature that NodeSLO names do not go together."""
-    most = keys.get(feature.most_priority)
-    if feature.most_priority and most is None:
-        return f"nothing is evicted without {feature.most_priority}"
-    if feature.how == "allocatable" and keys.get(feature.lower) is None:
-        return f"nothing is evicted without {feature.lower}"
-    if feature.how == "allocatable" and most is not None and most > evict.MOST_PRIORITY:
-        return f"{feature.most_priority} {most} is above {evict.MOST_PRIORITY}: pods from there on are production"
-    return (
-        f"{feature.threshold} {keys[feature.threshold]} with {feature.lower} {keys.get(feature.lower)} makes no sense"
-    )
 
 
 def _uid(pod: Mapping[str, Any]) -> str:
