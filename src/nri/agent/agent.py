@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
@@ -135,10 +135,12 @@ class Agent:
         # Strategies have the shape of a transport: they are told of rules, and have a health.
         values = next((each.values for each in self.transports if each.values is not None), None)
         self._loops: list[Transport] = []
+        self._schedule: Callable[[], list[dict[str, Any]]] = list
         if profile.strategies_on(settings.gates):
             loops = load(_LOOPS)(settings, self.parts, values)
             self.parts.pods.subscribe(loops.pods_changed)
             self._loops.append(loops)
+            self._schedule = loops.schedule
         self._registry = CollectorRegistry()
         self._registry.register(observer)
         self._server: Server | None = None
@@ -252,7 +254,8 @@ class Agent:
             return json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
         book = self.parts.book
         problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in book.problems()]
-        return json_answer({**with_places(found, book, self.parts.profile), "rule_problems": problems})
+        more = {"rule_problems": problems, "strategies": self._schedule()}
+        return json_answer({**with_places(found, book, self.parts.profile), **more})
 
     def _capabilities(self, _: Mapping[str, str]) -> Answer:
         return json_answer([row._asdict() for row in capabilities(self.parts.root, self.parts.profile)])

@@ -60,6 +60,9 @@ class Recorded:
     def pods_changed(self) -> None:
         STEPS.append("pods changed")
 
+    def schedule(self) -> list[dict[str, Any]]:
+        return [{"strategy": self.name}]
+
     def health(self) -> tuple[bool, str]:
         return self.state
 
