@@ -141,6 +141,8 @@ class AgentProgram:
         self.settings_file = node.folder / "agent.toml"
         self.settings_file.write_text(_configuration(node, self.socket, pods) + more)
         self.process: subprocess.Popen[bytes] | None = None
+        #: Further options.
+        self.more: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
         self.start()
@@ -165,6 +167,7 @@ class AgentProgram:
             self.modes,
             "--config",
             str(self.settings_file),
+            *self.more,
         ]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -171,3 +171,24 @@ def test_an_offline_pod_goes_when_the_node_is_full_and_no_online_one(place: Node
             wait_for(lambda: not Path(f"/proc/{pids[0]}").exists(), agent.story)
             wait_for(lambda: told() == [("memoryevict", "asked")], agent.story)
         assert [Path(f"/proc/{pid}").exists() for pid in pids] == [preview, True]
+
+
+def test_both_profiles_run_in_one_process_and_each_explains_what_it_has_set(place: Node) -> None:
+    disk = next(iter(sorted(Path("/sys/block").glob("*/dev")))).read_text().strip()
+    limits = json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]})
+    spec = json.dumps({"containers": {"app": {"limits": {"kubernetes.io/batch-cpu": "500"}}}})
+    agent = AgentProgram(place, "nri,standalone", pods="nri")
+    config = place.folder / "config.json"
+    config.write_text(json.dumps({"agent": {"informerType": "nri", "enabledFeatures": ["ioLimit"]}}))
+    agent.more = ("--profile", "koordinator", "--profile", "rubik", "--config", str(config))
+    with agent:
+        labels = {"koordinator.sh/qosClass": "BE"}
+        words = {"volcano.sh/blkio-limit": limits, "node.koordinator.sh/extended-resource-spec": spec}
+        pod = place.run_pod("both", "BestEffort", annotations=words, labels=labels)
+        number = place.daemon.cri.run(pod, "app", BURN)
+        folder = f"{pod.config.linux.cgroup_parent.strip('/')}/{number}"
+        assert value(folder, "cpu.cfs_quota") == 50_000
+        wait_for(lambda: value(folder, "io.write_iops") == {disk: 7}, agent.story)
+        told = {row["hook"] for row in agent.explain("both")["values"]}
+        agent.socket = agent.socket.replace("agent.sock", "agent-rubik.sock")
+        assert (told, {row["hook"] for row in agent.explain("both")["values"]}) == ({"BatchResource"}, {"ioLimit"})

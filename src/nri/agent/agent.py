@@ -11,9 +11,9 @@ import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
@@ -33,14 +33,14 @@ from nri.agent.settings import AgentSettings
 from nri.agent.transports import Transport
 from nri.agent.worker import Component
 from nri.errors import NriError
-from nri.policies.ownership import check
+from nri.policies.ownership import check, check_apart
 from nri.service.http import Answer, Handler, Server, json_answer
 from nri.service.probes import metrics, probes
 from nri.service.systemd import notify
 from nri.signals import Stop
 from nri.text import count
 
-__all__ = ["Agent", "Health", "Row", "pod_source", "rule_sources"]
+__all__ = ["Agent", "Agents", "Health", "Row", "pod_source", "rule_sources"]
 
 _log = logging.getLogger(__name__)
 
@@ -65,6 +65,8 @@ POD_SOURCES: Final[Mapping[str, str]] = {
     "files": "nri.agent.pods.files:FilePods",
 }
 _LOOPS: Final = "nri.agent.loops:Loops"
+#: The modes in which agents of several profiles go together.
+_SHARED_MODES: Final = ("nri", "standalone")
 
 
 class Row(NamedTuple):
@@ -117,8 +119,7 @@ class Agent:
         observer, history = Observer(), History()
         executor = Executor(root, refresh_s=settings.standalone.force_update, observer=observer)
         profile = profile_of(settings.profile)
-        on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
-        check(owner for owner in profile.owners() if owner.name in on)
+        check(profile.owners_on(settings.gates))
         book = RuleBook(profile.node(settings, root), profile.kinds)
         decisions = Decisions(profile, book, executor, history, observer, preview=settings.preview)
         driver = settings.standalone.cgroup_driver
@@ -134,10 +135,12 @@ class Agent:
         # Strategies have the shape of a transport: they hear of rules, and have a health.
         values = next((each.values for each in self.transports if each.values is not None), None)
         self._loops: list[Transport] = []
+        self._schedule: Callable[[], list[dict[str, Any]]] = list
         if profile.strategies_on(settings.gates):
             loops = load(_LOOPS)(settings, self.parts, values)
             self.parts.pods.subscribe(loops.pods_changed)
             self._loops.append(loops)
+            self._schedule = loops.schedule
         self._registry = CollectorRegistry()
         self._registry.register(observer)
         self._server: Server | None = None
@@ -251,7 +254,8 @@ class Agent:
             return json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
         book = self.parts.book
         problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in book.problems()]
-        return json_answer({**with_places(found, book, self.parts.profile), "rule_problems": problems})
+        more = {"rule_problems": problems, "strategies": self._schedule()}
+        return json_answer({**with_places(found, book, self.parts.profile), **more})
 
     def _capabilities(self, _: Mapping[str, str]) -> Answer:
         return json_answer([row._asdict() for row in capabilities(self.parts.root, self.parts.profile)])
@@ -264,6 +268,65 @@ class Agent:
                 part.rules_changed(kinds)
             except Exception:  # noqa: BLE001 - none keeps the others from it
                 _log.exception("%s failed to take over changed rules", part.name)
+
+
+class Agents:
+    """One agent for each of several profiles on one machine, each with its registration, socket, history and counts.
+
+    Args:
+        settings: of each, with names and sockets of their own, as of `nri.agent.settings.load_each`.
+        tell: as for `Agent`.
+
+    Raises:
+        ConfigError: an agent cannot be made as its settings say.
+        KnobConflict: two hooks or strategies that are on set one knob, of one profile or of two.
+        NriError: two of them would be the proxy before one runtime.
+    """
+
+    def __init__(self, settings: Sequence[AgentSettings], *, tell: Callable[[str], None] = notify) -> None:
+        check_apart(profile_of(each.profile).owners_on(each.gates) for each in settings)
+        if any(mode not in _SHARED_MODES for each in settings for mode in each.modes):
+            raise NriError(f"several profiles go together in modes {' and '.join(_SHARED_MODES)} alone")
+        self.agents = [Agent(each, tell=lambda _: None) for each in settings]
+        self._tell = tell
+
+    def start(self) -> None:
+        """Start all. Raises as `Agent.start`; those before the one that cannot be started are stopped again."""
+        try:
+            for each in self.agents:
+                each.start()
+        except BaseException:
+            self.stop()
+            raise
+        self._tell("READY=1")
+
+    def stop(self) -> None:
+        """Stop all, the last first; a second time does nothing."""
+        self._tell("STOPPING=1")
+        for each in reversed(self.agents):
+            each.stop()
+
+    def run(self) -> int:
+        """Start, serve until SIGTERM or SIGINT, stop; returns the exit code. Only in the main thread."""
+        stop = Stop()
+        stop.listen()
+        self.start()
+        try:
+            number = stop.wait_for_signal()
+            _log.info("stopping after %s; what was set stays", signal.Signals(number).name)
+        finally:
+            self.stop()
+        return stop.exit_code
+
+    def health(self) -> Health:
+        """Return the state of each part of each, with its profile in front."""
+        return Health(
+            tuple(
+                row._replace(part=f"{each.settings.profile}: {row.part}")
+                for each in self.agents
+                for row in each.health().rows
+            )
+        )
 
 
 def _health(part: Component) -> tuple[bool, str]:

@@ -131,6 +131,7 @@ class Profile:
             Raises ConfigError for one with mistakes.
         asked: the gates that the strategies' document asks for, each with its key.
         origins: the kinds and keys of documents by which a hook or strategy decides for pods of a class.
+        off: how a hook or strategy is switched off, with its name in braces.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Profile:
     network: str = ""
     transports: Mapping[str, str] = field(default_factory=dict)
     own_file: Callable[[Source], FileLayer | None] = lambda _source: None
+    off: str = "gates.{} = false"
 
     @property
     def gates(self) -> dict[str, bool]:
@@ -178,9 +180,14 @@ class Profile:
     def owners(self) -> Iterator[Owner]:
         """The table of who owns which knob: hooks first."""
         for hook in self.hooks:
-            yield from (Owner(hook.name, owns) for owns in hook.owns)
+            yield from (Owner(hook.name, owns, self.off.format(hook.name)) for owns in hook.owns)
         for strategy in self.strategies:
-            yield from (Owner(strategy.name, owns) for owns in strategy.owns)
+            yield from (Owner(strategy.name, owns, self.off.format(strategy.name)) for owns in strategy.owns)
+
+    def owners_on(self, gates: Mapping[str, bool]) -> list[Owner]:
+        """The part of that table which is switched on."""
+        on = self.hooks_on(gates) | self.strategies_on(gates)
+        return [owner for owner in self.owners() if owner.name in on]
 
     def owners_of(self, *knobs: str) -> tuple[str, ...]:
         """The hooks and strategies that set one of these knobs."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nri.errors import NriError
 
-__all__ = ["KnobConflict", "Level", "Owner", "Owns", "check"]
+__all__ = ["KnobConflict", "Level", "Owner", "Owns", "check", "check_apart"]
 
 
 class Level(Enum):
@@ -55,10 +55,15 @@ class Owns(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """A hook or a strategy, and one knob of its own."""
+    """A hook or a strategy, and one knob of its own.
+
+    Attributes:
+        off: how it is switched off, in the words of its configuration; "" if that is not said.
+    """
 
     name: str
     owns: Owns
+    off: str = ""
 
 
 class KnobConflict(NriError):
@@ -72,9 +77,10 @@ class KnobConflict(NriError):
         given = [each.owns.classes for each in (one, two) if each.owns.classes is not None]
         shared = frozenset.intersection(*given) if given else None
         whom = "all pods" if shared is None else f"pods of {', '.join(sorted(name or 'no class' for name in shared))}"
+        ways = " or ".join(dict.fromkeys(each.off for each in (one, two) if each.off))
         super().__init__(
             f"{one.name} and {two.name} both set {one.owns.knob} at level {one.owns.level.value}, for {whom}:"
-            " switch one of them off"
+            f" switch one of them off{f': {ways}' if ways else ''}"
         )
         self.owners = (one, two)
 
@@ -85,3 +91,18 @@ def check(owners: Iterable[Owner]) -> None:
         agreed = one.name == two.name or one.name in two.owns.unless or two.name in one.owns.unless
         if not agreed and one.owns.meets(two.owns):
             raise KnobConflict(one, two)
+
+
+def check_apart(tables: Iterable[Iterable[Owner]]) -> None:
+    """Find out whether tables of different profiles go together; a class of one says nothing of those of another.
+
+    Raises:
+        KnobConflict: the first two owners that do not.
+    """
+    every = [
+        [each._replace(owns=each.owns._replace(classes=None, own_cpus=None)) for each in table] for table in tables
+    ]
+    for first, second in itertools.combinations(every, 2):
+        for one, two in itertools.product(first, second):
+            if one.owns.meets(two.owns):
+                raise KnobConflict(one, two)

@@ -18,13 +18,15 @@ from typing import Any
 import pytest
 
 from nri.agent import agent as module
-from nri.agent.agent import Agent
+from nri.agent.agent import Agent, Agents
+from nri.agent.explain import Subject
 from nri.agent.foreign import ForeignAgentError
 from nri.agent.parts import Parts
 from nri.agent.settings import AgentSettings
-from nri.agent.settings.values import HttpSettings, StandaloneSettings
+from nri.agent.settings.values import HttpSettings, PodSettings, RuleSettings, StandaloneSettings
 from nri.errors import NriError
 from nri.policies.contexts import ContainerContext, PodContext
+from nri.policies.ownership import KnobConflict
 from tests.support.agents import TOPOLOGY, UID, Pods
 from tests.support.host_trees import v1, write_files
 from tests.support.ports import HeldPort
@@ -54,6 +56,12 @@ class Recorded:
 
     def rules_changed(self, kinds: frozenset[str]) -> None:
         self.kinds.append(kinds)
+
+    def pods_changed(self) -> None:
+        STEPS.append("pods changed")
+
+    def schedule(self) -> list[dict[str, Any]]:
+        return [{"strategy": self.name}]
 
     def health(self) -> tuple[bool, str]:
         return self.state
@@ -130,6 +138,62 @@ def test_parts_are_started_in_order_and_stopped_in_reverse(make: Callable[..., A
     agent.stop()
     assert STEPS[4:] == ["STOPPING=1", "stop Loops", "stop NriTransport", "stop rules"]
     assert agent.wait(0)
+
+
+@pytest.fixture
+def make_two(tmp_path: Path) -> Callable[..., Agents]:
+    """Agents of both profiles on a machine of files, of which rubik's has these services."""
+    STEPS.clear()
+    v1(tmp_path / "root", "kubepods")
+
+    def made(*services: str, modes: tuple[str, ...] = ("standalone",), **koordinator: Any) -> Agents:
+        pods, rules = PodSettings(source="files", path=tmp_path / "pods"), RuleSettings(path=tmp_path / "rules")
+        common: Any = {"root": tmp_path / "root", "modes": modes, "pods": pods, "rules": rules}
+        one = AgentSettings(socket=str(tmp_path / "a.sock"), **common, **koordinator)
+        gates: Any = dict.fromkeys(services, True)
+        two = AgentSettings(profile="rubik", gates=gates, socket=str(tmp_path / "b.sock"), **common)
+        return Agents([one, two], tell=STEPS.append)
+
+    return made
+
+
+def test_two_profiles_run_in_one_process_each_with_its_own_socket_and_history(
+    make_two: Callable[..., Agents], tmp_path: Path
+) -> None:
+    agents = make_two("psi", "cpuevict")
+    agents.start()
+    try:
+        assert STEPS == ["READY=1"]
+        assert {row.part.partition(":")[0] for row in agents.health().rows} == {"koordinator", "rubik"}
+        one, two = (each.parts for each in agents.agents)
+        two.history.decided(Subject("u", "shop", "web"), "loop", "loops", [("cpu.cfs_quota", 1, "quotaTurbo", "")])
+        assert [ask(str(tmp_path / name), "/explain?pod=shop/web")[0] for name in ("a.sock", "b.sock")] == [404, 200]
+        assert one.history is not two.history
+    finally:
+        agents.stop()
+    assert STEPS == ["READY=1", "STOPPING=1"] and not (tmp_path / "b.sock").exists()
+
+
+def test_two_profiles_that_set_one_knob_are_refused_with_both_names_and_keys(make_two: Callable[..., Agents]) -> None:
+    with pytest.raises(KnobConflict) as caught:
+        make_two("quotaTurbo")
+    assert "BatchResource and quotaTurbo both set cpu.cfs_quota" in str(caught.value)
+    assert 'gates.BatchResource = false or "quotaTurbo" out of agent.enabledFeatures' in str(caught.value)
+
+
+def test_two_profiles_are_no_proxy(make_two: Callable[..., Agents]) -> None:
+    with pytest.raises(NriError, match="modes nri and standalone alone"):
+        make_two("psi", modes=("nri", "proxy"))
+
+
+def test_of_two_profiles_none_is_left_running_when_one_cannot_start(
+    make_two: Callable[..., Agents], tmp_path: Path
+) -> None:
+    agents = make_two("psi")
+    (tmp_path / "b.sock").mkdir()
+    with pytest.raises(NriError, match=r"b\.sock"):
+        agents.start()
+    assert "READY=1" not in STEPS and not (tmp_path / "a.sock").exists()
 
 
 def test_a_part_that_cannot_be_started_leaves_nothing_running(make: Callable[..., Agent]) -> None:

@@ -20,7 +20,7 @@ from nri.policies.koordinator.hooks.batch_resource import BatchRule
 from nri.policies.koordinator.profile import HOOKS, Node
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
-from nri.policies.ownership import KnobConflict, Level, Owner, Owns, check
+from nri.policies.ownership import KnobConflict, Level, Owner, Owns, check, check_apart
 
 
 def test_two_writers_of_one_knob_refuse_the_start_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -95,3 +95,16 @@ def test_the_table_says_whose_word_counts_for_each_class_of_pods(qos: str, own: 
         ]
         table = dict(rows)
         assert {knob: table.get(knob) for knob in whose} == whose
+
+
+def test_two_profiles_that_set_one_knob_are_told_with_the_key_of_each_whatever_their_classes_are_called() -> None:
+    quota = Owns(Level.POD, "cpu.cfs_quota", frozenset({"BE"}))
+    one = [Owner("BatchResource", quota, "gates.BatchResource = false"), Owner("Other", Owns(Level.POD, "memory.low"))]
+    two = [Owner("cpi", quota._replace(classes=frozenset({"offline"})), '"cpi" out of agent.enabledFeatures')]
+    with pytest.raises(KnobConflict) as caught:
+        check_apart([one, two])
+    assert str(caught.value) == (
+        "BatchResource and cpi both set cpu.cfs_quota at level pod, for all pods: switch one of them off: "
+        'gates.BatchResource = false or "cpi" out of agent.enabledFeatures'
+    )
+    check_apart([one, [Owner("x", quota._replace(level=Level.CONTAINER))]])

@@ -74,3 +74,7 @@ class Strategy(Protocol):
     def round(self, made: Round[Any]) -> None:
         """Look at a round, and add values and evictions to it."""
         ...
+
+    def state(self, now: float) -> str:  # noqa: ARG002  for those that have a time to tell
+        """Say in one line by what it decides, at a time in monotonic seconds; "" if there is nothing to say."""
+        return ""

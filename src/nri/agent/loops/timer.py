@@ -151,6 +151,22 @@ class Loops:
         wrong = f"; {count(len(self.errors), 'error')} ({self.errors[0]})" if self.errors else ""
         return True, f"{on}{wrong}"
 
+    def schedule(self) -> list[dict[str, Any]]:
+        """Return the strategies that are on: when each decides again, how often, by what, and if it is previewed."""
+        now = self._now()
+        return [
+            {
+                "strategy": loop.name,
+                "in_s": round(max(group.due - now, 0.0), 1),
+                "every_s": group.pause_s,
+                "state": plain(loop.state(now), 200),
+                "preview": loop.name in self._preview,
+            }
+            for group in [*self._groups.values()]
+            for loop in group.loops
+            if loop.name not in group.off
+        ]
+
     @property
     def errors(self) -> list[str]:
         """Everything that could not be read, done or decided when it was tried last, a line each."""

@@ -4,7 +4,7 @@ Rules: nothing here changes the machine or connects to anything. Every key of ``
 in `values`. Next: :mod:`nri.agent.settings.values`.
 """
 
-from nri.agent.settings.sources import AGENT_SETTINGS
+from nri.agent.settings.sources import AGENT_SETTINGS, load_each, socket_of
 from nri.agent.settings.values import AgentSettings
 
-__all__ = ["AGENT_SETTINGS", "AgentSettings"]
+__all__ = ["AGENT_SETTINGS", "AgentSettings", "load_each", "socket_of"]

@@ -6,14 +6,18 @@ A file may also be one of a profile's own, such as another agent's configuration
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from nri.agent.profile import PROFILES, profile_of
 from nri.agent.settings.values import AgentSettings
-from nri.config.settings import FileLayer, SettingsLoader, file_layer
+from nri.config.settings import FileLayer, Given, Loaded, SettingsLoader, file_layer
 from nri.config.source import read_file
+from nri.errors import ConfigError
 
-__all__ = ["AGENT_SETTINGS"]
+__all__ = ["AGENT_SETTINGS", "load_each", "socket_of"]
 
 
 def _layer(name: str) -> FileLayer:
@@ -41,3 +45,44 @@ AGENT_SETTINGS: Final = SettingsLoader(
     },
     _layer,
 )
+
+
+def load_each(profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str, Given]) -> list[Loaded[AgentSettings]]:
+    """Read the settings of several profiles that go together in one process.
+
+    A file that names a profile, such as one of a profile's own, is for that one alone; all else is for each, but for
+    where rules come from, which flags say of the first. The names and sockets of the second and later are their own.
+
+    Raises:
+        ConfigError: with all mistakes of the first profile that has some, or for a file of another profile.
+    """
+    of = {name: str(_layer(name).layer.tree.get("profile", "")) for name in paths}
+    if strange := [name for name, profile in of.items() if profile and profile not in profiles]:
+        raise ConfigError(strange[0], "profile", f"is {of[strange[0]]}, which no --profile names", "leave the file out")
+    found: list[Loaded[AgentSettings]] = []
+    for profile in profiles:
+        own = {key: value for key, value in flags.items() if not (found and key.startswith("rules."))}
+        loaded = AGENT_SETTINGS.load(
+            *(name for name in paths if of[name] in ("", profile)), flags={**own, "profile": ("--profile", profile)}
+        )
+        settings = loaded.settings
+        if found:
+            first = found[0].settings
+            nri = replace(settings.nri, name=_apart(first.nri.name, settings.nri.name, profile))
+            http = settings.http if settings.http != first.http else type(settings.http)()
+            socket = _apart(first.socket, settings.socket, profile)
+            settings = replace(settings, nri=nri, socket=socket, http=http)
+        found.append(loaded._replace(settings=settings))
+    return found
+
+
+def socket_of(settings: AgentSettings) -> str:
+    """The socket of an agent of this profile: that of the settings, unless it has one beside another profile's."""
+    beside = _apart(settings.socket, settings.socket, settings.profile)
+    return beside if os.path.exists(beside) else settings.socket
+
+
+def _apart(first: str, own: str, profile: str) -> str:
+    """A name or socket of a later profile's own: the first one's with the profile behind it, unless they differ."""
+    base, dot, suffix = own.partition(".sock")
+    return f"{base}-{profile}{dot}{suffix}" if own == first else own

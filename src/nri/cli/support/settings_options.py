@@ -31,12 +31,14 @@ class Flag(NamedTuple):
         key: the key that it sets, or a function from its text to all keys and values that it sets.
         metavar: the word for its value in the help.
         help: what it is for.
+        multiple: whether it may be given several times; verbs that take one value take the last.
     """
 
     name: str
     key: str | Callable[[str], Mapping[str, Any]]
     metavar: str
     help: str
+    multiple: bool = False
 
     @property
     def parameter(self) -> str:
@@ -86,7 +88,8 @@ class SettingsOptions(Generic[T]):
             command = self._set(command)
             for flag in reversed(self._flags):
                 if flag.name in names:
-                    command = click.option(flag.name, flag.parameter, metavar=flag.metavar, help=flag.help)(command)
+                    words = {"metavar": flag.metavar, "help": flag.help, "multiple": flag.multiple}
+                    command = click.option(flag.name, flag.parameter, **words)(command)
             return self._config(command) if config else command
 
         return give
@@ -101,8 +104,11 @@ class SettingsOptions(Generic[T]):
 
         found: dict[str, Given] = {}
         for flag in self._flags:
-            if options.get(flag.parameter) is not None:
-                values = flag.values(options[flag.parameter])
+            text = options.get(flag.parameter)
+            if flag.multiple and text is not None:
+                text = text[-1] if text else None
+            if text is not None:
+                values = flag.values(text)
                 found |= {key: (flag.name, value) for key, value in values.items()}
         if settings.socket_path:
             found[self._socket_key] = (settings.socket_from, settings.socket_path)

@@ -108,6 +108,10 @@ class Cooldown:
         """Whether a decision is due at a time in seconds."""
         return self._until is None or now >= self._until
 
+    def left(self, now: float) -> float:
+        """The seconds for which nothing is decided yet."""
+        return 0.0 if self._until is None else max(self._until - now, 0.0)
+
     def begin(self, now: float) -> None:
         """Begin: something was evicted."""
         self._until = now + self._seconds

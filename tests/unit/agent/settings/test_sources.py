@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.agent.settings import AGENT_SETTINGS
+from nri.agent.settings import AGENT_SETTINGS, load_each, socket_of
 from nri.errors import ConfigError
 
 
@@ -54,3 +54,35 @@ def test_all_mistakes_of_all_sources_are_told_with_place_key_value_and_what_was_
         strict=True,
     ):
         assert all(word in line for word in words), line
+
+
+RUBIK = '{"agent": {"informerType": "nri", "enabledFeatures": ["psi"]}, "psi": {"resource": ["cpu"]}}'
+
+
+def test_each_of_two_profiles_has_its_files_and_a_name_and_socket_of_its_own(tmp_path: Path) -> None:
+    both, mine, theirs = (str(tmp_path / name) for name in ("both.toml", "mine.toml", "config.json"))
+    Path(both).write_text(f'socket = "{tmp_path}/agent.sock"\nlog_level = "debug"\n[http]\naddress = "127.0.0.1:9"\n')
+    Path(mine).write_text('profile = "koordinator"\n[gates]\nResctrl = true\n')
+    Path(theirs).write_text(RUBIK)
+    first, second = (
+        each.settings
+        for each in load_each(
+            ["koordinator", "rubik"],
+            [both, mine, theirs],
+            {"rules.path": ("--rules", "/r"), "nri.index": ("--set", "20")},
+        )
+    )
+    assert (first.profile, first.gates, first.rules.path) == ("koordinator", {"Resctrl": True}, Path("/r"))
+    assert (second.profile, second.gates, second.rules.path) == ("rubik", {"psi": True}, Path(theirs))
+    assert [(each.nri.index, each.nri.name) for each in (first, second)] == [
+        ("20", "nri-agent"),
+        ("20", "nri-agent-rubik"),
+    ]
+    assert [Path(each.socket).name for each in (first, second)] == ["agent.sock", "agent-rubik.sock"]
+    assert [(each.http.address, each.log_level) for each in (first, second)] == [("127.0.0.1:9", "debug"), ("", "info")]
+    asked = AGENT_SETTINGS.load(both, theirs).settings
+    assert socket_of(asked) == f"{tmp_path}/agent.sock"
+    Path(second.socket).touch()
+    assert socket_of(asked) == second.socket
+    with pytest.raises(ConfigError, match=r"config.json: profile: is rubik, which no --profile names"):
+        load_each(["koordinator"], [theirs], {})

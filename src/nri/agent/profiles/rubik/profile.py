@@ -160,4 +160,5 @@ PROFILE: Final = Profile(
     origins=_origins,
     class_of=class_of,
     own_file=file_reader(_owners),
+    off='"{}" out of agent.enabledFeatures',
 )

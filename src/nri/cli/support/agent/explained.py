@@ -42,6 +42,11 @@ RULES = (
     Column("KEY", "key", 70),
     Column("DECIDES", "hooks", 60),
 )
+STRATEGIES = (
+    Column("STRATEGY", "strategy"),
+    Column("DECIDES AGAIN", "again"),
+    Column("BY", "state", 100),
+)
 ERRORS = (
     Column("CONTAINER", "container", 30),
     Column("HOOK", "hook"),
@@ -91,10 +96,18 @@ def show(out: Output, found: Mapping[str, Any]) -> None:
             out.text("")
             out.text(title)
             out.table(shown, found[part])
+    if found.get("strategies"):
+        out.text("")
+        out.table(STRATEGIES, [{**row, "again": _again(row)} for row in found["strategies"]])
     if found.get("notes"):
         out.text("")
     for note in found.get("notes", ()):
         out.text(note)
+
+
+def _again(row: Mapping[str, Any]) -> str:
+    preview = ", and only says what it would do" if row.get("preview") else ""
+    return f"in {row['in_s']:g} s, every {row['every_s']:g} s{preview}"
 
 
 def _with_reads(

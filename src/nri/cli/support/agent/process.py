@@ -12,7 +12,7 @@ from nri.cli.support.daemon import log_to
 from nri.errors import NriError
 
 if TYPE_CHECKING:
-    from nri.agent.agent import Agent
+    from nri.agent.agent import Agent, Agents
     from nri.agent.settings import AgentSettings
     from nri.cli.settings import Settings
     from nri.config.settings import Loaded
@@ -25,9 +25,13 @@ _log = logging.getLogger("nri.agent")
 _PATIENCE_S = 2.0
 
 
-def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
-    """Run the agent until a signal; returns the exit code. Raises Failure if it cannot start."""
-    config = loaded.settings
+def run(settings: Settings, *every: Loaded[AgentSettings]) -> int:
+    """Run an agent, or one for each of several profiles, until a signal; returns the exit code.
+
+    Raises:
+        Failure: it cannot start.
+    """
+    config = every[0].settings
     log_to(settings, config.log_level)
     if os.geteuid() != 0 and str(config.root) == "/":
         raise Failure(
@@ -35,16 +39,12 @@ def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
         )
     if not config.root.is_dir():
         raise Failure(f"root: there is no folder {config.root}", USAGE)
-    _log.info("settings: %s", ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml")
-    for note in loaded.notes:
-        _log.warning("%s", note)
-    for kind, files in (("rules", config.rules), ("pods", config.pods)):
-        if files.source == "files" and not files.path.exists():
-            _log.warning("there are no %s until there is %s (%s.path)", kind, files.path, kind)
+    for loaded in every:
+        _tell_of(loaded, several=len(every) > 1)
     try:
-        from nri.agent.agent import Agent
+        from nri.agent.agent import Agent, Agents
 
-        agent = Agent(config)
+        agent = Agent(config) if len(every) == 1 else Agents([loaded.settings for loaded in every])
         told = threading.Timer(_PATIENCE_S, tell_who_waits, [agent])
         told.daemon = True
         told.start()
@@ -56,7 +56,20 @@ def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
         raise Failure(f"the agent cannot start: {error}", FAILED) from error
 
 
-def tell_who_waits(agent: Agent) -> None:
+def _tell_of(loaded: Loaded[AgentSettings], *, several: bool) -> None:
+    """Log which settings an agent has, and what of them has no effect."""
+    config = loaded.settings
+    files = ", ".join(loaded.files) or "defaults and flags, for there is no /etc/nri/agent.toml"
+    whose = f" of profile {config.profile} at {config.socket}" if several else ""
+    _log.info("settings%s: %s", whose, files)
+    for note in loaded.notes:
+        _log.warning("%s", note)
+    for kind, source in (("rules", config.rules), ("pods", config.pods)):
+        if source.source == "files" and not source.path.exists():
+            _log.warning("there are no %s until there is %s (%s.path)", kind, source.path, kind)
+
+
+def tell_who_waits(agent: Agent | Agents) -> None:
     """Say in the log which parts of an agent do not do their work yet, and what each one waits for."""
     for row in agent.health().rows:
         if not row.ready:

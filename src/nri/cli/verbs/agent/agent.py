@@ -50,7 +50,9 @@ AGENT_OPTIONS = SettingsOptions(
     "nri.socket",
     "nri.index=10",
     (
-        Flag("--profile", "profile", "NAME", "The rules to enforce: koordinator or rubik."),
+        Flag(
+            "--profile", "profile", "NAME", "The rules to enforce: koordinator or rubik; run takes both.", multiple=True
+        ),
         Flag("--mode", _modes, "MODES", "How: nri, proxy, hooks, standalone; several with commas between."),
         Flag("--rules", _rules, "PATH", "Take the rules from this file, or folder of files."),
         Flag("--pods", _pods, "PATH", "Take the pods from this file, or folder of files."),
@@ -96,6 +98,7 @@ def agent() -> None:
         "sudo nri agent run                      # with /etc/nri/agent.toml, if it is there",
         "sudo nri agent run --mode nri --rules rules/ -v",
         "sudo nri agent run --mode nri,standalone --config agent.toml --set rules.source=apiserver",
+        "sudo nri agent run --profile koordinator --profile rubik --config agent.toml --config config.json",
         "sudo nri agent run --mode proxy --set proxy.runtime_endpoint=/run/containerd/containerd.sock",
     ],
 )
@@ -108,11 +111,18 @@ def run(settings: Settings, /, **options: Any) -> int:
     and systemd is notified if it started the agent. It starts without waiting for the runtime or the apiserver, and
     logs when it has found them.
 
+    With --profile twice both run in one process, each with its own name at the runtime, socket and history. A file that
+    names a profile, or is rubik's, is for that one alone.
+
     Exits with 0 after SIGTERM, with 130 after Ctrl-C, with 1 if it cannot start, with 2 for mistakes in its settings.
     """
+    from nri.agent.settings import load_each
     from nri.cli.support.agent.process import run as run_agent
 
-    return run_agent(settings, AGENT_OPTIONS.load(settings, options))
+    profiles = tuple(dict.fromkeys(options["set_profile"]))
+    if len(profiles) < 2:
+        return run_agent(settings, AGENT_OPTIONS.load(settings, options))
+    return run_agent(settings, *load_each(profiles, options["files"], AGENT_OPTIONS.given(settings, options)))
 
 
 @agent.command(
@@ -192,7 +202,8 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     POD is NAMESPACE/NAME, a name that only one pod has, or a key such as a uid or kube-qos/BestEffort from the list
     that is printed without POD. The agent that runs here answers. With --pod FILE no agent is needed: the rules of
     --rules and the settings of --config and --set are applied to the manifest. nri why says what other plugins changed
-    in a container, and in which order, where the runtime keeps it.
+    in a container, and in which order, where the runtime keeps it. --profile says which agent is asked, where two
+    profiles run in one process.
 
     Exits with 1 if the agent does not know the pod, with 3 if there is no agent.
     """
@@ -220,10 +231,13 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
                 out.text("")
             show(out, each)
         return
+    from nri.agent.settings import socket_of
+
+    socket = socket_of(loaded.settings)
     if not pod:
-        _list_pods(out, _asked(settings, loaded.settings.socket, "/explain"))
+        _list_pods(out, _asked(settings, socket, "/explain"))
         return
-    answer = enriched(_asked(settings, loaded.settings.socket, "/explain", pod=pod), profile)
+    answer = enriched(_asked(settings, socket, "/explain", pod=pod), profile)
     if out.human:
         show(out, answer)
         if any(row.get("transport") == "nri" for row in answer["values"]):

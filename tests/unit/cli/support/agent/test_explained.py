@@ -78,3 +78,10 @@ def test_a_rule_that_is_not_used_is_told_with_its_place(capsys: pytest.CaptureFi
 def test_quietly_it_is_a_line_for_each_value(capsys: pytest.CaptureFixture[str]) -> None:
     values = [{**VALUE, "value": "0-1"}, {**VALUE, "container": "", "field": "cpu.bvt", "value": "2"}]
     assert printed(capsys, quiet=True, values=values) == "app cpuset.cpus 0-1\npod cpu.bvt 2\n"
+
+
+def test_each_strategy_says_when_it_decides_again(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"strategy": "psi", "in_s": 0.5, "every_s": 10.0, "state": "online pods wait 2 % for cpu", "preview": True}
+    show(Output(Settings()), {"key": "u", "values": [], "strategies": [row]})
+    said = capsys.readouterr().out
+    assert "psi" in said and "in 0.5 s, every 10 s, and only says what it would do" in said

@@ -78,6 +78,13 @@ class Cpi(Service):
         """Return the length of a sample."""
         return _SAMPLE_S
 
+    def state(self, now: float) -> str:
+        """Say how many pods are judged and limited, and when the next judgement is."""
+        after = max(self._due["judge"] - now, 0.0)
+        return (
+            f"{len(self._online)} pods are judged, {len(self._limited)} limited; the next judgement is in {after:.0f} s"
+        )
+
     def round(self, made: Round[Services]) -> None:
         """Sample, judge and limit, each when it is due."""
         now = made.sample.at

@@ -76,6 +76,11 @@ class DynCache(Service):
         self._dynamic = None
         self._counting.end()
 
+    def state(self, now: float) -> str:  # noqa: ARG002  it has no time to tell
+        """Say what the group that moves has now."""
+        shares = self._dynamic
+        return "" if shares is None else f"the dynamic group has {shares.l3} % of the cache, {shares.mb} % of bandwidth"
+
     def round(self, made: Round[Services]) -> None:
         """Put the processes of offline pods into their groups, whose shares follow the misses of online ones."""
         found = host.Resctrl(made.parts.root).capabilities()

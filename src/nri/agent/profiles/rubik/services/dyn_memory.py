@@ -52,6 +52,11 @@ class DynMemory(Service):
         """Return the interval, which is always the same."""
         return float(INTERVAL_S)
 
+    def state(self, now: float) -> str:  # noqa: ARG002  it has no time to tell
+        """Say what the limit is, and for how many quiet readings it has not moved."""
+        walk = self._walk
+        return "" if walk is None else f"memory.high is {walk.high >> 20} MiB; {walk.quiet} quiet readings"
+
     def round(self, made: Round[Services]) -> None:
         """Look at all pods, and at the free memory when that is due."""
         hierarchies = made.parts.executor.hierarchies

@@ -60,6 +60,8 @@ class _Evicts(Service):
         #: When pods that are there were asked to go.
         self._asked: dict[str, float] = {}
         self._cooldown = Cooldown(0)
+        #: What the last round has seen.
+        self._seen = ""
 
     def __len__(self) -> int:
         """The number of pods whose use is remembered."""
@@ -68,6 +70,12 @@ class _Evicts(Service):
     def pause_s(self) -> float:
         """Return the interval of the file."""
         return float(self.block.interval)
+
+    def state(self, now: float) -> str:
+        """Say what was seen last, and for how long no pod goes."""
+        left = self._cooldown.left(now)
+        over = f"{self._over} of {self._after} rounds above it" if 0 < self._over < self._after else ""
+        return "; ".join(filter(None, (self._seen, over, f"none goes for {left:.0f} s more" if left else "")))
 
     def changed(self) -> None:
         """Begin again with another block."""
@@ -129,11 +137,13 @@ class PsiEvict(_Evicts):
         """Return the first resource for which an online pod waits too long."""
         online = [pod for pod in pods if not offline(pod)]
         found = {resource: list(self._waiting(made, resource, online)) for resource in self.block.resource}
-        resource = pressed(self.block.resource, found, self.block.avg10threshold)
+        threshold = self.block.avg10threshold
+        worst = ", ".join(f"{max(waits):g} % for {resource}" for resource, waits in found.items() if waits)
+        self._seen = f"online pods wait {worst}, above {threshold:g} % one goes" if worst else ""
+        resource = pressed(self.block.resource, found, threshold)
         if not resource:
             return None
         most = max(found[resource])
-        threshold = self.block.avg10threshold
         return _Due(BY[resource], f"an online pod waits {most:g} % of the time for {resource}, more than {threshold:g}")
 
     def _waiting(self, made: Round[Services], resource: str, online: Iterable[Pod]) -> Iterable[float]:
@@ -170,9 +180,11 @@ class CpuEvict(_Evicts):
             made.cannot(self.name, "no pod goes", made.sample.no_cpu)
             return None
         average = self._window.add(nanoseconds(made.sample), use)
+        if average is not None:
+            self._seen = f"the node uses {average:.0f} % of its CPUs, from {self.block.threshold} % on one goes"
         if average is None or average < self.block.threshold:
             return None
-        return _Due("cpu", f"the node uses {average:.0f} % of its CPUs, from {self.block.threshold} % on one goes")
+        return _Due("cpu", self._seen)
 
 
 class MemoryEvict(_Evicts):
@@ -187,8 +199,5 @@ class MemoryEvict(_Evicts):
         except ValueError as error:
             made.cannot(self.name, "no pod goes", made.sample.no_memory or str(error))
             return None
-        if used < self.block.threshold:
-            return None
-        return _Due(
-            "memory", f"{used:.0f} % of the node's memory are in use, from {self.block.threshold} % on one goes"
-        )
+        self._seen = f"{used:.0f} % of the node's memory are in use, from {self.block.threshold} % on one goes"
+        return _Due("memory", self._seen) if used >= self.block.threshold else None

@@ -19,6 +19,7 @@ from nri.agent.profiles.rubik.services.service import Service, nanoseconds, tick
 from nri.agent.settings.values import AgentSettings
 from nri.policies.rubik.quota_turbo import ANNOTATION, Knobs, Reading, Turbo, chain, manageable
 from nri.policies.writes import Write
+from nri.text import count
 
 __all__ = ["NAME", "QuotaTurbo"]
 
@@ -46,6 +47,8 @@ class QuotaTurbo(Service):
         self._turbo: Turbo | None = None
         #: The pod and the name of each container that is managed, by its folder.
         self._known: dict[str, _Wanted] = {}
+        #: The percent of the node that was in use in the last tick, once there was one.
+        self._use: float | None = None
 
     def __len__(self) -> int:
         """The number of containers that are managed."""
@@ -58,6 +61,14 @@ class QuotaTurbo(Service):
     def pause_s(self) -> float:
         """Return the interval of the file."""
         return float(self.block.syncInterval) / _MS_PER_S
+
+    def state(self, now: float) -> str:  # noqa: ARG002  it has no time to tell
+        """Say how many containers there are, and by which marks they are moved."""
+        if self.block is None:
+            return ""
+        use = "" if self._use is None else f"the node uses {self._use:.0f} %, "
+        marks = f"quotas rise below {self.block.alarmWaterMark} % and fall from {self.block.highWaterMark} % on"
+        return f"{use}{marks}; {count(len(self), 'container')}"
 
     def round(self, made: Round[Services]) -> None:
         """One tick."""
@@ -78,7 +89,7 @@ class QuotaTurbo(Service):
         if use is None:
             made.cannot(NAME, "quotas stay as they are", made.sample.no_cpu)
         elif self.on:
-            percent = turbo.observe(use, now)
+            percent = self._use = turbo.observe(use, now)
             for folder, quota in turbo.decide(readings, now).items():
                 reason = f"the node uses {percent:.0f} %, the limit is {wanted[folder].limit:g} CPUs"
                 quotas.change(folder, readings[folder].quota, quota, wanted[folder], reason)
