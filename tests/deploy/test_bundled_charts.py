@@ -32,6 +32,8 @@ pytestmark = pytest.mark.timeout(900)
         ("socketDir=relative", "at '/socketDir'"),
         ("readOnlyPaths={relative}", "at '/readOnlyPaths/0'"),
         ("runAsUser=root", "at '/runAsUser'"),
+        ("patchRuntimeConfig.enabled=1", "at '/patchRuntimeConfig/enabled'"),
+        ("patchRuntimeConfig.requestTimeout=5", "at '/patchRuntimeConfig/requestTimeout'"),
         ("seLinuxOptions.typ=x", "'typ' not allowed"),
         ("resources.limit.memory=1Gi", "'limit' not allowed"),
         ("config=text", "at '/config'"),
@@ -109,6 +111,18 @@ def test_a_plugin_has_no_network_but_that_of_the_node_if_it_must(name: str) -> N
         assert found["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
         assert "--health-addr=0.0.0.0:8080" in arguments
         assert "host" not in http
+
+
+def test_the_runtime_s_configuration_is_changed_first_where_that_is_wanted() -> None:
+    assert "initContainers" not in pod(charted("logger"))
+    times = ("registrationTimeout=10s", "requestTimeout=5s", "enabled=true")
+    text = charted("logger", *(f"patchRuntimeConfig.{each}" for each in times))
+    (first,) = pod(text)["initContainers"]
+    assert first["image"] == container(text)["image"] and first["securityContext"]["privileged"] is True
+    wanted = ["--nri-plugin-registration-timeout=10s", "--nri-plugin-request-timeout=5s"]
+    assert first["command"][-4:] == ["config-manager", "--root", "/host", "--restart"] and first["args"] == wanted
+    assert {"name": "host-root", "hostPath": {"path": "/", "type": "Directory"}} in pod(text)["volumes"]
+    assert container(text)["securityContext"]["privileged"] is False
 
 
 def test_a_digest_is_taken_in_place_of_the_tag() -> None:

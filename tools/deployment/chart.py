@@ -24,6 +24,7 @@ LIBRARY = "nri-plugin"
 PAGE = "docs/howto/deploy.md"
 Json = dict[str, Any]
 PATH: Json = {"type": "string", "pattern": "^/[^.]"}
+DURATION: Json = {"type": "string", "pattern": "^([0-9.]+(ms|s|m))*$"}
 
 IMAGE_VALUES = """\
 image:
@@ -51,6 +52,13 @@ health:
   enabled: false # serve /readyz, and be ready only when the runtime has synchronized the plugin
   port: {port}
 
+# Turn NRI on in the node's configuration of containerd or CRI-O first, and restart that runtime if something changed:
+# a privileged init container with the node's root. Both timeouts, such as 10s and 5s, or neither.
+patchRuntimeConfig:
+  enabled: false # do it
+  runtime: "" # containerd or crio; empty: the one that runs
+  registrationTimeout: "" # how long a plugin may take to register
+  requestTimeout: "" # how long a plugin may take to answer
 # The node's folder of the runtime's socket.
 socketDir: {socket_dir}
 {host_paths}# Further paths of the node that it must see, read-only, at the same places{paths}
@@ -189,6 +197,12 @@ def schema(need: Need) -> Json:
             format={"enum": ["text", "json"]},
         ),
         "health": an_object(enabled={"type": "boolean"}, port={"type": "integer", "minimum": 1, "maximum": 65535}),
+        "patchRuntimeConfig": an_object(
+            enabled={"type": "boolean"},
+            runtime={"enum": ["", "containerd", "crio"]},
+            registrationTimeout=DURATION,
+            requestTimeout=DURATION,
+        ),
         "socketDir": PATH,
         "readOnlyPaths": {"type": "array", "items": PATH},
         "runAsUser": {"type": "integer", "minimum": 0},

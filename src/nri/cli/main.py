@@ -40,6 +40,7 @@ VERB_GROUPS = {
     },
     "On this node": {
         "doctor": Row("nri.cli.verbs.doctor", "find out why NRI does not work here"),
+        "config-manager": Row("nri.cli.verbs.config_manager", "turn NRI on in containerd's or CRI-O's configuration"),
         "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
         "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
         "top": Row("nri.cli.verbs.top", "show which plugins are slow, silent or failing, as it happens"),

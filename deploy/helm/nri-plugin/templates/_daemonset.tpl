@@ -60,6 +60,30 @@ spec:
       {{- if $need.hostPID }}
       hostPID: true
       {{- end }}
+      {{- with $values.patchRuntimeConfig }}
+      {{- if .enabled }}
+      initContainers:
+        - name: patch-runtime
+          image: {{ include "nri-plugin.image" $ }}
+          imagePullPolicy: {{ $values.image.pullPolicy }}
+          command: ["/plugin/bin/python", "-I", "-B", "-m", "nri", "config-manager", "--root", "/host", "--restart"]
+          args:
+            {{- with .runtime }}
+            - "--runtime={{ . }}"
+            {{- end }}
+            - "--nri-plugin-registration-timeout={{ .registrationTimeout }}"
+            - "--nri-plugin-request-timeout={{ .requestTimeout }}"
+          resources:
+            {{- toYaml $values.resources | nindent 12 }}
+          securityContext: # it writes the runtime's configuration, and has the node's systemd restart it
+            runAsUser: 0
+            privileged: true
+            readOnlyRootFilesystem: true
+          volumeMounts:
+            - name: host-root
+              mountPath: /host
+      {{- end }}
+      {{- end }}
       containers:
         - name: plugin
           image: {{ include "nri-plugin.image" . }}
@@ -110,7 +134,13 @@ spec:
         - name: nri-socket
           hostPath:
             path: {{ $values.socketDir }}
+            type: {{ ternary "DirectoryOrCreate" "Directory" $values.patchRuntimeConfig.enabled }}
+        {{- if $values.patchRuntimeConfig.enabled }}
+        - name: host-root
+          hostPath:
+            path: /
             type: Directory
+        {{- end }}
         {{- range $need.mounts }}
         - name: {{ .name }}
           hostPath:

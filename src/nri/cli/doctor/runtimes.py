@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 LONGEST_SOCKET = 107
 
 _SWITCH = {
-    "containerd": ("disable", 'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd'),
-    "cri-o": ("enable_nri", "set enable_nri = true in [crio.nri] and restart crio"),
+    "containerd": (
+        "disable",
+        'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd: nri config-manager',
+    ),
+    "cri-o": ("enable_nri", "set enable_nri = true in [crio.nri] and restart crio, or nri config-manager"),
     "isulad": ("nri-support", 'set "nri-support": true and restart isulad'),
     "nri-engine": ("disable", "set disable = false in [nri] and restart nri-engine"),
 }

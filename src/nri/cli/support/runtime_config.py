@@ -1,0 +1,203 @@
+"""Turn NRI on in the configuration of containerd or CRI-O, with timeouts, and restart the runtime if that is wanted.
+
+Rules: the operator's file stays as it is but for the keys of NRI; it is kept once beside itself, written whole, and put
+back if the runtime would read something else than was wanted. Everything is below a root folder, in which programs of
+the node are run as well. `nri.config.runtimes` reads, and `patch` there changes a text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nri.config.duration import parse_duration
+from nri.config.root import inside
+from nri.config.runtimes import containerd, crio
+from nri.config.runtimes.patch import lines_of, patched
+from nri.config.source import Source
+from nri.config.syntax import parse_text
+from nri.errors import ConfigError, NriError
+from nri.files import read_regular, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.config.runtimes.reading import Reading
+
+__all__ = ["CRIO_FILE", "UNITS", "Change", "Timeouts", "apply", "detect", "plan", "restart", "unified"]
+
+#: Runtime -> the unit that systemd has for it.
+UNITS = {"containerd": "containerd.service", "crio": "crio.service"}
+CRIO_FILE = f"{crio.DROP_INS}/10-enable-nri.conf"
+#: The name of the operator's file as it was, after the file's own. CRI-O reads every name in its folder.
+KEPT = ".before-nri"
+MOST_BYTES = 1 << 20
+PATIENCE_S = 90.0
+
+
+class Timeouts(NamedTuple):
+    """How long a plugin may take, as Go writes durations; both or neither."""
+
+    registration: str = ""
+    request: str = ""
+
+    def check(self) -> None:
+        """Raise ConfigError for what no runtime should be given."""
+        seconds = []
+        for name, text in zip(("registration", "request"), self, strict=True):
+            flag = f"--nri-plugin-{name}-timeout"
+            if bool(self.registration) != bool(self.request):
+                raise ConfigError("command line", flag, "one timeout without the other", "give both")
+            try:
+                seconds.append(parse_duration(text) if text else 0.0)
+            except ValueError as error:
+                raise ConfigError("command line", flag, str(error)) from None
+        if self.registration and not 0 < seconds[1] < seconds[0]:
+            reason = f"{self.registration} must be longer than the request timeout, {self.request}, and that above 0"
+            raise ConfigError("command line", "--nri-plugin-registration-timeout", reason)
+
+
+class Change(NamedTuple):
+    """A file as it is to be; `before` is None if there is none. `read` gives what the runtime makes of them all."""
+
+    path: str
+    before: str | None
+    after: str
+    read: Callable[[], Reading]
+
+
+def plan(root: str, runtime: str, timeouts: Timeouts, path: str = "") -> Change:
+    """What is to be written for a runtime. Raises ConfigError for a file that cannot be changed."""
+    timeouts.check()
+    if runtime == "crio":
+        values: dict[str, bool | str] = {"enable_nri": True}
+        if timeouts.request:
+            values["nri_plugin_registration_timeout"] = timeouts.registration
+            values["nri_plugin_request_timeout"] = timeouts.request
+        text = "\n".join(lines_of(crio.TABLE, values, "")) + "\n"
+        return Change(CRIO_FILE, _text(root, CRIO_FILE), text, lambda: crio.read(root))
+    path = path or containerd.PATH
+    version = _containerd_version(root)
+    values = {"disable": False}
+    if timeouts.request:
+        values |= {"plugin_registration_timeout": timeouts.registration, "plugin_request_timeout": timeouts.request}
+    before = _text(root, path)
+    text = before if before is not None else "version = 2\n"
+    table = _table(parse_text(Source(path, text, "toml")), version, path)
+    return Change(path, before, patched(text, table, values, path), lambda: containerd.read(root, version, path))
+
+
+def apply(root: str, change: Change, timeouts: Timeouts) -> str:
+    """Write a change, keep what was there, and see that it counts; returns where the old file is kept, or "".
+
+    Raises:
+        NriError: a later file says something else, and all is as it was.
+        OSError: it cannot be written.
+    """
+    path, kept = _place(root, change.path), ""
+    mode = os.stat(path).st_mode & 0o777 if change.before is not None else 0o644
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    if change.before is not None and change.path != CRIO_FILE and not os.path.lexists(path + KEPT):
+        write_whole(path + KEPT, change.before.encode(), mode)
+        kept = path + KEPT
+    write_whole(path, change.after.encode(), mode)
+    found = change.read().nri
+    wanted: list[tuple[str, object]] = [("enabled", True)]
+    if timeouts.request:
+        wanted += [("registration_timeout_s", parse_duration(timeouts.registration)),
+                   ("request_timeout_s", parse_duration(timeouts.request))]  # fmt: skip
+    for name, value in wanted:
+        if found is None or getattr(found, name) != value:
+            if change.before is None:
+                os.unlink(path)
+            else:
+                write_whole(path, change.before.encode(), mode)
+            settings = crio.SETTINGS if change.path == CRIO_FILE else containerd.SETTINGS
+            key = next(setting.key for setting in settings if setting.field == name)
+            where = (found.origin.get(key) if found else "") or f"its default of {key}"
+            raise NriError(f"{change.path}: without effect, and taken back: {where} counts; change it there")
+    return kept
+
+
+def unified(change: Change) -> str:
+    """The difference that a change makes, as `diff -u` shows it; "" for none."""
+    before, after = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
+    old = "/dev/null" if change.before is None else change.path
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n" for line in difflib.unified_diff(before, after, old, change.path)
+    )
+
+
+def detect(root: str) -> str:
+    """The one runtime that runs below a root, or else is configured or installed there. NriError if it is not one."""
+    found = [name for name, unit in UNITS.items() if _run(root, "systemctl", "is-active", "--quiet", unit) == 0]
+    if not found:
+        signs = {"containerd": (containerd.PATH, "/usr/bin/containerd"), "crio": (crio.PATH, crio.DROP_INS)}
+        found = [name for name, paths in signs.items() if any(os.path.exists(inside(root, path)) for path in paths)]
+    if len(found) != 1:
+        reason = f"there are two runtimes, {' and '.join(found)}" if found else "there is neither containerd nor CRI-O"
+        raise NriError(f"{reason} below {root}; say which: --runtime containerd, or --runtime crio")
+    return found[0]
+
+
+def restart(root: str, runtime: str) -> None:
+    """Restart a runtime's unit. NriError if systemd does not."""
+    code = _run(root, "systemctl", "restart", UNITS[runtime])
+    if code:
+        raise NriError(
+            f"systemctl restart {UNITS[runtime]} failed with {code}; the configuration is written: restart it"
+        )
+
+
+def _table(tree: Any, version: str, path: str) -> tuple[str, ...]:
+    """The table of NRI in a file of containerd."""
+    if isinstance(tree, dict) and "version" in tree:
+        return containerd.TABLE
+    if not version:
+        reason = "has no version line, and containerd's release, which decides about it, is not known"
+        raise ConfigError(path, "version", reason, "add 'version = 2' as its first line if it is for that version")
+    return containerd.OLD_TABLE if version.startswith("1.") else containerd.TABLE
+
+
+def _text(root: str, path: str) -> str | None:
+    """A file's text; None if there is none. ConfigError if it cannot be read."""
+    try:
+        return read_regular(_place(root, path), MOST_BYTES, follow=False).decode()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "holds bytes that are not text" if isinstance(error, UnicodeDecodeError) else error.strerror or ""
+        raise ConfigError(path, "", f"cannot be read: {reason}") from None
+
+
+def _place(root: str, path: str) -> str:
+    """Where a file of the node is, seen from here; a link is followed, and never out of the root."""
+    place = inside(root, path)
+    return os.path.realpath(place) if root == "/" else place
+
+
+def _containerd_version(root: str) -> str:
+    """The containerd below a root; "" if it does not say."""
+    words = _below(root, "containerd", "--version")
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return containerd.parse_version(done.stdout)
+
+
+def _run(root: str, *words: str) -> int:
+    """The exit code of a program of the node; 127 if there is none."""
+    if root == "/" and shutil.which(words[0]) is None:
+        return 127
+    try:
+        return subprocess.run(_below(root, *words), timeout=PATIENCE_S, check=False, stdout=2).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return 127
+
+
+def _below(root: str, *words: str) -> list[str]:
+    return list(words) if root == "/" else ["chroot", root, *words]

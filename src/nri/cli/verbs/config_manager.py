@@ -1,0 +1,71 @@
+"""`nri config-manager`: NRI on in the configuration of containerd or CRI-O, with timeouts.
+
+Next: `nri.cli.support.runtime_config` does it.
+"""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+
+EXAMPLES = [
+    "nri config-manager --dry-run            # show what would change",
+    "sudo nri config-manager --restart       # turn NRI on, and restart the runtime if something changed",
+    "sudo nri config-manager --nri-plugin-registration-timeout 10s --nri-plugin-request-timeout 5s",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.option("--runtime", type=click.Choice(["containerd", "crio"]), help="Which runtime (default: the one here).")
+@click.option("--nri-plugin-registration-timeout", default="", metavar="TIME", help="How long a plugin may register.")
+@click.option("--nri-plugin-request-timeout", default="", metavar="TIME", help="How long a plugin may take to answer.")
+@click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
+@click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
+              help="Where the node's root is (default /); programs are run there, too.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the difference, and change nothing.")
+@click.option("--restart", is_flag=True, help="Restart the runtime if something was changed.")
+@click.pass_obj
+def command(
+    settings: Settings,
+    runtime: str | None,
+    nri_plugin_registration_timeout: str,
+    nri_plugin_request_timeout: str,
+    path: str,
+    root: str,
+    dry_run: bool,
+    restart: bool,
+) -> None:
+    """Turn NRI on in the configuration of containerd or CRI-O.
+
+    containerd's file keeps every byte but those of NRI's table; the first time it is kept beside itself, with
+    .before-nri at its end. For CRI-O it is a file of its own, /etc/crio/crio.conf.d/10-enable-nri.conf. A file that
+    cannot be read, or that a later one overrules, is an error, and everything stays as it was.
+
+    `nri doctor` shows what counts on this machine.
+    """
+    from nri.cli.support import runtime_config as work
+
+    out = Output(settings)
+    root = os.path.abspath(root)
+    timeouts = work.Timeouts(nri_plugin_registration_timeout, nri_plugin_request_timeout)
+    timeouts.check()
+    runtime = runtime or work.detect(root)
+    change = work.plan(root, runtime, timeouts, path)
+    if change.after == change.before:
+        out.text(f"{change.path}: NRI is on, nothing to change")
+        return
+    out.text(work.unified(change).rstrip("\n"))
+    if dry_run:
+        return
+    kept = work.apply(root, change, timeouts)
+    out.text(f"{change.path}: written" + (f"; the old one is {kept}" if kept else ""))
+    if restart:
+        work.restart(root, runtime)
+        out.text(f"{work.UNITS[runtime]}: restarted")
+    else:
+        out.text(f"it counts from the next start of the runtime on: systemctl restart {work.UNITS[runtime]}")

@@ -1,0 +1,117 @@
+"""Keys of one table of a TOML file, set so that all else stays as it is, byte for byte. Pure.
+
+    text = patched(text, ("plugins", "io.containerd.nri.v1.nri"), {"disable": False})
+
+Rules: no TOML is written anew. A value is replaced in its line, a key is put below its table's header, a table at the
+end. The result is parsed and compared with what is wanted, key by key, so that a text which this does not understand (a
+table in one line, keys with dots, a header within a text) is refused and never broken.
+Next: `nri.cli.support.runtime_config`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from nri.config.runtimes.config_file import KeyPath, toml_table
+from nri.config.source import Source
+from nri.config.syntax import parse_text
+from nri.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["lines_of", "patched"]
+
+_HEADER = re.compile(r"\s*\[([^\[\]].*)\]\s*(?:#.*)?")
+_VALUE = r"(\"[^\"\\]*\"|'[^']*'|true|false|[+-]?[0-9][0-9._]*)"
+
+
+def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: str = "") -> str:
+    """The text with these values in a table.
+
+    Args:
+        text: TOML.
+        table: the table's path.
+        values: true, false and texts, by key.
+        path: of the file, for errors.
+
+    Raises:
+        ConfigError: it is no TOML, or it has the table in a form that cannot be changed without writing it anew.
+    """
+    before = _tree(text, path)
+    wanted = copy.deepcopy(before)
+    place = wanted
+    for key in table:
+        place = place.setdefault(key, {})
+        if not isinstance(place, dict):
+            raise ConfigError(path, toml_table(table), "is no table")
+    if values.items() <= place.items() and all(type(place[key]) is type(value) for key, value in values.items()):
+        return text
+    place.update(values)
+    made = _changed(text, table, values)
+    try:
+        good = _tree(made, path) == wanted
+    except ConfigError:
+        good = False
+    if not good:
+        step = "change it by hand: " + " / ".join(lines_of(table, values))
+        raise ConfigError(path, toml_table(table), "stands there in a form that cannot be changed safely", step)
+    return made
+
+
+def lines_of(table: KeyPath, values: Mapping[str, bool | str], indent: str = "  ") -> list[str]:
+    """A table as one writes it."""
+    return [f"[{toml_table(table)}]", *(f"{indent}{key} = {json.dumps(value)}" for key, value in values.items())]
+
+
+def _tree(text: str, path: str) -> dict[str, Any]:
+    tree = parse_text(Source(path, text, "toml"))
+    if tree is not None and not isinstance(tree, dict):
+        raise ConfigError(path, "", "is no table of keys")
+    return tree or {}
+
+
+def _changed(text: str, table: KeyPath, values: Mapping[str, bool | str]) -> str:
+    end = "\r\n" if "\r\n" in text else "\n"
+    lines = text.splitlines(keepends=True)
+    header = next((number for number, line in enumerate(lines) if _header(line) == table), None)
+    if header is None:
+        gap = "" if not text or text.endswith("\n") else end
+        return text + gap + (end if text.strip() else "") + end.join(lines_of(table, values)) + end
+    after = next((n for n in range(header + 1, len(lines)) if _header(lines[n]) is not None), len(lines))
+    if not lines[header].endswith("\n"):
+        lines[header] += end
+    indent = next(
+        (found[1] for line in lines[header + 1 : after] if (found := re.match(r"([ \t]*)[\w\"']", line))), "  "
+    )
+    new = []
+    for key, value in values.items():
+        pattern = re.compile(rf"(\s*[\"']?{re.escape(key)}[\"']?\s*=\s*){_VALUE}(\s*(?:#.*)?)", re.DOTALL)
+        for number in range(header + 1, after):
+            found = pattern.fullmatch(lines[number])
+            if found is not None:
+                lines[number] = f"{found[1]}{json.dumps(value)}{found[3]}"
+                break
+        else:
+            new.append(f"{indent}{key} = {json.dumps(value)}{end}")
+    return "".join([*lines[: header + 1], *new, *lines[header + 1 :]])
+
+
+def _header(line: str) -> KeyPath | None:
+    """The path of the table that a line begins; None if it begins none."""
+    found = _HEADER.fullmatch(line.rstrip("\r\n"))
+    if found is None:
+        return ("", "") if re.match(r"\s*\[\[", line) else None
+    try:
+        tree: Any = parse_text(Source("", f"[{found[1]}]", "toml"))
+    except ConfigError:
+        return None
+    path = []
+    while isinstance(tree, dict) and tree:
+        key = next(iter(tree))
+        path.append(key)
+        tree = tree[key]
+    return tuple(path)

@@ -1,0 +1,148 @@
+"""The configuration of runtimes changed on copies of /etc: what is written, kept, put back and refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nri.cli.support.runtime_config import CRIO_FILE, Timeouts, apply, detect, plan, restart, unified
+from nri.errors import ConfigError, NriError
+
+HEAD = '[plugins."io.containerd.nri.v1.nri"]'
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A node without programs."""
+    (tmp_path / "etc/containerd").mkdir(parents=True)
+    return tmp_path
+
+
+def config(root: Path, text: str) -> Path:
+    path = root / "etc/containerd/config.toml"
+    path.write_text(text)
+    path.chmod(0o640)
+    return path
+
+
+def turn_on(root: Path, runtime: str = "containerd", *timeouts: str) -> str:
+    return apply(str(root), plan(str(root), runtime, Timeouts(*timeouts)), Timeouts(*timeouts))
+
+
+def test_nri_is_turned_on_and_the_old_file_kept_once(root: Path) -> None:
+    path = config(root, f"version = 2 # ours\n{HEAD}\n  disable = true\n")
+    assert turn_on(root, "containerd", "10s", "5s") == f"{path}.before-nri"
+    wanted = '  plugin_registration_timeout = "10s"\n  plugin_request_timeout = "5s"\n  disable = false\n'
+    assert path.read_text() == f"version = 2 # ours\n{HEAD}\n{wanted}"
+    assert path.stat().st_mode & 0o777 == 0o640
+    kept = Path(f"{path}.before-nri")
+    assert kept.read_text().endswith("disable = true\n") and kept.stat().st_mode & 0o777 == 0o640
+    assert plan(str(root), "containerd", Timeouts("10s", "5s")).after == path.read_text()
+    turn_on(root, "containerd", "20s", "5s")
+    assert kept.read_text().endswith("disable = true\n")
+
+
+def test_a_node_without_a_file_gets_one_that_1_7_reads_as_well(root: Path) -> None:
+    assert turn_on(root) == ""
+    text = (root / "etc/containerd/config.toml").read_text()
+    assert text == f"version = 2\n\n{HEAD}\n  disable = false\n"
+
+
+def test_what_a_later_file_overrules_is_taken_back_and_named(root: Path) -> None:
+    path = config(root, 'version = 2\nimports = ["late.toml"]\n')
+    (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
+    with pytest.raises(NriError, match=r"without effect, and taken back: /etc/containerd/late.toml:3: .* counts"):
+        turn_on(root)
+    assert path.read_text() == 'version = 2\nimports = ["late.toml"]\n'
+
+
+def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
+    turn_on(root, "crio", "10s", "5s")
+    wanted = (
+        '[crio.nri]\nenable_nri = true\nnri_plugin_registration_timeout = "10s"\nnri_plugin_request_timeout = "5s"\n'
+    )
+    assert (root / CRIO_FILE[1:]).read_text() == wanted
+    assert os.listdir(root / "etc/crio/crio.conf.d") == ["10-enable-nri.conf"]  # CRI-O reads whatever is there
+    (root / "etc/crio/crio.conf.d/20.conf").write_text("[crio.nri]\nenable_nri = false\n")
+    before = (root / CRIO_FILE[1:]).read_text()
+    with pytest.raises(NriError, match=r"taken back: /etc/crio/crio.conf.d/20.conf:2"):
+        turn_on(root, "crio")
+    assert (root / CRIO_FILE[1:]).read_text() == before
+    (root / CRIO_FILE[1:]).unlink()
+    with pytest.raises(NriError, match="taken back"):
+        turn_on(root, "crio")
+    assert not (root / CRIO_FILE[1:]).exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[x\n", "/etc/containerd/config.toml:1"),
+        (f"{HEAD}\n", "has no version line"),
+        ("version = 2\nplugins = {}\n", "cannot be changed safely"),
+    ],
+)
+def test_a_file_that_it_cannot_change_is_refused_and_left(root: Path, text: str, said: str) -> None:
+    path = config(root, text)
+    with pytest.raises(ConfigError, match=said):
+        turn_on(root)
+    assert path.read_text() == text and not Path(f"{path}.before-nri").exists()
+
+
+def test_a_link_is_followed_within_the_root_and_what_is_no_text_refused(root: Path) -> None:
+    path = root / "etc/containerd/config.toml"
+    (root / "real.toml").write_text("version = 2\n")
+    path.symlink_to("/real.toml")
+    turn_on(root)
+    assert path.is_symlink() and (root / "real.toml").read_text().endswith("disable = false\n")
+    path.unlink()
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="holds bytes that are not text"):
+        turn_on(root)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(ConfigError, match="directory"):
+        turn_on(root)
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "said"),
+    [
+        (("5s", ""), r"one timeout without the other \(give both"),
+        (("", "5s"), "one timeout without the other"),
+        (("5s", "5s"), "must be longer than the request timeout"),
+        (("5s", "0s"), "and that above 0"),
+        (("5", "2s"), "--nri-plugin-registration-timeout"),
+        (("10s", "fast"), "--nri-plugin-request-timeout"),
+    ],
+)
+def test_timeouts_that_no_runtime_should_have_are_refused(timeouts: tuple[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Timeouts(*timeouts).check()
+
+
+def test_the_difference_is_shown_as_diff_does(root: Path) -> None:
+    config(root, "version = 2\n")
+    shown = unified(plan(str(root), "containerd", Timeouts()))
+    assert shown.startswith("--- /etc/containerd/config.toml\n+++ /etc/containerd/config.toml\n@@ ")
+    assert f"+{HEAD}\n+  disable = false\n" in shown
+
+
+def test_the_runtime_is_the_one_that_is_there(root: Path) -> None:
+    with pytest.raises(NriError, match="there is neither containerd nor CRI-O below"):
+        detect(str(root))
+    (root / "etc/crio").mkdir()
+    (root / "etc/crio/crio.conf").touch()
+    assert detect(str(root)) == "crio"
+    config(root, "")
+    with pytest.raises(NriError, match=r"two runtimes, containerd and crio .*--runtime containerd"):
+        detect(str(root))
+
+
+def test_a_restart_that_fails_is_told_with_what_is_done_already(root: Path) -> None:
+    with pytest.raises(
+        NriError, match=r"systemctl restart containerd.service failed with \d+; the configuration is written"
+    ):
+        restart(str(root), "containerd")

@@ -1,0 +1,32 @@
+"""`nri config-manager` as a command: the difference, the files, and what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, folder: Path) -> None:
+    path = folder / "etc/containerd/config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text("version = 2\n")
+    words = ("config-manager", "--root", str(folder), "--runtime", "containerd")
+    shown = nri(*words, "--dry-run")
+    assert shown.returncode == 0 and "+  disable = false\n" in shown.stdout and path.read_text() == "version = 2\n"
+    done = nri(*words)
+    assert done.stdout.startswith(shown.stdout)
+    assert f"written; the old one is {path}.before-nri\n" in done.stdout
+    assert "systemctl restart containerd.service" in done.stdout
+    assert nri(*words).stdout == "/etc/containerd/config.toml: NRI is on, nothing to change\n"
+    doctor = nri("doctor", "--root", str(folder))
+    assert "NRI is off in containerd" not in doctor.stdout
+
+
+def test_what_is_wrong_ends_with_2_and_its_place(nri, folder: Path) -> None:
+    done = nri("config-manager", "--root", str(folder), "--nri-plugin-request-timeout", "2s")
+    assert done.returncode == 2 and "--nri-plugin-registration-timeout" in done.stderr
+
+
+def test_a_restart_without_systemd_is_an_error_after_the_change(nri, folder: Path) -> None:
+    done = nri("config-manager", "--root", str(folder), "--runtime", "crio", "--restart")
+    assert done.returncode == 1 and "the configuration is written: restart it" in done.stderr
+    assert (folder / "etc/crio/crio.conf.d/10-enable-nri.conf").exists()
