@@ -60,7 +60,7 @@ VERB_GROUPS = {
         "predict": Row("nri.cli.verbs.predict", "tell from recordings which plugins will collide on which fields"),
         "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
         "conformance": Row(
-            "nri.cli.verbs.conformance", "compare merging, specs and placements with recorded results of the reference"
+            "nri.cli.verbs.conformance", "find out what a runtime does with NRI, or a plugin does wrong; recorded cases"
         ),
         "placement": Row("nri.cli.verbs.placement", "show where containers would run, by CPUs and memory nodes"),
     },
