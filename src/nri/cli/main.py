@@ -43,6 +43,9 @@ VERB_GROUPS = {
         "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
         "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
         "top": Row("nri.cli.verbs.top", "show which plugins are slow, silent or failing, as it happens"),
+        "drift": Row(
+            "nri.cli.verbs.drift", "show which applied values of cgroups have been overwritten, when and by whom"
+        ),
         "inspect": Row("nri.cli.verbs.inspect", "show what plugins do, or did, on a page in the browser"),
         "pod": Row("nri.cli.verbs.pod.pod", "run pods from manifests on any CRI runtime; list, enter and remove them"),
     },
