@@ -11,7 +11,7 @@ import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -33,6 +33,7 @@ from nri.agent.settings import AgentSettings
 from nri.agent.transports import Transport
 from nri.agent.worker import Component
 from nri.errors import NriError
+from nri.interfaces import Reporter
 from nri.policies.ownership import check
 from nri.service.http import Answer, Handler, Server, json_answer
 from nri.service.probes import metrics, probes
@@ -98,6 +99,7 @@ class Agent:
         root: the machine; None for the root of the settings.
         pods: this node's pods; None for the source of the settings.
         tell: told "READY=1" and "STOPPING=1"; systemd, if it has started us.
+        reporters: told every step of every event that comes over NRI.
 
     Raises:
         ConfigError: a source or a transport cannot be made as the settings say.
@@ -111,6 +113,7 @@ class Agent:
         root: host.Root | None = None,
         pods: PodSource | None = None,
         tell: Callable[[str], None] = notify,
+        reporters: Iterable[Reporter] = (),
     ) -> None:
         self.settings, self._tell = settings, tell
         root = host.Root(settings.root) if root is None else root
@@ -124,7 +127,7 @@ class Agent:
         driver = settings.standalone.cgroup_driver
         self.parts = Parts(
             profile, root, book, pods or pod_source(settings), decisions, executor, history, observer,
-            "" if driver == "auto" else driver,
+            "" if driver == "auto" else driver, tuple(reporters),
         )  # fmt: skip
         self._rules = rule_sources(settings, book)
         known = {**TRANSPORTS, **profile.transports}

@@ -59,6 +59,7 @@ VERB_GROUPS = {
     "Wire and specs": {
         "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
         "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
+        "record": Row("nri.cli.verbs.record", "record what happens on any runtime, as a plugin that changes nothing"),
         "trace": Row("nri.cli.verbs.trace", "show, sum up, cut and export the events that --record wrote"),
         "predict": Row("nri.cli.verbs.predict", "tell from recordings which plugins will collide on which fields"),
         "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),

@@ -12,10 +12,13 @@ from nri.cli.support.daemon import log_to
 from nri.errors import NriError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nri.agent.agent import Agent
     from nri.agent.settings import AgentSettings
     from nri.cli.settings import Settings
     from nri.config.settings import Loaded
+    from nri.interfaces import Reporter
 
 __all__ = ["run", "tell_who_waits"]
 
@@ -25,7 +28,7 @@ _log = logging.getLogger("nri.agent")
 _PATIENCE_S = 2.0
 
 
-def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
+def run(settings: Settings, loaded: Loaded[AgentSettings], reporters: Sequence[Reporter] = ()) -> int:
     """Run the agent until a signal; returns the exit code. Raises Failure if it cannot start."""
     config = loaded.settings
     log_to(settings, config.log_level)
@@ -44,7 +47,7 @@ def run(settings: Settings, loaded: Loaded[AgentSettings]) -> int:
     try:
         from nri.agent.agent import Agent
 
-        agent = Agent(config)
+        agent = Agent(config, reporters=reporters)
         told = threading.Timer(_PATIENCE_S, tell_who_waits, [agent])
         told.daemon = True
         told.start()

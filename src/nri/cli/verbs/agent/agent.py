@@ -13,6 +13,7 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import FILE, Settings
+from nri.cli.support.recording import record_options, recorded
 from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb, VerbGroup
 
@@ -100,19 +101,23 @@ def agent() -> None:
     ],
 )
 @AGENT_OPTIONS
+@record_options
 @click.pass_obj
 def run(settings: Settings, /, **options: Any) -> int:
     """Run the agent in the foreground until SIGTERM or Ctrl-C. The values that it has set stay when it ends.
 
     Its log goes to standard error: -v logs more, --log-format json writes objects. One line says when it has started,
     and systemd is notified if it started the agent. It starts without waiting for the runtime or the apiserver, and
-    logs when it has found them.
+    logs when it has found them. With --record it keeps what comes over NRI and what it answers; not what it writes by
+    itself, which nri agent explain tells.
 
     Exits with 0 after SIGTERM, with 130 after Ctrl-C, with 1 if it cannot start, with 2 for mistakes in its settings.
     """
     from nri.cli.support.agent.process import run as run_agent
 
-    return run_agent(settings, AGENT_OPTIONS.load(settings, options))
+    loaded = AGENT_OPTIONS.load(settings, options)
+    with recorded(options, "nri agent", modes=",".join(loaded.settings.modes)) as reporters:
+        return run_agent(settings, loaded, reporters)
 
 
 @agent.command(
