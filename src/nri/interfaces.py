@@ -64,7 +64,9 @@ class Reporter(Protocol):
     not wait, and change nothing. Their errors are logged and go no further.
 
     Arguments:
-        event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`.
+        event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`, and on
+            the runtime's side `UpdateContainers`, which a plugin asks of the runtime by itself: `plugin_asked` says
+            which plugin, and the event ends with the runtime's reply.
         serial: number of the event, from 1, unique for the side that tells; it holds together the steps of one event
             while others overlap with it. Validators are asked with the serial of the creation.
         plugin: ``NN-name``.

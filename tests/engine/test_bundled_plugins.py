@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from nri.cli.support.probe.fields import CDI_SPEC, View
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from nri.errors import NriError
 from tests.engine.node import Node
 from tests.engine.view import EngineView
 from tests.real import bundled as shared
-from tests.real.adjustments import CDI_SPEC, View
 from tests.real.bundled import Refused, write_hook
 from tests.real.bundled_cases import STATES
 from tests.real.bundled_matrix import RUNTIMES, differences

@@ -17,12 +17,13 @@ from typing import Any
 import pytest
 
 import nri
+from nri.cli.support.probe import fields
+from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, INSIDE, PROCESS, A, Case
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import OciRuntime
 from tests.engine.node import CGROUPS, V2, Node, Recorder, unsolicited
 from tests.engine.view import EngineView
-from tests.real import adjustments
-from tests.real.adjustments import CASES, CDI_SPEC, INSIDE, NEWER, PROCESS, A, Case
+from tests.real.adjustments import NEWER
 from tests.real.controls import MIB, Control, call, disk_path, together
 from tests.real.controls_v1 import CONTROLS, classes
 from tests.support.needs import need_machine, need_root, need_tool
@@ -58,7 +59,7 @@ THIRD = ("device-use", "namespace-replace")
 
 
 def _namespace(kind: str, adjustment: nri.Adjustment, whose: str) -> Case:
-    return Case("", PROCESS, lambda _: adjustment, lambda view: adjustments.namespace(view, kind), whose)
+    return Case("", PROCESS, lambda _: adjustment, lambda view: fields.namespace(view, kind), whose)
 
 
 #: Of a pod on the node's network whose containers have processes and a host name of their own.
@@ -90,8 +91,8 @@ class Rig:
         self._start(blockio or classes(weight=handler != "crun"))
         self.plugin: Recorder = node.plugin()
         config = node.pod_config()
-        config.annotations["test/dir"] = str(self.folder)
-        config.annotations["test/cgroup"] = f"/{node.machine.name}"
+        config.annotations[FOLDER] = str(self.folder)
+        config.annotations[CGROUP_PARENT] = f"/{node.machine.name}"
         self.pod = node.engine.pods.run(config, handler)
         self._allow_realtime()
 

@@ -1,103 +1,78 @@
-"""The engine's column of docs/reference/runtimes.md, cell by cell: what plugins ask for, read back from containers.
+"""The engine's column of docs/reference/runtimes.md, cell by cell, by `nri conformance runtime` and by plugins.
 
-Rules: as in tests/real/test_adjustments.py, whose cases these are: the outcome is measured first and then compared, so
-what stops working and what starts to work both fail.
+Rules: the outcome is measured first and then compared, so what stops working and what starts to work both fail.
 """
 
 from __future__ import annotations
 
-import json
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import nri
-from nri.cri.pb import api_pb2 as pb
+from nri.cli.support.probe.fields import CASES, SETTERS
 from nri.errors import NriError
 from tests.engine.node import V2, Node, Recorder, unsolicited
 from tests.engine.view import EngineView
 from tests.real import engine_matrix
-from tests.real.adjustments import CASES, CDI_SPEC, Case
-from tests.real.controls import MIB
 from tests.real.support_matrix import APPLIED, FACTS, IGNORED
-from tests.real.test_updates import SETTERS
-from tests.support.needs import need_machine
+from tests.real.test_conformance import Found, of, tried
+from tests.support.needs import need_machine, need_root
+from tools.runtimes.engine import Engine
 from tools.runtimes.machine import PATIENCE
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def started(node: Node) -> Recorder:
-    """The engine with a folder of CDI devices and a plugin."""
+@pytest.fixture(scope="module")
+def found() -> Iterator[Found]:
+    """What the command finds out about an engine of its own, with a folder of CDI devices."""
+    need_root()
     need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
-    (node.folder / "cdi").mkdir()
-    (node.folder / "cdi/test.json").write_text(json.dumps(CDI_SPEC))
-    (node.folder / "hello").write_text("hello")
-    containers = replace(node.config.containers, cdi_dirs=(str(node.folder / "cdi"),))
-    node.start(replace(node.config, containers=containers))
-    plugin: Recorder = node.plugin()
-    return plugin
+    made = Engine(say=lambda _: None)
+    try:
+        devices = made.run_dir / "cdi"
+        devices.mkdir()
+        made.settings.write_text(f'{made.settings.read_text()}[containers]\ncdi_dirs = ["{devices}"]\n')
+        made.start()
+        yield tried(made, devices)
+    finally:
+        made.close()
 
 
-def run_pod(node: Node) -> str:
-    config = node.pod_config()
-    config.annotations["test/dir"] = str(node.folder)
-    config.annotations["test/cgroup"] = f"/{node.machine.name}"
-    return node.engine.pods.run(config)
+def test_the_command_finds_the_adjustments_as_the_table_says(found: Found) -> None:
+    expected = {case.text: engine_matrix.ADJUSTMENTS.get(name, APPLIED) for name, case in CASES.items()}
+    expected = {name: IGNORED if cell == engine_matrix.LEFT_OUT else cell for name, cell in expected.items()}
+    seen = {name: cell.partition(":")[0] for name, cell in of(found, "Adjustments").items()}
+    assert seen == expected
 
 
-def run_case(node: Node, pod: str, name: str, case: Case | None) -> EngineView:
-    made = node.create(
-        pod,
-        name,
-        envs=[pb.KeyValue(key="OF_POD", value=b"old")],
-        annotations={"of-container": "1"},
-        linux=pb.LinuxContainerConfig(resources=pb.LinuxContainerResources(memory_limit_in_bytes=64 * MIB)),
-    )
-    view = EngineView(node, made, node.folder)
-    if case is None or case.start:
-        node.engine.containers.start(made)
-        command = Path(f"/proc/{view.pid}/cmdline")
-        node.wait_for(lambda: b"init" not in command.read_bytes(), "the container's own process")
-    return view
+def test_the_command_finds_every_event_update_and_eviction(found: Found) -> None:
+    assert {*of(found, "Events").values()} == {"yes"}
+    assert {*of(found, "Updates").values()} == {APPLIED}
+    assert of(found, "A plugin that is late")["late, with fail_request and keep_connected: the creation"] == "fails"
 
 
-def not_applied(view: EngineView, seen: str, unadjusted: str) -> str:
-    """The outcome of what has not the effect that was asked for."""
-    adaptation = view.node.engine.nri.adaptation
-    assert adaptation is not None and adaptation.provenance is not None
-    notes = [text for _, text in adaptation.provenance.explain(view.id).notes]
-    told = any(" unsupported: " in text for text in notes)
-    return f"read back {seen!r}" if seen != unadjusted else engine_matrix.LEFT_OUT if told else IGNORED
-
-
-def test_each_adjustment_has_the_effect_that_the_table_says(node: Node) -> None:
-    plugin = started(node)
-    pod = run_pod(node)
-    plain = run_case(node, pod, "plain", None)
-    outcomes = {}
-    for name, case in CASES.items():
-        unadjusted = case.read(plain) if not name.endswith("poststop") else "none"
-        assert unadjusted != case.effect, f"{name}: the case shows nothing"
-        plugin.on["create"] = lambda about, _, case=case: case.adjust(about)
-        try:
-            view = run_case(node, pod, name, case)
-            seen = case.read(view)
-            outcomes[name] = APPLIED if seen == case.effect else not_applied(view, seen, unadjusted)
-        except NriError as error:
-            outcomes[name] = f"refused: {error}"
-        for path in node.folder.glob("hook-*"):
-            path.unlink()
-    expected = {name: engine_matrix.ADJUSTMENTS.get(name, APPLIED) for name in CASES}
-    differ = {name: cell for name, cell in outcomes.items() if not cell.startswith(expected[name])}
-    assert differ == {}, {name: expected[name] for name in differ}
+def test_what_cannot_be_applied_here_is_told_and_not_only_left_out(node: Node) -> None:
+    need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
+    plugin = node.plugin()
+    pod = node.pod()
+    for name in (name for name, cell in engine_matrix.ADJUSTMENTS.items() if cell == engine_matrix.LEFT_OUT):
+        plugin.on["create"] = lambda about, _, case=CASES[name]: case.adjust(about)
+        made = node.create(pod, name)
+        adaptation = node.engine.nri.adaptation
+        assert adaptation is not None and adaptation.provenance is not None
+        explanation = adaptation.provenance.explain(made)
+        assert explanation is not None and any(" unsupported: " in text for _, text in explanation.notes), name
 
 
 def test_each_update_by_a_plugin_has_the_effect_that_the_table_says(node: Node) -> None:
-    started(node)
-    made = EngineView(node, node.run(run_pod(node)), node.folder)
+    need_machine(not V2, "cgroups of version 1, with which the other columns were measured")
+    node.plugin()
+    made = EngineView(node, node.run(node.pod()), node.folder)
     outcomes = {}
     for setter, (value, controller, file, v2_file, text) in SETTERS.items():
         update = nri.Update(made.id)

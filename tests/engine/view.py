@@ -12,7 +12,7 @@ from tests.engine.node import Node
 
 @dataclass
 class EngineView:
-    """A container of the engine, as `adjustments.View` wants it."""
+    """A container of the engine, as `fields.View` wants it."""
 
     node: Node
     id: str

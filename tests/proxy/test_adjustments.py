@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import pytest
 
-from tests.real.adjustments import CASES, CDI_SPEC, Case
+from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, Case
 from tests.real.plugin_process import PluginProcess
-from tests.real.test_adjustments import ContainerView
+from tests.real.view import ContainerView
 from tools.runtimes.proxy import Proxied
 
 #: Cases whose field the CRI cannot say: how the log's line about it begins.
@@ -61,7 +61,7 @@ def run_case(proxied: Proxied, folder: Path, name: str, case: Case | None) -> Co
     """A container, adjusted as the case says; not at all without a case."""
     cri = proxied.cri
     wishes = {"test/adjust": name} if case else {}
-    annotations = {**wishes, "test/dir": str(folder), "test/cgroup": f"/{proxied.run_dir.name}"}
+    annotations = {**wishes, FOLDER: str(folder), CGROUP_PARENT: f"/{proxied.run_dir.name}"}
     pod = cri.run_pod(f"adjust-{name}", annotations=annotations)
     made = cri.create(
         pod, "main", env={"OF_POD": "old"}, annotations={"of-container": "1"}, memory_limit_in_bytes=64 << 20

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.real.adjustments import View
+from nri.cli.support.probe.fields import View
 from tests.real.bundled_cases import (
     BACK,
     BAD,

@@ -1,7 +1,7 @@
 """What pods ask of bundled plugins, and where the effect is read back: inside the container, its process, its cgroup.
 
 Rules: an annotation stands without its scope, which is always one container; where the read-back is one of
-adjustments.py, it is taken from there. Next: `bundled`, which measures; `bundled_matrix` has what came of it.
+fields.py, it is taken from there. Next: `bundled`, which measures; `bundled_matrix` has what came of it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nri.cli.support.probe import fields
+from nri.cli.support.probe.fields import View
 from tests.real import adjustments
-from tests.real.adjustments import View
 
 EFFECTIVE, IGNORED, GONE = "effective", "ignored", "gone"
 #: Stage of a hook -> the states of which the OCI runtimes tell it; runc tells `poststart` of the one before.
@@ -95,13 +96,13 @@ _WRITABLE = (
 
 
 def _device(view: View) -> str:
-    seen = adjustments.CASES["device"].read(view)
+    seen = fields.CASES["device"].read(view)
     return seen if seen == "none" else f"{seen} {_inside(_USE)(view)}"
 
 
 def _like(name: str) -> tuple[Callable[[View], str], str]:
     """Where an adjustment of that name is read back, and what it is then."""
-    case = adjustments.NEWER.get(name) or adjustments.CASES[name]
+    case = adjustments.NEWER.get(name) or fields.CASES[name]
     return case.read, case.effect
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from nri.cli.support.probe.fields import CASES
 from tests.real import crio_matrix, engine_matrix
-from tests.real.adjustments import CASES
 from tests.real.support_matrix import ADJUSTMENTS, APPLIED, EVENTS, FACTS, RUNTIMES, UPDATES, YES, Row
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/reference/runtimes.md"
@@ -21,7 +21,8 @@ TEMPLATE = """\
 
 Measured on the real runtimes. The tests in `tests/real` hold every cell of containerd's columns, and those in
 `tests/engine` of our engine's, the ones that say *ignored* and *no* included; CRI-O's were measured once, by hand.
-`python -m tests.real.support_page --write` writes this page; do not edit it.
+`python -m tests.real.support_page --write` writes this page; do not edit it. To ask a runtime of your own:
+[`nri conformance runtime`](../howto/examine.md).
 
 | | runtime | from | NRI library |
 |---|---|---|---|

@@ -13,14 +13,14 @@ from pathlib import Path
 import grpc
 import pytest
 
+from nri.cli.support.probe.fields import CDI_SPEC, View
 from nri.cri.pb import api_pb2 as pb
 from tests.real import bundled
-from tests.real.adjustments import CDI_SPEC, View
 from tests.real.bundled import Refused
 from tests.real.bundled_matrix import OF_CONTAINERD, differences
 from tests.real.conftest import Runtime
 from tests.real.support_matrix import EVENTS, FACTS, YES
-from tests.real.test_adjustments import ContainerView
+from tests.real.view import ContainerView
 from tests.support.plugin_program import PluginProgram
 from tools.runtimes.cri import Pod
 

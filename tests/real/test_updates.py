@@ -7,21 +7,12 @@ from typing import Any
 
 import pytest
 
+from nri.cli.support.probe.fields import SETTERS
 from tests.real.conftest import Runtime
 from tests.real.support_matrix import APPLIED, UPDATES
 from tests.real.test_lifecycle import unique
 from tools.runtimes import cgroups
 from tools.runtimes.cri import Pod
-
-# Setter of nri.Update -> (value, controller, file of cgroup version 1, of version 2, text in the file).
-SETTERS: dict[str, tuple[Any, str, str, str, str]] = {
-    "set_memory_limit": (80 << 20, "memory", "memory.limit_in_bytes", "memory.max", str(80 << 20)),
-    "set_cpu_quota": (40_000, "cpu", "cpu.cfs_quota_us", "cpu.max", "40000"),
-    "set_cpu_shares": (333, "cpu", "cpu.shares", "cpu.weight", "333"),
-    "set_cpuset_cpus": ("0", "cpuset", "cpuset.cpus", "cpuset.cpus", "0"),
-    "set_pids_limit": (55, "pids", "pids.max", "pids.max", "55"),
-    "set_memory_reservation": (32 << 20, "memory", "memory.soft_limit_in_bytes", "memory.low", str(32 << 20)),
-}
 
 
 def read(runtime: Runtime, container: str, setter: str) -> str:

@@ -17,6 +17,7 @@ from nri.agent.pods import PodSource
 from nri.agent.profile import Profile
 from nri.agent.rules.book import RuleBook
 from nri.host.cgroups.drivers import driver_in_use
+from nri.interfaces import Reporter
 from nri.policies import paths
 
 __all__ = ["Parts"]
@@ -35,6 +36,7 @@ class Parts:
         executor: writes to the machine.
         history: the records, for `explain`.
         observer: the counts.
+        reporters: told every step of every event that comes over NRI; recorders.
         chosen_driver: the kubelet's cgroup driver, `paths.SYSTEMD` or `paths.CGROUPFS`; empty: that of the machine.
     """
 
@@ -47,6 +49,7 @@ class Parts:
     history: History
     observer: Observer
     chosen_driver: str = ""
+    reporters: tuple[Reporter, ...] = ()
 
     @property
     def driver(self) -> str:

@@ -44,6 +44,9 @@ VERB_GROUPS = {
         "events": Row("nri.cli.verbs.events", "show pods and containers, and follow what happens to them"),
         "why": Row("nri.cli.verbs.why", "show which plugin changed what in a container"),
         "top": Row("nri.cli.verbs.top", "show which plugins are slow, silent or failing, as it happens"),
+        "drift": Row(
+            "nri.cli.verbs.drift", "show which applied values of cgroups have been overwritten, when and by whom"
+        ),
         "inspect": Row("nri.cli.verbs.inspect", "show what plugins do, or did, on a page in the browser"),
         "pod": Row("nri.cli.verbs.pod.pod", "run pods from manifests on any CRI runtime; list, enter and remove them"),
     },
@@ -57,11 +60,12 @@ VERB_GROUPS = {
     "Wire and specs": {
         "call": Row("nri.cli.verbs.call", "call a method over ttRPC by hand"),
         "decode": Row("nri.cli.verbs.decode", "explain captured NRI or ttRPC bytes, frame by frame"),
+        "record": Row("nri.cli.verbs.record", "record what happens on any runtime, as a plugin that changes nothing"),
         "trace": Row("nri.cli.verbs.trace", "show, sum up, cut and export the events that --record wrote"),
         "predict": Row("nri.cli.verbs.predict", "tell from recordings which plugins will collide on which fields"),
         "spec": Row("nri.cli.verbs.spec", "apply adjustments to OCI specs, compare and check specs"),
         "conformance": Row(
-            "nri.cli.verbs.conformance", "compare merging, specs and placements with recorded results of the reference"
+            "nri.cli.verbs.conformance", "find out what a runtime does with NRI, or a plugin does wrong; recorded cases"
         ),
         "placement": Row("nri.cli.verbs.placement", "show where containers would run, by CPUs and memory nodes"),
     },

@@ -16,12 +16,14 @@ from __future__ import annotations
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from nri.adaptation import Numbers, OrderedUpdates, UpdateResult
 from nri.adaptation.audit import of_adjustment, of_update, show
 from nri.api import messages as m
 from nri.api.events import BY_RPC
 from nri.errors import NriError
 from nri.testing.runtime import FakeRuntime
 from nri.trace.history import Event, Note, Trace, parsed
+from nri.ttrpc.waiters import ARRIVALS
 
 if TYPE_CHECKING:
     import os
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Replay"]
 
+#: What plugins ask for by themselves, and the recordings of a plugin that only looked on.
+_BY_ITSELF: Final = "UpdateContainers"
+_OBSERVER: Final = "nri record"
+_OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
 #: Plugins that recordings are remembered to have had.
 _MOST_PLUGINS: Final = 256
 
@@ -92,17 +98,19 @@ class Replay(FakeRuntime):
 
     def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
         """Run the events one after the other; with `real_time`, as far apart as they were."""
-        began, first_ns = monotonic(), 0
+        began, first_ns, observed = monotonic(), 0, False
         for item in self.trace.items():
             if isinstance(item, Note):
+                if item.kind == "opened":
+                    observed = item.about.get("command") == _OBSERVER
                 if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
                     self.recorded[item.plugin] = None
                 self.lost += item.lost
                 continue
-            if item.name not in BY_RPC:
+            if item.name not in BY_RPC and item.name != _BY_ITSELF:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already
             first_ns = first_ns or item.began_ns
-            left_out = _why_not(item)
+            left_out = _OBSERVED if observed else _why_not(item)
             if left_out:
                 yield Outcome(item, left_out, ())
                 continue
@@ -110,7 +118,22 @@ class Replay(FakeRuntime):
                 sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
             yield Outcome(item, "", tuple(self._run(item)))
 
+    def _ask(self, event: Event) -> list[str]:
+        """Do what a plugin asked for by itself, to the containers of now; as far as they are there, it is done."""
+        request: m.UpdateContainersRequest = event.message
+        failed = self._update(OrderedUpdates(list(request.update), Numbers(next(ARRIVALS))))
+        self._evict(list(request.evict))
+        now = {each.update.container_id if isinstance(each, UpdateResult) else each.container_id for each in failed}
+        reply = parsed(event.name, event.reply, reply=True)
+        before = {each.container_id for each in reply.failed} if reply is not None else set()
+        return [
+            f"update of container {each}: recorded {_ended(each in before)}; now {_ended(each in now)}"
+            for each in sorted(before ^ now)
+        ]
+
     def _run(self, event: Event) -> list[str]:
+        if event.name == _BY_ITSELF:
+            return [] if event.error is not None else self._ask(event)
         self._answers.clear()
         request, error = event.message, None
         more = [getattr(request, name) for name in _MORE.get(event.name, ())]
@@ -131,6 +154,10 @@ class Replay(FakeRuntime):
         if recorded != now:
             return [f"recorded: {recorded or 'ok'}; now: {now or 'ok'}"]
         return list(_differences(event, event.reply, self._answers.merged))
+
+
+def _ended(failed: bool) -> str:
+    return "failed" if failed else "done"
 
 
 class _Answers:
@@ -192,7 +219,7 @@ def _why_not(event: Event) -> str:
     """Why an event cannot be run again; "" if it can."""
     if event.redacted:
         return "its values were replaced when it was recorded: record with --redact none to run it again"
-    if not event.whole or event.pod is None:
+    if not event.whole or (event.pod is None and event.name != _BY_ITSELF) or event.message is None:
         return "a part of it is missing"
     return ""
 

@@ -146,6 +146,8 @@ class Event:
         pod, container = self.pod, self.container
         names = [] if pod is None else [pod.namespace, pod.name]
         names += [] if container is None else [container.name or container.id[:13]]
+        if not names:  # what a plugin asks for by itself
+            names = [each.container_id[:13] for each in getattr(self.message, "update", ())][:1]
         return "/".join(name for name in names if name)
 
     def names(self, text: str) -> bool:

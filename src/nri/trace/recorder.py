@@ -289,8 +289,11 @@ class _Writer:
             record.message = message
 
     def _type(self, event: str, reply: bool) -> Any:
-        method = self._types.find("nri.pkg.api.v1alpha1.Plugin", event)
-        if method is None:
+        for service in ("Plugin", "Runtime"):
+            method = self._types.find(f"nri.pkg.api.v1alpha1.{service}", event)
+            if method is not None:
+                break
+        else:
             raise LookupError(event)
         return method.reply if reply else method.request
 

@@ -13,6 +13,7 @@ import nri
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
 from nri.testing import FakeRuntime, Replay, make_container, make_pod
+from nri.trace.history import Trace
 from nri.trace.recorder import Recorder
 
 
@@ -237,3 +238,26 @@ def test_every_history_is_run_again_with_the_same_outcome(
         outcomes = list(again.outcomes())
     assert len(outcomes) == len(history)
     assert [outcome for outcome in outcomes if outcome.differences or outcome.left_out] == []
+
+
+def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_place(tmp_path: Path) -> None:
+    asking = Sets()
+    with Recorder(tmp_path, redact=True) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(asking, "10")
+        container = make_container(id="c1", name="app")
+        runtime.create_container(make_pod(name="web", namespace="shop"), container)
+        asking.runtime.update(
+            nri.Update("c1").set_memory_limit(5 << 20), nri.Update("nowhere").set_cpu_shares(2)
+        ).result()
+    found = [event for event in Trace(tmp_path).events() if event.name == "UpdateContainers"]
+    assert [(event.whole, event.subject, [step.plugin for step in event.steps]) for event in found] == [
+        (True, "c1", ["10-sets"])
+    ]
+    assert [update.container_id for update in found[0].message.update] == ["c1", "nowhere"]
+    with Replay(tmp_path) as again:
+        again.add(Sets(), "10")
+        outcomes = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
+        assert [outcome.left_out for outcome in outcomes] == [""]
+        assert outcomes[0].differences == ("update of container c1: recorded done; now failed",), (
+            "its creation is redacted"
+        )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from nri.api import messages as m
 from nri.text import cut, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Final
 
     from nri.adaptation.audit.shadow import ShadowReport
@@ -157,6 +158,26 @@ class Reporting:
                 reporter.event_ends(event, serial, reply, error, duration_s)
             except Exception as fault:  # noqa: BLE001
                 self._complain(reporter, fault)
+
+    @contextmanager
+    def asked_by(self, plugin: str, event: str, request: bytes) -> Iterator[list[bytes]]:
+        """Tell reporters what a plugin asks of the runtime by itself, as an event with it as the only plugin.
+
+        The block does it, and appends the runtime's reply to the list; what it raises is what the event ends with. Only
+        needed if `recorded`.
+        """
+        serial, began = next(SERIALS), monotonic()
+        replies: list[bytes] = []
+        self.event_begins(event, serial, request)
+        self.plugin_asked(plugin, event, serial, request)
+        fault: Exception | None = None
+        try:
+            yield replies
+        except Exception as error:
+            fault = error
+            raise
+        finally:
+            self.event_ends(event, serial, replies[0] if replies else b"", fault, monotonic() - began)
 
     def plugin_changed(self, plugin: str, state: str, about: dict[str, str]) -> None:
         """Tell those reporters that want it that a plugin came, went, or answers late. Only needed if `recorded`."""

@@ -14,7 +14,7 @@ Reading order: `fields` (the table), `entries`, `fast_path`, `claims`, `ledger`,
 
 from nri.adaptation.merge.create import CreateMerge
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Kind, Row
+from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS, TREE, Kind, Row
 from nri.adaptation.merge.ledger import Claim, Ledger
 from nri.adaptation.merge.update import StopMerge, UpdateMerge
 from nri.adaptation.merge.update_book import Eviction, Ignored
@@ -22,6 +22,7 @@ from nri.errors import Conflict
 
 __all__ = [
     "RESOURCES_TREE",
+    "ROWS",
     "TREE",
     "Claim",
     "Conflict",

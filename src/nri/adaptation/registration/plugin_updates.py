@@ -34,6 +34,7 @@ __all__ = ["PluginUpdates"]
 
 log = logging.getLogger("nri.adaptation")
 
+UPDATE_CONTAINERS: Final = "UpdateContainers"
 #: Containers that a line of the log names.
 _NAMED: Final = 5
 
@@ -93,11 +94,21 @@ class PluginUpdates:
 
         `number` is the place of its request in the order of answers.
         """
+        encoded = request.SerializeToString()
+        if not self._reporting.recorded:
+            return self._unsolicited(peer, request, encoded, number)
+        with self._reporting.asked_by(peer.label, UPDATE_CONTAINERS, encoded) as outcome:
+            failed = self._unsolicited(peer, request, encoded, number)
+            outcome.append(m.UpdateContainersResponse(failed=failed).SerializeToString())
+        return failed
+
+    def _unsolicited(
+        self, peer: Peer, request: m.UpdateContainersRequest, encoded: bytes, number: int
+    ) -> list[m.ContainerUpdate]:
         evictions = list(request.evict) if self._rules.unsolicited_evictions_kept else []
         if evictions and self._evict is None:
             raise NriError("this runtime does not evict containers")
-        encoded = request.SerializeToString()
-        event = "UpdateContainers"
+        event = UPDATE_CONTAINERS
         self._check(peer, event, encoded, [*self._there(request.update)], [*self._there(evictions)], request)
         updates, missing = self._present(peer.label, event, request.update, number)
         failed = self._apply(peer.label, event, encoded, updates, number)

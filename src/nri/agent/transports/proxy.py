@@ -62,7 +62,7 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         if self.proxy is not None:
             return
         self._stopped.clear()
-        proxy = Proxy(proxy_settings(self._settings), admit=self._admit)
+        proxy = Proxy(proxy_settings(self._settings), admit=self._admit, reporters=self._reporters)
         self.proxy = proxy
         try:
             proxy.start()

@@ -15,7 +15,10 @@ import click
 if TYPE_CHECKING:
     from nri.trace.recorder import Recorder
 
-__all__ = ["record_options", "recorded"]
+__all__ = ["OBSERVER", "record_options", "recorded", "redact_options"]
+
+#: What a recording is by that a plugin made which sees no answers of others; `nri.testing.replay` knows it.
+OBSERVER = "nri record"
 
 #: A policy file that is longer is not kept in a trace.
 _MOST_POLICY = 1 << 20
@@ -48,6 +51,13 @@ _OPTIONS = (
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options; it hands all that it gets to `recorded`."""
     for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def redact_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb whose only job it is to record the options, but for the folder."""
+    for option in reversed(_OPTIONS[1:]):
         command = option(command)
     return command
 

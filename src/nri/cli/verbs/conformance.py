@@ -1,39 +1,174 @@
-"""`nri conformance`: compare this package with recorded outcomes of the reference.
+"""`nri conformance`: try a live runtime, or a plugin; compare this package with recorded outcomes of the reference.
 
-Prints each failing case as a readable diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1
-if some failed or none was there to run, 2 if a file cannot be read. Next: `nri.testing.conformance` for merges,
-`nri.testing.placement` for placements.
+A trial prints what it has found out (`nri.cli.support.probe`). A comparison prints each failing case as a readable
+diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1 if some failed or none was there to run,
+2 if a file cannot be read. Next: `nri.testing.conformance` for merges,
+`nri.testing.spec_cases` for specs, `nri.testing.placement` for placements.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import click
 
-from nri.cli.errors import FAILED, Failure
+from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
 from nri.cli.output import Output
 from nri.cli.settings import Settings
+from nri.cli.support.cri import cri_option
 from nri.cli.support.verb import Verb, VerbGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from nri.cli.support.probe.report import Report
     from nri.testing.conformance import Failure as Difference
 
 
 @click.group(
     cls=VerbGroup,
     examples=[
+        "nri conformance runtime --image docker.io/library/busybox:1.36",
+        "nri conformance plugin ./my-plugin",
         "nri conformance merge cases.jsonl.xz",
-        "nri conformance spec cases.jsonl.xz",
-        "nri conformance placement placement.json.xz",
     ],
 )
 def conformance() -> None:
-    """Compare this package with recorded results of the reference."""
+    """Try what a runtime does with NRI, or a plugin; compare this package with recorded results of the reference."""
+
+
+_html = click.option("--html", metavar="FILE", help="Write the result as a page of one file, too.")
+_expect = click.option(
+    "--expect", metavar="FILE", help="Compare with an earlier result (-o json); the exit code is 5 if it differs."
+)
+
+
+@conformance.command(
+    cls=Verb,
+    short_help="find out what a live runtime does with NRI",
+    examples=[
+        "nri conformance runtime",
+        "nri conformance runtime --cri-socket /run/containerd/containerd.sock -o json > before.json",
+        "nri conformance runtime --expect before.json --html node.html",
+    ],
+)
+@click.option(
+    "--image",
+    default="docker.io/library/busybox:1.36",
+    metavar="NAME",
+    show_default=True,
+    help="The image of the containers, which has /bin/sh; pulled if it is not there.",
+)
+@click.option(
+    "--cdi-dir", metavar="DIR", default="", help="A folder of CDI devices that the runtime reads, to try one."
+)
+@click.option("--cgroup-root", metavar="PATH", default="", help="The cgroup above kubepods, as the kubelet's.")
+@click.option("--pod-network", is_flag=True, help="Give pods a network of their own, to see their addresses told.")
+@_html
+@_expect
+@cri_option
+@click.pass_obj
+def runtime(
+    settings: Settings,
+    image: str,
+    cdi_dir: str,
+    cgroup_root: str,
+    pod_network: bool,
+    html: str | None,
+    expect: str | None,
+    cri_socket: str | None,
+) -> int:
+    """Find out what a live runtime does with each event, field, update, eviction, validator and failure of NRI.
+
+    A plugin joins at the NRI socket (--socket-path), and pods are made over the CRI socket; for pods of others the
+    plugin does nothing. All that was made is removed at the end. Run it as root, on the runtime's machine, and rather
+    not on one that is in use: plugins that are late on purpose hold up the runtime's other events for some seconds.
+    """
+    from nri.api.naming import DEFAULT_SOCKET
+    from nri.cli.support import cri as support
+    from nri.cli.support.probe.report import read_rows
+    from nri.cli.support.probe.runtime import Probe
+
+    out = Output(settings)
+    before = read_rows(expect) if expect else None
+    if settings.verbose < 2:
+        logging.getLogger("nri").setLevel(logging.CRITICAL)  # our plugin fails on purpose
+    with support.connect(settings, cri_socket) as cri:
+        probe = Probe(
+            cri,
+            settings.socket_path or DEFAULT_SOCKET,
+            image,
+            settings.timeout_s or 10.0,
+            out.note if settings.verbose else lambda _: None,
+            cdi_dir=cdi_dir,
+            cgroup_root=cgroup_root,
+            own_network=pod_network,
+        )
+        report = probe.run()
+    return _tell(out, report, html, before)
+
+
+@conformance.command(
+    cls=Verb,
+    short_help="tell a plugin, in any language, what it does wrong",
+    context_settings={"allow_interspersed_args": False},
+    examples=[
+        "nri conformance plugin ./10-my-plugin              # started as a runtime starts installed plugins",
+        "nri conformance plugin my_plugin.py",
+        "nri conformance plugin --html plugin.html ./my-plugin -socket-path {socket} -idx 10",
+    ],
+)
+@click.argument("words", metavar="COMMAND [ARGUMENT]...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("--config", metavar="FILE", help="The configuration that the runtime hands to it.")
+@_html
+@_expect
+@click.pass_obj
+def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html: str | None, expect: str | None) -> int:
+    """Put a plugin, in any language, before our adaptation, and tell what it does wrong.
+
+    Needs no container runtime and no root. A program of one word is started as a runtime starts installed plugins.
+    One that connects by itself gets the path of the socket where {socket} is written among its words. A Python file
+    that cannot be run is run by nri run. The exit code is 1 if something is wrong. --timeout is how long it may take
+    to answer, 2 s unless you say otherwise.
+    """
+    from nri.api.naming import REQUEST_TIMEOUT_S
+    from nri.cli.support.probe.program import candidate, examine
+    from nri.cli.support.probe.report import read_rows
+
+    out = Output(settings)
+    before = read_rows(expect) if expect else None
+    if settings.verbose < 2:
+        logging.getLogger("nri").setLevel(logging.CRITICAL)  # it is asked what it cannot do
+    one = candidate(words, config, settings.timeout_s or REQUEST_TIMEOUT_S)
+    try:
+        report = examine(one, out.note if settings.verbose else lambda _: None)
+    except Failure as error:
+        raise Failure(f"{words[0]}: it does not take part: {error.message}", error.code) from None
+    code = _tell(out, report, html, before)
+    wrong = any(row.outcome == "wrong" for section in report.sections for row in section.rows)
+    return code or (FAILED if wrong else 0)
+
+
+def _tell(out: Output, report: Report, html: str | None, before: dict[tuple[str, str], str] | None) -> int:
+    """Print a result, write it as a page, and compare it with an earlier one; returns the exit code."""
+    from nri.files import write_whole
+
+    if out.human:
+        report.show(out)
+    else:
+        out.document(report.to_json())
+    if html:
+        try:
+            write_whole(html, report.html())
+        except OSError as error:
+            raise Failure(f"--html {html}: {error.strerror or error}", USAGE) from None
+    lines = [] if before is None else report.differences(before)
+    for line in lines:
+        out.note(line)
+    return DIFFERS if lines else 0
 
 
 @conformance.command(cls=Verb, examples=["nri conformance merge cases.jsonl.xz", "nri conformance merge *.jsonl"])

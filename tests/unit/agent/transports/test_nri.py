@@ -25,8 +25,10 @@ from nri.agent.transports import plugin_transport
 from nri.agent.transports.nri import NriTransport
 from nri.backoff import Backoff
 from nri.stub.plugin import Plugin
-from nri.testing import FakeRuntime
+from nri.testing import FakeRuntime, Replay
 from nri.testing.attached import Attached
+from nri.trace.history import Trace
+from nri.trace.recorder import Recorder
 from tests.support import agents
 from tests.support.hook_modes import CASES, CONTAINER_ID
 from tests.support.host_trees import v1
@@ -103,6 +105,26 @@ def test_it_connects_again_after_the_runtime_was_away(run_dir: Path, transport: 
         assert runtime.create_container(pod, container).cpuset_cpus == "0-1,2-3"
         assert 'nri_agent_events_total{event="connected",transport="nri"} 2.0\n' in scrape(parts.observer)
         transport.stop()
+
+
+def test_what_the_agent_is_asked_and_answers_is_recorded_and_another_agent_answers_the_same(
+    run_dir: Path, tmp_path: Path, parts: Parts
+) -> None:
+    pod, container = SHARED.pod.messages()
+    with Recorder(tmp_path / "traces", redact=False, about={"command": "nri agent"}) as recorder:
+        transport = NriTransport(settings(tmp_path), replace(parts, reporters=(recorder,)))
+        transport.start()
+        with FakeRuntime(socket_path=str(run_dir / "nri.sock")) as runtime:
+            wait_for(lambda: ready(transport), "the registration")
+            runtime.create_container(pod, container)
+            transport.stop()
+    (created,) = [event for event in Trace(tmp_path / "traces").events() if event.name == "CreateContainer"]
+    assert created.whole and created.steps[0].reply
+    other = NriTransport(settings(tmp_path), parts)
+    with Replay(tmp_path / "traces") as again:
+        again.add(other.plugin, "00")
+        assert again.differences() == []
+    other.stop()
 
 
 def test_stop_ends_all_threads_and_may_be_called_twice_and_before_start(

@@ -183,7 +183,7 @@ def test_events_of_a_pod_are_exported_for_tools_of_tracing(nri, folder: Path, fo
     done = nri("trace", "export", str(folder), form, "--pod", "two")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)
-    assert ("two" in done.stdout, "bad" in done.stdout, "S3CRET" in done.stdout) == (True, False, False)
+    assert ("two" in done.stdout, '"bad"' in done.stdout, "S3CRET" in done.stdout) == (True, False, False)
 
 
 def test_a_part_is_cut_into_a_file_of_its_own(nri, folder: Path, tmp_path: Path) -> None:

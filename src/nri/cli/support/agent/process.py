@@ -12,10 +12,13 @@ from nri.cli.support.daemon import log_to
 from nri.errors import NriError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nri.agent.agent import Agent, Agents
     from nri.agent.settings import AgentSettings
     from nri.cli.settings import Settings
     from nri.config.settings import Loaded
+    from nri.interfaces import Reporter
 
 __all__ = ["run", "tell_who_waits"]
 
@@ -25,7 +28,7 @@ _log = logging.getLogger("nri.agent")
 _PATIENCE_S = 2.0
 
 
-def run(settings: Settings, *every: Loaded[AgentSettings]) -> int:
+def run(settings: Settings, every: Sequence[Loaded[AgentSettings]], reporters: Sequence[Reporter] = ()) -> int:
     """Run an agent, or one for each of several profiles, until a signal; returns the exit code.
 
     Raises:
@@ -44,7 +47,8 @@ def run(settings: Settings, *every: Loaded[AgentSettings]) -> int:
     try:
         from nri.agent.agent import Agent, Agents
 
-        agent = Agent(config) if len(every) == 1 else Agents([loaded.settings for loaded in every])
+        loaded_settings = [loaded.settings for loaded in every]
+        agent = Agent(config, reporters=reporters) if len(every) == 1 else Agents(loaded_settings, reporters=reporters)
         told = threading.Timer(_PATIENCE_S, tell_who_waits, [agent])
         told.daemon = True
         told.start()

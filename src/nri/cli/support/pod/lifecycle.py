@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nri.cli.support.pod.requests import PodRequest
     from nri.cri.client import CriClient
 
-__all__ = ["driver_of", "remove", "run", "state_folder", "stop"]
+__all__ = ["driver_of", "pull", "remove", "run", "state_folder", "stop"]
 
 Say = Callable[[str], None]
 #: How long a call may take that waits for others, in seconds: a registry, a network, a program that is to end.
@@ -73,7 +73,7 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
     made: str = ""
     try:
         for each in {one.name: one for one in pod.containers}.values():
-            _pull(cri, pod, each, say)
+            pull(cri, pod, each, say)
         for name in ("", *(each.name for each in pod.containers)):
             (folder / "logs" / name).parent.mkdir(0o755, parents=True, exist_ok=True)
         for volume in pod.volumes:
@@ -97,7 +97,7 @@ def run(cri: CriClient, pod: PodRequest, say: Say, init_s: float = INIT_S) -> st
     return made
 
 
-def _pull(cri: CriClient, pod: PodRequest, each: ContainerRequest, say: Say) -> None:
+def pull(cri: CriClient, pod: PodRequest, each: ContainerRequest, say: Say) -> None:
     """Bring a container's image, if it is to be brought."""
     image = each.config.image
     found = cri.call("ImageStatus", pb.ImageStatusRequest(image=image)).image

@@ -13,6 +13,7 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import FILE, Settings
+from nri.cli.support.recording import record_options, recorded
 from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb, VerbGroup
 
@@ -103,13 +104,15 @@ def agent() -> None:
     ],
 )
 @AGENT_OPTIONS
+@record_options
 @click.pass_obj
 def run(settings: Settings, /, **options: Any) -> int:
     """Run the agent in the foreground until SIGTERM or Ctrl-C. The values that it has set stay when it ends.
 
     Its log goes to standard error: -v logs more, --log-format json writes objects. One line says when it has started,
     and systemd is notified if it started the agent. It starts without waiting for the runtime or the apiserver, and
-    logs when it has found them.
+    logs when it has found them. With --record it keeps what comes over NRI and what it answers; not what it writes by
+    itself, which nri agent explain tells.
 
     With --profile twice both run in one process, each with its own name at the runtime, socket and history. A file that
     names a profile, or is rubik's, is for that one alone.
@@ -121,8 +124,11 @@ def run(settings: Settings, /, **options: Any) -> int:
 
     profiles = tuple(dict.fromkeys(options["set_profile"]))
     if len(profiles) < 2:
-        return run_agent(settings, AGENT_OPTIONS.load(settings, options))
-    return run_agent(settings, *load_each(profiles, options["files"], AGENT_OPTIONS.given(settings, options)))
+        every = [AGENT_OPTIONS.load(settings, options)]
+    else:
+        every = load_each(profiles, options["files"], AGENT_OPTIONS.given(settings, options))
+    with recorded(options, "nri agent", modes=",".join(every[0].settings.modes)) as reporters:
+        return run_agent(settings, every, reporters)
 
 
 @agent.command(

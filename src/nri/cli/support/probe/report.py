@@ -1,0 +1,153 @@
+"""What was found out, in sections of rows: as tables, a document, or a page; compared with an earlier one.
+
+Rules: names and outcomes come from runtimes and plugins: they are cut and escaped here. Next: the verbs in
+`nri.cli.verbs.conformance`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nri.cli.output import Column, Painted
+from nri.config.syntax import parse_json
+from nri.errors import ConfigError
+from nri.files import read_regular
+from nri.text import plain
+
+if TYPE_CHECKING:
+    from nri.cli.output import Output
+
+__all__ = ["Report", "Row", "Section", "read_rows"]
+
+_LONGEST = 500
+_MOST_BYTES = 4 << 20
+_STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
+    "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.2rem .8rem .2rem 0;vertical-align:top;"
+    "border-bottom:1px solid #8884;overflow-wrap:anywhere}.good{color:light-dark(#17692b,#7fd08f)}"
+    ".bad{color:light-dark(#a11515,#ff9b9b)}dt{float:left;clear:left;width:9rem}dd{margin-left:9rem}"
+)
+#: How an outcome begins that is as it should be, and one that is not.
+_GOOD, _BAD = ("applied", "yes", "ok"), ("wrong", "ignored", "refused", "no")
+
+
+class Row(NamedTuple):
+    """One thing that was tried.
+
+    Attributes:
+        name: what.
+        outcome: what became of it, in a few words.
+        where: where that was read.
+        note: what else a person should know.
+    """
+
+    name: str
+    outcome: str
+    where: str = ""
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Section:
+    """Rows of one kind under a title."""
+
+    title: str
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, name: str, outcome: str, where: str = "", note: str = "") -> None:
+        """Add a row; long texts are cut."""
+        self.rows.append(Row(*(plain(text, _LONGEST) for text in (name, outcome, where, note))))
+
+
+@dataclass(slots=True)
+class Report:
+    """All sections, and what they are of.
+
+    Attributes:
+        about: names and versions.
+        sections: in the order in which they are shown.
+    """
+
+    title: str
+    about: dict[str, str] = field(default_factory=dict)
+    sections: list[Section] = field(default_factory=list)
+
+    def section(self, title: str) -> Section:
+        """Begin a section."""
+        self.sections.append(Section(title))
+        return self.sections[-1]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a table of JSON."""
+        sections = [{"title": one.title, "rows": [row._asdict() for row in one.rows]} for one in self.sections]
+        return {"title": self.title, "about": self.about, "sections": sections}
+
+    def differences(self, before: dict[tuple[str, str], str]) -> list[str]:
+        """A line for each row whose outcome was another one before, and for each that was not there, or is not."""
+        now = {(one.title, row.name): row.outcome for one in self.sections for row in one.rows}
+        places = dict.fromkeys((*before, *now))
+        changes = [(place, before.get(place, "not there"), now.get(place, "not there")) for place in places]
+        return [f"{': '.join(place)}: before {old}; now {new}" for place, old, new in changes if old != new]
+
+    def show(self, out: Output) -> None:
+        """Print it for a person."""
+        out.text(Painted(self.title, "bold"))
+        for name, text in self.about.items():
+            out.text(f"{name}: {plain(text, _LONGEST)}")
+        for one in self.sections:
+            if not one.rows:
+                continue
+            out.text("")
+            out.text(Painted(one.title, "bold"))
+            columns = [Column("WHAT", "name"), Column("OUTCOME", "outcome")]
+            columns += [Column("READ FROM", "where", extra=True)] if any(row.where for row in one.rows) else []
+            columns += [Column("NOTE", "note", extra=True)] if any(row.note for row in one.rows) else []
+            out.table(columns, [row._asdict() for row in one.rows])
+
+    def html(self) -> bytes:
+        """The report as a page that needs nothing else and runs nothing."""
+        digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        title = escape(self.title)
+        about = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in self.about.items())
+        made = [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title}</title><style>{_STYLE}</style></head><body><main><h1>{title}</h1><dl>{about}</dl>",
+        ]
+        for one in self.sections:
+            rows = "".join(
+                f'<tr><th scope="row">{escape(row.name)}</th><td class="{_tone(row.outcome)}">'
+                f"{escape(row.outcome)}</td><td>{escape(row.where)}</td><td>{escape(row.note)}</td></tr>"
+                for row in one.rows
+            )
+            head = "".join(f'<th scope="col">{name}</th>' for name in ("What", "Outcome", "Read from", "Note"))
+            made.append(
+                f"<h2>{escape(one.title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+            )
+        return "".join((*made, "</main></body></html>\n")).encode()
+
+
+def _tone(outcome: str) -> str:
+    word = outcome.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
+    return "good" if word in _GOOD else "bad" if word in _BAD else ""
+
+
+def read_rows(path: str) -> dict[tuple[str, str], str]:
+    """The outcomes of an earlier report, as -o json printed it, by section and row. ConfigError if it is none."""
+    try:
+        found = parse_json(read_regular(path, _MOST_BYTES))
+    except OSError as error:
+        raise ConfigError(path, "", error.strerror or str(error)) from None
+    except ValueError as error:
+        raise ConfigError(path, "", f"no JSON: {error}") from None
+    try:
+        return {(one["title"], row["name"]): row["outcome"] for one in found["sections"] for row in one["rows"]}
+    except (TypeError, KeyError):
+        step = "make one: nri conformance runtime -o json > FILE"
+        raise ConfigError(path, "sections", "this is no report of nri conformance", step) from None

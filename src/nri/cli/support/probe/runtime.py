@@ -1,0 +1,682 @@
+"""What a live runtime does with each event, field, update, eviction, validator and failure: tried in pods of our own.
+
+A plugin of ours joins at the runtime's NRI socket, and pods are made over its CRI socket; what became of what the
+plugin asked for is read back from the containers. Rules: the plugin answers nothing for pods of others; all that was
+made is removed, whatever happens; what cannot be measured here is said to be so, and never guessed. Next:
+`nri.cli.support.probe.fields`, the table of what is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from nri.api import messages as m
+from nri.api.builders.failure import FailurePolicy
+from nri.api.builders.update import Update
+from nri.api.events import EVENTS, EventMask
+from nri.cli.errors import Failure
+from nri.cli.support.joined import joined
+from nri.cli.support.pod import lifecycle
+from nri.cli.support.pod.requests import Node, PodRequest, read_pods
+from nri.cli.support.probe.fields import CASES, CDI_SPEC, CGROUP_PARENT, FOLDER, SETTERS, Case
+from nri.cli.support.probe.report import Report, Section
+from nri.config import Source
+from nri.config.syntax import parse_json
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import NriError, Reject, describe
+from nri.host.cgroups import Driver, detect
+from nri.host.root import MACHINE
+from nri.stub.plugin import Plugin
+from nri.stub.session.subscription import known_to
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from nri.cri.client import CriClient
+    from nri.host.cgroups import Hierarchies
+
+__all__ = ["Probe"]
+
+#: The plugin's place: behind most, so that it sees containers as others leave them.
+INDEX: Final = "95"
+_REFUSAL: Final = "refused by nri conformance"
+_NAMESPACE: Final = "nri-conformance"
+#: How long a call of the CRI may take, how long is waited for an event or an effect, in seconds, and how often looked.
+_CALL_S, _COMES_S, _LOOK_S = 60.0, 3.0, 0.05
+_SLEEP: Final = ("/bin/sleep", "2147483647")
+#: Ends when it is asked to.
+_POLITE: Final = ("/bin/sh", "-c", "trap exit TERM; while true; do sleep 0.1; done")
+#: The events of a pod with one container in the order in which they come, and the call after which each has come.
+LIFE: Final = {
+    "RunPodSandbox": "RunPodSandbox",
+    "CreateContainer": "CreateContainer",
+    "ValidateContainerAdjustment": "CreateContainer",
+    "PostCreateContainer": "CreateContainer",
+    "StartContainer": "StartContainer",
+    "PostStartContainer": "StartContainer",
+    "UpdateContainer": "UpdateContainerResources",
+    "PostUpdateContainer": "UpdateContainerResources",
+    "UpdatePodSandbox": "UpdatePodSandboxResources",
+    "PostUpdatePodSandbox": "UpdatePodSandboxResources",
+    "StopContainer": "StopContainer",
+    "RemoveContainer": "RemoveContainer",
+    "StopPodSandbox": "StopPodSandbox",
+    "RemovePodSandbox": "RemovePodSandbox",
+}
+
+
+class Seen(NamedTuple):
+    """An event that the plugin was told."""
+
+    event: str
+    pod: Any
+    container: Any
+
+
+class Probing(Plugin):
+    """The plugin: notes what comes for our pods, and does what `on` says, by event. For others it does nothing."""
+
+    name = "nri-conformance"
+
+    def __init__(self, events: EventMask | None = None) -> None:
+        super().__init__()
+        self.uids: set[str] = set()
+        self.seen: list[Seen] = []
+        self.on: dict[str, Callable[[Seen], Any]] = {}
+        self.there: tuple[list[Any], list[Any]] = ([], [])
+        self._events = events
+
+    def configure(self) -> EventMask:
+        known = known_to(self.runtime)
+        return known if self._events is None else self._events & known
+
+    def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
+        self.there = (pods, containers)
+
+    def take(self, event: str, messages: tuple[Any, ...]) -> Any:
+        """Note an event, and answer it."""
+        about = messages[0]
+        pod, container = (about.pod, about.container) if event.startswith("Validate") else (about, None)
+        if container is None and len(messages) > 1 and isinstance(messages[1], m.Container):
+            container = messages[1]
+        if pod.uid not in self.uids:
+            return None
+        found = Seen(event, pod, container)
+        self.seen.append(found)
+        wish = self.on.get(event)
+        return None if wish is None else wish(found)
+
+    def of(self, event: str, container: str = "") -> list[Seen]:
+        """What was told of an event; of one container by its name."""
+        return [
+            each for each in self.seen if each.event == event and container in ("", getattr(each.container, "name", ""))
+        ]
+
+
+class Late(Probing):
+    """The plugin once more, which says what is to become of a request that it does not answer in time."""
+
+    failure_policy = FailurePolicy(fail_request=True, keep_connected=True)
+
+
+def _handler(event: str) -> Any:
+    def handler(self: Probing, *messages: Any) -> Any:
+        return self.take(event, messages)
+
+    return handler
+
+
+for _spec in EVENTS:
+    setattr(Probing, _spec.method, _handler(_spec.rpc))
+
+
+class Introduced:
+    """A reporter that keeps how the runtime has introduced itself, as it said it."""
+
+    def __init__(self) -> None:
+        self.message = m.ConfigureRequest()
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Keep the first request."""
+        if event == "Configure":
+            self.message = m.ConfigureRequest.FromString(request)
+
+    def plugin_asked(self, *_: object) -> None:
+        """Leave it."""
+
+    plugin_answered = plugin_failed = reply_merged = event_ends = plugin_asked
+
+
+@dataclass(slots=True)
+class Made:
+    """A container that was made here, as `fields.View` has it."""
+
+    cri: CriClient
+    hierarchies: Hierarchies
+    id: str
+    dir: Path
+    pid: int = 0
+    config: Any = None
+
+    def look(self) -> Made:
+        """Read what the runtime says of it; a process of its own is waited for."""
+        request = pb.ContainerStatusRequest(container_id=self.id, verbose=True)
+        info = dict(self.cri.call("ContainerStatus", request, _CALL_S).info)
+        said = parse_json(info.get("info", "{}"))
+        self.pid, self.config = int(said.get("pid") or 0), said.get("runtimeSpec")
+        until = time.monotonic() + _COMES_S
+        while self.pid and time.monotonic() < until and b"\0init\0" in _words(self.pid):
+            time.sleep(_LOOK_S)
+        return self
+
+    def exec(self, *command: str) -> str:
+        """What a program in it prints."""
+        request = pb.ExecSyncRequest(container_id=self.id, cmd=command, timeout=int(_CALL_S))
+        return str(self.cri.call("ExecSync", request, _CALL_S).stdout.decode(errors="replace"))
+
+    def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
+        """A file of its cgroup."""
+        row = self.hierarchies.of(controller) or self.hierarchies.of("")
+        if row is None:
+            raise NriError(f"no cgroup hierarchy of {controller} is mounted here")
+        if row.version == 2 and not v2_file:
+            return str(self.spec("linux", "resources", "cpu", "shares"))
+        lines = [line.split(":", 2) for line in Path(f"/proc/{self.pid}/cgroup").read_text().splitlines()]
+        wanted = "" if row.version == 2 else controller
+        folder = next(path for _, controllers, path in lines if wanted in controllers.split(","))
+        return Path(f"{row.path}{folder}/{v1_file if row.version == 1 else v2_file}").read_text().strip()
+
+    def spec(self, *path: str) -> Any:
+        """A value of the OCI spec."""
+        if self.config is None:
+            raise NriError("the runtime does not show the OCI spec")
+        value: Any = self.config
+        for name in path:
+            value = (value or {}).get(name)
+        return value
+
+    def remove(self) -> None:
+        """Stop and remove it."""
+        self.cri.call("StopContainer", pb.StopContainerRequest(container_id=self.id), _CALL_S)
+        self.cri.call("RemoveContainer", pb.RemoveContainerRequest(container_id=self.id), _CALL_S)
+
+
+class _Plain(Made):
+    """A container that others are compared with, and which therefore stays."""
+
+    def remove(self) -> None:
+        """Leave it."""
+
+
+def _words(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+class Probe:
+    """Tries a runtime.
+
+    Args:
+        cri: its CRI socket.
+        nri_socket: where plugins join.
+        image: of the containers; it has /bin/sh, as busybox has.
+        timeout_s: how long the runtime may take to let a plugin take part, in seconds.
+        say: gets a line for each thing that is tried next.
+        cdi_dir: a folder of CDI devices that the runtime reads, for a file of ours; "" leaves devices out.
+        cgroup_root: the cgroup above those of the pods.
+        own_network: pods have a network of their own.
+    """
+
+    def __init__(
+        self,
+        cri: CriClient,
+        nri_socket: str,
+        image: str,
+        timeout_s: float,
+        say: Callable[[str], None],
+        *,
+        cdi_dir: str = "",
+        cgroup_root: str = "",
+        own_network: bool = False,
+    ) -> None:
+        self._cri, self._socket, self._image, self._timeout_s, self._say = cri, nri_socket, image, timeout_s, say
+        self._cdi_dir, self._own_network = cdi_dir, own_network
+        self._hierarchies = detect(MACHINE)
+        self._driver = lifecycle.driver_of(cri)
+        self._cgroup_root = cgroup_root
+        self._plugin = Probing()
+        self._introduced = Introduced()
+        self._work = Path()
+        self._pods: dict[str, PodRequest] = {}
+        self._count = 0
+
+    def run(self) -> Report:
+        """Try everything. Raises what keeps it from beginning: no socket, no image, no pod."""
+        report = Report("What this runtime does with NRI")
+        with ExitStack() as stack:
+            self._work = Path(stack.enter_context(TemporaryDirectory(prefix="nri-conformance-", dir="/var/tmp")))
+            self._work.chmod(0o755)
+            stack.callback(self._remove_all)
+            stack.enter_context(joined(self._plugin, self._socket, INDEX, self._timeout_s, self._introduced))
+            said = self._cri.call("Version", pb.VersionRequest())
+            runtime = self._plugin.runtime
+            report.about.update(
+                {
+                    "runtime": f"{said.runtime_name} {said.runtime_version}",
+                    "NRI": runtime.nri_version or "not told",
+                    "cgroups": f"{self._hierarchies.mode}, {self._driver.value}",
+                }
+            )
+            self._life(report.section("Events, in the order in which they come"))
+            self._say("fields of the messages")
+            self._told(report.section("Fields of the messages, and the first event that tells them"))
+            main = self._pod("main")
+            self._around(report.section("Around the events"), main)
+            self._adjustments(report.section("Adjustments"), main)
+            self._updates(report.section("Updates of running containers"), main)
+            self._failures(report.section("A plugin's error, and what becomes of the call"), main)
+            self._late(report.section("A plugin that is late or refuses"), main)
+        return report
+
+    # -- pods and containers --------------------------------------------------------------------------------------
+
+    def _pod(self, name: str) -> str:
+        """Run a pod without containers, and remember it; its id. Failure says why it cannot be run."""
+        manifest = {
+            "kind": "Pod",
+            "metadata": {"name": f"{name}-{os.getpid()}", "namespace": _NAMESPACE},
+            "spec": {
+                "hostNetwork": not self._own_network,
+                "containers": [
+                    {
+                        "name": "c",
+                        "image": self._image,
+                        "command": list(_SLEEP),
+                        "env": [{"name": "OF_POD", "value": "old"}],
+                        "resources": {"limits": {"memory": "64Mi", "cpu": "500m"}},
+                    }
+                ],
+            },
+        }
+        node = Node(socket.gethostname(), str(self._work / "pods"), self._cgroup_root, self._driver)
+        (pod,) = read_pods(Source("a pod of nri conformance", json.dumps(manifest)), node)
+        pod.config.annotations[FOLDER] = str(self._work)
+        pod.config.annotations[CGROUP_PARENT] = pod.config.linux.cgroup_parent
+        self._plugin.uids.add(pod.config.metadata.uid)
+        template, pod.containers = pod.containers, []
+        lifecycle.pull(self._cri, pod, template[0], self._say)
+        made = lifecycle.run(self._cri, pod, self._say)
+        pod.containers = template
+        self._pods[made] = pod
+        return made
+
+    def _create(self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = ()) -> Made:
+        """Create a container, and start it; it sleeps unless there is a command."""
+        self._count += 1
+        wanted = self._pods[pod]
+        config = pb.ContainerConfig()
+        config.CopyFrom(wanted.containers[0].config)
+        config.metadata.name = name or f"c{self._count}"
+        config.log_path = f"{config.metadata.name}.log"
+        config.annotations["of-container"] = "1"
+        if command:
+            config.command[:] = command
+        request = pb.CreateContainerRequest(pod_sandbox_id=pod, config=config, sandbox_config=wanted.config)
+        identity = self._cri.call("CreateContainer", request, _CALL_S).container_id
+        if start:
+            self._cri.call("StartContainer", pb.StartContainerRequest(container_id=identity), _CALL_S)
+        return Made(self._cri, self._hierarchies, identity, self._work).look()
+
+    def _update(self, container: str) -> None:
+        self._cri.call("UpdateContainerResources", _more_memory(container), _CALL_S)
+
+    def _update_pod(self, pod: str) -> None:
+        resources = pb.LinuxContainerResources(memory_limit_in_bytes=96 << 20)
+        request = pb.UpdatePodSandboxResourcesRequest(pod_sandbox_id=pod, resources=resources)
+        self._cri.call("UpdatePodSandboxResources", request, _CALL_S)
+
+    def _remove_all(self) -> None:
+        self._plugin.on.clear()
+        for pod in list(self._pods):
+            with suppress(NriError, OSError):
+                self._end(pod)
+
+    def _end(self, pod: str) -> None:
+        wanted = self._pods[pod]
+        there = pb.PodSandbox(id=pod, metadata=wanted.config.metadata)
+        lifecycle.remove(self._cri, there, str(self._work / "pods"))
+        del self._pods[pod]
+
+    @contextmanager
+    def _answering(self, event: str, wish: Callable[[Seen], Any]) -> Iterator[None]:
+        """Have the plugin answer an event so while the block lasts."""
+        self._plugin.on[event] = wish
+        try:
+            yield
+        finally:
+            del self._plugin.on[event]
+
+    # -- what is tried --------------------------------------------------------------------------------------------
+
+    def _life(self, section: Section) -> None:
+        """A pod with a container from its beginning to its end, with nothing asked for."""
+        self._say("events")
+        pod = self._pod("life")
+        made = self._create(pod)
+        steps: tuple[Callable[[], None], ...] = (
+            partial(self._update, made.id), partial(self._update_pod, pod), made.remove, partial(self._end, pod),
+        )  # fmt: skip
+        for step in steps:
+            with suppress(NriError):
+                step()
+        _comes(lambda: self._plugin.of("RemovePodSandbox"))
+        came = list(dict.fromkeys(each.event for each in self._plugin.seen))
+        for event in LIFE:
+            section.add(event, "yes" if event in came else "no")
+        expected = [event for event in LIFE if event in came]
+        firsts = [event for event in came if event in expected]
+        section.add("in this order", "yes" if firsts == expected else f"no: {', '.join(firsts)}")
+
+    def _told(self, section: Section) -> None:
+        """Which fields of pods and containers have a value, and since which event."""
+        first: dict[str, str] = {}
+        for event, pod, container in self._plugin.seen:
+            for kind, message in (("pod", pod), ("container", container)):
+                for path in [] if message is None else _filled(message, kind):
+                    first.setdefault(path, event)
+        for kind, known in (("pod", m.PodSandbox), ("container", m.Container)):
+            for path in _known(known.DESCRIPTOR, kind):
+                section.add(path, first.get(path, "never"))
+
+    def _around(self, section: Section, pod: str) -> None:
+        """What a plugin is told beside the events."""
+        told = self._introduced.message.request_timeout
+        section.add("Configure tells the timeouts", "yes" if told else "no")
+        if self._own_network:
+            ips = [each for each in self._plugin.of("RunPodSandbox") if each.pod.ips]
+            section.add("RunPodSandbox has the pod's addresses", "yes" if ips else "no")
+        else:
+            section.add("RunPodSandbox has the pod's addresses", "not measured: give --pod-network")
+        second = Probing(EventMask.of("RemovePodSandbox"))
+        second.name = "nri-conformance-2"  # type: ignore[misc]
+        with joined(second, self._socket, INDEX, self._timeout_s):
+            there = pod in [each.id for each in second.there[0]]
+            section.add("Synchronize has the pods that are there", "yes" if there else "no")
+
+    def _adjustments(self, section: Section, pod: str) -> None:
+        """Each field that a plugin may set."""
+        (self._work / "hello").write_text("hello")
+        plain = _Plain(self._cri, self._hierarchies, self._create(pod, "plain").id, self._work).look()
+        with self._devices() as devices:
+            for name, case in CASES.items():
+                self._say(f"adjustment {case.text}")
+                if name == "cdi" and not devices:
+                    section.add(case.text, "not measured: give --cdi-dir", case.where)
+                elif name == "cgroups-path" and self._driver is Driver.SYSTEMD:
+                    section.add(case.text, "not measured: systemd makes the cgroups", case.where)
+                else:
+                    section.add(case.text, self._adjustment(pod, plain, case), case.where)
+
+    def _adjustment(self, pod: str, plain: Made, case: Case) -> str:
+        for file in self._work.glob("hook-*"):
+            file.unlink()
+        try:
+            unadjusted = case.read(plain)
+        except (NriError, OSError, LookupError, StopIteration) as error:
+            return f"not measured: {describe(error)}"
+        if unadjusted == case.effect:
+            return "not measured: a container has this without it, too"
+        with self._answering("CreateContainer", lambda seen: case.adjust(seen.pod)):
+            try:
+                made = self._create(pod, start=case.start)
+            except NriError as error:
+                return f"refused: {describe(error)}"
+        try:
+            seen = case.read(made)
+        except (NriError, OSError, LookupError, StopIteration) as error:
+            return f"not measured: {describe(error)}"
+        finally:
+            with suppress(NriError):
+                made.remove()
+        return "applied" if seen == case.effect else "ignored" if seen == unadjusted else f"read back {seen!r}"
+
+    @contextmanager
+    def _devices(self) -> Iterator[bool]:
+        """The file of a CDI device, if a folder was named for it."""
+        if not self._cdi_dir:
+            yield False
+            return
+        file = Path(self._cdi_dir, f"nri-conformance-{os.getpid()}.json")
+        try:
+            file.write_text(json.dumps(CDI_SPEC))
+        except OSError as error:
+            raise Failure(f"--cdi-dir {self._cdi_dir}: {error.strerror}") from None
+        try:
+            yield True
+        finally:
+            file.unlink(missing_ok=True)
+
+    def _updates(self, section: Section, pod: str) -> None:
+        """Updates that the plugin asks for by itself, a field each, then those that it returns, and an eviction."""
+        for setter, (value, *_, text) in SETTERS.items():
+            self._say(f"update {setter}")
+            made = self._create(pod)
+            update = getattr(Update(made.id), setter)(value)
+            section.add(f"{setter}, by itself", self._effect(made, setter, text, partial(self._asked, update)))
+        other = self._create(pod)
+        for event in ("CreateContainer", "UpdateContainer", "StopContainer"):
+            self._say(f"update returned to {event}")
+            made = self._create(pod)
+            changed = made if event == "UpdateContainer" else other
+            wish = Update(changed.id).set_memory_limit((80 if event != "StopContainer" else 72) << 20)
+            text = str(wish.message.linux.resources.memory.limit.value)
+            acts: dict[str, Callable[[], object]] = {
+                "CreateContainer": partial(self._create, pod),
+                "UpdateContainer": partial(self._update, made.id),
+                "StopContainer": made.remove,
+            }
+            with self._answering(event, _giving([wish])):
+                section.add(
+                    f"set_memory_limit, returned to {event}",
+                    self._effect(changed, "set_memory_limit", text, acts[event]),
+                )
+        self._say("eviction")
+        section.add("an eviction", self._eviction(self._create(pod, command=_POLITE)))
+
+    def _asked(self, update: Any) -> None:
+        failed = self._plugin.runtime.update(update).result(_CALL_S)
+        if failed:
+            raise NriError("told as failed")
+
+    def _effect(self, made: Made, setter: str, text: str, act: Callable[[], object]) -> str:
+        """What becomes of a value of a container's cgroup by an act."""
+        _, controller, v1_file, v2_file, _ = SETTERS[setter]
+        try:
+            before = made.cgroup(controller, v1_file, v2_file).split()[0]
+        except (NriError, OSError, LookupError, StopIteration) as error:
+            return f"not measured: {describe(error)}"
+        try:
+            act()
+        except NriError as error:
+            return f"refused: {describe(error)}"
+        weight = v2_file == "cpu.weight" and (row := self._hierarchies.of("cpu")) is not None and row.version == 2
+        after = made.cgroup(controller, v1_file, v2_file).split()[0]
+        if after == text or (weight and after != before):
+            return "applied"
+        return "ignored" if after == before or setter == "set_memory_limit" else f"read back {after!r}"
+
+    def _eviction(self, made: Made) -> str:
+        runtime = self._plugin.runtime
+        known = runtime.name
+        runtime.name = ""  # of some names it says by itself that it is no use to ask
+        try:
+            runtime.evict(made.id, "nri conformance").result(_CALL_S)
+        except NriError as error:
+            return f"refused: {describe(error)}"
+        finally:
+            runtime.name = known
+        ended = _comes(lambda: self._state(made.id) != pb.CONTAINER_RUNNING)
+        return "applied" if ended else "ignored"
+
+    def _state(self, container: str) -> int:
+        try:
+            return int(
+                self._cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=container)).status.state
+            )
+        except NriError:
+            return -1
+
+    def _failures(self, section: Section, pod: str) -> None:
+        """An error at each event: whether the call that it is part of fails, and whose words are told."""
+        for event in (each for each in LIFE if not each.startswith("Validate")):
+            self._say(f"an error at {event}")
+            came = len(self._plugin.of(event))
+            with self._answering(event, _refuse):
+                errors = self._short_life(event, pod)
+            if len(self._plugin.of(event)) == came:
+                section.add(event, "not measured: the event does not come")
+                continue
+            error = errors.get(LIFE[event], "")
+            told = "" if not error or _REFUSAL in error else f"without the plugin's words: {error}"
+            section.add(event, f"{LIFE[event]} fails" if error else "only logged, if that", "", told)
+        self._remove_extra(pod)
+
+    def _short_life(self, event: str, pod: str) -> dict[str, str]:
+        """As much of a life as comes to an event; the errors by the call."""
+        errors: dict[str, str] = {}
+
+        def call(name: str, act: Callable[[], Any]) -> Any:
+            try:
+                return act()
+            except (NriError, Failure) as error:
+                errors[name] = error.message if isinstance(error, Failure) else describe(error)
+                return None
+
+        own = pod if "Container" in event or "Update" in event else call("RunPodSandbox", lambda: self._pod("short"))
+        if own is None or own != pod:
+            if own is not None and event.endswith("PodSandbox"):
+                call("StopPodSandbox", lambda: self._stop_pod(own))
+                call("RemovePodSandbox", lambda: self._remove_pod(own))
+            return errors
+        if "PodSandbox" in event:
+            call("UpdatePodSandboxResources", lambda: self._update_pod(pod))
+            return errors
+        made = call("CreateContainer", lambda: self._create(pod, start=False))
+        if made is not None:
+            steps = {
+                "StartContainer": pb.StartContainerRequest(container_id=made.id),
+                "UpdateContainerResources": _more_memory(made.id),
+                "StopContainer": pb.StopContainerRequest(container_id=made.id),
+                "RemoveContainer": pb.RemoveContainerRequest(container_id=made.id),
+            }
+            for name, request in steps.items():
+                call(name, partial(self._cri.call, name, request, _CALL_S))
+        return errors
+
+    def _stop_pod(self, pod: str) -> None:
+        self._cri.call("StopPodSandbox", pb.StopPodSandboxRequest(pod_sandbox_id=pod), _CALL_S)
+
+    def _remove_pod(self, pod: str) -> None:
+        self._cri.call("RemovePodSandbox", pb.RemovePodSandboxRequest(pod_sandbox_id=pod), _CALL_S)
+
+    def _remove_extra(self, kept: str) -> None:
+        for pod in [each for each in self._pods if each != kept]:
+            with suppress(NriError, OSError):
+                self._end(pod)
+
+    def _late(self, section: Section, pod: str) -> None:
+        """A validator that refuses, and plugins that do not answer in time."""
+        self._say("a validator that refuses")
+        if self._plugin.of("ValidateContainerAdjustment"):
+            with self._answering("ValidateContainerAdjustment", _reject):
+                section.add("a validator refuses a container: the creation", *self._creation(pod))
+        else:
+            section.add("a validator refuses a container: the creation", "not measured: the event does not come")
+        for title, plugin in (
+            ("late, without a failure policy", Probing),
+            ("late, with fail_request and keep_connected", Late),
+        ):
+            self._say(f"a plugin that is {title}")
+            self._be_late(section, pod, title, plugin(EventMask.of("CreateContainer")))
+
+    def _be_late(self, section: Section, pod: str, title: str, plugin: Probing) -> None:
+        plugin.uids = {self._pods[pod].config.metadata.uid}
+        over = threading.Event()
+        with joined(plugin, self._socket, INDEX[0] + "6", self._timeout_s) as thread:
+            plugin.on["CreateContainer"] = lambda _: over.wait(plugin.runtime.request_timeout_s * 2 + 10.0) and None
+            section.add(f"{title}: the creation", *self._creation(pod))
+            over.set()
+            thread.join(_COMES_S)
+            section.add(f"{title}: the plugin", "stays connected" if thread.is_alive() else "is cut off")
+
+    def _creation(self, pod: str) -> tuple[str, str, str]:
+        """What becomes of a creation: the outcome, and the error as a note."""
+        try:
+            made = self._create(pod)
+        except NriError as error:
+            return "fails", "", describe(error)
+        with suppress(NriError):
+            made.remove()
+        return "goes on", "", ""
+
+
+def _more_memory(container: str) -> pb.UpdateContainerResourcesRequest:
+    resources = pb.LinuxContainerResources(memory_limit_in_bytes=96 << 20)
+    return pb.UpdateContainerResourcesRequest(container_id=container, linux=resources)
+
+
+def _giving(answer: Any) -> Callable[[Seen], Any]:
+    """A wish that is the same whatever is asked."""
+    return lambda _: answer
+
+
+def _refuse(_: Seen) -> None:
+    raise NriError(_REFUSAL)
+
+
+def _reject(_: Seen) -> None:
+    raise Reject(_REFUSAL)
+
+
+def _comes(holds: Callable[[], object]) -> bool:
+    """Whether something becomes true before long."""
+    until = time.monotonic() + _COMES_S
+    while not holds():
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _known(descriptor: Any, path: str, depth: int = 2) -> Iterator[str]:
+    """The fields of a message and of those in it, two levels deep, as paths."""
+    for field in descriptor.fields:
+        below = f"{path}.{field.name}"
+        nested = field.message_type
+        if nested is None or field.is_repeated or not depth or nested.name.startswith("Optional"):
+            yield below
+        else:
+            yield from _known(nested, below, depth - 1)
+
+
+def _filled(message: Any, path: str, depth: int = 2) -> Iterator[str]:
+    """The paths of `_known` that have a value in a message."""
+    for field, value in message.ListFields():
+        below = f"{path}.{field.name}"
+        nested = field.message_type
+        if nested is None or field.is_repeated or not depth or nested.name.startswith("Optional"):
+            yield below
+        else:
+            yield from _filled(value, below, depth - 1)

@@ -1,0 +1,56 @@
+"""`nri record`: what happens on any runtime, into files, by a plugin that changes nothing.
+
+Rules: the plugin answers at once and with nothing; the recorder writes beside it. A recording by a plugin holds what a
+plugin sees, which is less than what a runtime knows, and says so. Next: `nri.cli.support.recording`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from nri.cli.output import Output
+from nri.cli.settings import Settings
+from nri.cli.support.recording import OBSERVER, recorded, redact_options
+from nri.cli.support.verb import Verb
+
+
+@click.command(
+    cls=Verb,
+    examples=[
+        "nri record /var/tmp/traces              # until Ctrl-C; then: nri trace show /var/tmp/traces",
+        "nri record /var/tmp/traces --events container --redact none",
+    ],
+)
+@click.argument("folder", metavar="DIR", type=click.Path())
+@click.option("--events", "wanted", metavar="LIST", help="Only these events: pod, container, or names.")
+@redact_options
+@click.pass_obj
+def command(settings: Settings, /, folder: str, wanted: str | None, **options: Any) -> int:
+    """Record every event of the runtime on this machine in files in DIR, until stopped; nri trace reads them.
+
+    It registers as a plugin with index 99, after all others, on any runtime with NRI: so it sees containers as others
+    left them where the runtime shows that, and never what another plugin has answered. A runtime that is built on this
+    package records all of it: nri engine serve --record. A runtime that goes away is waited for; one that is not there
+    at the start ends it with exit code 3.
+    """
+    from nri.cli.support.watcher import INDEX, Follower, name_of_us
+    from nri.cli.verbs.events import events_of, named_in
+    from nri.stub.program.options import Options
+    from nri.stub.program.process import Program
+
+    out = Output(settings)
+    chosen = Options()
+    chosen.index, chosen.name, chosen.events = INDEX, f"nri-record-{name_of_us().rpartition('-')[2]}", events_of(wanted)
+    if settings.socket_path:
+        chosen.socket = settings.socket_path
+    chosen.no_wait, chosen.registration_timeout_s = True, settings.timeout_s or 5.0
+    chosen.log_level = "error" if out.quiet else "warning"
+
+    def show(text: str, pod: Any, _: Any) -> None:
+        if pod is None:  # it takes part
+            out.note(f"{text}; recording into {folder}")
+
+    with recorded({**options, "record_folder": folder}, OBSERVER) as reporters:
+        return Program(Follower(show, named_in(wanted)), chosen, reporter=reporters[0]).run()

@@ -1,0 +1,76 @@
+"""`nri conformance runtime` on a real containerd: what it finds out is what docs/reference/runtimes.md says.
+
+The outcome is measured first and then compared with the table, so what stops working and what starts to work both fail.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nri.cli.support.probe.fields import CASES
+from tests.real.conftest import Runtime
+from tests.real.support_matrix import ADJUSTMENTS, EVENTS, FACTS, UPDATES, adjustment_support
+from tools.runtimes.daemon import Runtime as Daemon
+from tools.runtimes.images import BUSYBOX
+
+Found = dict[str, dict[str, str]]
+
+
+def tried(daemon: Daemon, cdi_dir: Path, *more: str) -> Found:
+    """What the command says of a runtime, by section and row."""
+    where = ["--socket-path", str(daemon.nri_socket), "--cri-socket", str(daemon.cri_socket), "--image", BUSYBOX]
+    folders = ["--cgroup-root", f"/{daemon.run_dir.name}", "--cdi-dir", str(cdi_dir)]
+    argv = [sys.executable, "-m", "nri", "conformance", "runtime", *where, *folders, "-o", "json", *more]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr
+    sections = json.loads(done.stdout)["sections"]
+    return {one["title"]: {row["name"]: row["outcome"] for row in one["rows"]} for one in sections}
+
+
+@pytest.fixture(scope="module")
+def found(runtime: Runtime) -> Found:
+    return tried(runtime.daemon, runtime.daemon.run_dir / "cdi", "--pod-network")
+
+
+def of(found: Found, begin: str) -> dict[str, str]:
+    return next(rows for title, rows in found.items() if title.startswith(begin))
+
+
+def test_each_adjustment_has_the_effect_that_the_table_says(runtime: Runtime, found: Found) -> None:
+    expected = {case.text: adjustment_support(name)[runtime.key] for name, case in CASES.items()}
+    differ = {name: seen for name, seen in of(found, "Adjustments").items() if not as_said(expected[name], seen)}
+    assert differ == {}, {name: expected[name] for name in differ}
+    assert set(ADJUSTMENTS) == set(CASES)
+
+
+def as_said(expected: str, seen: str) -> bool:
+    """Whether an outcome is the expected one; of a refusal the table has some words."""
+    refused, _, words = expected.partition(": ")
+    return seen == expected or (seen.startswith(f"{refused}: ") and words in seen)
+
+
+def test_events_and_updates_are_those_of_the_table(runtime: Runtime, found: Found) -> None:
+    events = of(found, "Events")
+    assert {row.name: row[runtime.key] for row in EVENTS} == {name: events[name] for name in events if name[0] != "i"}
+    updates = of(found, "Updates")
+    assert {row.name: row[runtime.key] for row in UPDATES.values()} == {
+        name.removesuffix(", by itself"): seen for name, seen in updates.items() if name.endswith("by itself")
+    }
+    assert {seen for name, seen in updates.items() if "returned" in name} == {"applied"}
+    assert updates["an eviction"] == "ignored"
+
+
+def test_what_is_around_the_events_is_as_the_table_says(runtime: Runtime, found: Found) -> None:
+    around = of(found, "Around")
+    for fact in ("timeouts", "pod-ips"):
+        assert around[FACTS[fact].name] == FACTS[fact][runtime.key]
+    late = of(found, "A plugin that is late")
+    heeded = late["late, with fail_request and keep_connected: the creation"] == "fails"
+    assert heeded == (FACTS["failure-policy"][runtime.key] == "yes")
+    assert late["late, without a failure policy: the plugin"] == "is cut off"
+    assert of(found, "A plugin's error")["CreateContainer"] == "CreateContainer fails"

@@ -1,0 +1,147 @@
+"""`nri drift` against a runtime for tests, a tree of cgroups, and an agent's answers that the test makes up."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nri as package
+from nri.service.http import Server, json_answer
+from nri.testing import FakeRuntime, make_container, make_pod
+from tests.support.made_plugins import plugin
+from tests.support.ports import HeldPort
+from tests.support.waiting import wait_for
+from tests.unit.cli.conftest import command, environment
+
+CGROUP = "kubepods/podx/c1"
+LIMIT = 64 << 20
+
+
+class Node:
+    """A runtime with one container, whose cgroup is a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.socket = folder / "root", str(folder / "nri.sock")
+        self.admin = str(folder / "admin.sock")
+        more = {"socket_path": self.socket, "disable_connections": False, "admin_socket": self.admin}
+        self.runtime = FakeRuntime(**more)  # type: ignore[arg-type]
+        self.runtime.add(plugin("sets", create_container=lambda *_: package.Adjustment().set_memory_limit(LIMIT)), "10")
+        pod = make_pod(name="web", namespace="shop")
+        container = make_container(id="c1", name="app", pod=pod)
+        container.linux.cgroups_path = f"/{CGROUP}"
+        self.runtime.create_container(pod, container)
+        mounts = self.root / "proc/self"
+        mounts.mkdir(parents=True)
+        (mounts / "mountinfo").write_text(
+            "30 1 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+            "31 1 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+        )
+        self.limit(LIMIT)
+
+    def limit(self, number: int) -> None:
+        path = self.root / "sys/fs/cgroup/memory" / CGROUP / "memory.limit_in_bytes"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{number}\n")
+
+    @property
+    def words(self) -> list[str]:
+        return ["drift", "--socket-path", self.socket, "--admin-socket", self.admin, "--root", str(self.root)]
+
+
+@pytest.fixture
+def node(folder: Path) -> Iterator[Node]:
+    made = Node(folder)
+    try:
+        yield made
+    finally:
+        made.runtime.close()
+
+
+def test_where_nothing_is_overwritten_it_says_so_and_ends_with_0(nri, node: Node) -> None:
+    done = nri(*node.words)
+    assert (done.returncode, done.stdout) == (0, "") and "nothing has been overwritten" in done.stderr
+
+
+def test_an_overwritten_value_is_named_with_the_plugin_that_set_it(nri, node: Node) -> None:
+    node.limit(70 << 20)
+    done = nri(*node.words, "-o", "json")
+    (row,) = json.loads(done.stdout)
+    assert done.returncode == 5, done.stderr
+    assert (row["subject"], row["knob"], row["set_by"], row["by"]) == (
+        "shop/web/app",
+        "memory.limit",
+        "10-sets",
+        "not known",
+    )
+    assert (row["wanted"], row["found"]) == (LIMIT, 70 << 20)
+    assert "10-sets" in nri(*node.words).stdout
+
+
+def test_what_an_agent_wrote_is_looked_after_as_well(nri, node: Node, folder: Path) -> None:
+    node.limit(70 << 20)
+    write = {
+        "target": CGROUP,
+        "name": "memory.limit",
+        "wanted": str(70 << 20),
+        "outcome": "applied",
+        "container": "app",
+    }
+    odd = {**write, "name": "oom_score"}
+    pods = [{"key": "u1", "namespace": "shop", "name": "web", "ended": False}, {"key": "u2", "ended": True}]
+
+    def explain(given):
+        return json_answer({"writes": [write, odd, {**write, "outcome": "refused"}]} if given else {"pods": pods})
+
+    server = Server({"/explain": explain}, path=str(folder / "agent.sock"))
+    try:
+        (row,) = json.loads(nri(*node.words, "-o", "json", "--agent-socket", str(folder / "agent.sock")).stdout)
+        assert (row["wanted_by"], row["by"]) == ("runtime", "agent")
+        alone = ["drift", "--agent-socket", str(folder / "agent.sock"), "--root", str(node.root)]
+        assert nri(*alone, env={"NRI_ADMIN_SOCKET": node.admin}).returncode == 0, "no runtime, and the agent's is there"
+    finally:
+        server.close()
+
+
+def test_watching_tells_what_is_overwritten_and_back_and_counts(node: Node) -> None:
+    held = HeldPort()
+    port = held.number
+    words = [*node.words, "--watch", "--interval", "0.1", "--metrics", f"127.0.0.1:{port}"]
+    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            wait_for(lambda: "nri_drift_values 0" in scraped(port), "the first look")
+            node.limit(70 << 20)
+            wait_for(lambda: "nri_drift_values 1" in scraped(port), "the change")
+            node.limit(LIMIT)
+            wait_for(lambda: "nri_drift_changes_total 2" in scraped(port), "the end of it")
+            node.runtime.disconnect()
+            node.runtime.close()
+            said, _ = process.communicate(timeout=20)
+        finally:
+            process.kill()
+            held.close()
+    assert process.returncode == 1, "the runtime has gone"
+    first, second = said.splitlines()
+    assert f"shop/web/app memory.limit overwritten past NRI: {70 << 20}, was {LIMIT}" in first
+    assert f"is back: {LIMIT}" in second
+
+
+def scraped(port: int) -> str:
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            time.sleep(0.05)
+    return ""
+
+
+def test_without_a_runtime_or_an_agent_it_ends_with_3_and_the_next_step(nri, folder: Path) -> None:
+    done = nri("drift", "--socket-path", str(folder / "none.sock"), "--root", str(folder))
+    assert done.returncode == 3 and "--socket-path" in done.stderr
+    assert nri("drift", "--metrics", "127.0.0.1:1").returncode == 2

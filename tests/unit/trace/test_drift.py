@@ -1,0 +1,123 @@
+"""What a cgroup was given is compared with what it has, on trees of both versions; who and when is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nri.api import messages as m
+from nri.host.cgroups import Hierarchies, Hierarchy
+from nri.host.root import Root
+from nri.testing import make_container, make_pod
+from nri.trace.drift import Drift, Wish, field_of, wishes_of
+
+CGROUP = "kubepods/podx/c1"
+V1 = {"memory/memory.limit_in_bytes": "67108864", "cpu/cpu.shares": "300", "cpu/cpu.cfs_quota_us": "-1",
+      "cpuset/cpuset.cpus": "0-1", "pids/pids.max": "max"}  # fmt: skip
+V2 = {"memory.max": "67108864", "cpu.weight": "12", "cpu.max": "max 100000", "cpuset.cpus": "0-1", "pids.max": "max"}
+NAMES = ("memory", "cpu", "cpuset", "pids")
+
+
+class Machine:
+    def __init__(self, folder: Path, version: int) -> None:
+        root = Root(folder)
+        top = "/sys/fs/cgroup"
+        self.version, self.folder = version, folder
+        rows = [Hierarchy(1, f"{top}/{name}", frozenset({name})) for name in NAMES]
+        self.hierarchies = Hierarchies(root, tuple(rows if version == 1 else [Hierarchy(2, top, frozenset(NAMES))]))
+        for file, text in (V1 if version == 1 else V2).items():
+            self.write(file, text)
+
+    def write(self, file: str, text: str) -> None:
+        controller, _, name = file.rpartition("/")
+        path = self.folder / "sys/fs/cgroup" / controller / CGROUP / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{text}\n")
+
+    def limit(self, number: int) -> None:
+        self.write("memory/memory.limit_in_bytes" if self.version == 1 else "memory.max", str(number))
+
+
+@pytest.fixture(params=[1, 2])
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+    return Machine(tmp_path, request.param)
+
+
+def given(**more: object) -> list[Wish]:
+    pod = make_pod(name="web", namespace="shop")
+    fields = {"memory_limit": 64 << 20, "cpu_shares": 300, "cpus": "0-1", "cpu_quota": -1, **more}
+    container = make_container(name="app", pod=pod, **fields)  # type: ignore[arg-type]
+    container.linux.cgroups_path = f"/{CGROUP}"
+    return [*wishes_of(pod, container, "runtime")]
+
+
+def test_what_is_there_as_given_is_no_drift(machine: Machine) -> None:
+    drift = Drift(machine.hierarchies)
+    assert {wish.name for wish in given()} == {"memory.limit", "cpu.shares", "cpuset.cpus", "cpu.cfs_quota"}
+    assert drift.look(given()) == [] and drift.now() == [] and drift.count == 0
+
+
+def test_an_overwritten_value_is_told_once_with_what_it_was_and_when_and_that_it_is_back(machine: Machine) -> None:
+    now = [100.0]
+    drift = Drift(machine.hierarchies, clock=lambda: now[0])
+    drift.look(given())
+    now[0] = 102.0
+    machine.limit(70 << 20)
+    (change,) = drift.look(given())
+    told = change.to_json()
+    assert (told["subject"], told["knob"], told["wanted"]) == ("shop/web/app", "memory.limit", 64 << 20)
+    assert (told["found"], told["before"], told["by"]) == (70 << 20, 64 << 20, "")
+    assert (told["after_s"], told["until_s"]) == (100.0, 102.0)
+    assert drift.look(given()) == [] and drift.now() == [change]
+    now[0] = 104.0
+    machine.limit(64 << 20)
+    (back,) = drift.look(given())
+    assert back.found is None and back.before == 70 << 20 and drift.now() == [] and drift.count == 2
+
+
+def test_of_two_that_want_different_values_the_one_that_is_there_has_overwritten_the_other(machine: Machine) -> None:
+    machine.limit(70 << 20)
+    agent = Wish("shop/web/app", CGROUP, "memory.limit", 70 << 20, "agent")
+    (change,) = Drift(machine.hierarchies).look([*given(), agent])
+    assert (change.wish.source, change.by, change.after_s) == ("runtime", "agent", 0.0)
+
+
+def test_a_limit_in_whole_pages_and_one_that_was_never_set_are_no_drift(machine: Machine) -> None:
+    assert Drift(machine.hierarchies).look(given(memory_limit=(64 << 20) + 5)) == []
+    assert given(memory_limit=0, cpu_shares=0, cpus="", cpu_quota=0)[0][2:4] == ("cpu.cfs_quota", -1), "0 is no limit"
+
+
+def test_what_is_gone_or_cannot_be_read_is_forgotten(machine: Machine) -> None:
+    drift = Drift(machine.hierarchies)
+    machine.limit(1 << 20)
+    assert len(drift.look(given())) == 1
+    assert drift.look([]) == [] and drift.now() == []
+    lost = Wish("x", "kubepods/gone", "memory.limit", 5, "agent")
+    odd = Wish("x", "../..", "memory.limit", 5, "agent")
+    assert drift.look([lost, odd, Wish("x", CGROUP, "io.weight", 5, "agent")]) == []
+    machine.write("cpuset/cpuset.cpus" if machine.version == 1 else "cpuset.cpus", "0")
+    assert [change.to_json()["found"] for change in drift.look(given(memory_limit=1 << 20))] == ["0"]
+
+
+def test_a_container_without_a_path_or_with_one_that_is_none_is_passed_over() -> None:
+    assert [*wishes_of(None, m.Container(id="c"), "runtime")] == []
+    container = make_container(memory_limit=64 << 20)
+    container.linux.cgroups_path = "a:b"
+    assert [*wishes_of(None, container, "runtime")] == []
+    container.linux.cgroups_path = "/a"
+    container.linux.resources.cpu.cpus = "x-y"
+    container.linux.resources.pids.limit = 55
+    assert [(wish.name, wish.value) for wish in wishes_of(None, container, "runtime")] == [
+        ("memory.limit", 64 << 20),
+        ("pids.limit", 55),
+    ]
+
+
+def test_a_knob_is_known_by_the_name_that_histories_give_its_field() -> None:
+    assert [field_of(name) for name in ("memory.limit", "cpu.shares", "pids.limit", "cpu.idle")] == [
+        "MemLimit",
+        "CPUShares",
+        "PidsLimit",
+        "",
+    ]
