@@ -50,10 +50,10 @@ docs: venv       ## the documentation as HTML, warnings are errors; make test-do
 bench: setup     ## measure against the Go reference; writes bench/RESULTS.md
 	@$(PY) -m bench $(ARGS)
 
-generate: venv   ## write the generated code anew from proto/
+generate: venv   ## write the generated code from proto/
 	@for tool in tools/generate_*.py; do echo "$$tool"; $(PY) $$tool || exit 1; done
 
-lock: venv       ## resolve pyproject.toml anew and export requirements/*.txt
+lock: venv       ## resolve pyproject.toml and export requirements/*.txt
 	@tools/lock.sh
 
 fresh:           ## run both commands of the README in a new Debian chroot (root); GOALS="demo lint" runs others

@@ -226,7 +226,7 @@ def long_stages() -> list[Stage]:
         Stage("v2", "v2", guest, tests=(), since="all", real=True),
         Stage("v2", "v2 long", guest, tests=("--rest",), since="asked", real=True),
         Stage("quick", "histories", PYTEST, tests=order, environment=histories, since="all"),
-        Stage("fuzz", "fuzz anew", (sys.executable, "-m", "tests.fuzz", "--minutes", "0.2"), since="all"),
+        Stage("fuzz", "fuzz with new inputs", (sys.executable, "-m", "tests.fuzz", "--minutes", "0.2"), since="all"),
         Stage("kubelet", "kubelet made", (sys.executable, "-m", "tests.kubernetes.build"), since="all"),
         replace(folder_stage("kubelet"), after=("kubelet made",), needs=kubernetes.installed("kubelet")),
     ]

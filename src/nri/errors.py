@@ -112,7 +112,7 @@ class RpcError(NriError):
     """The peer answered with a status other than OK.
 
     Attributes:
-        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`); what is no number counts as 2, Unknown.
+        code: a gRPC status code, 1 to 16 (`nri.ttrpc.codes.Code`); what is not a number counts as 2, Unknown.
         message: the peer's text.
     """
 

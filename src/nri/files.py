@@ -318,7 +318,7 @@ class Records:
 
         row = json.loads(read_regular(path, self._most_bytes, follow=False))
         if not isinstance(row, dict):
-            raise ValueError("it is no table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
+            raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
         if (version := row.pop("version", None)) != self._version:
             raise ValueError(f"it is of version {version!r}, and this program reads version {self._version}")
         return row
@@ -495,8 +495,8 @@ class Seen(NamedTuple):
 def walk(path: StrPath) -> Iterator[Seen]:
     """All that is in a folder at any depth, a folder before what is in it; files of other mounts are left out.
 
-    Files that vanish meanwhile, or may not be read, are left out as well. Raises OSError if `path` is no folder, or if
-    a folder is moved away while it is walked.
+    Files that vanish meanwhile, or may not be read, are left out as well. Raises OSError if `path` is not a folder, or
+    if a folder is moved away while it is walked.
     """
     with _Climb(path) as place:
         # Folders that are not walked yet; None parts those of one folder from those of the folder above it.

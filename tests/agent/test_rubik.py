@@ -132,7 +132,7 @@ def test_a_burst_comes_with_the_annotation_and_goes_with_the_service(place: Node
         _, bad = run(place, "bad", quota_burst_time="soon")
         wait_for(lambda: value(burst, "cpu.cfs_burst") == 1000, agent.story)
         wait_for(lambda: value(pod.config.linux.cgroup_parent.strip("/"), "cpu.cfs_burst") in (0, 1000), agent.story)
-        wait_for(lambda: "'soon' is no number of microseconds" in agent.story(), agent.story)
+        wait_for(lambda: "'soon' is not a number of microseconds" in agent.story(), agent.story)
         assert value(bad, "cpu.cfs_burst") == 0
         configure(place)
         wait_for(lambda: value(burst, "cpu.cfs_burst") == 0, agent.story)

@@ -90,10 +90,10 @@ def test_a_file_that_cannot_be_read_ends_with_2_and_one_line(tmp_path: Path, con
     [
         ({"op": "destroy"}, 'op is "destroy", known are create, update, stop, spec'),
         ({"op": []}, "op is []"),
-        ({"expect": None}, "expect is no object"),
-        ({"expect": {"update": 5}}, "expect.update is no list"),
-        ({"plugins": [None]}, "plugins is no list of objects"),
-        ({"plugins": [{"name": "a", "index": 5}]}, "a plugin's index is no text"),
+        ({"expect": None}, "expect is not an object"),
+        ({"expect": {"update": 5}}, "expect.update is not a list"),
+        ({"plugins": [None]}, "plugins is not a list of objects"),
+        ({"plugins": [{"name": "a", "index": 5}]}, "a plugin's index is not text"),
     ],
 )
 def test_a_line_that_is_no_case_ends_with_2_and_names_file_and_line(

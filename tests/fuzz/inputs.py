@@ -46,7 +46,7 @@ DEEP = tuple(
 
 
 def trees(keys: Sequence[str], leaves: int = 12) -> st.SearchStrategy[Any]:
-    """Trees of tables and lists with these keys, and now and then a key that is no text."""
+    """Trees of tables and lists with these keys, and now and then a key that is not text."""
     some = st.one_of(st.sampled_from(keys), st.sampled_from(keys), st.text(max_size=4))
     return st.recursive(
         SCALARS,

@@ -69,7 +69,7 @@ def wrong(case: Any) -> str:
         return ""
     if not all(isinstance(case.get(key), str) for key in ("hook", "stage")):
         return "hook and stage are needed, as texts"
-    return "" if all(isinstance(case.get(key) or {}, dict) for key in ("input", "expect")) else "input is no object"
+    return "" if all(isinstance(case.get(key) or {}, dict) for key in ("input", "expect")) else "input is not an object"
 
 
 def is_left_out(case: dict[str, Any]) -> bool:

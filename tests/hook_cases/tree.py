@@ -91,7 +91,7 @@ class Tree:
         return sorted({rest.split("/", 1)[0] for rest in inside if "/" in rest})
 
     def processes(self, folder: str) -> list[int]:
-        """Return the ids in a folder's `cgroup.procs`; none if it is not there. ValueError: it is no list of ids."""
+        """Return the ids in a folder's `cgroup.procs`; none if it is not there. ValueError: it is not a list of ids."""
         return [int(line) for line in (self.read(folder, "cgroup.procs") or "").splitlines() if line.strip()]
 
     def sysctl(self, name: str) -> str | None:
@@ -107,7 +107,7 @@ def container_id_of(folder: str) -> str:
     """The container's hash in the name of a folder that systemd made. Raises ValueError if it is no container's."""
     found = _CONTAINER.fullmatch(folder)
     if found is None:
-        raise ValueError(f"{folder!r} is no folder of a container")
+        raise ValueError(f"{folder!r} is not a folder of a container")
     return found[1] or found[2] or ""
 
 

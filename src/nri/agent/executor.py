@@ -219,7 +219,7 @@ class Executor:
         try:
             results = self._oom_scores(folder, int(write.value))
         except ValueError:
-            return Result(folder, OOM_SCORE, write.value, Outcome.REFUSED, f"{write.value[:40]!r} is no number")
+            return Result(folder, OOM_SCORE, write.value, Outcome.REFUSED, f"{write.value[:40]!r} is not a number")
         bad = [each for each in results if not each.in_force and each.outcome is not Outcome.GONE]
         if bad:
             reason = f"{bad[0].target}: {bad[0].reason}"

@@ -73,7 +73,8 @@ def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
 def plugin_map(plugins: Iterable[PluginInstance]) -> dict[str, PluginInstance]:
     """Plugins under both names by which people ask for them: `<name>` and `<index>-<name>`.
 
-    A name that reads like index and name is no name to ask for: plugin `10-guard` of index 99 is not guard of index 10.
+    A name that reads like index and name is not a name to ask for: plugin `10-guard` of index 99 is not guard of index
+    10.
     """
     found: dict[str, PluginInstance] = {}
     for plugin in plugins:

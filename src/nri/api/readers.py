@@ -76,13 +76,13 @@ def cpu_quota_of(message: Container | LinuxResources) -> tuple[int, int] | None:
 
 
 def cpuset_cpus_of(message: Container | LinuxResources) -> frozenset[int] | None:
-    """Numbers of the CPUs that are allowed; None for all. ValueError if the runtime sent what is no list."""
+    """Numbers of the CPUs that are allowed; None for all. ValueError if the runtime sent what is not a list."""
     text = _resources(message).cpu.cpus
     return cpuset.parse(text) if text else None
 
 
 def cpuset_mems_of(message: Container | LinuxResources) -> frozenset[int] | None:
-    """Numbers of the memory nodes that are allowed; None for all. ValueError if the runtime sent what is no list."""
+    """Numbers of the memory nodes that are allowed; None for all. ValueError if the runtime sent what is not a list."""
     text = _resources(message).cpu.mems
     return cpuset.parse(text) if text else None
 

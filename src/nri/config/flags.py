@@ -66,7 +66,7 @@ def _scalar(annotation: Any, flag: str, text: str) -> Any:
     if annotation is str or str in typing.get_args(annotation):
         return text
     if re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-        return int(text)  # also 08, which is no number in YAML
+        return int(text)  # also 08, which is not a number in YAML
     try:
         return syntax.parse_text(Source(f"--{flag}", text, "yaml"))
     except ConfigError:

@@ -83,7 +83,7 @@ def _load_json(text: str, hooks: Mapping[str, Callable[[Any], Any]]) -> Any:
 
 def _no_number(word: str) -> Any:
     """Refuse a word that Python takes for a number of JSON."""
-    raise ValueError(f"{word} is no number in JSON")
+    raise ValueError(f"{word} is not a number in JSON")
 
 
 #: Escapes of JSON and YAML that may mean half a character, which no message can hold.

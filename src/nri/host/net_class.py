@@ -26,16 +26,16 @@ class ClassId(NamedTuple):
         try:
             made = cls(int(major, 16), int(minor, 16))
         except ValueError:
-            raise ValueError(f"{text!r} is no traffic class, such as 1:2") from None
+            raise ValueError(f"{text!r} is not a traffic class, such as 1:2") from None
         if not mark or not (0 <= made.major <= _MOST and 0 <= made.minor <= _MOST):
-            raise ValueError(f"{text!r} is no traffic class: both numbers are between 0 and ffff")
+            raise ValueError(f"{text!r} is not a traffic class: both numbers are between 0 and ffff")
         return made
 
     @classmethod
     def of(cls, number: int) -> ClassId:
         """Take the number of `net_cls.classid` apart. Raises ValueError if it has more than 32 bits."""
         if not 0 <= number <= 0xFFFF_FFFF:
-            raise ValueError(f"{number} is no net_cls.classid: it is not between 0 and 4294967295")
+            raise ValueError(f"{number} is not a net_cls.classid: it is not between 0 and 4294967295")
         return cls(number >> 16, number & _MOST)
 
     @property

@@ -51,7 +51,7 @@ def read_switch(root: Root, name: str) -> int | Unsupported:
     try:
         return Unsupported(_missing(name)) if text is None else int(text)
     except ValueError:
-        return Unsupported(f"{name} says {text!r}, which is no number")
+        return Unsupported(f"{name} says {text!r}, which is not a number")
 
 
 def set_switch(root: Root, name: str, value: int) -> Result:

@@ -124,7 +124,7 @@ class Document:
         return value
 
     def texts(self, tree: Any, key: str, where: str = "") -> list[str]:
-        """Return the list of texts at a key of a table; ConfigError if it is no list, or one of other things."""
+        """Return the list of texts at a key of a table; ConfigError if it is not a list, or one of other things."""
         value = self.items(tree, key, where)
         if not all(map(_is_scalar, value)):
             raise self.error("expected a list of texts", f"{where}{key}", tree, key)

@@ -31,7 +31,7 @@ class Draft:
 
     def __init__(self, spec: Spec) -> None:
         if not isinstance(spec, dict):
-            raise _wrong("", "object", spec)
+            raise _wrong("", "an object", spec)
         self.spec: Spec = dict(spec)
         # Objects are kept by their identity, and alive, so that no other object can ever have it.
         self._mine: dict[int, object] = {id(self.spec): self.spec}
@@ -44,7 +44,7 @@ class Draft:
             if value is None:
                 value = {}
             elif not isinstance(value, dict):
-                raise _wrong(".".join(path[:depth]), "object", value)
+                raise _wrong(".".join(path[:depth]), "an object", value)
             if id(value) not in self._mine:
                 value = dict(value)
                 self._mine[id(value)] = value
@@ -59,7 +59,7 @@ class Draft:
         if value is None:
             value = []
         elif not isinstance(value, list):
-            raise _wrong(".".join(path), "list", value)
+            raise _wrong(".".join(path), "a list", value)
         if id(value) not in self._mine:
             value = list(value)
             self._mine[id(value)] = value
@@ -71,7 +71,7 @@ class Draft:
         here: Any = self.spec
         for depth, key in enumerate(path, 1):
             if not isinstance(here, dict):
-                raise _wrong(".".join(path[: depth - 1]), "object", here)
+                raise _wrong(".".join(path[: depth - 1]), "an object", here)
             here = here.get(key)
             if here is None:
                 return None
@@ -83,10 +83,10 @@ class Draft:
         if found is None:
             return []
         if not isinstance(found, list):
-            raise _wrong(".".join(path), "list", found)
+            raise _wrong(".".join(path), "a list", found)
         for place, each in enumerate(found):
             if not isinstance(each, dict):
-                raise _wrong(f"{'.'.join(path)}[{place}]", "object", each)
+                raise _wrong(f"{'.'.join(path)}[{place}]", "an object", each)
         return found
 
     def texts(self, *path: str) -> list[str]:
@@ -95,7 +95,7 @@ class Draft:
         if found is None:
             return []
         if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            raise _wrong(".".join(path), "list of texts", found)
+            raise _wrong(".".join(path), "a list of texts", found)
         return found
 
     def drop(self, *path: str) -> None:
@@ -107,4 +107,4 @@ class Draft:
 
 def _wrong(path: str, wanted: str, value: Any) -> SpecError:
     """The error of a value of the wrong kind, which is shown."""
-    return SpecError(path, f"is no {wanted}: {shorten(value)}")
+    return SpecError(path, f"is not {wanted}: {shorten(value)}")

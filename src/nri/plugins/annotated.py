@@ -13,7 +13,7 @@
 The author of a pod writes them, so all of it is bounded, and each mistake is a `Reject` that names annotation, place,
 value and the next step. Keys that are not known are collected in `unknown`, for the reference reads past them. An empty
 value, or one of comments only, asks for nothing. The type that is wanted decides, and
-the text there is never bent to it: a number has no quotes, a list is no text; only texts may be anything that is one
+the text there is never bent to it: a number has no quotes, a list is not text; only texts may be anything that is one
 scalar, as it is written. Keys match in any case and with or without `_` and `-`.
 Next: `nri.plugins.device_injector.plugin`.
 """
@@ -64,7 +64,7 @@ _WHOLE = re.compile("[-+]?(?:0|[1-9][0-9]*|0[bB][01]+|0[oO][0-7]+|0[xX][0-9a-fA-
 #: A number with a point or an exponent that is whole and below this is one, too.
 _MOST_FLOAT = 1e21
 
-#: Permission bits. `0660` is octal here, as in YAML 1.1 and `chmod`; elsewhere it is no number.
+#: Permission bits. `0660` is octal here, as in YAML 1.1 and `chmod`; elsewhere it is not a number.
 Mode = NewType("Mode", int)
 
 T = TypeVar("T", bound=tuple[object, ...])

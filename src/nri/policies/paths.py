@@ -86,12 +86,12 @@ def container_folder(container_id: str, driver: str = SYSTEMD) -> tuple[str, str
     """Return the runtime and the folder's name of a container. Raises ValueError for an id of another form."""
     runtime, mark, rest = container_id.partition("://")
     if not mark:
-        raise ValueError(f"{container_id!r} is no container id such as containerd://...")
+        raise ValueError(f"{container_id!r} is not a container id such as containerd://...")
     if runtime not in _SCOPES:
         raise ValueError(f"{container_id!r} is of a runtime that is not known")
     number = rest.split("://")[0]
     if "/" in number or number in (".", ".."):  # another folder than one in its pod's
-        raise ValueError(f"{container_id!r} has an id that is no name of a folder")
+        raise ValueError(f"{container_id!r} has an id that is not the name of a folder")
     return runtime, number if driver == CGROUPFS else f"{_SCOPES[runtime]}{number}.scope"
 
 

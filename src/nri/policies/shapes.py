@@ -145,7 +145,7 @@ def _empty(shape: Any) -> Any:
 
 
 def _no_constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
+    raise ValueError(f"{word} is not a number of JSON")
 
 
 def _wrong(value: Any, wanted: str, where: str) -> NoReturn:

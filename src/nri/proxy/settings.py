@@ -60,7 +60,7 @@ class PluginSettings:
     def __post_init__(self) -> None:
         for name in ("plugin_registration_timeout", "plugin_request_timeout"):
             if getattr(self, name) < _SHORTEST_S:
-                raise ValueError(f"{name} {getattr(self, name):g} s is no time to wait; say 1ms or more")
+                raise ValueError(f"{name} {getattr(self, name):g} s is not a time to wait; say 1ms or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class HookServerSettings:
 
     def __post_init__(self) -> None:
         if self.timeout < _SHORTEST_S:
-            raise ValueError(f"timeout {self.timeout:g} s is no time to wait; say 1ms or more")
+            raise ValueError(f"timeout {self.timeout:g} s is not a time to wait; say 1ms or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class ProxySettings:
         if self.listen.removeprefix("unix://") == self.runtime_endpoint.removeprefix("unix://"):
             raise ValueError(f"listen and runtime_endpoint are both {self.listen}: the proxy would call itself")
         if self.poll_interval < _SHORTEST_S:
-            raise ValueError(f"poll_interval {self.poll_interval:g} s is no time to wait; say 1s or more")
+            raise ValueError(f"poll_interval {self.poll_interval:g} s is not a time to wait; say 1s or more")
 
 
 PROXY_SETTINGS: Final = SettingsLoader(

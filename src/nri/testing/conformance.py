@@ -112,14 +112,14 @@ def _wrong(case: Any) -> str:
         return f"op is {json.dumps(case['op'])}, known are {', '.join(_OPS)}"
     expect, plugins = case["expect"], case.get("plugins") or []
     if not isinstance(expect, dict):
-        return "expect is no object"
+        return "expect is not an object"
     for key in ("seen", "update"):
         if not isinstance(expect.get(key) or [], list):
-            return f"expect.{key} is no list"
+            return f"expect.{key} is not a list"
     if not isinstance(plugins, list) or not all(isinstance(plugin, dict) for plugin in plugins):
-        return "plugins is no list of objects"
+        return "plugins is not a list of objects"
     if not all(isinstance(plugin.get("index", ""), str) for plugin in plugins):
-        return "a plugin's index is no text"
+        return "a plugin's index is not text"
     return ""
 
 

@@ -231,7 +231,7 @@ class FakeRuntime(Events):
 
 
 def _check_texts(method: str, **options: object) -> None:
-    """Raise LocalProtocolError for an option that is no text, with what to write instead."""
+    """Raise LocalProtocolError for an option that is not text, with what to write instead."""
     for option, given in options.items():
         if not isinstance(given, str):
             step = "json.dumps(...)" if option == "config" else f'"{given}"'

@@ -28,7 +28,7 @@ def test_a_profile_that_is_none_is_an_error_that_names_those_that_are(tmp_path: 
 
 
 def test_a_gate_of_no_hook_or_strategy_of_the_profile_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"gates\.Resctl is no hook or strategy of profile koordinator"):
+    with pytest.raises(ValueError, match=r"gates\.Resctl is not a hook or strategy of profile koordinator"):
         AgentSettings(gates={"Resctl": True})
 
 

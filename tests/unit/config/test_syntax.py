@@ -97,7 +97,7 @@ def test_a_dotted_key_of_toml_is_taken_apart() -> None:
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
 def test_a_word_that_python_takes_for_a_number_is_no_json(word: str) -> None:
-    with pytest.raises(ValueError, match=f"^{word} is no number in JSON$"):
+    with pytest.raises(ValueError, match=f"^{word} is not a number in JSON$"):
         parse_json(f'{{"a": [{word}]}}')
     assert parse_json(f'"{word}"') == word
 

@@ -24,7 +24,7 @@ def test_a_class_comes_back_from_its_number_and_its_text(major: int, minor: int)
 
 @pytest.mark.parametrize("text", ["", "1", "1:", ":2", "1:10000", "x:1", "-1:1", "1:2:3"])
 def test_what_is_no_class_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no traffic class"):
+    with pytest.raises(ValueError, match="is not a traffic class"):
         ClassId.parse(text)
 
 

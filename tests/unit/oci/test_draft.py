@@ -43,12 +43,12 @@ def test_what_is_dropped_is_dropped_from_the_new_spec_alone() -> None:
 @pytest.mark.parametrize(
     ("ask", "path", "reason"),
     [
-        (lambda draft: draft.table("list", "x"), "list", "is no object: [{}, 5]"),
-        (lambda draft: draft.rows("text"), "text", 'is no list: "x"'),
-        (lambda draft: draft.find("text", "x"), "text", 'is no object: "x"'),
-        (lambda draft: draft.objects("text"), "text", 'is no list: "x"'),
-        (lambda draft: draft.objects("list"), "list[1]", "is no object: 5"),
-        (lambda draft: draft.texts("list"), "list", "is no list of texts: [{}, 5]"),
+        (lambda draft: draft.table("list", "x"), "list", "is not an object: [{}, 5]"),
+        (lambda draft: draft.rows("text"), "text", 'is not a list: "x"'),
+        (lambda draft: draft.find("text", "x"), "text", 'is not an object: "x"'),
+        (lambda draft: draft.objects("text"), "text", 'is not a list: "x"'),
+        (lambda draft: draft.objects("list"), "list[1]", "is not an object: 5"),
+        (lambda draft: draft.texts("list"), "list", "is not a list of texts: [{}, 5]"),
     ],
 )
 def test_a_value_of_the_wrong_kind_is_named(ask, path: str, reason: str) -> None:
@@ -59,5 +59,5 @@ def test_a_value_of_the_wrong_kind_is_named(ask, path: str, reason: str) -> None
 
 
 def test_a_spec_is_an_object() -> None:
-    with pytest.raises(SpecError, match=r"is no object: \[\]"):
+    with pytest.raises(SpecError, match=r"is not an object: \[\]"):
         Draft([])  # type: ignore[arg-type]

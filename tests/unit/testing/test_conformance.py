@@ -67,10 +67,10 @@ def test_a_file_is_read_plain_or_packed(tmp_path: Path, packed: bool) -> None:
         ("{", "not a JSON object"),
         ("[]", "id, op and expect are needed"),
         (json.dumps(case(op="dance")), 'op is "dance"'),
-        (json.dumps(case(expect=[])), "expect is no object"),
-        (json.dumps(case(expect={"seen": 1})), "expect.seen is no list"),
-        (json.dumps(case(plugins=5)), "plugins is no list of objects"),
-        (json.dumps(case(plugins=[{"index": 1}])), "a plugin's index is no text"),
+        (json.dumps(case(expect=[])), "expect is not an object"),
+        (json.dumps(case(expect={"seen": 1})), "expect.seen is not a list"),
+        (json.dumps(case(plugins=5)), "plugins is not a list of objects"),
+        (json.dumps(case(plugins=[{"index": 1}])), "a plugin's index is not text"),
     ],
 )
 def test_a_line_that_is_no_case_is_named_with_its_place(tmp_path: Path, line: str, reason: str) -> None:

@@ -73,7 +73,7 @@ __all__ = [
 
 #: How much of a plugin's silence an event bears, in timeouts.
 PATIENCE: Final = 1.5
-#: Less is no time: a plugin gets its deadline in whole milliseconds.
+#: Less is not a time: a plugin gets its deadline in whole milliseconds.
 LEAST_S: Final = 0.001
 #: Bytes that the request to a plugin may have.
 ROOM: Final = MAX_DATA - ENVELOPE

@@ -166,7 +166,7 @@ def _bounds(table: Table, name: str, tree: Any, problems: list[Problem]) -> None
         problems.append(Problem((name, "strict"), reason, ""))
     if "uid" in given and table.uid is not None:
         wrong = [uid for uid in ([table.uid] if isinstance(table.uid, int) else table.uid) if not 0 <= uid < _UIDS]
-        problems += [Problem((name, "uid"), f"{uid} is no user id", "such as 0, or [0, 1000]") for uid in wrong[:1]]
+        problems += [Problem((name, "uid"), f"{uid} is not a user id", "such as 0, or [0, 1000]") for uid in wrong[:1]]
     if "breaker" in given and isinstance(table.breaker, BreakerTable):
         _duration(table.breaker.retry, (name, "breaker", "retry"), problems)
         if not 1 <= table.breaker.misses <= 1_000_000:

@@ -140,7 +140,7 @@ def _token(path: str) -> str:
     """The token in a file. ValueError for one that no header can hold, because http.client's error has it in it."""
     found = read_regular(path, _TOKEN_BYTES).decode().strip()
     if not (found.isascii() and found.isprintable()):
-        raise ValueError(f"{path} holds no token: it is no text of one line")
+        raise ValueError(f"{path} holds no token: it is not one line of text")
     return found
 
 
@@ -167,7 +167,7 @@ def pods_of(data: bytes) -> list[Pod]:
     if items is None:  # the kubelet's word for no pods
         return []
     if not isinstance(items, list) or not all(isinstance(each, dict) for each in items):
-        raise ValueError("the answer is no list of pods")
+        raise ValueError("the answer is not a list of pods")
     pods = [each for each in items if isinstance(each.get("metadata"), dict)]
     for each in pods:
         without_ours(each)

@@ -95,13 +95,13 @@ def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies,
     if _IS_UID.fullmatch(uid) is None:  # its folder would be another one than a pod's
         raise ValueError(f"{plain(uid, 40)} is no uid")
     if not key_of(pod).isprintable():  # it goes into other programs' files
-        raise ValueError(f"{plain(key_of(pod), 80)} is no name of a pod")
+        raise ValueError(f"{plain(key_of(pod), 80)} is not the name of a pod")
     folder, made_by = _told(pod), driver
     if folder:
         made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
     else:
         if manifest.kube_class(pod) not in KUBE_CLASSES:  # else its values would be those of all pods
-            raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is no class of Kubernetes")
+            raise ValueError(f"{str(manifest.kube_class(pod))[:40]!r} is not a class of Kubernetes")
         own = hashed if hashed and hashed != uid and uids[hashed] == 1 else uid
         folder = paths.pod_path(manifest.kube_class(pod), own, driver)
     return RunningPod(pod, folder, _sandbox_id(pod, folder, hierarchies, made_by), made_by)

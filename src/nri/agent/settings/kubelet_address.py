@@ -31,10 +31,10 @@ def kubelet_address(text: str) -> KubeletAddress:
     try:
         where = urlsplit(text)
         host, port = where.hostname, where.port
-    except ValueError as error:  # a port that is no number or none of TCP, brackets that do not close
-        raise ValueError(f"is no address: {error}") from None
+    except ValueError as error:  # a port that is not a number or none of TCP, brackets that do not close
+        raise ValueError(f"is not an address: {error}") from None
     if where.scheme not in ("https", "http") or not host:
-        raise ValueError("is no address")
+        raise ValueError("is not an address")
     if not port:
         raise ValueError("names no port")
     loopback = _is_loopback(host)

@@ -41,7 +41,7 @@ _MOST_ROUNDS = 1000
 def _times(table: object, *names: str) -> None:
     for name in names:
         if getattr(table, name) < _SHORTEST_S:
-            raise ValueError(f"{name} {getattr(table, name):g} s is no time to wait; say 1ms or more")
+            raise ValueError(f"{name} {getattr(table, name):g} s is not a time to wait; say 1ms or more")
 
 
 def check_sockets(table: object, *names: str) -> None:

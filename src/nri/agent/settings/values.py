@@ -104,9 +104,9 @@ class AgentSettings:
         check_sockets(self, "root", "socket")
         profile = profile_of(self.profile)
         if unknown := self.gates.keys() - profile.gates:
-            raise ValueError(f"gates.{min(unknown)} is no hook or strategy of profile {self.profile}")
+            raise ValueError(f"gates.{min(unknown)} is not a hook or strategy of profile {self.profile}")
         if unknown := set(self.preview) - (profile.gates.keys() - profile.switches.keys()):
-            raise ValueError(f"preview: {min(unknown)} is no hook or strategy of profile {self.profile}")
+            raise ValueError(f"preview: {min(unknown)} is not a hook or strategy of profile {self.profile}")
         if not self.modes:
             raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):

@@ -85,7 +85,7 @@ def rehearse(
 
 
 def _configuration(config: Path | None, drop_ins: Path, file_name: str) -> tuple[bytes, str]:
-    """Return the configuration that the plugin would get, and the file that it comes from. Failure if it is no text."""
+    """Return the configuration that the plugin would get, and the file it comes from. Failure if it is not text."""
     if config is not None:
         raw = read_regular(config, MAX_BYTES)
         try:

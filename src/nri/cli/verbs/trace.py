@@ -150,7 +150,7 @@ def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> in
         when = datetime.fromisoformat(value)
         seconds = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() // 1)
     except (ValueError, OverflowError):
-        reason = f"{value!r} is no time; write it as 2026-01-31T08:00:00Z, or 2026-01-31 for its first second"
+        reason = f"{value!r} is not a time; write it as 2026-01-31T08:00:00Z, or 2026-01-31 for its first second"
         raise click.BadParameter(reason) from None
     return max(seconds * 10**9 + when.microsecond * 1000, 0)
 

@@ -48,7 +48,7 @@ def _timeouts(table: object, *names: str) -> None:
     for name in names:
         value = getattr(table, name)
         if value < _SHORTEST_S:
-            raise ValueError(f"{name} {value:g} s is no time to wait; say 1ms or more")
+            raise ValueError(f"{name} {value:g} s is not a time to wait; say 1ms or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +284,9 @@ class EngineConfig:
         sockets = {"socket": self.socket}
         for name in self.domains:
             if not _DOMAIN.fullmatch(name) or name == FIRST_DOMAIN:
-                raise ValueError(f'domains has "{name}", which is no name of a further domain: letters, digits, "-._"')
+                raise ValueError(
+                    f'domains has "{name}", which is not the name of a further domain: letters, digits, "-._"'
+                )
             sockets[f"domains.{name}.socket"] = self._socket_of(name)
         for name, path in {**sockets, "root": self.root, "state": self.state}.items():
             if not path.is_absolute():
@@ -296,7 +298,9 @@ class EngineConfig:
             raise ValueError(f"{' and '.join(sockets)} have to be different")
         if self.default_runtime not in self.runtimes:
             names = ", ".join(self.runtimes) or "none"
-            raise ValueError(f'default_runtime "{self.default_runtime}" is no table below runtimes; there is: {names}')
+            raise ValueError(
+                f'default_runtime "{self.default_runtime}" is not a table below runtimes; there is: {names}'
+            )
 
     def of_domain(self, name: str) -> EngineConfig:
         """The settings of a further domain: these, with its socket, and folders below these."""

@@ -49,7 +49,7 @@ class Layers(NamedTuple):
 
 
 def parse(data: bytes, name: str) -> dict[str, Any]:
-    """A document. Raises InvalidRequest for one that is no table, no text, too long, too deep, or has a key twice."""
+    """A document. Raises InvalidRequest for one that is not text, no table, too long, too deep, or has a key twice."""
     if len(data) > LIMIT_BYTES:
         raise InvalidRequest(f"image {name}: a manifest or configuration of more than {LIMIT_BYTES} bytes")
     try:
@@ -57,7 +57,7 @@ def parse(data: bytes, name: str) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidRequest(f"image {name}: a manifest or configuration that cannot be read: {error}") from None
     if not isinstance(found, dict):
-        raise InvalidRequest(f"image {name}: a manifest or configuration that is no table")
+        raise InvalidRequest(f"image {name}: a manifest or configuration that is not a table")
     return found
 
 
@@ -69,7 +69,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(word: str) -> None:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _get(table: Mapping[str, Any], key: str, kind: type, name: str, place: str = "") -> Any:
@@ -108,7 +108,7 @@ def _rows(table: Mapping[str, Any], key: str, name: str) -> list[dict[str, Any]]
 def is_index(manifest: Mapping[str, Any], name: str) -> bool:
     """Whether it lists manifests. Raises InvalidRequest for the first schema, which has no configuration."""
     if manifest.get("schemaVersion") == 1:
-        raise InvalidRequest(f"{name} is of manifest schema 1, which no tool pulls any more: build it anew")
+        raise InvalidRequest(f"{name} is of manifest schema 1, which no tool pulls any more: build it again")
     found = _get(manifest, "mediaType", str, name) in _INDEXES or bool(_get(manifest, "manifests", list, name))
     if found and (_get(manifest, "config", dict, name) or _get(manifest, "layers", list, name)):
         raise InvalidRequest(f"image {name}: a list of manifests and a manifest in one, which nobody reads alike")
@@ -194,7 +194,7 @@ def layers(manifest: Mapping[str, Any], name: str) -> Layers:
 def _digest(row: Mapping[str, Any], name: str, place: str) -> str:
     found: str = _get(row, "digest", str, name, place)
     if not DIGEST.fullmatch(found):
-        raise InvalidRequest(f"image {name}: {place}.digest is {found[:80]!r}, which is no digest")
+        raise InvalidRequest(f"image {name}: {place}.digest is {found[:80]!r}, which is not a digest")
     return found
 
 
@@ -206,7 +206,7 @@ def diff_ids(config: Mapping[str, Any], name: str) -> list[str]:
     found = _get(_get(config, "rootfs", dict, name), "diff_ids", list, name, "rootfs")
     for index, each in enumerate(found):
         if not isinstance(each, str) or not DIGEST.fullmatch(each):
-            raise InvalidRequest(f"image {name}: rootfs.diff_ids[{index}] is {_shown(each)}, which is no digest")
+            raise InvalidRequest(f"image {name}: rootfs.diff_ids[{index}] is {_shown(each)}, which is not a digest")
     return list(found)
 
 

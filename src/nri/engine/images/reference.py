@@ -55,7 +55,7 @@ def parse_reference(text: str) -> Reference:
         raise _invalid(text, f"it is longer than {_LONGEST} letters")
     rest, at, digest = text.partition("@")
     if at and not DIGEST.fullmatch(digest):
-        raise _invalid(text, f"{digest!r} is no digest (sha256: and 64 hexadecimal digits)")
+        raise _invalid(text, f"{digest!r} is not a digest (sha256: and 64 hexadecimal digits)")
     head, _, last = rest.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not _TAG.fullmatch(tag):

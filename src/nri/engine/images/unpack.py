@@ -69,7 +69,7 @@ def in_place_of(found: LayoutImage, identity: str, raw: bytes, name: str) -> Lay
 def _blob(layout: Path, digest: str, name: str) -> bytes:
     """A document of a layout, whose content has its digest. Raises InvalidRequest, EngineError."""
     if not DIGEST.fullmatch(digest):
-        raise InvalidRequest(f"image {name}: {digest[:80]!r} is no digest")
+        raise InvalidRequest(f"image {name}: {digest[:80]!r} is not a digest")
     algorithm, _, value = digest.partition(":")
     try:
         with open(layout / "blobs" / algorithm / value, "rb") as file:

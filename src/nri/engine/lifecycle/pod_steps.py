@@ -51,7 +51,7 @@ class PodSteps:
                     raise RequestError(f"{FIELD}.{field}", "NODE", "cannot be shared by a pod whose ids are mapped")
         for field in ("network", "ipc", "pid"):
             if getattr(options, field) not in (pb.POD, pb.NODE, *((pb.CONTAINER,) if field == "pid" else ())):
-                raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is no mode of a pod")
+                raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is not a mode of a pod")
         systemd = self._machinery.systemd_cgroup
         record.cgroup_parent = config.linux.cgroup_parent or self._machinery.pod_cgroup(record.id)
         cgroups_path(record.cgroup_parent, record.id, systemd=systemd)

@@ -149,7 +149,7 @@ class Cni:
 
     def _path(self, pod_id: str) -> Path:
         if not pod_id or "/" in pod_id or pod_id.startswith("."):
-            raise EngineError(f"{pod_id!r} is no pod's id")
+            raise EngineError(f"{pod_id!r} is not a pod's id")
         return self.cache / f"{pod_id}.json"
 
 

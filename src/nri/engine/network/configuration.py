@@ -57,7 +57,7 @@ def parse_network(text: str, source: str = "") -> Network:
     """A network out of its file: a list, or one plugin alone. Raises ValueError with what is wrong. Pure."""
     data = parse_json(text)
     if not isinstance(data, dict):
-        raise ValueError("it is no table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
+        raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
     rows = data.get("plugins", [data] if "type" in data else [])
     if not isinstance(rows, list) or not rows:
         raise ValueError("'plugins' lists none")
@@ -66,7 +66,7 @@ def parse_network(text: str, source: str = "") -> Network:
             raise ValueError("a plugin has no 'type', or one that is no program's name")
         for key in ("capabilities", "ipam"):
             if not isinstance(row.get(key) or {}, dict):
-                raise ValueError(f"{key!r} of {row['type']} is no table")  # noqa: TRY004
+                raise ValueError(f"{key!r} of {row['type']} is not a table")  # noqa: TRY004
     name = data.get("name", "")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"'name' is {name!r}, which names no network")

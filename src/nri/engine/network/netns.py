@@ -64,7 +64,7 @@ class NetworkNamespaces:
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise InvalidRequest(f"{name!r} is no name of a network namespace")
+            raise InvalidRequest(f"{name!r} is not the name of a network namespace")
         return self.root / name
 
 

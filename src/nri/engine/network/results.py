@@ -51,7 +51,7 @@ def parse_result(result: Mapping[str, Any], interface: str) -> Attached:
 def _rows(result: Mapping[str, Any], key: str) -> list[_Row]:
     rows = result.get(key) or []
     if not isinstance(rows, list):
-        raise ValueError(f"{key} is no list")  # noqa: TRY004  one kind of complaint for the reader
+        raise ValueError(f"{key} is not a list")  # noqa: TRY004  one kind of complaint for the reader
     return [_Row(f"{key}[{place}]", row) for place, row in enumerate(rows)]
 
 
@@ -60,27 +60,27 @@ class _Row:
 
     def __init__(self, name: str, row: object) -> None:
         if not isinstance(row, dict):
-            raise ValueError(f"{name} is no table")  # noqa: TRY004
+            raise ValueError(f"{name} is not a table")  # noqa: TRY004
         self._name, self._row = name, row
 
     def number(self, key: str) -> int | None:
         value = self._row.get(key)
         if value is None or type(value) is int:
             return value
-        raise ValueError(f"{self._name}.{key} is no number")
+        raise ValueError(f"{self._name}.{key} is not a number")
 
     def text(self, key: str) -> str:
         value = self._row.get(key) or ""
         if isinstance(value, str):
             return value
-        raise ValueError(f"{self._name}.{key} is no text")
+        raise ValueError(f"{self._name}.{key} is not text")
 
     def address(self, key: str) -> str:
         text = self.text(key)
         try:
             return str(ipaddress.ip_interface(text).ip) if text else ""
         except ValueError:
-            raise ValueError(f"{self._name}.{key} is {text!r:.80}, which is no address") from None
+            raise ValueError(f"{self._name}.{key} is {text!r:.80}, which is not an address") from None
 
 
 def capability_arguments(

@@ -61,7 +61,7 @@ def _state(row: object) -> tuple[str, RuntimeState]:
         raise ValueError("no table")  # noqa: TRY004
     identity, status, bundle = (row.get(key) for key in ("id", "status", "bundle"))
     if not (isinstance(identity, str) and isinstance(status, str) and isinstance(bundle, str)):
-        raise ValueError("id, status or bundle is no text")  # noqa: TRY004
+        raise ValueError("id, status or bundle is not text")  # noqa: TRY004
     return identity, RuntimeState(status, process_id(row.get("pid", 0)), bundle)
 
 

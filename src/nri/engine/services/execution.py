@@ -80,7 +80,7 @@ class ExecutionCalls:
             raise WrongState(f"pod {pod.id}", pod.state, "port forward")
         for port in request.port:
             if not 0 < port < 1 << 16:
-                raise RequestError("port", port, "it is no port")
+                raise RequestError("port", port, "it is not a port")
         self._check_runs("port forward")
         return pb.PortForwardResponse(url=self._streaming.port_forward_url(pod.id, list(request.port)))
 

@@ -33,7 +33,7 @@ def check_pod(config: pb.PodSandboxConfig) -> None:
     for field in ("name", "namespace", "uid"):
         _check_name(f"metadata.{field}", getattr(config.metadata, field))
     if config.hostname and not _HOSTNAME.fullmatch(config.hostname):
-        raise RequestError("hostname", config.hostname, "is no name of at most 64 letters, digits, '.', '_' and '-'")
+        raise RequestError("hostname", config.hostname, "is not a name of at most 64 letters, digits, '.', '_' and '-'")
     if config.log_directory and not config.log_directory.startswith("/"):
         raise RequestError("log_directory", config.log_directory, "is no absolute path")
     check_path("log_directory", config.log_directory)
@@ -57,10 +57,10 @@ def _check_name(field: str, text: str) -> None:
 def _check_port(field: str, row: pb.PortMapping) -> None:
     for name in ("host_port", "container_port"):
         if not 0 <= getattr(row, name) < _PORTS:
-            raise RequestError(f"{field}.{name}", getattr(row, name), f"is no port between 0 and {_PORTS - 1}")
+            raise RequestError(f"{field}.{name}", getattr(row, name), f"is not a port between 0 and {_PORTS - 1}")
     if row.protocol not in pb.Protocol.values():
         raise RequestError(f"{field}.protocol", row.protocol, "is not known")
     try:
         ipaddress.ip_address(row.host_ip or "0.0.0.0")  # noqa: S104  nothing is bound
     except ValueError:
-        raise RequestError(f"{field}.host_ip", row.host_ip, "is no address") from None
+        raise RequestError(f"{field}.host_ip", row.host_ip, "is not an address") from None

@@ -56,7 +56,7 @@ def environment(config: pb.ContainerConfig, image: ImageConfig, hostname: str = 
     for index, variable in enumerate(config.envs):
         field = f"envs[{index}]"
         if not variable.key or "=" in variable.key:
-            raise RequestError(f"{field}.key", variable.key, "is no name of a variable")
+            raise RequestError(f"{field}.key", variable.key, "is not the name of a variable")
         try:
             made[variable.key] = variable.value.decode()
         except UnicodeDecodeError:

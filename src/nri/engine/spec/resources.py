@@ -50,7 +50,7 @@ def container_resources(
     if asked.unified:
         for key, value in asked.unified.items():
             if not _UNIFIED.fullmatch(key) or "\0" in value:
-                raise RequestError(f"{field}.unified[{key}]", value, "is no file of cgroup v2")
+                raise RequestError(f"{field}.unified[{key}]", value, "is not a file of cgroup v2")
         if machine.cgroup_v2:
             made["unified"] = dict(asked.unified)
         else:
@@ -74,7 +74,7 @@ def _cpu(asked: pb.LinuxContainerResources, field: str) -> dict[str, Any]:
     for name, key in (("cpuset_cpus", "cpus"), ("cpuset_mems", "mems")):
         text = getattr(asked, name)
         if text and (len(text) > _CPUSET_LENGTH or not _CPUSET.fullmatch(text)):
-            raise RequestError(f"{field}.{name}", text, "is no list like 0-3,8")
+            raise RequestError(f"{field}.{name}", text, "is not a list like 0-3,8")
         if text:
             made[key] = text
     return made

@@ -49,7 +49,7 @@ class Record:
     def from_json(cls, data: object) -> Self:
         """A record from its JSON. Raises ValueError with the key for a value that is none of its type."""
         if not isinstance(data, Mapping):
-            raise ValueError("it is no table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
+            raise ValueError("it is not a table of keys and values")  # noqa: TRY004  one kind of complaint for the reader
         known = {each.name: each for each in fields(cls) if each.name != "unknown"}
         values: Json = {}
         for key, value in data.items():
@@ -138,5 +138,5 @@ def _typed(key: str, value: object, kind: str) -> object:
     if not isinstance(value, wanted) or isinstance(value, bool):
         raise ValueError(f"{key!r} is {value!r}, and has to be of the kind {kind}")  # noqa: TRY004  as above
     if kind == "dict[str, str]" and not all(isinstance(each, str) for each in value.values()):  # type: ignore[attr-defined]
-        raise ValueError(f"{key!r} has a value that is no text")
+        raise ValueError(f"{key!r} has a value that is not text")
     return value

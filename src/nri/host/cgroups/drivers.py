@@ -112,7 +112,7 @@ def container_path(driver: Driver, pod: str, container_id: str) -> str:
     """
     runtime, mark, name = container_id.partition("://")
     if not mark or runtime not in _SCOPES:
-        raise ValueError(f"{container_id!r} is no container id with a runtime's scheme, such as containerd://ID")
+        raise ValueError(f"{container_id!r} is not a container id with a runtime's scheme, such as containerd://ID")
     _check(name, "id of a container")
     last = name if driver is Driver.CGROUPFS else f"{_SCOPES[runtime]}{name}.scope"
     return f"{pod.rstrip('/')}/{last}" if pod.strip("/") else last

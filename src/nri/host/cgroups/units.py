@@ -114,7 +114,7 @@ def _number(text: str) -> int:
     try:
         return int(word)
     except ValueError:
-        raise ValueError(f"{word[:40]!r} is no number") from None
+        raise ValueError(f"{word[:40]!r} is not a number") from None
 
 
 def _limit_v1(text: str) -> int:

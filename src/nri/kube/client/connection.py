@@ -191,7 +191,7 @@ class Apiserver:
             self._shared.doubt()
             words = str(error) or type(error).__name__
             if "Bearer" in words:  # a header that cannot be sent is in the error, the token with it
-                words = "the token is no text of one line, and cannot be sent"
+                words = "the token is not one line of text, and cannot be sent"
             raise ApiserverError(what, 0, f"{self.address}: {words}") from None
 
 

@@ -142,7 +142,7 @@ class Follower:
             if not self._version:  # not even a list could be had that is as new as what was known
                 self._newest = ""
             self._version = ""
-            _log.info("%s; all are listed anew", error)
+            _log.info("%s; all are listed again", error)
             return delay_s
         self.absent = error.status == _NOT_FOUND
         if self.problem != str(error):

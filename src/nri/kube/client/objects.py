@@ -93,7 +93,7 @@ def read_page(data: bytes) -> Page:
     version = meta.get("resourceVersion")
     items = found.get("items")
     if not isinstance(version, str) or not version or not isinstance(items, (list, type(None))):
-        raise ValueError("it is no list of objects with a version")
+        raise ValueError("it is not a list of objects with a version")
     return Page([_object(item) for item in items or ()], version, str(meta.get("continue") or ""))
 
 
@@ -151,7 +151,7 @@ def _object(value: Any) -> Object:
 
 def _table(value: Any, what: str) -> Object:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object of JSON")  # noqa: TRY004  (a bad answer, not a bad call)
+        raise ValueError(f"{what} is not an object of JSON")  # noqa: TRY004  (a bad answer, not a bad call)
     return value
 
 

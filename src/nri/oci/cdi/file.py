@@ -329,7 +329,7 @@ def _node_problems(edits: Edits, here: Path) -> Iterator[_Wrong]:
             yield _Wrong((*here, place, "permissions"), f'"{node.permissions}" is none', "write some of rwm, or none")
         if isinstance(node.fileMode, str):
             if not _OCTAL.fullmatch(node.fileMode):
-                yield _Wrong((*here, place, "fileMode"), f'"{node.fileMode}" is no file mode', "write such as 0o660")
+                yield _Wrong((*here, place, "fileMode"), f'"{node.fileMode}" is not a file mode', "write such as 0o660")
             else:
                 node.fileMode = int(node.fileMode.replace("o", ""), 8)
 

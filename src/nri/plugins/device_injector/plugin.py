@@ -87,7 +87,9 @@ def _devices(found: Annotation, adjustment: Adjustment) -> list[str]:
             if number < 0:
                 raise found.wrong(f"[{place}].{key}", f"must not be below 0: {number}")
         if not 0 <= device.file_mode <= _MOST_MODE:
-            raise found.wrong(f"[{place}].file_mode", f"{device.file_mode} is no file mode", "write one such as 0660")
+            raise found.wrong(
+                f"[{place}].file_mode", f"{device.file_mode} is not a file mode", "write one such as 0660"
+            )
         if device.file_mode > _PERMISSIONS:
             shown = f"{device.file_mode} is 0o{device.file_mode:o}, more than permissions"
             found.doubt(f"[{place}].file_mode: {shown} (octal has a leading 0, as in 0660)")
@@ -95,7 +97,7 @@ def _devices(found: Annotation, adjustment: Adjustment) -> list[str]:
         with found.at(f"[{place}]", device="path"):
             adjustment.add_device(path, type_, major, minor, file_mode=mode, uid=uid, gid=gid)
         if type_ != "p" and not major:
-            raise found.wrong(f"[{place}]", "major is missing or 0, which is no device", "add 'major: ...'")
+            raise found.wrong(f"[{place}]", "major is missing or 0, which is not a device", "add 'major: ...'")
     return [device.path for device in devices]
 
 
@@ -164,7 +166,7 @@ def _net_devices(found: Annotation, adjustment: Adjustment) -> list[str]:
     for place, device in enumerate(devices):
         for key, name in (("hostIf", device.hostIf), ("name", device.name or device.hostIf)):
             if not _NET_DEVICE.fullmatch(name) or len(name.encode()) > _LONGEST_NET_DEVICE:
-                reason = f"{name!r} is no name of a network device"
+                reason = f"{name!r} is not the name of a network device"
                 step = f"write 1 to {_LONGEST_NET_DEVICE} characters, no blank, / or :"
                 raise found.wrong(f"[{place}].{key}", reason, step)
         with found.at(f"[{place}]", host_device="hostIf", device="name"):

@@ -109,7 +109,7 @@ class HookDirectories:
             for name in names:
                 path = os.path.join(directory, name)
                 seen = fingerprint(path)
-                if seen is not None:  # a link that leads nowhere, as while a ConfigMap is exchanged, is no file
+                if seen is not None:  # a link that leads nowhere, as while a ConfigMap is exchanged, is not a file
                     files[path] = seen
         return files, errors
 

@@ -171,7 +171,7 @@ class _Reading:
         self._check_words(program.args, ("hook", "args"))
         self._check_words(program.env, ("hook", "env"))
         if program.timeout is not None and not 0 < program.timeout <= LONGEST_TIMEOUT_S:
-            self._problems.append(Problem(("hook", "timeout"), f"{program.timeout} is no number of seconds above 0"))
+            self._problems.append(Problem(("hook", "timeout"), f"{program.timeout} is not a number of seconds above 0"))
         annotations = [
             (
                 self._pattern(key, ("when", "annotations", key), "the key"),

@@ -63,7 +63,7 @@ class MemoryQos(nri.Plugin):
                 raise ValueError(f"classes: {quote(twice)} is there twice")
             for file in self.unifiedannotations:
                 if "/" in file or "." not in file:
-                    raise ValueError(f"unifiedannotations: {quote(file)} is no file of cgroup v2, such as memory.high")
+                    raise ValueError(f"unifiedannotations: {quote(file)} is not a file of cgroup v2")
 
     config: Config
 

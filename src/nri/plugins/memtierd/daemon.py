@@ -161,12 +161,12 @@ def _runs(folder: str, pid: int) -> bool:
 
 
 def _make_folder(run_dir: str, parts: Sequence[str]) -> None:
-    """Make a folder below `run_dir`. OSError for a link in place of one; ValueError for what is no name of one."""
+    """Make a folder below `run_dir`. OSError for a link in place of one; ValueError for what is not the name of one."""
     path = run_dir
     os.makedirs(run_dir, 0o700, exist_ok=True)
     for part in parts:
         if part in ("", ".", "..") or "/" in part or "\0" in part:
-            raise ValueError(f"{part!r} is no name of a folder")
+            raise ValueError(f"{part!r} is not the name of a folder")
         path = os.path.join(path, part)
         with suppress(FileExistsError):
             os.mkdir(path, 0o700)

@@ -76,7 +76,7 @@ def _checked(found: Annotation, place: str, device: NetworkDevice) -> NetworkDev
     new_name = device.new_name or device.name
     for key, name in (("name", device.name), ("new_name", new_name)):
         if not _NAME.fullmatch(name) or len(name.encode()) > _LONGEST_NAME:
-            reason = f"{name!r} is no name of a network device"
+            reason = f"{name!r} is not the name of a network device"
             raise found.wrong(f"{place}.{key}", reason, f"write 1 to {_LONGEST_NAME} characters, no blank, /, : or %")
     if device.mtu and not _LEAST_MTU <= device.mtu <= _MOST_MTU:
         reason = f"{device.mtu} is not from {_LEAST_MTU} to {_MOST_MTU}"

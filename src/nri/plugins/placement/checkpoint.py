@@ -75,7 +75,7 @@ class Checkpoint:
         elif found.st_uid not in (0, os.geteuid()):
             reason = f"it belongs to user {found.st_uid}"
         if reason:
-            raise ConfigError(str(self.path), _FOREIGN, reason, "remove it; all containers are placed anew then")
+            raise ConfigError(str(self.path), _FOREIGN, reason, "remove it; all containers are placed again then")
 
 
 _FOREIGN = "state file"

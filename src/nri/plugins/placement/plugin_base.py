@@ -126,7 +126,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         if before is None:
             self._kept, complaint = Checkpoint(options.stateDir, self.name).read()
             if complaint:
-                self.log.warning("%s; all containers are placed anew", complaint)
+                self.log.warning("%s; all containers are placed again", complaint)
             policy = self._made(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
@@ -173,7 +173,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             try:
                 policy = self.make(self._present_machine(), self._options, kept, found)
             except ValueError as error:
-                self.log.warning("nothing can stay as it was: %s; all containers are placed anew", error)
+                self.log.warning("nothing can stay as it was: %s; all containers are placed again", error)
                 policy = self.make(self._present_machine(), self._options, None, {})
             self.squeezed, self._later = {}, {}
             for container in found.values():

@@ -48,7 +48,7 @@ class SgxEpc(nri.Plugin):
             return None
         if not re.fullmatch("[0-9]{1,32}", found.text) or int(found.text) > MOST:
             step = "write bytes, such as 16777216; 0 for no limit"
-            raise found.wrong("", f"{quote(found.text[:64])} is no number of bytes", step)
+            raise found.wrong("", f"{quote(found.text[:64])} is not a number of bytes", step)
         limit = int(found.text)
         if not limit:
             return None

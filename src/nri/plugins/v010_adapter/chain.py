@@ -79,7 +79,7 @@ def read_listing(path: str) -> Listing:
         raise ConfigError(path, "", 'an object was expected, such as {"version": "0.1", "plugins": []}')
     version, plugins = found.get("version") or "", found.get("plugins", [])
     if not isinstance(version, str):
-        raise ConfigError(path, "version", f'{version!r} is no text; write "{VERSION}"')
+        raise ConfigError(path, "version", f'{version!r} is not text; write "{VERSION}"')
     if plugins is None:
         plugins = []
     if not isinstance(plugins, list):
@@ -97,7 +97,7 @@ def _entry(path: str, place: int, given: Any) -> ProgramEntry:
     if not isinstance(kind, str) or not kind or "\0" in kind:
         raise ConfigError(path, f"{key}.type", "the name of a program was expected")
     if "/" in kind and not kind.startswith("/"):
-        raise ConfigError(path, f"{key}.type", f"{kind!r} is no name and no absolute path")
+        raise ConfigError(path, f"{key}.type", f"{kind!r} is neither a name nor an absolute path")
     return ProgramEntry(kind, {"conf": given["conf"]} if "conf" in given else {})
 
 

@@ -139,7 +139,7 @@ def run(handler: Handler, stdin: TextIO | None = None, stdout: TextIO | None = N
     except ValueError as error:
         sys.exit(f"the request on stdin cannot be read: {error}")
     if not isinstance(given, dict):
-        sys.exit("the request on stdin cannot be read: it is no object")
+        sys.exit("the request on stdin cannot be read: it is not an object")
     result = answer(handler, sys.argv[1:], given, os.path.basename(sys.argv[0]))
     json.dump(result.to_json(), stdout or sys.stdout)
     sys.exit(0)

@@ -75,7 +75,7 @@ def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Itera
     given = labels.get(LABEL_QOS, "")
     if given and not qos_class(labels):
         shown = plain(given, _MOST_TEXT)
-        yield f'{LABEL_QOS}: "{shown}" is no class, so the pod has none; there are {", ".join(_CLASSES)}'
+        yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; there are {", ".join(_CLASSES)}'
     if LABEL_QOS in annotations and LABEL_QOS not in labels:
         yield f"{LABEL_QOS}: without effect as an annotation; it is a label"
 

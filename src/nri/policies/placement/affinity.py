@@ -78,7 +78,7 @@ def affinities(container: Container) -> list[Affinity]:
 def _read(container: Container, key: str, text: str, sign: int) -> list[Affinity]:
     tree = parse_text(Source(f"annotation {key}", text))
     if not isinstance(tree, dict) or not all(isinstance(each, list) for each in tree.values()):
-        raise ValueError("it is no table of lists, by names of containers")
+        raise ValueError("it is not a table of lists, by names of containers")
     if all(isinstance(each, str) for listed in tree.values() for each in listed):
         return _mutual(container, tree, sign)
     made = []

@@ -86,7 +86,7 @@ def cpi_of(cycles: int, instructions: int) -> float:
 def add(series: Series, at: int, value: float) -> None:
     """Add a sample. Raises ValueError for a time that is none."""
     if at < 0:
-        raise ValueError(f"{at} is no time of a sample")
+        raise ValueError(f"{at} is not a time of a sample")
     series.append((at, value))
 
 

@@ -83,12 +83,12 @@ def device_number(device: str, lookup: Callable[[str], str]) -> str:
 
 
 def numbers(annotations: Mapping[str, str]) -> Limits:
-    """Return the limits that annotations ask for. Raises ValueError, also for a limit that is no number."""
+    """Return the limits that annotations ask for. Raises ValueError, also for a limit that is not a number."""
     found = asked({}, annotations) or {}
     for key, rows in found.items():
         for device, value in rows:
             if not (value.isascii() and value.isdecimal() and len(value) < 20 and int(value) < 1 << 63):
-                raise ValueError(f"{ANNOTATION}: {key}: {value[:40]!r} of {device[:80]!r} is no number from 0 on")
+                raise ValueError(f"{ANNOTATION}: {key}: {value[:40]!r} of {device[:80]!r} is not a number from 0 on")
     return found
 
 

@@ -35,7 +35,7 @@ def burst_of(annotations: Mapping[str, str]) -> int | None:
         return None
     value = int(text) if _WHOLE.fullmatch(text) else -1
     if not 0 <= value < 1 << 63:
-        raise ValueError(f"{ANNOTATION} {text!r} is no number of microseconds from 0 on")
+        raise ValueError(f"{ANNOTATION} {text!r} is not a number of microseconds from 0 on")
     return value
 
 

@@ -42,7 +42,7 @@ def parse(text: str) -> HookServer:
     found = decode(text, _SHAPE)
     endpoint = found.get("remote-endpoint", "").removeprefix("unix://")
     if not endpoint.startswith("/") or len(os.fsencode(endpoint)) > _LONGEST_PATH or "\0" in endpoint:
-        raise ValueError(f"remote-endpoint: {plain(endpoint, 120)!r} is no path of a unix socket")
+        raise ValueError(f"remote-endpoint: {plain(endpoint, 120)!r} is not the path of a unix socket")
     policy = found.get("failure-policy", "")
     if policy not in _POLICIES:
         raise ValueError(f"failure-policy: {plain(policy, 40)!r} is neither Fail nor Ignore")

@@ -30,7 +30,7 @@ def every(seconds: float) -> Callable[[F], F]:
     """Mark a method as background work that runs each `seconds`, the first time right after Synchronize.
 
     Raises:
-        TypeError: `seconds` is no number.
+        TypeError: `seconds` is not a number.
         ValueError: `seconds` is not positive.
     """
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):

@@ -123,7 +123,7 @@ class RuntimeHandle:
         Raises:
             ConnectionClosed: there is no connection.
             NriError: no container is named, or too many updates are on their way.
-            TypeError: `container` is neither an id nor a container, or the reason is no text.
+            TypeError: `container` is neither an id nor a container, or the reason is not text.
         """
         container_id = container.id if isinstance(container, m.Container) else container
         if not isinstance(container_id, str):

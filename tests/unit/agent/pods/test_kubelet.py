@@ -85,8 +85,8 @@ def test_without_a_ca_any_kubelet_is_asked_and_the_token_that_it_gets_is_warned_
         (status(500, "no"), "HTTP 500"),
         (body(b"{"), "Expecting"),
         (body(b"[" * 100_000), "deep"),
-        (page([]), "no list of pods"),
-        (page({"items": [1]}), "no list of pods"),
+        (page([]), "not a list of pods"),
+        (page({"items": [1]}), "not a list of pods"),
         (cut, ""),
     ],
 )

@@ -41,11 +41,11 @@ def test_a_token_is_never_sent_in_clear_over_a_network(host: str) -> None:
         ("https://10.0.0.5", "names no port"),
         ("https://10.0.0.5:", "names no port"),
         ("https://10.0.0.5:0", "names no port"),
-        ("https://10.0.0.5:kubelet", "is no address: Port could not be cast"),
-        ("https://10.0.0.5:65536", "is no address: Port out of range"),
-        ("https://[::1:10250", "is no address: Invalid IPv6 URL"),
-        ("https://:10250", "is no address"),
-        ("ftp://10.0.0.5:10250", "is no address"),
+        ("https://10.0.0.5:kubelet", "is not an address: Port could not be cast"),
+        ("https://10.0.0.5:65536", "is not an address: Port out of range"),
+        ("https://[::1:10250", "is not an address: Invalid IPv6 URL"),
+        ("https://:10250", "is not an address"),
+        ("ftp://10.0.0.5:10250", "is not an address"),
     ],
 )
 def test_what_cannot_be_used_is_told_with_file_line_key_value_and_what_to_write(

@@ -178,8 +178,8 @@ def test_without_its_packages_it_says_which_to_install(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("nri.plugin_request_timeout=-5s", "nri: plugin_request_timeout -5 s is no time to wait; say 1ms or more"),
-        ("runtimes.runc.timeout=0", "runtimes.runc: timeout 0 s is no time to wait; say 1ms or more"),
+        ("nri.plugin_request_timeout=-5s", "nri: plugin_request_timeout -5 s is not a time to wait; say 1ms or more"),
+        ("runtimes.runc.timeout=0", "runtimes.runc: timeout 0 s is not a time to wait; say 1ms or more"),
         ("streaming.port=99999", "streaming: port 99999 is none: 0 for any free one, or 1 to 65535"),
         ("cgroups.parent=../x", 'cgroups: parent "../x" leads out of its folder'),
         ("containers.pids_limit=-5", "containers: pids_limit -5 is less than nothing; 0 is no limit"),

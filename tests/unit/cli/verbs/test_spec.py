@@ -100,7 +100,7 @@ def test_classes_and_devices_come_from_files(nri, files, tmp_path) -> None:
         ([], SPEC, 2, "adjust.json: not a ContainerAdjustment: expected a JSON object, not []"),
         ({}, '{"x":' * 200 + "1" + "}" * 200, 2, "spec.json:1: nested deeper than 100 levels"),
         ({}, "{", 2, "spec.json:1: not valid JSON"),
-        ({"args": ["x"]}, {"process": 5}, 1, "spec.json: the spec's process is no object: 5"),
+        ({"args": ["x"]}, {"process": 5}, 1, "spec.json: the spec's process is not an object: 5"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(nri, files, adjust: Any, spec: Any, code: int, text: str) -> None:

@@ -28,7 +28,8 @@ class Sets(package.Plugin):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A recording of a conflict, a refusal and a container that was created, in a pod with a name that is no name."""
+    """A recording of a conflict, a refusal and a container that was created, in a pod with a name that is not a
+    name."""
     with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
         runtime.add(Sets(), "10").add(Sets(), "20", "other")
         pod = make_pod(name="we\x1b[31mb", namespace="shop")
@@ -206,4 +207,4 @@ def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
 def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) -> None:
     done = nri("trace", "cut", str(folder), "/dev/null/part", "--until", "yesterday")
     assert done.returncode == 2
-    assert "'yesterday' is no time; write it as 2026-01-31T08:00:00Z" in done.stderr
+    assert "'yesterday' is not a time; write it as 2026-01-31T08:00:00Z" in done.stderr

@@ -47,9 +47,9 @@ def test_a_document_is_a_table_of_bounded_length() -> None:
         ({"con\ufb01g": {"digest": OTHER}}, "config is written"),
         ({"config": 7}, "config is 7, and has to be a table"),
         ({"config": {"digest": 7}}, "config.digest is 7, and has to be a text"),
-        ({"config": {"digest": "sha256:../../x"}}, "config.digest is 'sha256:../../x', which is no digest"),
-        ({"config": {"digest": "md5:aa"}}, "which is no digest"),
-        ({"config": {"size": 1}}, "config.digest is '', which is no digest"),
+        ({"config": {"digest": "sha256:../../x"}}, "config.digest is 'sha256:../../x', which is not a digest"),
+        ({"config": {"digest": "md5:aa"}}, "which is not a digest"),
+        ({"config": {"size": 1}}, "config.digest is '', which is not a digest"),
         ({}, "its manifest has no configuration"),
         ({"config": None}, "its manifest has no configuration"),
     ],
@@ -67,7 +67,7 @@ def test_the_configuration_of_a_manifest_is_one_and_means_the_same_to_all(manife
         ([{"digest": DIGEST, "size": "1"}], r"layers\[\].size is '1', and has to be a number"),
         ([{"digest": DIGEST, "size": True}], r"layers\[\].size is True, and has to be a number"),
         ([{"digest": DIGEST, "size": -1}], r"layers\[\].size is -1"),
-        ([{"size": 1}], r"layers\[\].digest is '', which is no digest"),
+        ([{"size": 1}], r"layers\[\].digest is '', which is not a digest"),
     ],
 )
 def test_layers_that_are_none_are_refused(rows: Any, problem: str) -> None:
@@ -181,7 +181,7 @@ def test_an_image_for_other_machines_says_for_which() -> None:
         ({"manifests": [7]}, r"manifests\[0\] is 7"),
         ({"manifests": [{"platform": 7}]}, r"manifests\[\].platform is 7"),
         ({"manifests": [{"platform": {"os": 7}}]}, r"manifests\[\].platform.os is 7"),
-        ({"manifests": [{"digest": "x"}]}, r"manifests\[\].digest is 'x', which is no digest"),
+        ({"manifests": [{"digest": "x"}]}, r"manifests\[\].digest is 'x', which is not a digest"),
         ({"manifests": {}, "Manifests": []}, "manifests is written 'Manifests'"),
     ],
 )

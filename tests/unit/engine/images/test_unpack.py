@@ -29,8 +29,8 @@ def test_a_layout_gives_its_image(tmp_path: Path) -> None:
         ([ONE, TWO], [digest(ONE)], "its manifest has 2 layers and its configuration 1"),
         ([ONE, ONE], [digest(ONE)], "its manifest has 2 layers and its configuration 1"),
         ([ONE], [], "its manifest has 1 layers and its configuration 0"),
-        ([ONE], ["sha256:short"], r"rootfs.diff_ids\[0\] is 'sha256:short', which is no digest"),
-        ([ONE], [7], r"rootfs.diff_ids\[0\] is 7, which is no digest"),
+        ([ONE], ["sha256:short"], r"rootfs.diff_ids\[0\] is 'sha256:short', which is not a digest"),
+        ([ONE], [7], r"rootfs.diff_ids\[0\] is 7, which is not a digest"),
     ],
 )
 def test_layers_and_what_the_configuration_says_of_them_agree(

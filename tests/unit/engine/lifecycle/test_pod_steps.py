@@ -43,7 +43,7 @@ def test_a_pod_of_the_nodes_network_has_the_nodes_name(dry: Any, steps: PodSteps
 
 @pytest.mark.parametrize("field", ["network", "ipc", "pid"])
 def test_a_mode_that_a_pod_cannot_have_names_its_field(steps: PodSteps, field: str) -> None:
-    with pytest.raises(RequestError, match=f"{field}.*is no mode of a pod"):
+    with pytest.raises(RequestError, match=f"{field}.*is not a mode of a pod"):
         steps.prepare(PodRecord("p1"), config(**{field: pb.TARGET}))
 
 

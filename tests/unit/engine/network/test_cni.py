@@ -63,7 +63,7 @@ def world(tmp_path: Path) -> World:
 
 def test_an_answer_that_makes_no_sense_names_the_network_and_is_taken_back(world: World) -> None:
     Path(f"{world.folder}/fail.odd").touch()
-    with pytest.raises(EngineError, match=r"network net: the answer of its plugins: ips\[0\] is no table"):
+    with pytest.raises(EngineError, match=r"network net: the answer of its plugins: ips\[0\] is not a table"):
         world.add("first", "second")
     assert world.asked() == ["ADD first", "ADD second", "DEL second", "DEL first"]
     assert world.cni.attached() == []
@@ -151,7 +151,7 @@ def test_an_answer_that_is_no_json_is_an_error(world: World) -> None:
 
 @pytest.mark.parametrize("identity", ["", "../a", ".a"])
 def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
-    with pytest.raises(EngineError, match="no pod's id"):
+    with pytest.raises(EngineError, match="not a pod's id"):
         world.cni.delete(identity)
 
 

@@ -33,7 +33,7 @@ def test_of_several_versions_the_newest_known_is_spoken() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[]", "no table"),
+        ("[]", "not a table"),
         ('{"name": "n"}', "lists none"),
         ('{"name": "n", "plugins": []}', "lists none"),
         ('{"name": "n", "plugins": [{}]}', "no 'type'"),
@@ -41,8 +41,8 @@ def test_of_several_versions_the_newest_known_is_spoken() -> None:
         ('{"name": "../n", "plugins": [{"type": "t"}]}', "names no network"),
         ('{"name": "n", "cniVersion": "2.0.0", "type": "t"}', "'2.0.0'"),
         ('{"name": "n", "cniVersions": 7, "type": "t"}', "'cniVersion' is 7"),
-        ('{"name": "n", "type": "t", "ipam": "host-local"}', "'ipam' of t is no table"),
-        ('{"name": "n", "type": "t", "capabilities": ["dns"]}', "'capabilities' of t is no table"),
+        ('{"name": "n", "type": "t", "ipam": "host-local"}', "'ipam' of t is not a table"),
+        ('{"name": "n", "type": "t", "capabilities": ["dns"]}', "'capabilities' of t is not a table"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(text: str, reason: str) -> None:

@@ -28,16 +28,16 @@ def test_addresses_are_those_of_the_pods_side() -> None:
 @pytest.mark.parametrize(
     ("result", "problem"),
     [
-        ({"ips": 7}, "ips is no list"),
-        ({"ips": [7]}, r"ips\[0\] is no table"),
-        ({"ips": [{"address": ["10.0.0.2"]}]}, r"ips\[0\].address is no text"),
-        ({"ips": [{}, {"address": "10.0.0.2/24\n10.0.0.3 evil"}]}, r"ips\[1\].address is .*, which is no address"),
-        ({"ips": [{"address": "10.0.0.2/24", "gateway": "x"}]}, r"ips\[0\].gateway is 'x', which is no address"),
-        ({"ips": [{"interface": "0"}]}, r"ips\[0\].interface is no number"),
-        ({"interfaces": {}, "ips": [{"interface": True}]}, r"ips\[0\].interface is no number"),
-        ({"interfaces": "eth0"}, "interfaces is no list"),
-        ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is no table"),
-        ({"interfaces": [{"name": "eth0", "sandbox": "/x", "mac": 7}]}, r"interfaces\[0\].mac is no text"),
+        ({"ips": 7}, "ips is not a list"),
+        ({"ips": [7]}, r"ips\[0\] is not a table"),
+        ({"ips": [{"address": ["10.0.0.2"]}]}, r"ips\[0\].address is not text"),
+        ({"ips": [{}, {"address": "10.0.0.2/24\n10.0.0.3 evil"}]}, r"ips\[1\].address is .*, which is not an address"),
+        ({"ips": [{"address": "10.0.0.2/24", "gateway": "x"}]}, r"ips\[0\].gateway is 'x', which is not an address"),
+        ({"ips": [{"interface": "0"}]}, r"ips\[0\].interface is not a number"),
+        ({"interfaces": {}, "ips": [{"interface": True}]}, r"ips\[0\].interface is not a number"),
+        ({"interfaces": "eth0"}, "interfaces is not a list"),
+        ({"interfaces": [["eth0"]]}, r"interfaces\[0\] is not a table"),
+        ({"interfaces": [{"name": "eth0", "sandbox": "/x", "mac": 7}]}, r"interfaces\[0\].mac is not text"),
     ],
 )
 def test_a_result_with_a_value_of_a_wrong_type_is_refused_by_its_place(result: dict, problem: str) -> None:

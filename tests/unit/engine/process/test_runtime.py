@@ -36,7 +36,7 @@ def test_a_program_is_what_it_calls_itself_whatever_its_file_is_called(
 )  # fmt: skip
 def test_an_answer_of_wrong_types_is_none(row: str) -> None:
     for parse, text in ((parse_state, row), (parse_list, f"[{row}]"), (parse_list, '{"a": 1}')):
-        with pytest.raises(ValueError, match=r"pid is no|no table|no list|is no text"):
+        with pytest.raises(ValueError, match=r"pid is no|no table|no list|is not text"):
             parse(text.encode())
 
 

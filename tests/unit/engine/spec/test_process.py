@@ -51,8 +51,8 @@ def test_there_is_always_a_path() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [
-        ("", b"", r'envs\[0\]\.key: "": is no name'),
-        ("A=B", b"", r"is no name"),
+        ("", b"", r'envs\[0\]\.key: "": is not the name'),
+        ("A=B", b"", r"is not the name"),
         ("A", b"\xff", r"envs\[0\]\.value: .* is not UTF-8"),
         ("A", b"\0", r"zero byte"),
     ],

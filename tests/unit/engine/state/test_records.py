@@ -29,14 +29,14 @@ def test_keys_of_a_newer_version_are_kept_and_written_again() -> None:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        ([], "no table"),
-        (None, "no table"),
+        ([], "not a table"),
+        (None, "not a table"),
         ({}, "'id' is missing"),
         ({"id": ""}, "'id' is missing"),
         ({"id": 1}, "'id' is 1, and has to be of the kind str"),
         ({"id": "p", "pid": True}, "'pid' is True"),
         ({"id": "p", "pid": "1"}, "of the kind int"),
-        ({"id": "p", "labels": {"a": 1}}, "'labels' has a value that is no text"),
+        ({"id": "p", "labels": {"a": 1}}, "'labels' has a value that is not text"),
         ({"id": "p", "ips": "10.0.0.1"}, "'ips' is '10.0.0.1'"),
         ({"id": "p", "state": "lost"}, "none of creating, ready"),
     ],

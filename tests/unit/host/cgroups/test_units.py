@@ -55,7 +55,7 @@ def test_one_file_of_version_2_holds_quota_and_period(text: str, quota: int, per
 
 @pytest.mark.parametrize("text", ["", "not_a_number 100000", "x"])
 def test_what_is_no_quota_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no number|no quota"):
+    with pytest.raises(ValueError, match=r"not a number|no quota"):
         units.QUOTA_V2.decode(text)
     assert not units.QUOTA_V2.holds(text, 5)
 
@@ -91,7 +91,7 @@ def test_the_weight_of_block_io_is_the_files_default() -> None:
     assert units.BFQ_WEIGHT.decode("default 100\n8:0 200\n") == units.BFQ_WEIGHT.decode("100\n") == 100
     assert units.IO_WEIGHT.encode(100, "") == ("default 910",)
     assert units.IO_WEIGHT.decode("default 910\n") == 100
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="not a number"):
         units.BFQ_WEIGHT.decode("")
 
 

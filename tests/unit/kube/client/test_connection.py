@@ -222,7 +222,7 @@ def test_a_token_that_cannot_be_sent_is_in_no_error(
 ) -> None:
     kubeconfig.write_text(kubeconfig.read_text().replace("secret", "SECRET1\\nSECRET2"))
     api = closing(Apiserver(maker(kubeconfig)))
-    with pytest.raises(ApiserverError, match="the token is no text of one line") as error:
+    with pytest.raises(ApiserverError, match="the token is not one line of text") as error:
         api.list(PODS)
     assert "SECRET" not in f"{error.value!r} {error.value.reason} {caplog.text}"
 

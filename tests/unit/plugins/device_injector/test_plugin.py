@@ -93,14 +93,14 @@ WRONG = [
     ("devices", "[{type: c, major: 1}]", "[0]: path is missing; add 'path: ...'"),
     ("devices", "[{path: dev/x, type: c, major: 1}]", "[0].path: must be an absolute path, not 'dev/x'"),
     ("devices", "[{path: /dev/x, type: x, major: 1}]", "[0].type: must be one of c, b, u, p, not 'x'"),
-    ("devices", "[{path: /dev/x, type: c}]", "[0]: major is missing or 0, which is no device; add 'major: ...'"),
+    ("devices", "[{path: /dev/x, type: c}]", "[0]: major is missing or 0, which is not a device; add 'major: ...'"),
     ("devices", "[{path: /d, type: c, major: x}]", '[0].major: "x" is not a number; write a whole number'),
     ("devices", "[{path: /d, type: c, major: -1}]", "[0].major: must not be below 0: -1"),
     ("devices", "[{path: /d, type: c, major: 1, minor: -1}]", "[0].minor: must not be below 0: -1"),
     (
         "devices",
         "[{path: /d, type: c, major: 1, file_mode: 77777777}]",
-        "[0].file_mode: 77777777 is no file mode; write one such as 0660",
+        "[0].file_mode: 77777777 is not a file mode; write one such as 0660",
     ),
     ("devices", "[{path: /d, type: c, major: 1, uid: -1}]", "[0].uid: must be between 0 and 4294967295, not -1"),
     (
@@ -137,12 +137,12 @@ WRONG = [
     (
         "network_devices",
         "[{hostIf: a/b}]",
-        "[0].hostIf: 'a/b' is no name of a network device; write 1 to 15 characters",
+        "[0].hostIf: 'a/b' is not the name of a network device; write 1 to 15 characters",
     ),
     (
         "network_devices",
         "[{hostIf: eth1, name: sixteen-letters-}]",
-        "[0].name: 'sixteen-letters-' is no name of a network device",
+        "[0].name: 'sixteen-letters-' is not the name of a network device",
     ),
     ("network_devices", "[{name: eth0}]", "[0]: hostIf is missing; add 'hostIf: ...'"),
     (

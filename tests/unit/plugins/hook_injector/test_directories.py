@@ -80,7 +80,7 @@ def test_a_config_map_that_is_exchanged_is_seen(tmp_path: Path) -> None:
     looked(found)
     assert arguments(found) == ["2"]
     (tmp_path / "data").unlink()
-    assert looked(found).error is None, "a link that leads nowhere is no file"
+    assert looked(found).error is None, "a link that leads nowhere is not a file"
     assert arguments(found) == []
 
 

@@ -53,7 +53,7 @@ def test_a_bad_annotation_refuses_its_container_by_name(
         ("classes: [{name: ''}]", "a class has an empty name"),
         ("classes: [{name: a}, {name: a}]", 'classes: "a" is there twice'),
         ("classes: [{name: a, swapLimitRation: 1}]", 'did you mean "swaplimitratio"?'),
-        ("unifiedannotations: [../../cpu.max]", 'unifiedannotations: "../../cpu.max" is no file of cgroup v2'),
+        ("unifiedannotations: [../../cpu.max]", 'unifiedannotations: "../../cpu.max" is not a file of cgroup v2'),
     ],
 )
 def test_a_bad_configuration_is_refused_by_name(nri_runtime: FakeRuntime, config: str, said: str) -> None:

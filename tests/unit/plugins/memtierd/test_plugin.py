@@ -146,8 +146,8 @@ def test_a_process_that_ends_by_itself_is_told_once_with_its_last_words(
     [
         ("gold", {}, 'there is no class "gold"; classes here: track, plain'),
         ("track", {"id": "ctr-9"}, "no cgroup below .* has the id of container app"),
-        ("track", {"name": ".."}, "'..' is no name of a folder"),
-        ("track", {"name": "a/b"}, "'a/b' is no name of a folder"),
+        ("track", {"name": ".."}, "'..' is not the name of a folder"),
+        ("track", {"name": "a/b"}, "'a/b' is not the name of a folder"),
     ],
 )
 def test_a_container_that_cannot_have_its_process_does_not_start(

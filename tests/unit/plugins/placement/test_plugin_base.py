@@ -239,7 +239,7 @@ def test_a_state_that_cannot_be_read_is_told(
     (tmp_path / "state/topology-aware.json").write_text("{")
     started(runtime, tmp_path)
     assert "topology-aware.json" in caplog.text
-    assert "all containers are placed anew" in caplog.text
+    assert "all containers are placed again" in caplog.text
 
 
 # -- configuration -----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def test_a_bad_limit_refuses_its_container_by_name(nri_runtime: FakeRuntime) -> 
     pod = make_pod(annotations={"epc-limit.nri.io/container.c0": "16Mi", "epc-limit.nri.io": "1"})
     with pytest.raises(nri.PluginRejected) as raised:
         nri_runtime.create_container(pod, make_container("c0"))
-    said = 'annotation epc-limit.nri.io/container.c0: "16Mi" is no number of bytes; write bytes, such as 16777216'
+    said = 'annotation epc-limit.nri.io/container.c0: "16Mi" is not a number of bytes; write bytes, such as 16777216'
     assert raised.value.reason.startswith(said)
 
 

@@ -43,11 +43,11 @@ def test_without_a_file_there_are_no_programs(node: Node) -> None:
     [
         ("{", r"conf\.json: it is no JSON: "),
         ("[]", r"conf\.json: an object was expected"),
-        ('{"version": 1}', r"conf\.json: version: 1 is no text"),
+        ('{"version": 1}', r"conf\.json: version: 1 is not text"),
         ('{"plugins": {}}', r"conf\.json: plugins: a list was expected"),
         ('{"plugins": ["a"]}', r"conf\.json: plugins\[0\]: an object was expected"),
         ('{"plugins": [{"type": "a"}, {"conf": 1}]}', r"plugins\[1\]\.type: the name of a program was expected"),
-        ('{"plugins": [{"type": "../a"}]}', r"plugins\[0\]\.type: '\.\./a' is no name and no absolute path"),
+        ('{"plugins": [{"type": "../a"}]}', r"plugins\[0\]\.type: '\.\./a' is neither a name nor an absolute path"),
         (" " * (1 << 20) + "{}", r"conf\.json: more than 1 MiB"),
         ("[" * 100_000, r"conf\.json: it is no JSON: "),
     ],

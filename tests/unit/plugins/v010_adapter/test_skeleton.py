@@ -137,7 +137,7 @@ def test_a_refusal_ends_with_0_too_and_is_the_result(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("invoked")
 @pytest.mark.parametrize(
     ("given", "reason"),
-    [("{", "Expecting property name"), ("[" * 100_000, ""), ("[]", "it is no object")],
+    [("{", "Expecting property name"), ("[" * 100_000, ""), ("[]", "it is not an object")],
     ids=["no JSON", "too deep", "no object"],
 )
 def test_a_request_that_cannot_be_read_is_told_with_the_reason_and_the_plugin_is_not_asked(

@@ -28,7 +28,7 @@ def test_a_key_that_is_nearly_one_is_told_with_the_one_that_was_meant(key: str, 
 
 def test_a_class_that_is_none_and_a_class_in_the_wrong_place_are_told() -> None:
     (line,) = pod_unread({"koordinator.sh/qosClass": "be"}, {})
-    assert line.startswith('koordinator.sh/qosClass: "be" is no class')
+    assert line.startswith('koordinator.sh/qosClass: "be" is not a class')
     (line,) = pod_unread({}, {"koordinator.sh/qosClass": "BE"})
     assert line.endswith("it is a label")
 

@@ -87,7 +87,7 @@ def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not()
 def test_odd_readings_are_refused() -> None:
     with pytest.raises(ValueError, match="no instruction"):
         cpi.cpi_of(5, 0)
-    with pytest.raises(ValueError, match="no time"):
+    with pytest.raises(ValueError, match="not a time"):
         cpi.add([], -1, 1.0)
 
 
@@ -100,5 +100,5 @@ def test_a_sample_without_instructions_or_time_is_refused() -> None:
     assert cpi.cpi_of(6, 3) == 2.0
     with pytest.raises(ValueError, match="no instruction was counted"):
         cpi.cpi_of(6, 0)
-    with pytest.raises(ValueError, match="-1 is no time of a sample"):
+    with pytest.raises(ValueError, match="-1 is not a time of a sample"):
         cpi.add([], -1, 1.0)

@@ -49,5 +49,5 @@ def test_zeros_before_a_burst_are_nothing() -> None:
 
 @pytest.mark.parametrize("text", ["-5", "abc", "0x10", " 7", "1_000", "9999999999999999999"])
 def test_what_is_no_number_of_microseconds_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="no number of microseconds"):
+    with pytest.raises(ValueError, match="not a number of microseconds"):
         _written(POD, _asking(text))

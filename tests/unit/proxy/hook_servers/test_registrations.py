@@ -39,9 +39,9 @@ def test_a_registration_is_what_koordlet_writes_and_stages_without_a_call_are_pa
     [
         ("", "is not JSON"),
         ("[]", "is not an object"),
-        ("{}", "no path of a unix socket"),
-        ('{"remote-endpoint": "koordlet.sock"}', "no path of a unix socket"),
-        ('{"remote-endpoint": "/%s"}' % ("x" * 107), "no path of a unix socket"),
+        ("{}", "not the path of a unix socket"),
+        ('{"remote-endpoint": "koordlet.sock"}', "not the path of a unix socket"),
+        ('{"remote-endpoint": "/%s"}' % ("x" * 107), "not the path of a unix socket"),
         ('{"remote-endpoint": "/a", "failure-policy": "fail"}', "'fail' is neither Fail nor Ignore"),
         ('{"remote-endpoint": "/a", "runtime-hooks": "PreRunPodSandbox"}', "runtime-hooks"),
     ],
@@ -167,7 +167,7 @@ def test_a_folder_that_cannot_be_read_changes_nothing(tmp_path: Path, caplog: py
     found = Registrations(folder)
     assert endpoints(found) == ["/run/a.sock"]
     folder.rename(tmp_path / "away")
-    folder.write_text("a file is no folder")
+    folder.write_text("a file is not a folder")
     assert endpoints(found) == ["/run/a.sock"]
     assert endpoints(found) == ["/run/a.sock"]
     assert caplog.text.count("cannot be read") == 1, "it is said once, not at every request"

@@ -113,7 +113,7 @@ def test_a_configuration_that_checks_itself_is_asked_also_for_flags_alone() -> N
 
             def __post_init__(self) -> None:
                 if self.cpus == "x":
-                    raise ValueError("x is no CPU")
+                    raise ValueError("x is not a CPU")
 
-    with pytest.raises(nri.ConfigError, match="x is no CPU"):
+    with pytest.raises(nri.ConfigError, match="x is not a CPU"):
         settings.apply(Checked(), "", None, {"cpus": ["x"]})

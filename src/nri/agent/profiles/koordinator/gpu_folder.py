@@ -60,7 +60,7 @@ def _shared(root: Root, path: str) -> Result:
 def _made(root: Root, folder: str, path: str) -> Result:
     above, _, name = path.rpartition("/")
     if above != folder or name in ("", ".", ".."):
-        return Result(path, _NAME, "empty", Outcome.REFUSED, f"it is no folder of {folder}")
+        return Result(path, _NAME, "empty", Outcome.REFUSED, f"it is not a folder of {folder}")
     try:
         with contextlib.suppress(FileExistsError):
             root.make_folder(folder)

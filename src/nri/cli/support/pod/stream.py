@@ -103,7 +103,7 @@ def _connect(url: str) -> socket.socket:
         where = urlsplit(url)
         host, port = where.hostname or "", where.port or 80
     except ValueError:
-        raise NriError(f"the runtime gives out {plain(url)} for its streams, which is no address") from None
+        raise NriError(f"the runtime gives out {plain(url)} for its streams, which is not an address") from None
     if where.scheme != "http" or not host:
         raise NriError(f"the runtime gives out {plain(url)} for its streams: only http is spoken here")
     try:

@@ -65,7 +65,7 @@ def prepare(volume: Volume) -> None:
     for name in sorted(volume.below):
         if not (path / name).exists():
             if volume.kind != EMPTY_DIR and not path.is_dir():
-                raise Failure(f"{volume.place}: volumeMounts.subPath: {path} is no folder")
+                raise Failure(f"{volume.place}: volumeMounts.subPath: {path} is not a folder")
             _make(path / name, volume.group)
 
 

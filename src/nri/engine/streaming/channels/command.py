@@ -83,7 +83,7 @@ class CommandChannels(Protocol):
 class SizeReader:
     """Reads the sizes that come on the channel for them: JSON objects, one after the other, in any pieces.
 
-    JSON that is no size is passed over, as other servers do; text that is no JSON ends the channel.
+    JSON that is not a size is passed over, as other servers do; text that is no JSON ends the channel.
     """
 
     LIMIT: Final = 4096

@@ -83,7 +83,7 @@ def tc_bandwidths(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
 
 
 def tc_bits_per_s(value: int | str | None, total: int, quirks: Quirks = Quirks.DEFAULT) -> int:
-    """Return a class's share in bits per second; 0 for none, for a percentage out of range, for what is no quantity."""
+    """Return a class's share in bits per second; 0 for none, for a percentage out of range, for no quantity."""
     if value is None:
         return 0
     if isinstance(value, int):

@@ -32,7 +32,7 @@ def ratio(node: Any) -> float:
     except ValueError:
         found = math.nan
     if not found > 0 or math.isinf(found):
-        raise ValueError(f"annotation {ANNOTATION_RATIO}: {text!r} is no number above 0")
+        raise ValueError(f"annotation {ANNOTATION_RATIO}: {text!r} is not a number above 0")
     return found
 
 

@@ -131,7 +131,7 @@ def test_an_agent_whose_hooks_are_all_off_is_not_registered(place: Path, started
 def test_a_folder_that_cannot_be_written_is_told_and_costs_nothing_else(
     place: Path, started: list[HooksTransport], caplog: pytest.LogCaptureFixture
 ) -> None:
-    (place / "hookserver.d").write_text("a file is no folder")
+    (place / "hookserver.d").write_text("a file is not a folder")
     transport = made(place)
     started.append(transport)
     transport.start()

@@ -47,5 +47,5 @@ def test_a_decision_comes_from_the_block_of_its_service() -> None:
 def test_every_service_can_be_previewed() -> None:
     names = tuple(row.name for row in PROFILE.strategies)
     assert AgentSettings(profile="rubik", preview=names).preview == names
-    with pytest.raises(ValueError, match="preview: cpuBurst is no hook or strategy of profile rubik"):
+    with pytest.raises(ValueError, match="preview: cpuBurst is not a hook or strategy of profile rubik"):
         AgentSettings(profile="rubik", preview=("cpuBurst",))  # type: ignore[arg-type]  # of the other profile

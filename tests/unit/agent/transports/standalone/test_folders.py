@@ -51,11 +51,11 @@ def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Pat
 
 def test_a_list_of_programs_that_cannot_be_read_is_an_error_of_that_round(tmp_path: Path) -> None:
     def unreadable(*_: object) -> list[HostApplicationContext]:
-        raise ValueError("hostApplications is no list")
+        raise ValueError("hostApplications is not a list")
 
     world, tally = World(tmp_path, Node()), Tally(1)
     transport.programs(replace(world.parts, profile=replace(PROFILE, programs=unreadable)), tally, force=True)
-    assert (tally.errors, tally.first_error) == (1, "host applications: hostApplications is no list")
+    assert (tally.errors, tally.first_error) == (1, "host applications: hostApplications is not a list")
 
 
 def test_a_program_on_which_a_hook_fails_is_named_and_the_next_one_is_decided(tmp_path: Path) -> None:

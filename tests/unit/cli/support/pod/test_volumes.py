@@ -29,5 +29,5 @@ def test_what_the_machine_has_is_made_or_must_be_there_as_the_type_says(tmp_path
     for kind, words in (("Directory", "no folder"), ("Socket", "no socket"), ("BlockDevice", "no block device")):
         with pytest.raises(Failure, match=f"f:7: volumes.hostPath.path: .*file is not there, or {words}"):
             prepare(Volume(str(tmp_path / "file"), kind, "f:7"))
-    with pytest.raises(Failure, match="file is no folder"):
+    with pytest.raises(Failure, match="file is not a folder"):
         prepare(Volume(str(tmp_path / "file"), "File", "f:7", below={"sub"}))

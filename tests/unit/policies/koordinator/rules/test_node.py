@@ -42,7 +42,7 @@ def test_a_change_below_a_hundredth_is_none(ratio: float, change: float) -> None
 
 
 def test_a_ratio_in_other_digits_is_none() -> None:
-    with pytest.raises(ValueError, match="no number above 0"):
+    with pytest.raises(ValueError, match="not a number above 0"):
         node.ratio(on_node("\N{ARABIC-INDIC DIGIT TWO}"))
 
 

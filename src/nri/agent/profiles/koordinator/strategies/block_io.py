@@ -140,11 +140,11 @@ def disk_of(root: Root, disk: DiskLimits, uid: str, mounts: Callable[[Root], Map
     if disk.kind == "device":
         name = posixpath.basename(disk.name)
         if not name or name in (".", ".."):
-            raise ValueError(f"{disk.name[:60]!r} is no device")
+            raise ValueError(f"{disk.name[:60]!r} is not a device")
         return _whole(root, root.find(f"/sys/class/block/{name}/dev"), disk.name)
     if disk.kind == "podvolume":
         if not uid or not disk.name or "/" in disk.name:
-            raise ValueError(f"{disk.name[:60]!r} is no volume of a pod")
+            raise ValueError(f"{disk.name[:60]!r} is not a volume of a pod")
         return _whole(root, mounts(root).get(_VOLUMES.format(uid=uid, name=disk.name)), disk.name)
     if disk.kind == "volumegroup":
         return _group(root, disk.name)

@@ -123,11 +123,11 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
 @pytest.mark.parametrize(
     ("kind", "name", "error"),
     [
-        ("device", "/", "is no device"),
+        ("device", "/", "is not a device"),
         ("volumegroup", "vg0", "the machine has no volume in use of the volume group 'vg0'"),
         ("volumegroup", "wide", "'wide' is on 2 disks; limits hold for one"),
         ("zpool", "tank", "there is no kind 'zpool'"),
-        ("podvolume", "../../etc", "is no volume of a pod"),
+        ("podvolume", "../../etc", "is not a volume of a pod"),
         ("podvolume", "data", "the machine has no disk 'data'"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_bad_annotation_costs_its_pod_alone_and_keeps_its_last_good_limits(tmp
     world.run(asking("a", ("8:0", value)), b)
     world.loop()
     assert (world.text(world.app(a), READ), world.text(world.app(b), READ)) == ("8:0 5", "8:0 6")
-    assert "is no number from 0 on" in world.loops.health()[1]
+    assert "is not a number from 0 on" in world.loops.health()[1]
     world.configure()
     world.loop()
     (service,) = world.loops.loops

@@ -63,4 +63,4 @@ def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good
     told = world.history.of("uid-a")
     assert told is not None
     assert [row["hook"] for row in told["errors"]] == ["quotaBurst"]
-    assert "'-1' is no number of microseconds" in told["errors"][0]["reason"]
+    assert "'-1' is not a number of microseconds" in told["errors"][0]["reason"]
