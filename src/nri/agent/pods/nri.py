@@ -62,12 +62,14 @@ class Followed(Protocol):
     Attributes:
         synced: whether it has had all that runs at least once.
         problem: why it is not what runs; "" if it is.
-        listener: called after a change.
     """
 
     synced: bool
     problem: str
-    listener: Callable[[], None]
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after a change."""
+        ...
 
     def pods(self) -> list[tuple[str, PodContext]]:
         """Return the pods by the ids of their sandboxes."""
@@ -101,7 +103,7 @@ class NriPods:
         """Follow what a plugin keeps, which asks its runtime for evictions by `evict`; before the start."""
         self._followed.append(held)
         self._evict[id(held)] = evict
-        held.listener = lambda: self._worker.poke(_CHANGED)
+        held.subscribe(lambda: self._worker.poke(_CHANGED))
 
     def pods(self) -> list[Pod]:
         """Return the pods that a runtime has; those that have not changed are the same objects as before."""

@@ -61,7 +61,6 @@ class Held:
     Attributes:
         synced: whether the runtime has told at least once all that runs.
         problem: why what is held is not what runs; "" if it is.
-        listener: called after what is held has changed, by the thread that has changed it.
     """
 
     def __init__(self, transport: str = "nri") -> None:
@@ -71,12 +70,20 @@ class Held:
         self._containers: dict[str, HeldContainer] = {}
         self.synced = False
         self.problem = f"waiting for the runtime, mode {transport}"
-        self.listener: Callable[[], None] = lambda: None
+        self._listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Have a function called after what is held has changed, by the thread that has changed it."""
+        self._listeners.append(listener)
+
+    def _changed(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     def told(self, problem: str) -> None:
         """Note with "" that the runtime has told all that runs, else why what is held may be old."""
         self.problem, self.synced = problem, self.synced or not problem
-        self.listener()
+        self._changed()
 
     def pods(self) -> list[tuple[str, PodContext]]:
         """Return the pods by the ids of their sandboxes."""
@@ -104,19 +111,19 @@ class Held:
         """Take in a pod."""
         with self._lock:
             self._pods[pod_id] = context
-        self.listener()
+        self._changed()
 
     def put(self, container_id: str, container: HeldContainer) -> None:
         """Take in a container."""
         container.context = replace(container.context, env={})  # no decision for what runs needs it
         with self._lock:
             self._containers[container_id] = container
-        self.listener()
+        self._changed()
 
     def mark_created(self, container: HeldContainer, context: ContainerContext) -> None:
         """Note that the runtime has created a container, and its context as it is now."""
         container.created, container.context = True, context
-        self.listener()
+        self._changed()
 
     def known(self, container_id: str, new: HeldContainer) -> HeldContainer:
         """Return a container; a new one is taken in if it is not known."""
@@ -137,13 +144,13 @@ class Held:
         with self._lock:
             container.context = replace(context, resources=replace(before, **named), env={})
             container.asked += 1
-        self.listener()
+        self._changed()
 
     def drop(self, container_id: str) -> HeldContainer | None:
         """Forget a container; return what was known of it."""
         with self._lock:
             found = self._containers.pop(container_id, None)
-        self.listener()
+        self._changed()
         return found
 
     def drop_pod(self, pod_id: str) -> list[HeldContainer]:
@@ -152,7 +159,7 @@ class Held:
             self._pods.pop(pod_id, None)
             numbers = [number for number, each in self._containers.items() if each.pod_id == pod_id]
             gone = [self._containers.pop(number) for number in numbers]
-        self.listener()
+        self._changed()
         return gone
 
     def keep_only(self, pods: set[str], containers: set[str]) -> list[PodContext]:

@@ -46,7 +46,11 @@ class DryRuntime:
         self._containers: dict[str, _Container] = {}
         self._pids = itertools.count(_FIRST_PID)
         self._lock = threading.RLock()
-        self.on_end: Callable[[Exit], None] | None = None
+        self._on_end: Callable[[Exit], None] | None = None
+
+    def report_ends(self, on_end: Callable[[Exit], None]) -> None:
+        """Have a function called with each end from now on, by the thread that causes it."""
+        self._on_end = on_end
 
     def make(self, container_id: str, bundle: Path) -> Created:
         """Take note of a new container, as conmon has a real runtime do."""
@@ -83,8 +87,8 @@ class DryRuntime:
                 return True
             found.status = "stopped"
             found.exit = Exit(container_id, 128 + code, time.time_ns(), "Error")
-        if self.on_end is not None:
-            self.on_end(found.exit)
+        if self._on_end is not None:
+            self._on_end(found.exit)
         return True
 
     def delete(self, container_id: str) -> None:
@@ -183,7 +187,7 @@ class DryExits:
     def watch(self, container_id: str, bundle: Path, runtime: DryRuntime) -> None:  # noqa: ARG002
         """Tell this container's end when it comes, or at once if it has come already."""
         self._watched.add(container_id)
-        runtime.on_end = self._ended
+        runtime.report_ends(self._ended)
         found = runtime.ended(container_id)
         if found is not None:
             self._ended(found)

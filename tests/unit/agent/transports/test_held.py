@@ -49,7 +49,7 @@ def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:
 
 def test_each_change_is_told_and_what_is_wrong_is_over_when_the_runtime_has_told_all() -> None:
     held, calls = filled(), list[str]()
-    held.listener = lambda: calls.append(held.problem)
+    held.subscribe(lambda: calls.append(held.problem))
     assert not held.synced
     held.told("")
     held.told("gone")
