@@ -296,12 +296,13 @@ def services(file: File) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     errors: list[ConfigError] = []
+    problems: list[Problem] = []
     for place, name in enumerate(file.agent.enabledFeatures or ()):
         path: Path = ("agent", "enabledFeatures", place)
         if name not in FEATURES:
-            errors += located(file.source, [Problem(path, f'"{name}" is no service', suggest(name, FEATURES))])
+            problems.append(Problem(path, f'"{name}" is no service', suggest(name, FEATURES)))
         elif name in found:
-            errors += located(file.source, [Problem(path, f'"{name}" is there twice', "say it once")])
+            problems.append(Problem(path, f'"{name}" is there twice', "say it once"))
         else:
             found[name] = None
             try:
@@ -309,8 +310,8 @@ def services(file: File) -> dict[str, Any]:
                     found[name] = block_of(name, file.blocks.get(name), file.source, file.unread)
             except ConfigError as error:
                 errors.append(error)
-    if errors:
-        raise together(errors)
+    if errors or problems:
+        raise together([*located(file.source, problems), *errors])
     return found
 
 
