@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from nri import host
 from nri.agent.capabilities import capabilities
 from nri.agent.decisions import Decisions
-from nri.agent.executor import Executor
+from nri.agent.executor import Executor, Told
 from nri.agent.explain import History
 from nri.agent.foreign import refuse
 from nri.agent.observe import Observer
@@ -66,6 +66,7 @@ POD_SOURCES: Final[Mapping[str, str]] = {
     "files": "nri.agent.pods.files:FilePods",
 }
 _LOOPS: Final = "nri.agent.loops:Loops"
+_CRI_UPDATES: Final = "nri.agent.writing.cri_updates:CriUpdates"
 #: The modes in which agents of several profiles go together.
 _SHARED_MODES: Final = ("nri", "standalone")
 
@@ -120,7 +121,9 @@ class Agent:
         self.settings, self._tell = settings, tell
         root = host.Root(settings.root) if root is None else root
         observer, history = Observer(), History()
-        executor = Executor(root, refresh_s=settings.standalone.force_update, observer=observer)
+        executor = Executor(
+            root, refresh_s=settings.standalone.force_update, observer=observer, runtime=_told(settings)
+        )
         profile = profile_of(settings.profile)
         check(profile.owners_on(settings.gates))
         book = RuleBook(profile.node(settings, root), profile.kinds)
@@ -338,6 +341,14 @@ class Agents:
                 for row in each.health().rows
             )
         )
+
+
+def _told(settings: AgentSettings) -> Told | None:
+    """Who is told of what is written to cgroups; None for nobody."""
+    if settings.standalone.apply != "cri":
+        return None
+    made: Told = load(_CRI_UPDATES)(settings.cri_socket, runtime_alone=settings.pods.source in ("cri", "nri"))
+    return made
 
 
 def _health(part: Component) -> tuple[bool, str]:

@@ -15,6 +15,7 @@ from nri.agent.profile import Profile
 from nri.agent.settings.values import TerwaySettings
 from nri.host import switches
 from nri.host.cgroups.drivers import driver_in_use
+from nri.host.perf import Event, probe_events
 
 __all__ = ["Capability", "capabilities"]
 
@@ -44,8 +45,12 @@ _Found = host.Unsupported | str
 
 def capabilities(root: host.Root, profile: Profile) -> list[Capability]:
     """All rows: features first, then knobs, those that the profile sets before others."""
+    strategies = [row.name for row in profile.strategies]
     rows = [
-        _feature(root, what, probe, instead, profile.owners_of(*knobs)) for what, probe, instead, knobs in _FEATURES
+        _feature(
+            root, what, probe, instead, (*profile.owners_of(*names), *(each for each in strategies if each in names))
+        )
+        for what, probe, instead, names in _FEATURES
     ]
     found = host.survey(host.detect(root))
     knobs = [_knob(name, each, profile.owners_of(name)) for name, each in found.items()]
@@ -91,6 +96,20 @@ def _bandwidth(root: host.Root) -> _Found:
     return "MB" if found.bandwidth else host.Unsupported("the processor shares a cache, and no memory bandwidth")
 
 
+def _cycles(_: host.Root) -> _Found:
+    return probe_events((Event.CYCLES, Event.INSTRUCTIONS)) or "perf_event_open"
+
+
+def _misses(_: host.Root) -> _Found:
+    events = (Event.MISSES, Event.REFERENCES, Event.LAST_LEVEL_MISSES, Event.LAST_LEVEL_READS)
+    return probe_events(events) or "perf_event_open"
+
+
+def _network(root: host.Root) -> _Found:
+    path = "/proc/qos/net_qos_enable"
+    return path if root.exists(path) else host.Unsupported("only kernels of openEuler with the module oncn-bwm have it")
+
+
 def _core_scheduling(_: host.Root) -> _Found:
     return host.CoreScheduler().probe() or "prctl"
 
@@ -120,11 +139,14 @@ def _terway(root: host.Root) -> _Found:
 
 
 _Probe = Callable[[host.Root], _Found]
-#: Each feature: what finds it, what does the same where it is missing, and the names of what is set by it.
+#: Each feature: what finds it, what does the same where it is missing, and the names of what it sets or who needs it.
 _FEATURES: Final[tuple[tuple[str, _Probe, str, tuple[str, ...]], ...]] = (
     ("cgroups", _cgroups, "", ()),
     ("cgroup driver", _driver, "", ()),
-    ("pressure (PSI)", _pressure, "", ()),
+    ("pressure (PSI)", _pressure, "", ("psi",)),
+    ("counters of cycles", _cycles, "", ("cpi",)),
+    ("counters of cache misses", _misses, "dynCache's static shares", ("dynCache",)),
+    ("network levels", _network, "", ("preemption",)),
     ("resctrl caches", _cache, "", ("resctrl",)),
     ("resctrl bandwidth", _bandwidth, "", ("resctrl",)),
     ("core scheduling", _core_scheduling, "cpu.idle, or cpu.shares", ("core_sched.cookie",)),

@@ -28,7 +28,7 @@ from nri.policies.messages import AT_CREATION, knob_of_file
 from nri.policies.paths import MANY_PODS, of_many_pods
 from nri.policies.writes import OOM_SCORE, Write, pod_writes, writes
 
-__all__ = ["Context", "Executor", "ValueWriter", "Written", "tidy"]
+__all__ = ["Context", "Executor", "Told", "ValueWriter", "Written", "tidy"]
 
 Context = PodContext | ContainerContext | KubeQosContext | HostApplicationContext
 
@@ -61,6 +61,18 @@ class ValueWriter(Protocol):
         ...
 
 
+class Told(Protocol):
+    """Is told what was written, so that another view of it stays true."""
+
+    def tell(self, in_force: Iterable[Write]) -> None:
+        """Tell of values that are in force."""
+        ...
+
+    def forget(self, folder: str) -> None:
+        """Forget what was told of a container."""
+        ...
+
+
 class Executor:
     """Writes to one machine.
 
@@ -71,6 +83,7 @@ class Executor:
         clock: monotonic seconds.
         scheduler: core scheduling; None for this machine's.
         hierarchies: the cgroups; None for those of the machine.
+        runtime: is told of what is written and lasts; None for nobody.
 
     Attributes:
         hierarchies: the cgroups.
@@ -86,8 +99,9 @@ class Executor:
         clock: Callable[[], float] = time.monotonic,
         scheduler: host.CoreScheduler | None = None,
         hierarchies: host.Hierarchies | None = None,
+        runtime: Told | None = None,
     ) -> None:
-        self.root = root
+        self.root, self._runtime = root, runtime
         self.hierarchies = host.detect(root) if hierarchies is None else hierarchies
         self.cookies = CoreScheduling(scheduler or host.CoreScheduler(), clock)
         self._observer = observer or Observer()
@@ -98,15 +112,20 @@ class Executor:
 
     # -- writes -------------------------------------------------------------------------------------------------------
 
-    def write(self, writes: Sequence[Write], *, force: bool = False, keep: bool = True) -> list[Result]:
+    def write(
+        self, writes: Sequence[Write], *, force: bool = False, keep: bool = True, lasting: bool = True
+    ) -> list[Result]:
         """Write a batch in level order; one result for each, in the order of `writes`.
 
         Args:
             writes: knobs of cgroups, and `oom_score_adj` of all processes of a folder.
             force: look also at files that are believed to be right.
             keep: whether a write to a cgroup that is not there waits for it.
+            lasting: whether it holds for more than a moment.
         """
         results = self._write(writes, force)
+        if self._runtime is not None and lasting:
+            self._runtime.tell(write for write, result in zip(writes, results, strict=True) if result.in_force)
         with self._lock:
             self._pending.drop(writes)
             if keep:
@@ -153,6 +172,8 @@ class Executor:
         path = tidy(folder)
         if path:
             self._writer.forget(path)
+            if self._runtime is not None:
+                self._runtime.forget(path)
             with self._lock:
                 self._pending.forget(path)
 

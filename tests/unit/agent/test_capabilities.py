@@ -7,6 +7,7 @@ from pathlib import Path
 from nri import host
 from nri.agent.capabilities import Capability, capabilities
 from nri.agent.profiles.koordinator import PROFILE
+from nri.agent.profiles.rubik import PROFILE as RUBIK
 from nri.policies.koordinator.loops import block_io
 from tests.support import host_trees
 
@@ -46,8 +47,8 @@ def test_the_same_knob_is_another_file_on_each_version(tmp_path: Path) -> None:
 
 def test_a_machine_without_anything_has_a_reason_for_everything_and_no_error(tmp_path: Path) -> None:
     rows = table(host.Root(tmp_path))
-    # Core scheduling is asked of the kernel itself.
-    assert [row.what for row in rows.values() if row.supported and row.what != "core scheduling"] == []
+    asked_of_the_kernel = {"core scheduling", "counters of cycles", "counters of cache misses"}
+    assert [row.what for row in rows.values() if row.supported and row.what not in asked_of_the_kernel] == []
     assert rows["cgroups"].reason == "no cgroup hierarchy is mounted"
     assert rows["traffic control"].reason == "not installed: tc, iptables, ipset"
 
@@ -63,6 +64,7 @@ def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
             "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
             "proc/sys/kernel/sched_group_identity_enabled": "1\n",
             "sys/fs/resctrl/schemata": "L3:0=fff\n",
+            "proc/qos/net_qos_enable": "",
             "sys/fs/resctrl/info/L3/cbm_mask": "fff\n",
         },
     )
@@ -74,7 +76,7 @@ def test_what_is_there_is_found_below_the_root(tmp_path: Path) -> None:
         "pressure (PSI)": "/proc/pressure",
         "resctrl caches": "L3",
     }
-    assert rows["group identity"].supported
+    assert rows["group identity"].supported and rows["network levels"].found == "/proc/qos/net_qos_enable"
     assert not rows["resctrl bandwidth"].supported
 
 
@@ -92,3 +94,10 @@ def test_knobs_that_rules_set_come_first_and_name_their_hooks() -> None:
     assert {"cpu.cfs_quota", "cpu.bvt", *block_io.wanted([], [])} <= owned
     rows = [row for row in capabilities(host.Root("/"), PROFILE) if row.what in host.KNOBS]
     assert [bool(row.needed_by) for row in rows] == sorted((bool(row.needed_by) for row in rows), reverse=True)
+
+
+def test_a_feature_without_a_knob_names_the_services_that_need_it(tmp_path: Path) -> None:
+    rows = {row.what: row.needed_by for row in capabilities(host.Root(tmp_path), RUBIK)}
+    assert rows["counters of cycles"] == ("cpi",) and rows["pressure (PSI)"] == ("psi",)
+    assert rows["resctrl caches"] == rows["counters of cache misses"] == ("dynCache",)
+    assert rows["network levels"] == rows["cpu.qos_level"] == ("preemption",)

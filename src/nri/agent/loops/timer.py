@@ -346,7 +346,8 @@ class Loops:
     def _write_passing(self, values: list[KnobValue]) -> None:
         """Write values that hold for a moment; of those that are to hold all or none, put back what is not whole."""
         write = self._parts.executor.write
-        results = write([_write_of(each) for each in values], keep=False, force=True) if values else []
+        writes = [_write_of(each) for each in values]
+        results = write(writes, keep=False, force=True, lasting=False) if values else []
         for each, result in zip(values, results, strict=True):
             self._record(each, result, self.name)
         failed = {each.whole for each, result in zip(values, results, strict=True) if not result.in_force} - {""}
@@ -355,7 +356,8 @@ class Loops:
             for each, result in zip(values, results, strict=True)
             if each.whole in failed and result.outcome is Outcome.APPLIED and result.before is not None
         ]
-        restored = write([_write_of(each) for each in back], keep=False, force=True) if back else []
+        writes = [_write_of(each) for each in back]
+        restored = write(writes, keep=False, force=True, lasting=False) if back else []
         for each, result in zip(back, restored, strict=True):
             self._record(each, result, self.name)
 

@@ -143,11 +143,13 @@ class StandaloneSettings:
         interval: the pause between two rounds over everything, in seconds; changes are taken up at once.
         force_update: a value that has not changed is written again after this time, in seconds. For all modes.
         cgroup_driver: who makes the cgroups of pods; "auto" looks at what is there.
+        apply: "cri" also tells the runtime, by the CRI, of values of containers that it has a word for.
     """
 
     interval: Duration = 10.0
     force_update: Duration = 60.0
     cgroup_driver: Literal["auto", "cgroupfs", "systemd"] = "auto"
+    apply: Literal["cgroups", "cri"] = "cgroups"
 
     def __post_init__(self) -> None:
         _times(self, "interval", "force_update")

@@ -1,0 +1,131 @@
+"""What is in force is told to the runtime once, in the CRI's words; a runtime that is away costs nothing but that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from nri.agent.agent import Agent
+from nri.agent.executor import Executor
+from nri.agent.settings import AgentSettings
+from nri.agent.settings.values import PodSettings, RuleSettings, StandaloneSettings
+from nri.agent.writing.cri_updates import CriUpdates
+from nri.cri.pb import api_pb2 as pb
+from nri.host import Outcome
+from nri.policies.writes import Write
+from tests.support.agents import Clock
+from tests.support.cri_server import CriServer
+from tests.support.host_trees import v1
+
+NUMBER = "0123456789abcdef" * 4
+POD = "kubepods/podu"
+FOLDER = f"{POD}/{NUMBER}"
+
+
+class Runtime(CriServer):
+    """A runtime that keeps what it is told, or refuses it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Any] = []
+        self.refuses = False
+        self.path = ""
+
+    def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        assert method == "UpdateContainerResources"
+        self.told.append(request)
+        if self.refuses:
+            context.abort(grpc.StatusCode.NOT_FOUND, "no such container")
+        return pb.UpdateContainerResourcesResponse()
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    made = Runtime()
+    with made.listening(tmp_path / "cri.sock") as made.path:
+        yield made
+
+
+def write(knob: str, value: str, folder: str = FOLDER) -> Write:
+    return Write(folder, knob, value, "a test")
+
+
+def said(runtime: Runtime) -> list[tuple[str, pb.LinuxContainerResources]]:
+    return [(each.container_id, each.linux) for each in runtime.told]
+
+
+def test_values_of_a_container_are_one_call_and_told_once(runtime: Runtime) -> None:
+    updates = CriUpdates(runtime.path)
+    rows = [
+        write("cpu.cfs_quota", "-1"),
+        write("cpuset.cpus", "0-1"),
+        write("cpu.cfs_burst", "5"),
+        write("cpu.shares", "2"),
+    ]
+    updates.tell([*rows, write("cpu.shares", "9", POD)])
+    updates.tell(rows)
+    wanted = pb.LinuxContainerResources(cpu_quota=-1, cpuset_cpus="0-1", cpu_shares=2)
+    assert said(runtime) == [(NUMBER, wanted)]
+    updates.tell([write("cpu.shares", "3", f"a.slice/cri-containerd-{NUMBER}.scope")])
+    assert said(runtime)[1:] == [(NUMBER, pb.LinuxContainerResources(cpu_shares=3))]
+    updates.forget(POD)
+    assert len(updates) == 3
+    updates.forget(FOLDER)
+    assert len(updates) == 0
+
+
+def test_what_a_later_agent_reads_from_the_runtime_is_not_told(runtime: Runtime) -> None:
+    updates = CriUpdates(runtime.path, runtime_alone=True)
+    updates.tell([write("cpu.cfs_quota", "5000"), write("memory.limit", "9"), write("cpu.shares", "2")])
+    assert not runtime.told
+    updates.tell([write("cpuset.mems", "0")])
+    assert said(runtime) == [(NUMBER, pb.LinuxContainerResources(cpuset_mems="0"))]
+
+
+def test_a_refusal_is_told_and_not_repeated(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    runtime.refuses = True
+    updates = CriUpdates(runtime.path)
+    with caplog.at_level(logging.WARNING):
+        updates.tell([write("cpu.shares", "2")])
+        updates.tell([write("cpu.shares", "2")])
+    assert len(runtime.told) == 1 and "no such container" in caplog.text
+
+
+def test_a_runtime_that_is_away_is_left_alone_for_a_minute(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    updates = CriUpdates(str(tmp_path / "none.sock"), now=clock)
+    for seconds in (0, 59, 1):
+        clock.now += seconds
+        updates.tell([write("cpu.shares", "2")])
+    assert caplog.text.count("the runtime is not told") == 2 and len(updates) == 0
+
+
+def test_the_executor_tells_what_is_in_force_and_lasts(runtime: Runtime, tmp_path: Path) -> None:
+    executor = Executor(v1(tmp_path, POD, FOLDER), runtime=CriUpdates(runtime.path))
+    results = executor.write([write("cpu.shares", "77"), write("memory.limit", "nonsense")])
+    assert [each.outcome for each in results] == [Outcome.APPLIED, Outcome.REFUSED]
+    executor.write([write("cpu.cfs_quota", "5000")], lasting=False)
+    assert said(runtime) == [(NUMBER, pb.LinuxContainerResources(cpu_shares=77))]
+    executor.forget(FOLDER)
+    executor.write([write("cpu.shares", "77")], force=True)
+    assert len(runtime.told) == 2
+
+
+@pytest.mark.parametrize("apply", ["cgroups", "cri"])
+def test_the_settings_say_whether_a_runtime_is_told(runtime: Runtime, tmp_path: Path, apply: Any) -> None:
+    root = v1(tmp_path / "root", POD, FOLDER)
+    settings = AgentSettings(
+        root=Path(root.path),
+        socket=str(tmp_path / "agent.sock"),
+        modes=("standalone",),
+        standalone=StandaloneSettings(apply=apply),
+        rules=RuleSettings(path=tmp_path),
+        pods=PodSettings(source="files", path=tmp_path, cri=runtime.path),
+    )
+    Agent(settings).parts.executor.write([write("cpu.shares", "77")])
+    assert len(runtime.told) == (apply == "cri")
