@@ -40,7 +40,7 @@ class HttpServer:
             def do_GET(self) -> None:
                 outer._serve(self)
 
-            do_POST = do_GET  # noqa: N815  http.server's name
+            do_POST = do_PATCH = do_GET  # noqa: N815  http.server's names
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -16,6 +16,7 @@ from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb, VerbGroup
+from nri.errors import NriError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -214,6 +215,76 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
         out.note(f"({found['more']} more were looked at)")
 
 
+@placement.command(
+    cls=Verb,
+    short_help="let a plugin have the custom resource of its node, and write its state back",
+    examples=[
+        "sudo nri placement follow topology-aware --node $(hostname) --kubeconfig admin.conf",
+        "nri placement follow balloons --once     # in an init container, before the plugin",
+    ],
+)
+@click.argument("plugin", type=click.Choice(sorted(_KINDS.values())))
+@click.option("--node", metavar="NAME", envvar="NODE_NAME", required=True, help="This node; default: $NODE_NAME.")
+@click.option("--namespace", metavar="NAME", default="kube-system", show_default=True, help="Where the resources are.")
+@click.option(
+    "--group-label",
+    metavar="LABEL",
+    default="config.nri/group",
+    show_default=True,
+    help="Label of the node: its group.",
+)
+@click.option("--kubeconfig", metavar="FILE", default="", help="The apiserver; without it that of the pod's account.")
+@click.option("--once", is_flag=True, help="End when the file is there.")
+@_STATE
+@click.pass_obj
+def follow(
+    settings: Settings,
+    plugin: str,
+    node: str,
+    namespace: str,
+    group_label: str,
+    kubeconfig: str,
+    once: bool,
+    state_dir: str,
+) -> None:
+    """Let a plugin have the TopologyAwarePolicy or BalloonsPolicy of its node, and write its state back.
+
+    Of the resources in the namespace `node.NAME` comes first, then `group.GROUP`, then `default`. It becomes the file
+    PLUGIN.policy.json in --state-dir, which the plugin's --config has to name. Whether the plugin takes it is in the
+    resource's status, and its pools or balloons are in the node's NodeResourceTopology. Runs beside the plugin, which
+    needs no access to the apiserver.
+    """
+    import threading
+
+    from nri.cli.support.daemon import log_to
+    from nri.kube.client import connect
+    from nri.kube.client.objects import BALLOONS_POLICIES, TOPOLOGY_AWARE_POLICIES
+    from nri.plugins.balloons.plugin import BalloonsPlugin
+    from nri.plugins.placement.resources import Place, Resources
+    from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+    from nri.signals import Stop
+
+    log_to(settings, "info")
+    kind, options = {
+        "topology-aware": (TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config),
+        "balloons": (BALLOONS_POLICIES, BalloonsPlugin.Config),
+    }[plugin]
+    place = Place(kind, options, node, namespace, group_label, Path(state_dir, f"{plugin}.policy.json"))
+    stop, stopping = Stop(second_ends=True), threading.Event()
+    with connect(kubeconfig) as api:
+        resources = Resources(api, place, lambda: _shown(settings, state_dir, plugin))
+        if once:
+            resources.run(stopping, once=True)
+            return
+        stop.listen()
+        thread = threading.Thread(target=resources.run, args=(stopping,), daemon=True)
+        thread.start()
+        stop.wait_for_signal()
+        stopping.set()
+        resources.cut()
+        thread.join()
+
+
 # -- on paper ---------------------------------------------------------------------------------------------------------
 
 
@@ -269,18 +340,26 @@ def _placed(run: Simulation, container_id: str) -> dict[str, Any]:
 # -- what a plugin that runs says -------------------------------------------------------------------------------------
 
 
-def _asked(settings: Settings, folder: str, target: str, **query: str) -> Any:
-    """The answer of the plugin whose state is in a folder."""
+def _asked(settings: Settings, folder: str, target: str, plugin: str = "", **query: str) -> Any:
+    """The answer of the plugin, the one that is given or runs, whose state is in a folder."""
     from nri.cli.support.ask import Whom, ask
 
     running = [name for name in _KINDS.values() if Path(folder, f"{name}.sock").exists()]
-    name = running[0] if running else "topology-aware"
+    name = plugin or (running[0] if running else "topology-aware")
     whom = Whom(f"plugin {name}", f"nri run {name}", "--state-dir")
     path = str(Path(folder, f"{name}.sock"))
     status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query, whom)
     if status == 200 and isinstance(answer, dict):
         return answer
     raise Failure(answer["error"] if isinstance(answer, dict) else f"{path} answered {status}: {str(answer).strip()}")
+
+
+def _shown(settings: Settings, folder: str, plugin: str) -> Any:
+    """What a plugin shows. NriError without an answer."""
+    try:
+        return _asked(settings, folder, "/show", plugin=plugin)
+    except Failure as error:
+        raise NriError(error.message) from None
 
 
 def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:

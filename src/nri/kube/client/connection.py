@@ -1,4 +1,4 @@
-"""A connection to the apiserver: lists, watches and evictions, as plain JSON, with a bound and a deadline on each.
+"""A connection to the apiserver: lists, watches, patches and evictions, as JSON, with a bound and a deadline on each.
 
 lightkube's own lists and watches have no bound on what they read and none on how long, so ours are here, on its HTTP
 client. Rules: an answer that is late, too big or not what the API sends is an ApiserverError. Next:
@@ -7,6 +7,7 @@ client. Rules: an answer that is late, too big or not what the API sends is an A
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -151,10 +152,27 @@ class Apiserver:
         path = PODS.in_namespace(namespace, name, "eviction")
         self._ask(f"evict {namespace}/{name}", path, {"json": body}, 1 << 20, self._clock() + READ_S)
 
-    def _ask(self, what: str, path: str, asked: Mapping[str, Any], most: int, deadline: float) -> bytes:
-        """Send a request, a POST if it has a body, and return the whole answer."""
+    def patch(self, what: str, path: str, changes: Object, owner: str = "") -> None:
+        """Change an object in place: what is not named stays, and null takes away.
+
+        Args:
+            what: in words, for errors.
+            path: of the object, see `Kind.in_namespace` and `Kind.named`.
+            changes: its new parts; with an `owner` the whole object.
+            owner: who applies the object: it is made if it is not there, and what this owner no longer names goes.
+        """
+        kind = "application/apply-patch+yaml" if owner else "application/merge-patch+json"
+        asked: dict[str, Any] = {"content": json.dumps(changes), "headers": {"Content-Type": kind}}
+        if owner:
+            asked["params"] = {"fieldManager": owner, "force": "true"}
+        self._ask(what, path, asked, MOST_BYTES, self._clock() + READ_S, "PATCH")
+
+    def _ask(
+        self, what: str, path: str, asked: Mapping[str, Any], most: int, deadline: float, method: str = ""
+    ) -> bytes:
+        """Send a request, a POST if it has a body in JSON and no other method, and return the whole answer."""
         parts: list[bytes] = []
-        method = "POST" if "json" in asked else "GET"
+        method = method or ("POST" if "json" in asked else "GET")
         with self._errors(what), self._shared.borrow() as http, http.stream(method, path, **asked) as answer:
             self._refused(what, answer, deadline)
             for part in answer.iter_bytes():

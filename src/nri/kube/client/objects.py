@@ -14,11 +14,14 @@ from nri.errors import NriError
 from nri.text import plain
 
 __all__ = [
+    "BALLOONS_POLICIES",
     "KINDS",
     "NODES",
     "NODE_SLOS",
     "NODE_TOPOLOGIES",
+    "NODE_ZONES",
     "PODS",
+    "TOPOLOGY_AWARE_POLICIES",
     "ApiserverError",
     "Event",
     "Kind",
@@ -53,6 +56,10 @@ class Kind(NamedTuple):
         words = [head, "namespaces", quote(namespace, safe=""), plural, quote(name, safe=""), part]
         return "/".join(word for word in words if word)
 
+    def named(self, name: str, part: str = "") -> str:
+        """The URL's path of one object that is in no namespace, or of a part of it such as `status`."""
+        return "/".join(word for word in (self.path, quote(name, safe=""), part) if word)
+
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
@@ -61,7 +68,11 @@ PODS = Kind("Pod", "", "v1", "pods")
 NODES = Kind("Node", "", "v1", "nodes")
 NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
-#: The kinds that can be followed, by name.
+#: What plugins of placement write: another version than Koordinator's.
+NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
+TOPOLOGY_AWARE_POLICIES = Kind("TopologyAwarePolicy", "config.nri", "v1alpha1", "topologyawarepolicies")
+BALLOONS_POLICIES = Kind("BalloonsPolicy", "config.nri", "v1alpha1", "balloonspolicies")
+#: The kinds that the agent can follow, by name.
 KINDS = {kind.name: kind for kind in (PODS, NODES, NODE_SLOS, NODE_TOPOLOGIES)}
 
 
@@ -167,7 +178,7 @@ _GONE = 410
 _TOO_NEW = "Too large resource version"
 _HINTS = {
     401: "is the token still good?",
-    403: "see the roles in deploy/agent/rbac.yaml",
+    403: "see the roles in deploy/agent/rbac.yaml, or deploy/placement/rbac.yaml",
     404: "is its CustomResourceDefinition installed?",
 }
 

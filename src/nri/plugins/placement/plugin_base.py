@@ -54,7 +54,7 @@ _WITHOUT_EFFECT = {
     "controllableInterrupts": _INTERRUPTS,
     "instrumentation": "metrics are served at --metrics ADDRESS",
     "log": "the log is set by --log-level",
-    "showContainersInNrt": "no NodeResourceTopology is written",
+    "showContainersInNrt": "containers are in no NodeResourceTopology",
     **dict.fromkeys(("cpuClasses", "idleCPUClass", "turboDomain", "sharedPoolCPUClass"), _CPU_CLASSES),
     **dict.fromkeys(("reservedPoolCPUClass", "defaultExclusiveCPUClass"), _CPU_CLASSES),
 }
@@ -87,6 +87,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._kept: Kept | None = None
         self._connected = False
         self._server: Server | None = None
+        #: How often a configuration was given, and why the last one was not taken.
+        self._configured = 0
+        self._problem = ""
         #: Containers that could not be placed in time, the oldest first.
         self._later: dict[str, Container] = {}
         #: Containers that were given less than they ask for, or nothing, with the reason.
@@ -104,9 +107,12 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def configure(self) -> None:
         with self._lock:
+            self._configured += 1
             try:
                 self._ask(self._configure())
+                self._problem = ""
             except ConfigError as error:
+                self._problem = str(error)
                 if self._policy is None or self._connected:
                     raise
                 self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
@@ -254,7 +260,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         from nri.service.http import json_answer
 
         with self._lock:
-            return json_answer(document(self.present))
+            configuration = {"given": self._configured, "problem": self._problem}
+            return json_answer(document(self.present) | {"configuration": configuration})
 
     def _explain(self, asked: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer

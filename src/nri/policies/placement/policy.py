@@ -209,6 +209,7 @@ def _place(place: Place, policy: Policy) -> dict[str, Any]:
         "level": place.level,
         "depth": place.depth,
         "cpus": masks.text(place.cpus),
+        "cpu_count": place.cpus.bit_count(),
         "shared": masks.text(place.shared),
         "mems": masks.text(place.mems),
         "free_m": place.free_m,

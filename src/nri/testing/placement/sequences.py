@@ -112,7 +112,8 @@ class Play:
         for name, each in parse_text(Source("hints", found[1], "yaml")).items():
             cpus, nodes = each.get("CPUs", ""), each.get("NUMAs", "")
             if nodes and not cpus:
-                local = (self.topology.nodes[number].cpus for number in cpuset.parse(nodes))
+                present = (number for number in cpuset.parse(nodes) if number in self.topology.nodes)
+                local = (self.topology.nodes[number].cpus for number in present)
                 cpus = cpuset.to_text(number for numbers in local for number in numbers)
             hints[name] = Hint(cpus, nodes, each.get("Sockets", ""))
         return hints

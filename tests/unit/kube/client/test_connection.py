@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nri.kube.client import PODS, Apiserver, ApiserverError, connection
+from nri.kube.client import NODES, PODS, Apiserver, ApiserverError, connection
 from nri.kube.client.http import make_client
 from tests.support.http_server import HttpServer, body, cut, page, status, stream
 
@@ -215,6 +215,18 @@ def test_an_eviction_names_the_pod_and_may_name_its_uid_and_time(server: HttpSer
     assert first["body"]["kind"] == "Eviction"
     assert first["body"]["deleteOptions"] == {"preconditions": {"uid": "u1"}, "gracePeriodSeconds": 5}
     assert second["body"]["deleteOptions"] == {}
+
+
+def test_a_patch_changes_parts_and_an_owner_applies_a_whole(server: HttpServer, api: Apiserver) -> None:
+    server.script(page({"kind": "Status"}), page({"kind": "Status"}), page({"code": 404, "message": "no x"}, 404))
+    api.patch("patch a", PODS.in_namespace("ns", "a", "status"), {"status": {"x": None}})
+    api.patch("apply n", NODES.named("n/1"), {"kind": "Node"}, "me")
+    with pytest.raises(ApiserverError, match="cannot patch b: no x"):
+        api.patch("patch b", NODES.named("b", "status"), {})
+    first, second, _ = server.asked
+    assert (first["method"], first["path"]) == ("PATCH", "/api/v1/namespaces/ns/pods/a/status")
+    assert first["body"] == {"status": {"x": None}}
+    assert second["path"].startswith("/api/v1/nodes/n%2F1")
 
 
 def test_a_token_that_cannot_be_sent_is_in_no_error(

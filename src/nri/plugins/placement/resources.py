@@ -1,0 +1,224 @@
+"""Custom resources beside a placement plugin: the node's one becomes its file, its state goes back to the cluster.
+
+One job: :class:`Resources`. Of the policies in a namespace `node.NAME` comes first, then `group.GROUP` (by a label of
+the node), then `default`. It becomes the file that the plugin watches, what the plugin says of it the resource's
+status, and the plugin's pools or balloons a NodeResourceTopology. Rules: only this knows the apiserver, so the plugin,
+which is root, has no token; a resource that cannot be read leaves the file as it is; all waits have an end.
+Next: `nri.cli.verbs.placement`, which runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nri.config import Source, read
+from nri.errors import ConfigError, NriError
+from nri.files import write_whole
+from nri.kube.client.follow import Follower, Key
+from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
+from nri.plugins.placement.nodezones import zones_of
+
+if TYPE_CHECKING:
+    from nri.kube.client.connection import Apiserver
+
+__all__ = ["Place", "Resources", "chosen"]
+
+_log = logging.getLogger(__name__)
+_OWNER = "nri-placement"
+#: How often the plugin is asked for its places, in seconds.
+_ROUND_S = 5.0
+#: How long the plugin has to take a file, in seconds; it looks at it once a second.
+_TAKE_S = 10.0
+_POLL_S = 0.25
+
+
+def chosen(policies: Mapping[Key, Object], node: str, group: str) -> Object | None:
+    """Of policies the one for a node: its own, that of its group, the default one; None if there is none."""
+    by_name = {name: each for (_, name), each in policies.items()}
+    names = (f"node.{node}", f"group.{group}" if group else "", "default")
+    return next((by_name[name] for name in names if name in by_name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where resources are, and whose they are.
+
+    Attributes:
+        kind: of the policy; `options` what its `spec` is read as.
+        label: of the node, whose value is its group.
+        file: what the plugin's `--config` names.
+    """
+
+    kind: Kind
+    options: type
+    node: str
+    namespace: str
+    label: str
+    file: Path
+
+
+class Resources:
+    """The policies of a node, followed. `ask` gives the plugin's answer to `/show`, and raises NriError without one."""
+
+    def __init__(self, api: Apiserver, place: Place, ask: Callable[[], Mapping[str, Any]]) -> None:
+        self._api, self._place, self._ask = api, place, ask
+        self._changed = threading.Event()
+        self._policies: Mapping[Key, Object] = {}
+        self._group = ""
+        self._tried: tuple[str, int] | None = None
+        self._current = ""
+        self._untold: tuple[str, Object] | None = None
+        self._zones: list[Object] | None = None
+        self._said = ""
+        namespace = f"metadata.namespace={place.namespace}"
+        self.followers = (
+            Follower(api, NODES, self._take_node, fields=f"metadata.name={place.node}"),
+            Follower(api, place.kind, self.take_policies, fields=namespace),
+        )
+
+    def run(self, stopping: threading.Event, once: bool = False) -> None:
+        """Follow until stopped; with `once` until the file is there."""
+        for each in self.followers:
+            each.start()
+        try:
+            while not stopping.is_set():
+                self._changed.wait(_ROUND_S if not once else _POLL_S)
+                self._changed.clear()
+                if not all(each.synced for each in self.followers):
+                    self._say("waiting for the apiserver")
+                    continue
+                if once and self.write() is not None:
+                    return
+                if not once:
+                    self.step()
+        finally:
+            for each in self.followers:
+                each.stop()
+
+    def cut(self) -> None:
+        """Look now, and not after the round."""
+        self._changed.set()
+
+    def step(self) -> None:
+        """Let the plugin have what is new, and the cluster the plugin's state. What fails is tried again next time."""
+        try:
+            self._step()
+        except (NriError, OSError) as error:
+            self._say(str(error))
+
+    def _step(self) -> None:
+        before = self._given()
+        written = self.write()
+        if written is not None:
+            name, generation, problem = written
+            if not problem:
+                problem = self._taken(before)
+            status = {
+                "status": "Failure" if problem else "Success",
+                "errors": problem,
+                "generation": generation,
+                "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            }
+            self._untold = name, status
+        if self._untold is not None:
+            self._tell(*self._untold)
+            self._untold = None
+        self._write_zones()
+
+    def write(self) -> tuple[str, int, str] | None:
+        """Write the file for a new policy: its name, its generation, and why there is none; None without news."""
+        policy = chosen(self._policies, self._place.node, self._group)
+        if policy is None:
+            self._say(f"there is no {self._place.kind} node.{self._place.node}, group.{self._group} or default")
+            return None
+        meta = policy["metadata"]
+        name, generation = meta["name"], int(meta.get("generation") or 0)
+        version = f"{name}/{meta.get('uid')}", generation
+        if version == self._tried:
+            return None
+        text = json.dumps({key: policy[key] for key in ("apiVersion", "kind", "spec") if key in policy})
+        try:
+            read(self._place.options, [Source(f"{self._place.kind} {name}", text, "json")])
+        except ConfigError as error:
+            _log.error("%s; the configuration stays what it was", error)
+            self._tried = version
+            return name, generation, str(error)
+        write_whole(self._place.file, text.encode())
+        _log.info("%s %s, generation %d, is in %s", self._place.kind, name, generation, self._place.file)
+        self._tried = version
+        return name, generation, ""
+
+    def _given(self) -> int:
+        try:
+            return int(self._ask().get("configuration", {}).get("given", 0))
+        except NriError:
+            return 0
+
+    def _taken(self, before: int) -> str:
+        """What the plugin says of the file; "" if it took it."""
+        end = time.monotonic() + _TAKE_S
+        reason = "the plugin has not taken it in time"
+        while time.monotonic() < end:
+            try:
+                now = self._ask()["configuration"]
+                if now["given"] > before:
+                    return str(now["problem"])
+            except NriError as error:
+                reason = str(error)
+            time.sleep(_POLL_S)
+        return reason
+
+    def _tell(self, name: str, status: Object) -> None:
+        """Write this node's part of a policy's status; take it away from the one before."""
+        place, node = self._place, self._place.node
+        for each, part in ((self._current, None), (name, status)):
+            if each and (part is not None or each != name):
+                path = place.kind.in_namespace(place.namespace, each, "status")
+                try:
+                    self._api.patch(
+                        f"patch the status of {place.kind} {each}", path, {"status": {"nodes": {node: part}}}
+                    )
+                except ApiserverError as error:
+                    if part is not None or error.status != 404:
+                        raise
+        self._current = name
+
+    def _write_zones(self) -> None:
+        shown = self._ask()
+        zones = zones_of(shown)
+        if zones == self._zones:
+            return
+        node = self._place.node
+        whole = {
+            "apiVersion": f"{NODE_ZONES.group}/{NODE_ZONES.version}",
+            "kind": NODE_ZONES.name,
+            "metadata": {"name": node},
+            "attributes": [{"name": "TopologyPolicy", "value": str(shown.get("policy", ""))}],
+            "zones": zones,
+        }
+        self._api.patch(f"apply {NODE_ZONES} {node}", NODE_ZONES.named(node), whole, _OWNER)
+        self._zones = zones
+        self._said = ""
+
+    def _take_node(self, nodes: Mapping[Key, Object]) -> None:
+        labels = next((each["metadata"].get("labels") or {} for each in nodes.values()), {})
+        self._group = str(labels.get(self._place.label) or "")
+        self._changed.set()
+
+    def take_policies(self, policies: Mapping[Key, Object]) -> None:
+        """Know these policies."""
+        self._policies = dict(policies)
+        self._changed.set()
+
+    def _say(self, words: str) -> None:
+        """Log what is wrong, once as long as it is."""
+        if words != self._said:
+            self._said = words
+            _log.warning("%s", words)

@@ -1,0 +1,136 @@
+"""Policies of placement on a real apiserver: a node's resource to its plugin, status and zones back, with the roles."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.testing import FakeRuntime
+from tests.apiserver.following import node
+from tests.kubernetes.control_plane import ControlPlane
+from tests.support.placement import guest, write_machine
+from tests.support.waiting import wait_for
+from tests.unit.plugins.placement.placing import ask, create, pod
+
+DEPLOY = Path(__file__).parents[2] / "deploy" / "placement"
+NODE, NAMESPACE = "place-1", "kube-system"
+ZONES_CRD = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: noderesourcetopologies.topology.node.k8s.io
+  annotations: {api-approved.kubernetes.io: "unapproved, only for tests"}
+spec:
+  group: topology.node.k8s.io
+  scope: Cluster
+  names: {kind: NodeResourceTopology, listKind: NodeResourceTopologyList, plural: noderesourcetopologies,
+          singular: noderesourcetopology}
+  versions:
+    - {name: v1alpha1, served: true, storage: true, schema: &any {openAPIV3Schema: {type: object,
+       x-kubernetes-preserve-unknown-fields: true}}}
+    - {name: v1alpha2, served: true, storage: false, schema: *any}
+"""
+
+
+@pytest.fixture
+def cluster(api: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
+    """An apiserver with the kinds, the roles and a node."""
+    zones = tmp_path / "zones.yaml"
+    zones.write_text(ZONES_CRD)
+    for file in (DEPLOY / "crds.yaml", DEPLOY / "rbac.yaml", zones):
+        api.kubectl("apply", "-f", str(file))
+    api.kubectl("wait", "--for=condition=Established", "crd", "--all")
+    put(api, tmp_path, node(NODE))
+    yield api
+    api.kubectl("delete", "node", NODE)
+    api.kubectl("delete", "topologyawarepolicies", "--all", "-n", NAMESPACE)
+    api.kubectl("delete", "-f", str(DEPLOY / "rbac.yaml"))
+
+
+def put(api: ControlPlane, folder: Path, thing: dict[str, Any]) -> None:
+    path = folder / "put.json"
+    path.write_text(json.dumps(thing))
+    api.kubectl("apply", "-f", str(path))
+
+
+def policy(name: str, folder: Path, **spec: Any) -> dict[str, Any]:
+    """A policy for the machine in a folder."""
+    spec = {"reservedResources": {"cpu": "cpuset:0"}, **spec}
+    meta = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "config.nri/v1alpha1", "kind": "TopologyAwarePolicy", "metadata": meta, "spec": spec}
+
+
+def status(api: ControlPlane, name: str) -> dict[str, Any]:
+    found = json.loads(api.kubectl("get", "topologyawarepolicy", name, "-n", NAMESPACE, "-o", "json").stdout)
+    told: dict[str, Any] = found.get("status", {}).get("nodes", {}).get(NODE, {})
+    return told
+
+
+def as_account(api: ControlPlane, folder: Path) -> Path:
+    """A kubeconfig of the account that deploy/placement has roles for, and of no other."""
+    token = api.kubectl("create", "token", "nri-placement", "-n", NAMESPACE).stdout.strip()
+    tree = json.loads(api.kubectl("config", "view", "--raw", "--flatten", "-o", "json").stdout)
+    tree["users"] = [{"name": each["name"], "user": {"token": token}} for each in tree["users"]]
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(tree))
+    path.chmod(0o600)
+    return path
+
+
+def follow(folder: Path, kubeconfig: Path, *more: str) -> subprocess.Popen[str]:
+    words = ["placement", "follow", "topology-aware", "--node", NODE, "--kubeconfig", str(kubeconfig)]
+    command = [sys.executable, "-m", "nri", *words, "--state-dir", str(folder / "state"), *more]
+    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+
+
+def test_a_node_s_policy_reaches_its_plugin_and_status_and_zones_come_back(
+    cluster: ControlPlane, tmp_path: Path
+) -> None:
+    write_machine(tmp_path, guest())
+    kubeconfig, state = as_account(cluster, tmp_path), tmp_path / "state"
+    state.mkdir(mode=0o700)
+    put(cluster, tmp_path, policy("default", tmp_path))
+    put(cluster, tmp_path, policy("group.fast", tmp_path, preferSharedCPUs=True))
+    first = follow(tmp_path, kubeconfig, "--once")
+    _, said = first.communicate(timeout=120)
+    assert first.returncode == 0, said
+    file = state / "topology-aware.policy.json"
+    assert json.loads(file.read_text())["spec"] == {"reservedResources": {"cpu": "cpuset:0"}}
+    own = json.loads(file.read_text())["spec"] | {"hostRoot": str(tmp_path), "stateDir": str(state)}
+    with FakeRuntime(real_time=False) as runtime:
+        plugin = TopologyAwarePlugin()
+        runtime.add(plugin, idx="90", config=json.dumps(own))
+        create(runtime, pod("own"), ask("own", 2000))
+        following = follow(tmp_path, kubeconfig)
+        try:
+            wait_for(lambda: zones_of(cluster), "zones")
+            zones = zones_of(cluster)
+            assert {"root", "NUMA node #3"} <= {each["name"] for each in zones}
+            pinned = next(each for each in zones if each["resources"][0]["available"] == "2")
+            assert pinned["type"] == "numa node"
+            cluster.kubectl("label", "node", NODE, "config.nri/group=fast")
+            wait_for(lambda: json.loads(file.read_text())["spec"].get("preferSharedCPUs"), "the group's policy")
+            put(cluster, tmp_path, policy(f"node.{NODE}", tmp_path, pinCPUs=True))
+            wait_for(lambda: status(cluster, f"node.{NODE}").get("status") == "Failure", "a failure")
+            assert "pinCPUs" in status(cluster, f"node.{NODE}")["errors"]
+            assert status(cluster, "group.fast") == {}, "it is no longer this node's"
+        finally:
+            following.send_signal(signal.SIGTERM)
+            _, said = following.communicate(timeout=60)
+    assert following.returncode == 0, said
+    assert "Traceback" not in said
+
+
+def zones_of(api: ControlPlane) -> list[dict[str, Any]]:
+    found = api.kubectl("get", "noderesourcetopologies.v1alpha2.topology.node.k8s.io", NODE, "-o", "json", check=False)
+    zones: list[dict[str, Any]] = json.loads(found.stdout)["zones"] if found.returncode == 0 else []
+    return zones

@@ -1,0 +1,192 @@
+"""Custom resources to a plugin's file, and what the plugin says of it back, with an apiserver that is scripted."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.errors import NriError
+from nri.kube.client.objects import TOPOLOGY_AWARE_POLICIES, ApiserverError
+from nri.plugins.placement.resources import Place, Resources, chosen
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+from nri.policies.placement.policy import document
+from tests.support.placement import topology_aware
+from tests.support.waiting import wait_for
+
+SPEC = {"reservedResources": {"cpu": "cpuset:0"}}
+
+
+def policy(name: str, spec: Any = SPEC, generation: int = 1) -> dict[str, Any]:
+    meta = {"name": name, "namespace": "kube-system", "uid": f"u-{name}", "generation": generation}
+    return {"kind": "TopologyAwarePolicy", "apiVersion": "config.nri/v1alpha1", "metadata": meta, "spec": spec}
+
+
+class Api:
+    """An apiserver with these policies and one node, which keeps what it is asked to change."""
+
+    def __init__(self, *policies: dict[str, Any], group: str = "") -> None:
+        self.lists = {"TopologyAwarePolicy": list(policies), "Node": [{"metadata": {"name": "n1", "labels": {}}}]}
+        if group:
+            self.lists["Node"][0]["metadata"]["labels"]["config.nri/group"] = group
+        self.patched: list[tuple[str, dict[str, Any]]] = []
+        self.refuses: list[ApiserverError] = []
+        self.asked: list[tuple[str, str]] = []
+
+    def list(self, kind: Any, fields: str, _version: str) -> tuple[list[dict[str, Any]], str]:
+        self.asked.append((kind.name, fields))
+        return self.lists[kind.name], "1"
+
+    def watch(self, *_: Any) -> Any:
+        raise ApiserverError("watch", 0, "not here")
+
+    def patch(self, _what: str, path: str, changes: dict[str, Any], owner: str = "") -> None:
+        if self.refuses:
+            raise self.refuses.pop()
+        self.patched.append((path + (f"?{owner}" if owner else ""), changes))
+
+
+class Plugin:
+    """A plugin that takes each file that it finds, or says why not."""
+
+    def __init__(self, file: Path, problem: str = "") -> None:
+        self.file, self.problem, self.up = file, problem, True
+        self._shown = document(topology_aware())
+
+    def __call__(self) -> dict[str, Any]:
+        if not self.up:
+            raise NriError("cannot connect")
+        given = int(self.file.exists()) and self.file.stat().st_mtime_ns
+        return self._shown | {"configuration": {"given": given, "problem": self.problem}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "policy.json"
+
+
+def followed(api: Api, file: Path, plugin: Plugin) -> Resources:
+    """Resources that have been read once."""
+    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    made = Resources(api, place, plugin)  # type: ignore[arg-type]
+    for each in made.followers:
+        each.run_once()
+    return made
+
+
+def relisted(resources: Resources, api: Api) -> None:
+    """Let a change of the policies be seen, as after a watch."""
+    resources.take_policies(
+        {("kube-system", each["metadata"]["name"]): each for each in api.lists["TopologyAwarePolicy"]}
+    )
+
+
+def statuses(api: Api) -> list[tuple[str, Any]]:
+    found = [
+        (path.split("/")[-2], changes["status"]["nodes"]["n1"]) for path, changes in api.patched if "status" in path
+    ]
+    return [(name, status and (status["status"], status["errors"], status["generation"])) for name, status in found]
+
+
+def test_the_node_s_own_policy_comes_first_then_its_group_s_then_the_default() -> None:
+    names = ["default", "group.fast", "node.n1", "node.n2"]
+    policies = {("kube-system", name): policy(name) for name in names}
+
+    def name(*left: str, group: str = "fast") -> str:
+        found = chosen({key: each for key, each in policies.items() if key[1] in left}, "n1", group)
+        return found["metadata"]["name"] if found else ""
+
+    assert name(*names) == "node.n1"
+    assert name("default", "group.fast") == "group.fast"
+    assert name("default", "group.fast", group="") == "default"
+    assert name("node.n2") == ""
+
+
+def test_a_policy_becomes_the_file_and_its_status_success(file: Path) -> None:
+    api = Api(policy("default"), policy("group.fast", {**SPEC, "pinMemory": False}, 7), group="fast")
+    followed(api, file, Plugin(file)).step()
+    assert json.loads(file.read_text())["spec"]["pinMemory"] is False
+    assert statuses(api) == [("group.fast", ("Success", "", 7))]
+    assert ("TopologyAwarePolicy", "metadata.namespace=kube-system") in api.asked
+    assert ("Node", "metadata.name=n1") in api.asked
+    path, zones = api.patched[-1]
+    assert path == "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/n1?nri-placement"
+    assert zones["metadata"] == {"name": "n1"} and zones["zones"][0]["name"] == "root"
+
+
+def test_nothing_is_written_twice(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    resources.step()
+    before = len(api.patched)
+    resources.step()
+    assert len(api.patched) == before == 2
+
+
+def test_what_the_plugin_refuses_is_in_the_status(file: Path) -> None:
+    api = Api(policy("default"))
+    followed(api, file, Plugin(file, "it leaves no place for default/web/main")).step()
+    assert statuses(api) == [("default", ("Failure", "it leaves no place for default/web/main", 1))]
+
+
+def test_a_policy_that_cannot_be_read_leaves_the_file_and_names_the_key(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    resources.step()
+    before = file.read_text()
+    api.lists["TopologyAwarePolicy"] = [policy("default", {**SPEC, "pinCPUs": True}, 2)]
+    relisted(resources, api)
+    resources.step()
+    assert file.read_text() == before
+    (_, _), (name, (status, errors, generation)) = statuses(api)
+    assert (name, status, generation) == ("default", "Failure", 2)
+    assert "pinCPUs" in errors and "pinCPU" in errors
+
+
+def test_the_policy_before_loses_this_node_s_status(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    resources.step()
+    api.lists["TopologyAwarePolicy"].append(policy("node.n1"))
+    relisted(resources, api)
+    resources.step()
+    assert statuses(api)[1:] == [("default", None), ("node.n1", ("Success", "", 1))]
+
+
+def test_what_the_apiserver_refuses_is_tried_again(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    api.refuses = [ApiserverError("patch", 403, "forbidden")]
+    resources.step()
+    assert "see the roles in" in caplog.text and statuses(api) == []
+    resources.step()
+    assert statuses(api) == [("default", ("Success", "", 1))]
+
+
+def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = Plugin(file)
+    plugin.up = False
+    followed(Api(), file, plugin).step()
+    assert "there is no topologyawarepolicies.config.nri node.n1" in caplog.text
+    assert not file.exists()
+
+
+def test_once_ends_when_the_file_is_there(file: Path) -> None:
+    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    Resources(Api(policy("default")), place, Plugin(file)).run(threading.Event(), once=True)  # type: ignore[arg-type]
+    assert file.exists()
+
+
+def test_it_goes_on_until_it_is_stopped(file: Path) -> None:
+    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    api, stopping = Api(policy("default")), threading.Event()
+    resources = Resources(api, place, Plugin(file))  # type: ignore[arg-type]
+    thread = threading.Thread(target=resources.run, args=(stopping,))
+    thread.start()
+    wait_for(lambda: statuses(api), "the status")
+    stopping.set()
+    resources.cut()
+    thread.join()
