@@ -64,5 +64,5 @@ def test_another_resource_goes_on_as_it_is() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"request": 1}', b"[" * 100_000, b"\xff"])
 def test_what_is_no_review_is_an_error(body: bytes) -> None:
-    with pytest.raises(ValueError, match="it is no|Expecting|nested|codec"):
+    with pytest.raises(ValueError, match=r"it is no|Expecting|nested|codec"):
         answer(body)
