@@ -3,8 +3,8 @@
 One job: below deploy/ the folders kustomize, helm and systemd are what `tools.deployment` makes of deploy/plugins.yaml,
 deploy/agent.yaml and deploy/agent, and of nothing else. They are checked in, so that a person can read and apply them,
 and compared in CI.
-Rules: what is written by hand (templates of the library chart and of the agent's) is left alone; a file that nothing
-makes any more is removed, and counts as different.
+Rules: what is written by hand (templates of the library chart and of the agent, the chart of resource-annotator) is
+left alone; a file that nothing makes any more is removed, and counts as different.
 
 Exit codes: 0 done or equal, 1 different.
 """
@@ -25,7 +25,13 @@ from tools.deployment.agent import kustomize as agent_kustomize  # noqa: E402
 from tools.deployment.agent import unit as agent_unit  # noqa: E402
 
 DEPLOY = ROOT / "deploy"
-BY_HAND = ("helm/nri-plugin/templates/", "helm/agent/templates/")
+#: Its chart is written by hand, but for the versions.
+ANNOTATOR = "helm/resource-annotator"
+BY_HAND = (
+    "helm/nri-plugin/templates/",
+    "helm/agent/templates/",
+    *(f"{ANNOTATOR}/{name}" for name in ("templates/", "values.", "README.md")),
+)
 
 
 def wanted() -> tuple[dict[str, str], dict[str, str]]:
@@ -40,6 +46,8 @@ def wanted() -> tuple[dict[str, str], dict[str, str]]:
     files |= {f"kustomize/{path}": text for path, text in (kustomize.components() | agent_kustomize.files()).items()}
     files |= {f"systemd/{path}": text for path, text in agent_unit.files().items()}
     files |= {f"helm/{path}": text for path, text in (chart.library() | agent_chart.files()).items()}
+    does = "Annotate pods with their resources, so that nothing on the nodes has to estimate them."
+    files[f"{ANNOTATOR}/Chart.yaml"] = chart.application("resource-annotator", does)
     return files, links
 
 

@@ -55,6 +55,9 @@ VERB_GROUPS = {
             "nri.cli.verbs.engine", "run a container engine with NRI in it; its settings; what it needs here"
         ),
         "agent": Row("nri.cli.verbs.agent.agent", "run the node agent: QoS rules for pods; see what it did, and why"),
+        "resource-annotator": Row(
+            "nri.cli.verbs.resource_annotator", "annotate pods with their resources, as a webhook of an apiserver"
+        ),
         "proxy": Row("nri.cli.verbs.proxy", "give NRI to a runtime that lacks it, as a CRI proxy in front of it"),
     },
     "Wire and specs": {

@@ -22,7 +22,7 @@ LONGEST_SOCKET = 107
 _SWITCH = {
     "containerd": (
         "disable",
-        'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd: nri config-manager',
+        'set disable = false in [plugins."io.containerd.nri.v1.nri"] and restart containerd, or nri config-manager',
     ),
     "cri-o": ("enable_nri", "set enable_nri = true in [crio.nri] and restart crio, or nri config-manager"),
     "isulad": ("nri-support", 'set "nri-support": true and restart isulad'),

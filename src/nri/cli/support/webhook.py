@@ -1,0 +1,184 @@
+"""Admission reviews over HTTPS: bounded in number, length and time, and with the certificate that is there now.
+
+One job: :class:`Webhook`. A request without a body, or a probe of the kubelet, is answered as alive; what is no review
+gets a status of HTTP, and the apiserver's `failurePolicy` decides. Next: `nri.kube.admission`, which answers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import ssl
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+
+from nri.errors import ConfigError, NriError
+from nri.kube.admission import answer
+from nri.text import plain
+
+__all__ = ["MOST_BYTES", "Webhook"]
+
+_log = logging.getLogger("nri.resource-annotator")
+
+#: An apiserver takes objects of 3 MiB at most, and sends two of them with an update.
+MOST_BYTES = 8 << 20
+MOST_AT_ONCE = 32
+#: For each read and write, in seconds; an apiserver waits for ten.
+PATIENCE_S = 10.0
+JSON, PROBE = "application/json", "application/liveness-probe"
+_STATUS = {"status": "Success", "message": "liveness probe response"}
+ALIVE = {"response": {"uid": "", "allowed": False, "status": _STATUS}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = PATIENCE_S
+
+    def do_GET(self) -> None:
+        self._send(200, ALIVE)
+
+    def do_POST(self) -> None:
+        kind = self.headers.get("Content-Type", "")
+        length = self.headers.get("Content-Length", "")
+        if kind == PROBE:
+            self._send(200, ALIVE)
+        elif kind != JSON:
+            self._refuse(415, f"expected {JSON}, not {kind[:80]}")
+        elif not (length.isascii() and length.isdigit()) or int(length[:12]) > MOST_BYTES:
+            self._refuse(413, f"expected a body of {MOST_BYTES} bytes at most, with its length")
+        else:
+            try:
+                found = answer(self.rfile.read(int(length)))
+            except ValueError as error:
+                self._refuse(400, str(error))
+                return
+            if found.said:
+                _log.warning("%s", plain(found.said))
+            self._send(200, found.review)
+
+    def _refuse(self, status: int, words: str) -> None:
+        _log.warning("request refused: %s", plain(words))
+        self.close_connection = True  # its body was not read
+        self._send(status, {"error": words})
+
+    def _send(self, status: int, value: Any) -> None:
+        data = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", JSON)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def version_string(self) -> str:
+        return "nri"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+        _log.debug(format, *args)
+
+
+class Webhook(ThreadingHTTPServer):
+    """Serves from `start` to `stop`.
+
+    Args:
+        port: 0 takes any; all addresses are listened on.
+        certificate, key: files of PEM, read again when they change.
+
+    Raises:
+        ConfigError: they cannot be used.
+        NriError: the port cannot be listened on.
+    """
+
+    daemon_threads = True
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+    request_queue_size = 128
+
+    def __init__(self, port: int, certificate: str, key: str) -> None:
+        self._files = (certificate, key)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._seen = self._stamp()
+        self._load()
+        self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
+        try:
+            super().__init__(("", port), _Handler)
+        except OSError as error:
+            raise NriError(f"cannot listen on port {port}: {error.strerror or error}") from None
+
+    def start(self) -> None:
+        """Serve, in a thread of its own."""
+        threading.Thread(target=self.serve_forever, name="nri-webhook", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop serving; requests at hand are answered."""
+        self.shutdown()
+        self.server_close()
+
+    def server_bind(self) -> None:
+        """Listen on all addresses of both families, and ask no name server about them."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "", self.socket.getsockname()[1]
+
+    def get_request(self) -> tuple[Any, Any]:
+        """A connection; its handshake is left to the thread that reads from it."""
+        self._reload()
+        made, address = super().get_request()
+        made.settimeout(PATIENCE_S)
+        return self._context.wrap_socket(made, server_side=True, do_handshake_on_connect=False), address
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, when there is a place for it."""
+        self._places.acquire()  # given back by its thread
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection that may have ended in the middle of its handshake."""
+        try:
+            super().shutdown_request(request)
+        except (OSError, ValueError):
+            request.close()
+
+    def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
+        """Tell of a connection that failed, in one line."""
+        _log.info("connection of %s: %s", client_address[0], sys.exc_info()[1])
+
+    def _stamp(self) -> tuple[Any, ...]:
+        try:
+            return tuple((found.st_mtime_ns, found.st_ino) for found in map(os.stat, self._files))
+        except OSError:
+            return ()
+
+    def _load(self) -> None:
+        certificate, key = self._files
+        for name, path in (("cert-file", certificate), ("key-file", key)):
+            if not os.path.isfile(path):
+                raise ConfigError("command line", f"--{name}", f"there is no file {path}")
+        try:
+            self._context.load_cert_chain(certificate, key)
+        except (OSError, ssl.SSLError) as error:
+            reason = f"{certificate} with {key} cannot be used: {error}"
+            raise ConfigError("command line", "--cert-file", reason) from None
+
+    def _reload(self) -> None:
+        """Take a certificate that was replaced; one that cannot be used leaves the one before."""
+        now = self._stamp()
+        if now != self._seen:
+            self._seen = now
+            try:
+                self._load()
+                _log.info("the certificate was read again")
+            except ConfigError as error:
+                _log.warning("the certificate stays what it was: %s", error)

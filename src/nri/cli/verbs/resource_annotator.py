@@ -1,0 +1,48 @@
+"""`nri resource-annotator`: a webhook that annotates pods with their resources.
+
+Next: `nri.cli.support.webhook` serves, `nri.kube.admission` answers.
+"""
+
+from __future__ import annotations
+
+import click
+
+from nri.cli.settings import Settings
+from nri.cli.support.verb import Verb
+
+_FOLDER = "/etc/resource-annotator/certs.d"
+EXAMPLES = [
+    "nri resource-annotator --cert-file tls.crt --key-file tls.key --port 8443",
+    "helm install resource-annotator deploy/helm/resource-annotator -f certificate.yaml",
+]
+
+
+@click.command(cls=Verb, examples=EXAMPLES)
+@click.option("--port", type=click.IntRange(0, 65535), default=8443, envvar="RESOURCE_ANNOTATOR_PORT", metavar="PORT",
+              help="Where to listen (default 8443; env RESOURCE_ANNOTATOR_PORT).")  # fmt: skip
+@click.option("--cert-file", default=f"{_FOLDER}/tls.crt", envvar="RESOURCE_ANNOTATOR_CERT_FILE", metavar="FILE",
+              help=f"Certificate (default {_FOLDER}/tls.crt; env RESOURCE_ANNOTATOR_CERT_FILE).")  # fmt: skip
+@click.option("--key-file", default=f"{_FOLDER}/tls.key", envvar="RESOURCE_ANNOTATOR_KEY_FILE", metavar="FILE",
+              help=f"Its key (default {_FOLDER}/tls.key; env RESOURCE_ANNOTATOR_KEY_FILE).")  # fmt: skip
+@click.pass_obj
+def command(settings: Settings, port: int, cert_file: str, key_file: str) -> None:
+    """Annotate pods with their resources, as an admission webhook of an apiserver.
+
+    Each pod that is created or changed gets the annotation noderesource.dev/resources: requests and limits of its
+    containers as JSON. topology-aware, balloons and the node agent then need not estimate them from cgroups. No pod is
+    refused. The certificate is read again when it changes. SIGTERM ends it.
+    """
+    import logging
+    import signal
+
+    from nri.cli.support.webhook import Webhook
+    from nri.signals import Stop
+
+    logging.basicConfig(level=logging.ERROR if settings.quiet else logging.INFO, format="%(levelname)s %(message)s")
+    stop = Stop(second_ends=True)
+    stop.listen(signal.SIGTERM)
+    webhook = Webhook(port, cert_file, key_file)
+    webhook.start()
+    logging.getLogger("nri.resource-annotator").info("ready: port %d", webhook.server_port)
+    stop.wait_for_signal()
+    webhook.stop()

@@ -1,0 +1,86 @@
+"""`nri resource-annotator` as the webhook of a real API server, with the chart's own configuration of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nri.kube.requests import ANNOTATION, Requests, annotated
+from tests.apiserver.conftest import Helm
+from tests.kubernetes.control_plane import ControlPlane
+from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.support.test_webhook import certify
+
+CHART = Path(__file__).parents[2] / "deploy/helm/resource-annotator"
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "annotated", "namespace": "default"},
+    "spec": {
+        "containers": [
+            {
+                "name": "app",
+                "image": "x",
+                "resources": {"requests": {"cpu": "0.2", "memory": "64Mi"}, "limits": {"cpu": "1000m"}},
+            }
+        ],
+        "initContainers": [{"name": "init", "image": "x"}],
+    },
+}
+
+
+@pytest.fixture
+def webhook(api: ControlPlane, helm: Helm, tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """The chart's webhook, answered by a program here; what is yielded ends the program."""
+    certify(tmp_path)
+    crt, key = (b64encode((tmp_path / name).read_bytes()).decode() for name in ("tls.crt", "tls.key"))
+    text = helm("template", "mine", CHART, "--set", f"service.base64Crt={crt}", "--set", f"service.base64Key={key}")
+    objects = [each for each in yaml.safe_load_all(text[text.index("---\n") :]) if each]
+    (hook,) = [each for each in objects if each["kind"] == "MutatingWebhookConfiguration"]
+    words = command("resource-annotator", "--port", "0", "--cert-file", str(tmp_path / "tls.crt"))
+    with subprocess.Popen(
+        [*words, "--key-file", str(tmp_path / "tls.key")], env=environment(), stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stderr is not None
+        line = program.stderr.readline()
+        assert "ready: port " in line, line
+        where = hook["webhooks"][0]["clientConfig"]
+        del where["service"]  # there is no node here, and no network of services
+        where["url"] = f"https://localhost:{line.split()[-1]}/"
+        api.apply(hook)
+        try:
+            yield program.kill
+        finally:
+            program.kill()
+            api.kubectl("delete", "mutatingwebhookconfiguration", hook["metadata"]["name"])
+
+
+def made(api: ControlPlane, pod: dict[str, Any]) -> dict[str, str]:
+    api.apply(pod)
+    found: dict[str, str] = api.get("pod", pod["metadata"]["name"])["metadata"].get("annotations", {})
+    return found
+
+
+def test_a_pod_is_annotated_with_what_it_asks_for_and_is_refused_without_the_webhook(
+    api: ControlPlane, webhook: Callable[[], None]
+) -> None:
+    try:
+        annotations = made(api, POD)
+        assert annotated(annotations, "app") == Requests(200, 1000, 64 << 20, 0)
+        assert json.loads(annotations[ANNOTATION])["initContainers"] == {"init": {}}
+        api.kubectl("annotate", "pod", "annotated", f"{ANNOTATION}=mine", "--overwrite")
+        kept = api.get("pod", "annotated")["metadata"]["annotations"]
+        assert kept[ANNOTATION] == annotations[ANNOTATION], "nobody can say something else"
+        webhook()
+        other = {**POD, "metadata": {"name": "other", "namespace": "default"}}
+        with pytest.raises(AssertionError, match="nri-resource-annotator"):
+            made(api, other)
+    finally:
+        api.kubectl("delete", "pod", "annotated", "--grace-period=0", "--force", check=False)

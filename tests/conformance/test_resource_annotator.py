@@ -1,0 +1,39 @@
+"""The same AdmissionReview to nri-plugins' resource-annotator and to ours: the same answer, but for those listed.
+
+The answers are in tests/data/plugins/resource-annotator.jsonl, whose README says how they were captured.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.kube.admission import answer
+
+ROWS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data/plugins/resource-annotator.jsonl").read_text().splitlines()
+]
+#: A review of a deletion has no object, and a patch of it would keep the pod.
+DIFFERENT = {"no object"}
+
+
+def plain(review: dict[str, Any]) -> dict[str, Any]:
+    """What an answer says, with the annotation's JSON read."""
+    response = review["response"]
+    made = {"uid": response["uid"], "allowed": response["allowed"]}
+    if "patch" in response:
+        made["patch"] = json.loads(b64decode(response["patch"]))
+        for each in made["patch"]:
+            each["value"] = json.loads(each["value"]) if isinstance(each["value"], str) else each["value"]
+    return made
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["case"] for row in ROWS])
+def test_each_answer_is_that_of_the_original(row: dict[str, Any]) -> None:
+    ours = plain(answer(json.dumps(row["review"]).encode()).review)
+    assert (ours != row["answer"]) is (row["case"] in DIFFERENT)

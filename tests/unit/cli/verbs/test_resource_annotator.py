@@ -1,0 +1,32 @@
+"""`nri resource-annotator` as a program: its settings, what it says, and its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.support.test_webhook import certify
+
+
+def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path) -> None:
+    certify(folder)
+    settings = {"PORT": "0", "CERT_FILE": str(folder / "tls.crt"), "KEY_FILE": str(folder / "tls.key")}
+    own = {f"RESOURCE_ANNOTATOR_{name}": value for name, value in settings.items()}
+    with subprocess.Popen(
+        command("resource-annotator"), env=environment(**own), stderr=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stderr is not None
+        try:
+            assert "ready: port " in program.stderr.readline()
+            program.send_signal(signal.SIGTERM)
+            assert program.wait(30) == 0
+        finally:
+            program.kill()
+
+
+def test_without_a_certificate_it_says_which_file_is_missing(nri, folder: Path) -> None:
+    done = nri("resource-annotator", "--cert-file", str(folder / "none"), "--key-file", os.devnull)
+    assert done.returncode == 2 and f"--cert-file: there is no file {folder / 'none'}" in done.stderr
