@@ -56,4 +56,4 @@ CASES = {
 #: Numbers of containers, and how often they are measured for each round of the other cases: a short time varies more.
 SYNC = {100: 3.0, 1000: 0.5, 10_000: 0.25}
 #: What can be named on the command line.
-EVERYTHING = (*CASES, "sync", "start", "memory")
+EVERYTHING = (*CASES, "sync", "start", "memory", "idle", "node")

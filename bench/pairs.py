@@ -126,6 +126,16 @@ def rss_kb(pid: int) -> int:
     raise ValueError(f"process {pid} has no memory")
 
 
+def wakeups(pid: int) -> int:
+    """How often the threads of a process have begun to run so far."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError):
+            rows = Path(f"/proc/{pid}/task/{task}/status").read_text().splitlines()
+            total += sum(int(row.split()[1]) for row in rows if row.startswith("voluntary_ctxt_switches"))
+    return total
+
+
 @contextlib.contextmanager
 def pairing(
     runtime: Side,

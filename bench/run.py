@@ -20,9 +20,14 @@ from bench.against import BUILDS, SITTING
 from bench.builds import RevisionError
 from bench.cases import CASES, EVERYTHING, SYNC, Case
 from bench.measured import Measured
-from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, bare_ms, pairing, rss_kb, spawn_ms
+from bench.pairs import BARE, NAMES, PAIRINGS, RECORDED, Pairing, bare_ms, pairing, rss_kb, spawn_ms, wakeups
 from tests.peers.build import peer
 from tests.peers.drivers import LineProcess
+
+#: So long after its last event a process counts as idle, in seconds.
+SETTLE_S = 6.0
+#: Events of the case "node".
+NODE_EVENTS = 1_000_000
 
 
 def say(text: str) -> None:
@@ -92,6 +97,38 @@ def run_memory(rounds: int) -> dict[str, list[float]]:
     return sizes
 
 
+def run_idle(rounds: int) -> dict[str, list[float]]:
+    """Wake-ups a minute of runtime and plugin while nothing happens, each with the other of its own kind."""
+    found: dict[str, list[float]] = {}
+    with contextlib.ExitStack() as stack:
+        processes: dict[str, int] = {}
+        for kind, name in NAMES.items():
+            running = stack.enter_context(pairing(kind, kind))
+            running.round("psc", 50)
+            processes |= {f"{name} runtime": running.runtime.pid, f"{name} plugin": running.plugins[0].pid}
+        time.sleep(SETTLE_S)
+        for _ in range(rounds):
+            before = {name: wakeups(pid) for name, pid in processes.items()}
+            time.sleep(60)
+            for name, pid in processes.items():
+                found.setdefault(name, []).append(float(wakeups(pid) - before[name]))
+    return found
+
+
+def run_node(events: int) -> dict[str, list[tuple[str, float]]]:
+    """Resident kilobytes of our runtime with 1,000 containers, 10 plugins and provenance, on and on."""
+    found: dict[str, list[tuple[str, float]]] = {}
+    for kind in ("nri", "pure"):
+        with pairing(kind, kind, 10) as running:
+            sizes = found.setdefault(f"{NAMES[kind]} runtime", [("no container", rss_kb(running.runtime.pid))])
+            running.ask("node", containers=1000, timeout_s=600)
+            sizes.append(("created", rss_kb(running.runtime.pid)))
+            for part in range(1, 5):
+                running.round("psc", events // 4)
+                sizes.append((f"{part * events // 4:,} events later", rss_kb(running.runtime.pid)))
+    return found
+
+
 def run_recorder(case: Case, rounds: int, scale: float) -> Measured:
     """The same events with nothing recorded, with everything recorded by the runtime, and by the plugin."""
     measured = Measured()
@@ -149,6 +186,8 @@ def _beside_go(chosen: Sequence[str], rounds: int, scale: float, *, write: bool)
     steps["sync"] = lambda: document.sync({n: run_sync(n, max(3, int(rounds * often))) for n, often in SYNC.items()})
     steps["start"] = lambda: document.start(run_start(rounds * 2))
     steps["memory"] = lambda: document.memory(run_memory(3))
+    steps["idle"] = lambda: document.idle(run_idle(3))
+    steps["node"] = lambda: document.node(run_node(max(4, int(NODE_EVENTS * scale))))
     began = time.monotonic()
     for n, name in enumerate(chosen, 1):
         say(f"[{n}/{len(chosen)}] {name} ({time.monotonic() - began:.0f} s)")

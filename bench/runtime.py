@@ -115,6 +115,16 @@ class Runtime:
         wall = time.perf_counter_ns() - wall
         return {"ns": [x for mine in results for x in mine], "wall_ns": wall, "cpu_ns": cpu_ns() - cpu}
 
+    def node(self, containers: int, **_: object) -> None:
+        """Create so many containers, two in a pod, which all stay."""
+        for i in range(containers):
+            pod = m.PodSandbox.FromString(self.pod.SerializeToString())
+            container = m.Container.FromString(self.container.SerializeToString())
+            pod.id, container.id = f"p{i // 2:063d}", f"c{i:063d}"
+            container.pod_sandbox_id = pod.id
+            self.adaptation.create_container(pod, container).commit()
+            self.adaptation.post_create_container(pod, container)
+
     def usage(self, **_: object) -> dict[str, int]:
         with open("/proc/self/status") as status:
             sizes = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Final
 
-__all__ = ["LENGTHS", "bytes_field", "iter_fields", "read_varint", "tag", "varint", "varint_field"]
+__all__ = ["LENGTHS", "bytes_field", "iter_fields", "read_varint", "sole_field", "tag", "varint", "varint_field"]
 
 # So many lengths are kept: all that one node's messages have, in some 100 KB.
 _KEPT: Final = 1024
@@ -77,6 +77,25 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise RemoteProtocolError("varint is longer than ten bytes")
+
+
+def sole_field(data: bytes, number: int, start: int = 0) -> bytes | None:
+    """The value of a length-delimited field below 16 that is all there is from `start` on; None for anything else."""
+    end = len(data)
+    if end < start + 2 or data[start] != (number << 3 | 2):
+        return None
+    position = start + 2  # after a length of one byte, or of two, as nearly always
+    length = data[start + 1]
+    if length > 127:
+        if position < end and data[position] < 128:
+            length += (data[position] << 7) - 128
+            position += 1
+        else:
+            try:
+                length, position = read_varint(data, start + 1)
+            except RemoteProtocolError:
+                return None
+    return data[position:] if position + length == end else None
 
 
 def iter_fields(buffer: bytes) -> Iterator[tuple[int, int, int | bytes]]:

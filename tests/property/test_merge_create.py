@@ -182,6 +182,33 @@ def test_the_bulk_merge_gives_what_merging_field_by_field_gives(
 
 
 @given(containers(), SEVERAL, rules(), st.lists(st.booleans(), min_size=4, max_size=4))
+def test_an_adjustment_with_its_bytes_at_hand_is_taken_like_any_other(
+    container: m.Container, replies: list[Any], which: Rules, looks: list[bool]
+) -> None:
+    plain, joined = state_for(container, which), state_for(container, which)
+    for place, reply in enumerate(replies):
+        reply.ClearField("update")
+        reply.ClearField("evict")
+        adjust, errors = reply.adjust, []
+        for take in (
+            lambda: plain.apply(f"{place}0-p", reply),  # noqa: B023 - called here
+            lambda: joined.adjusted(f"{place}0-p", adjust, adjust.SerializeToString()),  # noqa: B023
+        ):
+            try:
+                take()
+            except NriError as error:
+                errors.append(str(error))
+        assert len(set(errors)) <= 1
+        assert len(errors) in (0, 2)
+        if looks[place]:
+            assert m.Container.FromString(joined_bytes(container, joined)) == plain.container
+            assert joined.reply() == plain.reply()
+    assert joined.reply() == plain.reply()
+    assert joined.owners() == plain.owners()
+    assert joined.container == plain.container
+
+
+@given(containers(), SEVERAL, rules(), st.lists(st.booleans(), min_size=4, max_size=4))
 def test_joined_bytes_are_the_container_that_the_next_plugin_sees(
     container: m.Container, replies: list[Any], which: Rules, looks: list[bool]
 ) -> None:

@@ -49,3 +49,27 @@ def test_a_field_of_each_wire_type_is_read() -> None:
 def test_bytes_that_are_no_message_are_an_error_that_says_where(data: bytes, reason: str) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):
         list(wire.iter_fields(data))
+
+
+@pytest.mark.parametrize("length", [0, 1, 127, 128, 16383, 16384])
+def test_the_sole_field_of_a_message_is_its_value(length: int) -> None:
+    value = b"x" * length
+    assert wire.sole_field(wire.bytes_field(2, value), 2) == value
+    assert wire.sole_field(b"??" + wire.bytes_field(2, value), 2, 2) == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x12",
+        wire.bytes_field(1, b"x"),
+        wire.bytes_field(2, b"x") * 2,
+        wire.bytes_field(2, b"x")[:-1],
+        b"\x12" + b"\xff" * 11,
+        b"\x12\x80",
+    ],
+    ids=["nothing", "no length", "another", "twice", "cut short", "no length that ends", "length cut short"],
+)
+def test_what_is_not_one_field_alone_has_no_sole_field(data: bytes) -> None:
+    assert wire.sole_field(data, 2) is None

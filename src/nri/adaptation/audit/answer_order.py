@@ -23,8 +23,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.update_result import APPLIED, CLAMPED, field_names
-from nri.adaptation.merge.entries import read
-from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS
+from nri.adaptation.merge.fields import ROWS
 from nri.api import messages as m
 
 if TYPE_CHECKING:
@@ -91,6 +90,18 @@ class FieldOrder:
         if resources is not None and numbers is not None:
             self.set(field_names(resources), numbers)
 
+    @classmethod
+    def of_creation(cls, answers: Iterable[tuple[bytes, int]]) -> Self:
+        """The order with which a container begins: of the answers to its creation, encoded, with their numbers.
+
+        No two plugins have set the same resource: that is a conflict.
+        """
+        order = cls()
+        for encoded, number in answers:
+            reply = m.CreateContainerResponse.FromString(encoded)
+            order.set(field_names(reply.adjust.linux.resources), Numbers(number))
+        return order
+
     def copy(self) -> Self:
         """Another one with the same numbers."""
         made = type(self)()
@@ -147,19 +158,6 @@ class EventOrder:
     def of(self, container_id: str) -> Numbers:
         """The numbers of one container's fields."""
         return self.by_container([container_id])[container_id]
-
-    def started(self, container_id: str, resources: m.LinuxResources) -> FieldOrder:
-        """The order with which a container begins: which answers these resources of it are from."""
-        numbers: dict[str, int] = {}
-        for entry in read(resources, RESOURCES_TREE):
-            row = entry.row
-            name = row.path.removeprefix(_PREFIX)
-            for key in getattr(entry, "keys", ("",)):
-                owner = self._ledger.owner(container_id, row.claim, key)
-                numbers[f"{name}[{key}]" if key else name] = self.by_plugin.get(owner, self.first)
-        order = FieldOrder()
-        order.set(numbers, Numbers(self.first, numbers))
-        return order
 
     def by_container(self, containers: Iterable[str]) -> dict[str, Numbers]:
         """The numbers of the fields of some containers, in time linear in what the event has set."""

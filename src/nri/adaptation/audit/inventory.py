@@ -36,6 +36,10 @@ from nri.text import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    #: Which answers a creation's resources are from: the resources that the only one has set, encoded, and its number;
+    #: or, of several, each whole answer and its number.
+    Begun = tuple[bytes, int] | list[tuple[bytes, int]]
+
 __all__ = ["ContainerRecord", "Creation", "Inventory", "KeptUpdate", "Known", "Presence"]
 
 #: Updates of one container that can still be taken back, at most; the oldest one stays for good then.
@@ -67,7 +71,7 @@ class ContainerRecord:
     Attributes:
         resources: what it has by all answers so far, encoded.
         order: which answers these are from, as far as it was worked out; `known_order` works out the rest.
-        begun: resources of its creation, encoded, and the number of the one answer that they are from; None for none.
+        begun: which answers the resources of its creation are from, as `created` was told; None for none.
         before: resources and order without `words`.
         words: what answers gave it since the first one that can still be taken back; empty nearly always.
         unseen: the last state of the runtime did not have it.
@@ -77,15 +81,20 @@ class ContainerRecord:
 
     def __init__(self, pod_id: str, namespace: str, resources: bytes, order: FieldOrder | None = None) -> None:
         self.pod_id, self.namespace, self.resources, self.order = pod_id, namespace, resources, order
-        self.begun: tuple[bytes, int] | None = None
+        self.begun: Begun | None = None
         self.before: tuple[bytes, FieldOrder | None] = (b"", None)
         self.words: tuple[_Word, ...] = ()
         self.unseen = False
 
     def known_order(self) -> FieldOrder | None:
         """Which answers the resources are from. Nearly no container needs it, so it is worked out when one does."""
-        if self.order is None and self.begun is not None:
-            self.order = FieldOrder(m.LinuxResources.FromString(self.begun[0]), Numbers(self.begun[1]))
+        begun = self.begun
+        if self.order is None and begun is not None:
+            if isinstance(begun, tuple):
+                self.order = FieldOrder(m.LinuxResources.FromString(begun[0]), Numbers(begun[1]))
+            else:
+                self.order = FieldOrder.of_creation(begun)
+            self.begun = None
         return self.order
 
     def with_words(self, before: tuple[bytes, FieldOrder | None], words: tuple[_Word, ...]) -> ContainerRecord:
@@ -276,7 +285,7 @@ class Inventory:
         container_id: str,
         pod: m.PodSandbox,
         resources: bytes,
-        order: FieldOrder | tuple[bytes, int] | None = None,
+        order: FieldOrder | Begun | None = None,
         *,
         uncommitted: bool = False,
     ) -> bool:
@@ -286,12 +295,11 @@ class Inventory:
             container_id: the container.
             pod: its pod.
             resources: those with which it begins, encoded.
-            order: by which answers they were set, or those that one answer has set, encoded, and its number; None if
-                no answer has.
+            order: by which answers they were set; or the answers, as `Begun` has them; None if no answer has.
             uncommitted: the runtime will say when the container is there, so it is not known before that.
         """
         record = ContainerRecord(pod.id, pod.namespace, resources, order if isinstance(order, FieldOrder) else None)
-        if isinstance(order, tuple):
+        if order is not None and not isinstance(order, FieldOrder):
             record.begun = order
         with self._lock:
             for news in self.news:

@@ -137,12 +137,17 @@ class Reporting:
                 self._complain(reporter, fault)
 
     def reply_merged(self, plugin: str, event: str, serial: int, message: Any, error: Exception | None) -> None:
-        """Tell that an answer is part of the result, or cannot be because of `error`."""
+        """Tell that an answer is part of the result, or cannot be because of `error`.
+
+        `message` is the answer, or its adjustment if that is all that it has.
+        """
         observer = self._observer
         if observer is not None and error is None:
-            adjust, evict = adjustment_of(message), evictions_of(message)
+            adjust, updates, evictions = message, 0, 0
+            if message.__class__ is not m.ContainerAdjustment:
+                adjust, updates, evictions = adjustment_of(message), len(message.update), len(evictions_of(message))
             try:
-                observer.record_plugin_adjustments(plugin, event, adjust, len(message.update), len(evict))
+                observer.record_plugin_adjustments(plugin, event, adjust, updates, evictions)
             except Exception as fault:  # noqa: BLE001
                 self._complain(observer, fault)
         for reporter in self._reporters:

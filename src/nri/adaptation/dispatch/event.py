@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.audit.answer_order import EventOrder, OrderedUpdates
+from nri.adaptation.audit.answer_order import EventOrder, FieldOrder, OrderedUpdates
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge, limits
 from nri.adaptation.merge.container_view import normalise
@@ -42,12 +42,14 @@ from nri.text import count, cut, quote
 from nri.ttrpc.codes import Code
 from nri.ttrpc.frames import MAX_DATA
 from nri.ttrpc.waiters import ARRIVALS
+from nri.wire import sole_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Final
 
-    from nri.adaptation.audit.answer_order import FieldOrder, Numbers
+    from nri.adaptation.audit.answer_order import Numbers
+    from nri.adaptation.audit.inventory import Begun
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.restoration import Restoration
     from nri.adaptation.audit.trail import AuditTrail
@@ -81,6 +83,10 @@ ROOM: Final = MAX_DATA - ENVELOPE
 HEADERS: Final = 64
 #: Updates left out that the record of an event names.
 _NAMED: Final = 20
+
+#: So many bytes of answers are kept with a container, to work out which of them its resources are from when that is
+#: asked for; of larger ones it is worked out at once.
+_KEPT: Final = 4096
 
 _CREATE: Final = BY_METHOD["create_container"]
 _UPDATE: Final = BY_METHOD["update_container"]
@@ -240,17 +246,21 @@ class AnsweredEvent(Event):
         if operator.shadow:
             self._describe(peer, reply)
             return
-        message = self._read(peer, reply)
+        adjust = self._sole_adjustment(reply) if operator.allow is None else None
+        message = self._read(peer, reply, adjust)
         label = peer.label
         self.replies.append((label, reply))
         self.numbers[label] = self.answer
-        if message.update:
+        if adjust is None and message.update:
             self.touched.update([update.container_id for update in self._there(message.update)])
         reporting = self._context.reporting
         try:
-            if operator.allow is not None:
-                self._check(peer, operator.allow, message)
-            self.merge.apply(label, message)
+            if adjust is not None:
+                self.merge.adjusted(label, message, adjust)
+            else:
+                if operator.allow is not None:
+                    self._check(peer, operator.allow, message)
+                self.merge.apply(label, message)
             request.refresh()
             # A request grows by no more than the reply has: so it is looked at only where it may be too long.
             self._room -= len(reply) + HEADERS
@@ -273,9 +283,14 @@ class AnsweredEvent(Event):
             return reply
         return weighed(self.request, self.serial, self.reply_type, self._context.reporting, peer, policy, reply)
 
-    def _read(self, peer: Peer, reply: bytes) -> Any:
+    def _sole_adjustment(self, reply: bytes) -> bytes | None:
+        """The adjustment, encoded, of an answer to CreateContainer that has nothing else, as nearly all; else None."""
+        return sole_field(reply, 1) if self.reply_type is m.CreateContainerResponse else None
+
+    def _read(self, peer: Peer, reply: bytes, adjust: bytes | None) -> Any:
+        """The adjustment as a message if it is all that there is, else the whole answer."""
         try:
-            return self.reply_type.FromString(reply)
+            return self.reply_type.FromString(reply) if adjust is None else m.ContainerAdjustment.FromString(adjust)
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
             raise PluginError(peer.label, f"its reply cannot be read: {error}") from None
 
@@ -569,11 +584,12 @@ class CreateEvent(AnsweredEvent):
         order = self.order()
         reply = CreateReply(self.merge, context, adjust, container_id, created, order)
         kept = context.kept
-        begun: FieldOrder | tuple[bytes, int] | None = None
-        if mine and self.replies:  # one plugin's nearly always: its number is all that is to be kept
+        begun: FieldOrder | Begun | None = None
+        if mine and len(self.replies) == 1:  # one plugin's nearly always: its number is all that is to be kept
             begun = (mine, self.numbers[self.replies[0][0]])
-            if len(self.replies) > 1:
-                begun = order.started(container_id, adjust.linux.resources)
+        elif mine and self.replies:
+            answers = [(reply, self.numbers[label]) for label, reply in self.replies]
+            begun = answers if sum(len(reply) for reply, _ in answers) <= _KEPT else FieldOrder.of_creation(answers)
         if context.trail.inventory.created(container_id, self._pod, resources, begun, uncommitted=kept.runtime_commits):
             kept.add(container_id)
         return reply

@@ -18,9 +18,9 @@ from nri.adaptation.merge.fast_path import entries as all_entries
 from nri.adaptation.merge.fields import Kind, Row, Visibility
 from nri.api import messages as m
 from nri.rules import Rules
-from nri.wire import bytes_field
+from nri.wire import bytes_field, sole_field
 
-__all__ = ["ContainerView", "normalise"]
+__all__ = ["ContainerView", "Taken", "normalise"]
 
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
 
@@ -31,6 +31,37 @@ _FEW_ADDITIONS: Final = 8
 
 _LINUX = m.Container.DESCRIPTOR.fields_by_name["linux"].number
 _RESOURCES = m.LinuxContainer.DESCRIPTOR.fields_by_name["resources"].number
+_ADJUST_LINUX = m.ContainerAdjustment.DESCRIPTOR.fields_by_name["linux"].number
+_ADJUST_RESOURCES = m.LinuxContainerAdjustment.DESCRIPTOR.fields_by_name["resources"].number
+
+
+class Taken:
+    """One plugin's adjustments, as they were taken.
+
+    Attributes:
+        entries: its fields with their rows; None for a fresh reply, of which no earlier plugin touched anything: so
+            only what the container had from the start may be in its way.
+        fresh: the fields of a fresh reply.
+        adjust: the message that they come from.
+        encoded: its bytes as they came; None where they are not at hand.
+    """
+
+    __slots__ = ("adjust", "encoded", "entries", "fresh")
+
+    def __init__(
+        self, entries: list[Entry] | None, fresh: Fields, adjust: m.ContainerAdjustment, encoded: bytes | None = None
+    ) -> None:
+        self.entries, self.fresh, self.adjust, self.encoded = entries, fresh, adjust, encoded
+
+    def resources(self) -> bytes:
+        """The resources, encoded: cut out of the bytes that came, where there is nothing else, as often."""
+        if self.encoded is not None:
+            linux = sole_field(self.encoded, _ADJUST_LINUX)
+            resources = None if linux is None else sole_field(linux, _ADJUST_RESOURCES)
+            if resources is not None:
+                return resources
+        encoded: bytes = self.adjust.linux.resources.SerializeToString()
+        return encoded
 
 
 def normalise(container: m.Container) -> None:
@@ -52,29 +83,25 @@ class ContainerView:
         self._added: list[bytes] = []
         self._parsed: list[m.Container] = []  # the first of `_added`, as far as they had to be looked into
         self._whole: m.Container | None = None
-        self._pending: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
+        self._pending: list[Taken] = []
         self._bytes = encoded
         self._rules = rules
         self._odd = False  # a variable's name with "=" was appended
         self._steps: list[bytes | None] = []
 
-    def add(self, entries: list[Entry] | None, fresh: Fields, adjust: m.ContainerAdjustment) -> None:
-        """Note one plugin's adjustments, and the message that they come from; applied when the container is looked at.
-
-        `entries` is None for a fresh reply, whose fields are `fresh`: no earlier plugin touched any of it, so only what
-        the container had from the start may be in the way.
-        """
-        self._pending.append((entries, fresh, adjust))
+    def add(self, taken: Taken) -> None:
+        """Note one plugin's adjustments; applied when the container is looked at."""
+        self._pending.append(taken)
 
     def steps(self) -> list[bytes | None]:
         """The container's changes so far: for each the bytes to append, or None for encoding it again."""
         if self._pending:
             pending, self._pending = self._pending, []
-            for entries, fresh, adjust in pending:
-                if entries is None:
-                    self._fresh_step(fresh, adjust)
+            for taken in pending:
+                if taken.entries is None:
+                    self._fresh_step(taken)
                 else:
-                    self._step(self._seen(entries), adjust)
+                    self._step(self._seen(taken.entries), taken)
         return self._steps
 
     def container(self) -> m.Container:
@@ -108,8 +135,8 @@ class ContainerView:
         """The entries that later plugins see."""
         return [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
 
-    def _fresh_step(self, fields: Fields, adjust: m.ContainerAdjustment) -> None:
-        resources, entries = split(fields)
+    def _fresh_step(self, taken: Taken) -> None:
+        resources, entries = split(taken.fresh)
         entries = self._seen(entries)
         for entry in entries:
             # A place that no plugin claimed before is in none of the additions, but for a variable's name with "=" in
@@ -119,12 +146,12 @@ class ContainerView:
                 added = self._additions() if self._odd else ()
                 self._odd = self._odd or "=" in "".join(entry.keys)
             if not all(self._appends(container, entry) for container in (self._base, *added)):
-                self._change(self._seen(all_entries(fields)))
+                self._change(self._seen(all_entries(taken.fresh)))
                 return
         if resources or entries:
-            self._append(entries, adjust, resources)
+            self._append(entries, taken, resources)
 
-    def _step(self, entries: list[Entry], adjust: m.ContainerAdjustment) -> None:
+    def _step(self, entries: list[Entry], taken: Taken) -> None:
         several = len(self._added) > _FEW_ADDITIONS
         for container in (self._combined(),) if several else (self._base, *self._additions()):
             for entry in entries:
@@ -133,7 +160,7 @@ class ContainerView:
                     return
         self._odd = True  # not looked at
         if entries:
-            self._append(entries, adjust)
+            self._append(entries, taken)
 
     def _change(self, entries: list[Entry]) -> None:
         """Replace or take away what has to go: from here on there is another base."""
@@ -144,7 +171,7 @@ class ContainerView:
         self._added, self._parsed = [], []
         self._steps.append(None)
 
-    def _append(self, entries: list[Entry], adjust: m.ContainerAdjustment, resources: bool = False) -> None:
+    def _append(self, entries: list[Entry], taken: Taken, resources: bool = False) -> None:
         step = b""
         if entries:
             delta = m.Container()
@@ -155,7 +182,7 @@ class ContainerView:
                     self._apply(delta, entry)
             step = delta.SerializeToString()
         if resources:  # the same message in both: one merge instead of one per field
-            step += bytes_field(_LINUX, bytes_field(_RESOURCES, adjust.linux.resources.SerializeToString()))
+            step += bytes_field(_LINUX, bytes_field(_RESOURCES, taken.resources()))
         self._steps.append(step)
         self._added.append(step)
         if self._whole is not None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from nri.adaptation.merge.claims import Claimer
-from nri.adaptation.merge.container_view import ContainerView
+from nri.adaptation.merge.container_view import ContainerView, Taken
 from nri.adaptation.merge.effects import collect
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fast_path import Fields, survey
@@ -52,8 +52,8 @@ class CreateMerge:
     """
 
     __slots__ = (
-        "_adjust", "_encoded", "_id", "_known", "_marked", "_request", "_rules", "_shown", "_taken", "_whole", "book",
-        "ledger",
+        "_adjust", "_encoded", "_id", "_known", "_marked", "_plain", "_request", "_rules", "_shown", "_taken", "_whole",
+        "book", "ledger",
     )  # fmt: skip
 
     def __init__(
@@ -68,19 +68,19 @@ class CreateMerge:
         self._marked = False
         self._whole = True  # all replies were merged as they are
         self._adjust: m.ContainerAdjustment | None = None
+        # Encoded adjustments that come after what is in `_adjust`: merged together, once, when that is asked for.
+        self._plain: list[bytes] = []
         self.book: UpdateBook | None = None
         self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
-        # Changes that are not in `_shown` yet: entries, or fields of a fresh reply; and the message that they come
-        # from.
-        self._taken: list[tuple[list[Entry] | None, Fields, m.ContainerAdjustment]] = []
+        self._taken: list[Taken] = []  # what `_shown` has not been told yet
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
         """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
         updates, evict = reply.update, reply.evict
         if not updates and not evict:
             if reply.HasField("adjust"):
-                self._take(plugin, reply.adjust)
+                self.adjusted(plugin, reply.adjust)
             return
         book = self._updates()
         before, ignored = self.ledger.mark(), len(book.ignored)
@@ -97,38 +97,44 @@ class CreateMerge:
         book.commit(planned)
         book.evict(evict, plugin)
 
-    def _take(self, plugin: str, adjust: m.ContainerAdjustment) -> None:
-        found = survey(adjust, self._id)
-        if found is not None and self.ledger.claim_fresh(found[1], plugin):
-            self._collect(adjust, True, None, found[0])
-            return
+    def adjusted(self, plugin: str, adjust: m.ContainerAdjustment, encoded: bytes | None = None) -> None:
+        """Take a reply that is nothing but an adjustment, as `apply` does; `encoded` are its bytes, where at hand."""
         before = self.ledger.mark()
         try:
-            taken = self._claim_each(plugin, adjust)
+            taken = self._claim(plugin, adjust)
         except NriError:
             self.ledger.rollback(before)
             raise
-        self._collect(adjust, *taken)
+        self._collect(adjust, *taken, encoded)
 
-    def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
-        """Claim all fields: whether to merge the message as a whole, and its entries, or the fields if it is fresh."""
+    def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields, bool]:
+        """Claim all fields.
+
+        Returns whether to merge the message as a whole; its entries, or None and the fields if it is fresh; and whether
+        a message in it is, or may be, empty.
+        """
         found = survey(adjust, self._id)
         if found is not None and self.ledger.claim_fresh(found[1], plugin):
-            return True, None, found[0]
-        return self._claim_each(plugin, adjust)
-
-    def _claim_each(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
+            return True, None, found[0], found[2]
         entries = read(adjust, TREE)
         claimer = Claimer(self.ledger, self._rules, self._id, plugin, self._collected())
-        return claimer.claim(entries), entries, []
+        return claimer.claim(entries), entries, [], True
 
-    def _collect(self, adjust: m.ContainerAdjustment, plain: bool, entries: list[Entry] | None, found: Fields) -> None:
-        merged = self._adjust
+    def _collect(
+        self,
+        adjust: m.ContainerAdjustment,
+        plain: bool,
+        entries: list[Entry] | None,
+        found: Fields,
+        hollow: bool,
+        encoded: bytes | None = None,
+    ) -> None:
         # A mark that is already there may have to go: merging messages cannot do that.
         if plain and not (self._marked and self._rules.last_word_wins):
-            if merged is None:
-                merged = self._adjust = m.ContainerAdjustment.FromString(_EMPTY)
-            merged.MergeFrom(adjust)
+            if encoded is not None:
+                self._plain.append(encoded)
+            else:
+                self._collected().MergeFrom(adjust)
         else:
             merged = self._collected()
             self._whole = False
@@ -138,17 +144,22 @@ class CreateMerge:
                     self._marked = True
         if not self._rules.rdt_only_when_asked:
             if adjust.HasField("linux"):
-                merged.linux.rdt.SetInParent()
+                self._collected().linux.rdt.SetInParent()
                 self._whole = False
-        elif adjust.linux.HasField("rdt") and not merged.linux.rdt.ListFields():
-            merged.linux.ClearField("rdt")  # an empty one asks for nothing
+        elif hollow and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
+            self._collected().linux.ClearField("rdt")  # an empty one asks for nothing
             self._whole = False
-        self._taken.append((entries, found, adjust))
+        self._taken.append(Taken(entries, found, adjust, encoded))
 
     def _collected(self) -> m.ContainerAdjustment:
-        if self._adjust is None:
-            self._adjust = m.ContainerAdjustment.FromString(_EMPTY)
-        return self._adjust
+        merged = self._adjust
+        if merged is None:
+            merged = self._adjust = m.ContainerAdjustment.FromString(b"".join([_EMPTY, *self._plain]))
+            self._plain = []
+        elif self._plain:
+            merged.MergeFromString(b"".join(self._plain))
+            self._plain = []
+        return merged
 
     def _updates(self) -> UpdateBook:
         if self.book is None:
@@ -163,7 +174,7 @@ class CreateMerge:
         if self._taken:
             taken, self._taken = self._taken, []
             for each in taken:
-                shown.add(*each)
+                shown.add(each)
         return shown
 
     @property
@@ -220,7 +231,7 @@ class CreateMerge:
     @property
     def adjust(self) -> m.ContainerAdjustment:
         """The merged adjustment. Belongs to the state; after the event the caller may have it."""
-        merged = self._adjust if self._adjust is not None else self._collected()
+        merged = self._collected()
         # Fields that this version does not know have no owner, so they do not pass.
         merged.DiscardUnknownFields()
         return merged

@@ -43,14 +43,22 @@ def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) ->
 _STEPS: Final = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
 
 
-def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]]] | None:
-    """All fields that an adjustment sets, and the claims that they need; None if it removes, or may mean to."""
+def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]], bool] | None:
+    """All fields that an adjustment sets, the claims that they need, and whether a message in it is empty.
+
+    None if the adjustment removes, or may mean to.
+    """
     fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, whatever its stub says
     claims: list[tuple[str, int, str]] = []
+    hollow = False
     for field, value in fields:
         row = _STEPS[field]
         if row is None:
-            fields += value.ListFields()  # the loop goes on with these
+            inside: Fields = value.ListFields()
+            if inside:
+                fields += inside  # the loop goes on with these
+            else:
+                hollow = True
             continue
         kind = row.kind
         if kind is _SIMPLE:
@@ -67,7 +75,7 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
             claims.append((container, row.claim, ""))
         elif kind is not _ACCUMULATED and kind is not _LIST:
             return None
-    return fields, claims
+    return fields, claims, hollow
 
 
 def entries(fields: Fields) -> list[Entry]:

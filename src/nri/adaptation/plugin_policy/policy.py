@@ -2,8 +2,8 @@
 
 Order for every key: the operator's value (the plugin's table, else ``[defaults]``), else what the plugin declared when
 it subscribed, else the default. `PluginPolicy` is a frozen value made for the hot path: events go by number, and
-nothing is parsed or looked up by name when a request is on its way. `Policies` keeps the file: `refresh` costs a
-comparison, and one `stat` a second; a part that holds a policy asks for it again when `generation` has moved.
+nothing is parsed or looked up by name when a request is on its way. `Policies` keeps the file: `refresh` costs one
+`stat`; a part that holds a policy asks for it again when `generation` has moved.
 
 Next: `nri.adaptation.plugin_policy.file` for the syntax, `allow` and `nri.api.selectors` for two of the rules; the
 breaker is `nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.shadow`.
@@ -12,8 +12,6 @@ breaker is `nri.adaptation.peers.breaker`, shadows are `nri.adaptation.audit.sha
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -179,7 +177,7 @@ def _log(error: ConfigError) -> None:
 
 
 class Policies:
-    """All policies of a node, kept up to date with their file. Thread-safe.
+    """All policies of a node, kept up to date with their file. Thread-safe, but for `refresh`: that is for one thread.
 
     Without a file there are only defaults; a file that appears later counts, one that goes away ends its policies
     (not at once: editors take a file away for a moment). A file that cannot be used is reported once, and the last
@@ -187,8 +185,6 @@ class Policies:
 
     Args:
         path: the file; None for none.
-        interval_s: how often to look at the file at most, in seconds.
-        clock: monotonic seconds.
         report: gets the error of a file that cannot be used.
     """
 
@@ -196,8 +192,6 @@ class Policies:
         self,
         path: str | None = DEFAULT_PATH,
         *,
-        interval_s: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
         report: Callable[[ConfigError], None] = _log,
     ) -> None:
         self.path = path
@@ -205,27 +199,18 @@ class Policies:
         self.generation = 0
         #: Why the file as it is now is not in force; None if it is.
         self.error: ConfigError | None = None
-        self._interval_s = interval_s
-        self._clock = clock
         self._report = report
-        self._looking = threading.Lock()
         self._tables: Mapping[str, Table] = {}
         self._made: dict[tuple[object, ...], PluginPolicy] = {}
         self._required: tuple[tuple[str, PluginPolicy], ...] = ()
         self._missing = False
         self._seen = None if path is None else fingerprint(path)
-        self._next_look = clock() + interval_s if path is not None else float("inf")
         if path is not None and self._seen is not None:
             self._use(policy_file.read(path))
 
     def refresh(self) -> int:
-        """Look at the file if it is time to, and return the generation. Costs a comparison most of the time."""
-        if self._clock() >= self._next_look and self._looking.acquire(blocking=False):
-            try:
-                self._next_look = self._clock() + self._interval_s
-                self._look()
-            finally:
-                self._looking.release()
+        """Look at the file, and return the generation. For one thread, and not several times in an instant."""
+        self._look()
         return self.generation
 
     def _look(self) -> None:

@@ -1,6 +1,7 @@
 """The thread that looks after plugins between events: closed connections to give back, and changes of the policy.
 
-Once a second it costs one `stat`. Next: `nri.adaptation.plugin_policy.policy`, whose file it watches.
+It sleeps until the policy's file may have changed or plugins have come or gone, and looks once a second for a moment
+then; else once a minute (`nri.config.inotify`). Next: `nri.adaptation.plugin_policy.policy`, whose file it watches.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from typing import TYPE_CHECKING
+
+from nri.config.inotify import FileChanges
 
 if TYPE_CHECKING:
     from nri.adaptation.audit.reporting import Reporting
@@ -20,7 +23,7 @@ __all__ = ["Housekeeping"]
 
 log = logging.getLogger("nri.adaptation")
 
-#: How often it looks, in seconds.
+#: How often it looks while there is something to look for, in seconds.
 LOOK_S = 1.0
 
 
@@ -40,21 +43,24 @@ class Housekeeping:
         self._handshake = handshake
         self._policies = policies
         self.generation = policies.generation
-        self._stopping = threading.Event()
+        self._changes = FileChanges(*(() if policies.path is None else (policies.path,)), look_s=LOOK_S)
+        registry.listen(self._changes.wake)
         self._thread = threading.Thread(target=self._run, name="nri-housekeeping", daemon=True)
 
     def start(self) -> None:
-        """Look after plugins and policy once a second from now on."""
+        """Look after plugins and policy from now on."""
         self._thread.start()
 
     def stop(self) -> None:
         """End the thread; `join` waits for that."""
-        self._stopping.set()
+        self._changes.end()
 
     def join(self) -> None:
         """Wait until the thread has ended, a few seconds at most."""
         if self._thread.is_alive():
             self._thread.join(5.0)
+        if not self._thread.is_alive():
+            self._changes.close()
 
     def apply_policy(self) -> None:
         """Have a changed policy or timeout hold from the next event on."""
@@ -64,9 +70,10 @@ class Housekeeping:
         self._registry.tell_listeners()
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_S):
+        while self._changes.wait():
             try:
-                self._registry.reap()
+                if self._registry.reap():
+                    self._changes.wake()  # a thread is still inside one
                 self._reporting.lines.flush()
                 if self._policies.refresh() != self.generation:
                     self.generation = self._policies.generation

@@ -236,8 +236,8 @@ class Registry:
             self._closed.append(peer)
         self.reap()
 
-    def reap(self) -> None:
-        """Give back the descriptors of closed connections that no thread uses any more."""
+    def reap(self) -> int:
+        """Give back the descriptors of closed connections that no thread uses any more. Returns how many are left."""
         with self._lock:
             closed, self._closed = self._closed, []
         busy = []
@@ -247,6 +247,7 @@ class Registry:
                 busy.append(peer)  # the thread that reports the end is often inside the connection
         with self._lock:
             self._closed += busy
+            return len(self._closed)
 
     def update_containers(self, peer: RemotePeer, request: Request) -> object:
         """Answer UpdateContainers."""

@@ -1,17 +1,17 @@
 """Watch the file of `--config`: a change calls `configure` again, between two handlers.
 
-A file that cannot be used changes nothing, and says why in the log. Looking is cheap and needs nothing of the kernel,
-so it is a look once a second, in a thread of its own. Next: `nri.config.Watch` tells whether a file has changed,
+A file that cannot be used changes nothing, and says why in the log. A thread of its own sleeps until the file may have
+changed (`nri.config.inotify`), and then looks. Next: `nri.config.Watch` tells whether a file has changed,
 `nri.stub.session.settings` applies it.
 """
 
 from __future__ import annotations
 
 import threading
-from time import sleep
 from typing import TYPE_CHECKING
 
 from nri.config import Watch
+from nri.config.inotify import FileChanges
 from nri.errors import NriError
 from nri.stub.session import settings
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigWatch"]
 
-#: How often the configuration file is looked at, in seconds.
+#: How often the configuration file is looked at once it may have changed, in seconds.
 WATCH_S = 1.0
 
 
@@ -59,16 +59,18 @@ class ConfigWatch:
         self._session = session
         self._stop = stop
         self._watch = Watch(file)
+        self._changes = FileChanges(file, look_s=WATCH_S)
 
     def start(self) -> None:
         """Look from now on."""
         threading.Thread(target=self._run, name="nri-config-watch", daemon=True).start()
 
     def _run(self) -> None:
-        while not self._stop:
-            sleep(WATCH_S)
+        while self._changes.wait() and not self._stop:
             session = self._session()
-            if session is not None and self._watch.changed():
+            if session is None:
+                self._changes.wake()  # what has changed is for the next connection's session
+            elif self._watch.changed():
                 self._reconfigure(session)
 
     def _reconfigure(self, session: Session) -> None:

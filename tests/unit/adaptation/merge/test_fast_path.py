@@ -52,7 +52,17 @@ def test_empty_hooks_claim_nothing() -> None:
     assert survey(adjusts(hooks={}).adjust, "ctr") == (
         [(m.ContainerAdjustment.DESCRIPTOR.fields_by_name["hooks"], m.Hooks())],
         [],
+        False,
     )
+
+
+@pytest.mark.parametrize(
+    ("linux", "hollow"), [({"rdt": {}}, True), ({"rdt": {"clos_id": {"value": "a"}}}, False), ({}, True)]
+)
+def test_a_message_without_a_field_is_told(linux: dict[str, Any], hollow: bool) -> None:
+    found = survey(adjusts(linux=linux).adjust, "ctr")
+    assert found is not None
+    assert found[2] is hollow
 
 
 def test_its_entries_are_those_that_reading_row_by_row_finds() -> None:

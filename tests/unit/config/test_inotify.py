@@ -1,0 +1,138 @@
+"""Sleeping until files may have changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.config import inotify
+from nri.config.inotify import FileChanges, folders_on_the_way
+from nri.config.watch import Watch
+from tests.support.waiting import wait_for
+
+
+class Looks:
+    """Counts the looks at a file, and those that saw a change."""
+
+    def __init__(self, *paths: Path, look_s: float = 0.01) -> None:
+        self.looks = self.changes = 0
+        self._watch = Watch(*paths)
+        self.file_changes = FileChanges(*paths, look_s=look_s)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while self.file_changes.wait():
+            self.changes += self._watch.changed()
+            self.looks += 1
+
+    def end(self) -> None:
+        self.file_changes.end()
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+        self.file_changes.close()
+
+
+@pytest.fixture
+def looks_at() -> Iterator[Callable[..., Looks]]:
+    made: list[Looks] = []
+
+    def make(*paths: Path) -> Looks:
+        made.append(Looks(*paths))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+@pytest.fixture(autouse=True)
+def never_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inotify, "SELDOM_S", 3600.0)
+
+
+def config_map(folder: Path, version: str) -> None:
+    """Swap the links of a ConfigMap, as kubelet does."""
+    (folder / version).mkdir()
+    (folder / version / "policy").write_text(version)
+    (folder / "new").symlink_to(version)
+    (folder / "new").rename(folder / "..data")
+
+
+def test_a_file_that_is_written_replaced_or_removed_is_looked_at(
+    tmp_path: Path, looks_at: Callable[..., Looks]
+) -> None:
+    path = tmp_path / "policy"
+    path.write_text("a")
+    looks = looks_at(path)
+    path.write_text("longer")
+    wait_for(lambda: looks.changes == 1, "the write is seen")
+    (tmp_path / "new").write_text("replaced")
+    (tmp_path / "new").rename(path)
+    wait_for(lambda: looks.changes == 2, "the replacement is seen")
+    path.unlink()
+    wait_for(lambda: looks.changes == 3, "the removal is seen")
+
+
+def test_a_file_appears_in_folders_that_were_not_there(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+    path = tmp_path / "etc" / "nri" / "policy"
+    looks = looks_at(path)
+    path.parent.parent.mkdir()
+    wait_for(lambda: looks.looks, "the first folder is seen")
+    path.parent.mkdir()
+    path.write_text("a")
+    wait_for(lambda: looks.changes, "the file is seen")
+
+
+def test_a_config_map_is_swapped(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+    config_map(tmp_path, "..1")
+    (tmp_path / "policy").symlink_to("..data/policy")
+    looks = looks_at(tmp_path / "policy")
+    config_map(tmp_path, "..22")
+    wait_for(lambda: looks.changes == 1, "the swap is seen")
+
+
+def test_waking_it_gives_some_looks_and_then_it_sleeps(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+    looks = looks_at(tmp_path / "policy")
+    looks.file_changes.wake()
+    wait_for(lambda: looks.looks == inotify.LOOKS, "it looks some times")
+    looks.file_changes.wake()
+    wait_for(lambda: looks.looks == 2 * inotify.LOOKS, "it looks as often again, and did not in between")
+
+
+def test_without_files_it_sleeps_until_it_is_woken(looks_at: Callable[..., Looks]) -> None:
+    looks = looks_at()
+    looks.file_changes.wake()
+    wait_for(lambda: looks.looks == inotify.LOOKS, "it is woken")
+
+
+@pytest.mark.parametrize("lacking", ["_inotify", "_add"])
+def test_where_the_kernel_has_no_inotify_left_it_looks_all_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks], lacking: str
+) -> None:
+    monkeypatch.setattr(inotify, lacking, lambda *_: -1 if lacking == "_inotify" else False)
+    looks = looks_at(tmp_path / "policy")
+    wait_for(lambda: looks.looks > 2 * inotify.LOOKS, "it looks again and again")
+
+
+def test_a_look_comes_now_and_then_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks_at: Callable[..., Looks]
+) -> None:
+    monkeypatch.setattr(inotify, "SELDOM_S", 0.01)
+    looks = looks_at(tmp_path / "policy")
+    wait_for(lambda: looks.looks > 2 * inotify.LOOKS, "it looks without an event")
+
+
+def test_the_folders_on_the_way_are_those_of_the_file_and_of_its_links(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (real / "file").touch()
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "folder").symlink_to(real)
+    assert folders_on_the_way(str(tmp_path / "links" / "folder" / "file")) == {str(tmp_path / "links"), str(real)}
+    assert folders_on_the_way(str(tmp_path / "no" / "such" / "file")) == {str(tmp_path)}
+    (tmp_path / "round").symlink_to("round")
+    assert folders_on_the_way(str(tmp_path / "round")) == {str(tmp_path)}
