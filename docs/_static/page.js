@@ -52,7 +52,7 @@ document.addEventListener("DOMContentLoaded", () => {
   folds.forEach((fold) => (fold.open = false));
 });
 
-// Folded sections (conf.py) open for who follows a link into one, prints the page, or looks for a word in the box above.
+// Folded sections (conf.py) open for a reader who follows a link into one, prints the page, or looks for a word in the box above.
 document.addEventListener("DOMContentLoaded", () => {
   const folds = [...document.querySelectorAll("details.fold")];
   if (!folds.length) return;

@@ -32,7 +32,7 @@ _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     "required": (_OLD, "before 2.4 the plugin ends at its start and says that the runtime knows no event of it"),
     BACK: (
         {"1.7": GONE},
-        "1.7 tells of a pod's stop when its network is gone: then the kernel has brought cards back, and ended veths",
+        "1.7 reports a pod's stop when its network is gone: then the kernel has brought cards back, and ended veths",
     ),
 }
 """Case -> runtime -> what it is there if it is not effective, for all OCI runtimes or by OCI runtime; and a note."""

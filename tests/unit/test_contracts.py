@@ -30,15 +30,15 @@ FORBIDDEN = {
         "cli/doctor/__init__.py",
         "nri.cli.verbs.why",
     ),
-    "A plugin's program stands on its sessions, these on the plugin's class, that on handlers, and all on support": (
+    "A plugin's program builds on its sessions, these on the plugin's class, that on handlers, and all on support": (
         "stub/support/context.py",
         "nri.stub.base",
     ),
-    "Builders of answers stand on the rest of the vocabulary, and nothing of it on them": (
+    "Builders of answers build on the rest of the vocabulary, and nothing of it on them": (
         "api/removal.py",
         "nri.api.builders.checks",
     ),
-    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch stand on registration, that on peers, these on policy and audit": (  # noqa: E501
+    "Inside adaptation imports go from the wiring down to the merge: dispatch and launch build on registration, that on peers, these on policy and audit": (  # noqa: E501
         "adaptation/audit/trail.py",
         "nri.adaptation.peers.state",
     ),
@@ -50,7 +50,7 @@ FORBIDDEN = {
         "policies/changes.py",
         "nri.policies.koordinator.quirks",
     ),
-    "The policies of placement do not know each other, and stand on allocator, zones and containers": (
+    "The policies of placement do not know each other, and build on allocator, zones and containers": (
         "policies/placement/topology_aware/pools.py",
         "nri.policies.placement.balloons.tree",
     ),
@@ -71,7 +71,7 @@ FORBIDDEN = {
         "proxy/passing/call.py",
         "nri.proxy.state.records",
     ),
-    "Inside host each room stands on cgroups, or on files and results alone, and none on its neighbours": (
+    "Inside host each room builds on cgroups, or on files and results alone, and none on its neighbours": (
         "host/process.py",
         "nri.host.topology",
     ),
@@ -79,7 +79,7 @@ FORBIDDEN = {
         "host/cgroups/knobs.py",
         "nri.host.cgroups.writer",
     ),
-    "Clients and servers of ttRPC stand on services, these on streams, and nothing of it on clients and servers": (
+    "Clients and servers of ttRPC build on services, these on streams, and nothing of it on clients and servers": (
         "ttrpc/services/streams.py",
         "nri.ttrpc.services.client",
     ),

@@ -1,6 +1,6 @@
 """The runtime side of NRI: put it into a container engine with three calls and a table of events.
 
-`Adaptation` is the way in, and `adaptation` the wiring. Seven rooms, each of which stands on those after it: `dispatch`
+`Adaptation` is the way in, and `adaptation` the wiring. Seven rooms, each of which builds on those after it: `dispatch`
 (the way of an event through all plugins) and `launch` (installed plugins kept running), `registration` (a plugin's way
 in), `peers` (one plugin), `plugin_policy` (what operators allow) and `audit` (who changed what), `merge` (who may set
 what). `docs/architecture.md` has a row for them, and the way of one event step by step.

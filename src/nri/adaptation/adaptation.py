@@ -118,7 +118,7 @@ class Adaptation(Events):
     """The runtime side of NRI. Its events, and what they take and raise, are those of `nri.adaptation.Events`.
 
     Args:
-        name, version: of the runtime, as plugins are told.
+        name, version: of the runtime, as plugins see it.
         synchronize: gives all pods and containers, now. Called when plugins join; must not wait for a lock that a
             caller of an event holds outside of `block_sync`.
         update: applies updates of containers that a plugin asks for by itself; returns those that failed, an

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Layer(NamedTuple):
-    """The keys that one source gives, and a function that tells where the key at a path stands."""
+    """The keys that one source gives, and a function that says where the key at a path is."""
 
     tree: Any
     place: Callable[[Path], str]

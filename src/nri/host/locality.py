@@ -54,7 +54,7 @@ def folder_of_path(root: Root, path: str) -> str | None:
 
 
 def near(root: Root, folder: str) -> dict[str, Locality]:
-    """What is near to a device, by the absolute paths of the folders that say so; several for one made of others."""
+    """CPUs and memory nodes near to a device, by the paths of the folders that say so; several if it has parts."""
     found: dict[str, Locality] = {}
     seen: set[str] = set()
     waiting = [folder.lstrip("/")]

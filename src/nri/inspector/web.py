@@ -1,4 +1,4 @@
-"""The page and its data over HTTP, for who has the token: GET alone, nothing is changed, so nothing can be forged.
+"""The page and its data over HTTP, for browsers that have the token: GET alone, which changes nothing.
 
 The token is in the page's address behind `#`, which browsers send to nobody, and comes with each question in a header.
 The page itself has no data, and is for all. Next: `nri.service.http`.

@@ -279,7 +279,7 @@ class Annotation:
                 raise self.wrong(place, str(error)) from None
             key = names.get(found[1], found[1]) + found[2]
             reason, _, step = found[3].partition("; use remove_")
-            if step:  # a method is no step for who writes an annotation
+            if step:  # a method is no step for the writer of an annotation
                 step = "leave the '-' out: annotations only add"
             raise self.wrong(f"{place}.{key}".strip("."), reason, step) from None
 

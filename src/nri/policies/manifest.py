@@ -83,7 +83,7 @@ def container_context(
 ) -> ContainerContext:
     """Return the context of a container by its name; one without an id yet has no folder.
 
-    `of_pod` is the pod's own context, for who has it already: it takes a look at all containers.
+    `of_pod` is the pod's own context, for callers that have it already: it takes a look at all containers.
     """
     context = of_pod or pod_context(pod, folder)
     status, spec = pod.get("status") or {}, pod.get("spec") or {}

@@ -26,7 +26,7 @@ from nri.rules import Rules
 
 __all__ = ["REQUEST", "Explanation", "Step", "explain"]
 
-#: Stands for the plugin where the runtime's own request (the kubelet's, mostly) changed something.
+#: The plugin's name where the runtime's own request (the kubelet's, mostly) changed something.
 REQUEST = "(request)"
 
 

@@ -18,7 +18,7 @@ from nri.wire import bytes_field
 
 __all__ = ["NO_NUMBERS", "TAKEN_BACK", "Record", "named", "parts_of", "updates_of"]
 
-#: Stands for the plugin where updates were taken back: its `Numbers.undone` say which.
+#: The plugin's name where updates were taken back: its `Numbers.undone` say which.
 TAKEN_BACK: Final = "(taken back)"
 NO_NUMBERS: Final[Mapping[str, int | Numbers]] = MappingProxyType({})
 

@@ -81,7 +81,7 @@ class AuditTrail:
     def committed(
         self, event: str, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]
     ) -> None:
-        """Note that the updates of an event stand, and what became of them, as the runtime says."""
+        """Note that the updates of an event hold, and what became of them, as the runtime says."""
         self._settle(updates, by, results)
         rows = _rows(results)
         if self.provenance is not None and rows:

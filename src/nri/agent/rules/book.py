@@ -67,7 +67,7 @@ class RuleBook:
         base: what is not said by rules: gates, failure policy, what the machine has; of the profile.
         kinds: of documents, each with what it means.
         clock: seconds since the epoch, for problems.
-        log: whether news are logged; without it problems are kept for who asks.
+        log: whether news are logged; without it problems are kept until they are asked for.
     """
 
     def __init__(

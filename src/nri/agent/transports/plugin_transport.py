@@ -1,4 +1,4 @@
-"""A transport in which the agent is a plugin: its label, its thread, and what is told of its connection.
+"""A transport in which the agent is a plugin: its label, its thread, and reports on its connection.
 
 Rules: the agent lives on whatever happens to a connection; another one is tried after a pause that doubles up to its
 cap, from the start after a good one. The same problem again and again is one line of the log. Next:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Wheel", "own_wheel"]
 
 _WHEEL = "Wheel-Version: 1.0\nGenerator: nri new\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-#: Stands for the version until it is known.
+#: A placeholder for the version until it is known.
 _VERSION = b"Version: (open)\n"
 #: The earliest time that a zip archive can name: files have no time of their own here.
 _EPOCH = (1980, 1, 1, 0, 0, 0)

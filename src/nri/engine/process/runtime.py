@@ -79,7 +79,7 @@ class Runtime:
         self.binary = binary
         self.name = os.path.basename(binary)
         self.root = private_folder(root)
-        #: Where the files of one call stand while it lasts; what is there at the start is a killed engine's.
+        #: The place of one call's files while it lasts; what is there at the start is a killed engine's.
         self.calls = private_folder(root.with_name(f"{root.name}-calls"))
         for left in self.calls.iterdir():
             remove_tree(left)

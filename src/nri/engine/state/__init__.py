@@ -1,4 +1,4 @@
-"""Pods and containers as they stand on disk, so that a restarted engine knows what it has.
+"""Pods and containers as they are on disk, so that a restarted engine knows what it has.
 
 Rules: owns its folder and nothing else; knows no process, mount or message. Records are replaced whole.
 Next: :mod:`nri.engine.state.records`.

@@ -47,7 +47,7 @@ class MemoryQos(nri.Plugin):
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
         f"FILE.{DOMAIN}": "value of a file of cgroup v2 that unifiedannotations has, such as memory.high",
-        f"class.{DOMAIN}/NAME": "the same for one container of the pod; FILE likewise",
+        f"class.{DOMAIN}/NAME": "the same for one container of the pod; so does FILE",
     }
 
     class Config:

@@ -56,7 +56,7 @@ class Memtierd(nri.Plugin):
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
         **{f"{file}.{DOMAIN}": "value of this file of cgroup v2" for file in FILES},
-        f"class.{DOMAIN}/NAME": "the same for one container of the pod; the others likewise",
+        f"class.{DOMAIN}/NAME": "the same for one container of the pod; so do the others",
     }
     flags: ClassVar[Mapping[str, Flag]] = {
         "cgroups-dir": Flag("cgroupsDir", "DIR", "where cgroup v2 is mounted (default: as the mount table says)"),

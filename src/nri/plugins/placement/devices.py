@@ -1,6 +1,7 @@
 """The hints of a container's devices and mounts: where in the machine they are.
 
-One job: :func:`hints_of`. What a container only reads is no hint. Next: `plugin_base`, which gives them to the policy.
+One job: :func:`hints_of`. Files that a container only reads are no hint. Next: `plugin_base`, which gives them to the
+policy.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MOST = 256
 
 
 def hints_of(container: Container, told: m.Container, root: Root) -> dict[str, Hint]:
-    """What a container uses that is near to some CPUs, by the folders in /sys that say so."""
+    """Devices and disks of a container that are near to some CPUs, by the folders in /sys that say so."""
     sources = sources_of(container)
     found: dict[str, Hint] = {}
     for folder in _folders(sources, told, root):

@@ -1,7 +1,7 @@
 """Which of the things that a container uses are hints for its place, as its annotations say.
 
 One job: :class:`Sources` of a container: mounts, devices, and paths that are allowed or denied. Rules: pure; without
-annotations all count; what cannot be read is told in the container's doubts, and counts as not given.
+annotations all count; a hint that cannot be read is among the container's doubts, and counts as not given.
 Next: `nri.plugins.placement.devices`, which finds where they are.
 """
 
@@ -45,7 +45,7 @@ class _Paths:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What counts for one container.
+    """The hints that count for one container.
 
     Attributes:
         counts: whether a path, in the node or in /sys, is not denied.

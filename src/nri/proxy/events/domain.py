@@ -1,9 +1,9 @@
 """The one place that owns and tells plugins: a method for each moment in the life of a pod or container; evictions.
 
-Rules: events before a change raise what the request fails with, events after one are logged; stop and remove are told
-once, also over restarts, because the record says what was reported, and in this order, because the second caller waits
-until the first one has reported it; a pod with the skip label is never told of. Next: `nri.proxy.events.updates`, for
-what plugins want of other containers.
+Rules: events before a change raise what the request fails with, events after one are logged; stop and remove are
+reported once, also over restarts, because the record says what was reported, and in this order, because the second
+caller waits until the first one has reported it; a pod with the skip label is never told of. Next:
+`nri.proxy.events.updates`, for what plugins want of other containers.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ class Domain:
 
 
 class _Turn:
-    """The ends of one pod or container: the lock of who tells one, and how many hold it or wait for it."""
+    """The ends of one pod or container: a lock for the caller that reports one, and how many hold or await it."""
 
     __slots__ = ("lock", "users")
 

@@ -104,7 +104,7 @@ async def _finish(
 
 
 class _Answers:
-    """What a handler has answered until now."""
+    """The answers of a handler until now."""
 
     def __init__(self, handler: Callable[..., Any], method: str) -> None:
         self._handler, self._method = handler, method

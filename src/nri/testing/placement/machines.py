@@ -109,7 +109,7 @@ def _only_machine(file: str, tar: tarfile.TarFile) -> str:
 
 
 def _members(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """What is in an archive. Raises ValueError for more than a machine has."""
+    """The content of an archive. Raises ValueError for more than a machine has."""
     left = _MOST_UNPACKED
     for member in tar:
         left -= member.size + tarfile.BLOCKSIZE

@@ -39,7 +39,7 @@ _PODS, _RULES = "pods", "rules"
 _NETWORK: Final = Subject("node/network", name="network")
 #: More pods than that are on no node.
 _MOST_PODS: Final = 4096
-#: More programs of the host than that are a mistake of who lists them.
+#: A list with more programs of the host than that is a mistake.
 _MOST_PROGRAMS: Final = 1024
 _log = logging.getLogger("nri.agent")
 

@@ -304,7 +304,7 @@ def evict_round(tasks: Iterable[Task], gone: Collection[str], evictor: Evicts) -
 
 
 def _freed(tasks: Iterable[Task], chooser: Feature, victim: Victim) -> dict[tuple[bool, str], int]:
-    """What the end of a pod frees for each task that wants some of it, whichever of them chose it."""
+    """The amount that a pod's end frees for each task that wants some of it, whichever of them chose it."""
     found: dict[tuple[bool, str], int] = {}
     for feature, release, _ in tasks:
         seen = victim

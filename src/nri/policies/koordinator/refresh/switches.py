@@ -18,7 +18,7 @@ __all__ = [
 #: Names of the switches: two sysctls, and the scheduler's feature file.
 GROUP_IDENTITY, CORE_SCHED, FEATURES = "kernel.sched_group_identity_enabled", "kernel.sched_core", "sched_features"
 CORE_FEATURE = "CORE_SCHED"
-#: Stands before the name of a feature that is off.
+#: The mark before the name of a feature that is off.
 OFF = "NO_"
 
 
