@@ -344,7 +344,7 @@ class Agents:
 
 
 def _told(settings: AgentSettings) -> Told | None:
-    """Who is told of what is written to cgroups; None for nobody."""
+    """Those that hear of what is written to cgroups; None for nobody."""
     if settings.standalone.apply != "cri":
         return None
     made: Told = load(_CRI_UPDATES)(settings.cri_socket, runtime_alone=settings.pods.source in ("cri", "nri"))

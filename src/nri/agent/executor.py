@@ -62,14 +62,14 @@ class ValueWriter(Protocol):
 
 
 class Told(Protocol):
-    """Is told what was written, so that another view of it stays true."""
+    """Hears what was written, so that another view of it stays true."""
 
     def tell(self, in_force: Iterable[Write]) -> None:
         """Tell of values that are in force."""
         ...
 
     def forget(self, folder: str) -> None:
-        """Forget what was told of a container."""
+        """Forget what it has heard of a container."""
         ...
 
 
@@ -83,7 +83,7 @@ class Executor:
         clock: monotonic seconds.
         scheduler: core scheduling; None for this machine's.
         hierarchies: the cgroups; None for those of the machine.
-        runtime: is told of what is written and lasts; None for nobody.
+        runtime: hears of what is written and lasts; None for nobody.
 
     Attributes:
         hierarchies: the cgroups.

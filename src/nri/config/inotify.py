@@ -5,7 +5,7 @@
         ...                                  # one look: `nri.config.watch`
 
 An event says only that it is worth looking. It comes with the first byte of a change, so the looks follow it, `look_s`
-apart: a file that is written at this moment, or away for a moment, is not taken for what it will be. What stands on the
+apart: a file that is written at this moment, or away for a moment, is not taken for what it will be. Everything on the
 way to a file counts as well: the links of a ConfigMap, which are swapped, and the folder in which it will appear. Some
 file systems tell of no change that another machine makes, so there is a look once a minute all the same; and where the
 kernel has no inotify left, one each `look_s`. Next: `nri.config.watch`, which says whether a file is another.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Replay"]
 
-#: What plugins ask for by themselves, and the recordings of a plugin that only looked on.
+#: Requests that plugins make by themselves, and the recordings of a plugin that only looked on.
 _BY_ITSELF: Final = "UpdateContainers"
 _OBSERVER: Final = "nri record"
 _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"

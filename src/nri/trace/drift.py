@@ -39,7 +39,7 @@ MOST_WISHES: Final = 100_000
 _MOST_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
-#: What a file has that was never limited: the greatest number of whole pages.
+#: The content of a file that was never limited: the greatest number of whole pages.
 _HUGE: Final = 1 << 62
 
 
@@ -112,7 +112,7 @@ def field_of(name: str) -> str:
 
 
 def wishes_of(pod: m.PodSandbox | None, container: m.Container, source: str) -> Iterator[Wish]:
-    """What a container was given, by its message. Nothing for one whose cgroup is not told, or is no path."""
+    """The values that a container was given, by its message. Nothing for one without a cgroup's path in it."""
     try:
         cgroup = expand(container.linux.cgroups_path)
     except ValueError:
@@ -178,7 +178,7 @@ class Drift:
         self.count = self.left_out = 0
 
     def look(self, wishes: Iterable[Wish]) -> list[Change]:
-        """Look at all that was wished; returns what has changed since the last look. What is gone is forgotten."""
+        """Look at all that was wished; returns what has changed since the last look. It forgets gone containers."""
         at_s = self._clock()
         rows = list(dict.fromkeys(wishes))
         self.left_out = max(0, len(rows) - MOST_WISHES)

@@ -71,7 +71,7 @@ class ContainerRecord:
     Attributes:
         resources: what it has by all answers so far, encoded.
         order: which answers these are from, as far as it was worked out; `known_order` works out the rest.
-        begun: which answers the resources of its creation are from, as `created` was told; None for none.
+        begun: which answers the resources of its creation are from, as `created` got it; None for none.
         before: resources and order without `words`.
         words: what answers gave it since the first one that can still be taken back; empty nearly always.
         unseen: the last state of the runtime did not have it.

@@ -1,9 +1,9 @@
-"""What was written to cgroups of containers, told to their runtime by the CRI, so that its own view stays true.
+"""Values written to cgroups of containers, sent to their runtime by the CRI, so that its own view stays true.
 
-Rules: files come first, in the order that the kernel needs, and the runtime is told what is in force; it sets that
-again, which changes nothing. A value is told once. What the CRI has no word for is in its file alone, and so is a value
-by which an agent that starts later finds out what the kubelet has asked for, where pods are known by the runtime alone.
-A runtime that does not answer is left alone for a minute. Next: `nri.agent.executor`, which writes.
+Rules: files come first, in the order that the kernel needs, and the runtime gets what is in force; it sets that
+again, which changes nothing. A value is sent once. A value for which the CRI has no word is in its file alone, and so
+is one by which an agent that starts later finds out what the kubelet has asked for, where pods are known by the runtime
+alone. A runtime that does not answer is left alone for a minute. Next: `nri.agent.executor`, which writes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CriUpdates:
                 self._one(number, values)
 
     def forget(self, folder: str) -> None:
-        """Forget what was told of a container."""
+        """Forget what was sent of a container."""
         found = _ID.fullmatch(folder.rstrip("/").rpartition("/")[2])
         if found is not None:
             with self._lock:

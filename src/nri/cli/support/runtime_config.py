@@ -70,7 +70,7 @@ class Change(NamedTuple):
 
 
 def plan(root: str, runtime: str, timeouts: Timeouts, path: str = "") -> Change:
-    """What is to be written for a runtime. Raises ConfigError for a file that cannot be changed."""
+    """The files to be written for a runtime. Raises ConfigError for a file that cannot be changed."""
     timeouts.check()
     if runtime == "crio":
         values: dict[str, bool | str] = {"enable_nri": True}

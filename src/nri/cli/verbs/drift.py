@@ -157,7 +157,7 @@ def _plugin() -> Plugin:
 
 
 def _agent_wishes(path: str, timeout_s: float) -> Iterator[Wish]:
-    """What the agent has written, and was there when it did."""
+    """The values that the agent has written, and those that were there when it did."""
     from nri.cli.support.ask import ask
     from nri.host.cgroups import knob
     from nri.trace.drift import Wish

@@ -355,7 +355,7 @@ def _asked(settings: Settings, folder: str, target: str, plugin: str = "", **que
 
 
 def _shown(settings: Settings, folder: str, plugin: str) -> Any:
-    """What a plugin shows. NriError without an answer."""
+    """The placement that a plugin shows. NriError without an answer."""
     try:
         return _asked(settings, folder, "/show", plugin=plugin)
     except Failure as error:

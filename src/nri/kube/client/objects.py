@@ -68,7 +68,7 @@ PODS = Kind("Pod", "", "v1", "pods")
 NODES = Kind("Node", "", "v1", "nodes")
 NODE_SLOS = Kind("NodeSLO", "slo.koordinator.sh", "v1alpha1", "nodeslos")
 NODE_TOPOLOGIES = Kind("NodeResourceTopology", "topology.node.k8s.io", "v1alpha1", "noderesourcetopologies")
-#: What plugins of placement write: another version than Koordinator's.
+#: The resource that plugins of placement write: another version than Koordinator's.
 NODE_ZONES = NODE_TOPOLOGIES._replace(version="v1alpha2")
 TOPOLOGY_AWARE_POLICIES = Kind("TopologyAwarePolicy", "config.nri", "v1alpha1", "topologyawarepolicies")
 BALLOONS_POLICIES = Kind("BalloonsPolicy", "config.nri", "v1alpha1", "balloonspolicies")

@@ -107,7 +107,7 @@ class Resources:
         self._changed.set()
 
     def step(self) -> None:
-        """Let the plugin have what is new, and the cluster the plugin's state. What fails is tried again next time."""
+        """Let the plugin have what is new, and the cluster the plugin's state. Failed writes are tried again later."""
         try:
             self._step()
         except (NriError, OSError) as error:
@@ -162,7 +162,7 @@ class Resources:
             return 0
 
     def _taken(self, before: int) -> str:
-        """What the plugin says of the file; "" if it took it."""
+        """The plugin's report on the file; "" if it took it."""
         end = time.monotonic() + _TAKE_S
         reason = "the plugin has not taken it in time"
         while time.monotonic() < end:

@@ -60,7 +60,7 @@ class _Evicts(Service):
         #: When pods that are there were asked to go.
         self._asked: dict[str, float] = {}
         self._cooldown = Cooldown(0)
-        #: What the last round has seen.
+        #: The readings of the last round.
         self._seen = ""
 
     def __len__(self) -> int:
