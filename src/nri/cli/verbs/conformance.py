@@ -2,8 +2,7 @@
 
 A trial prints what it has found out (`nri.cli.support.probe`). A comparison prints each failing case as a readable
 diff, and as the last line ``N passed, M failed``. Exit code 0 if all passed, 1 if some failed or none was there to run,
-2 if a file cannot be read. Next: `nri.testing.conformance` for merges,
-`nri.testing.spec_cases` for specs, `nri.testing.placement` for placements.
+2 if a file cannot be read. Next: `nri.testing.conformance` (merges and specs), `nri.testing.placement` (placements).
 """
 
 from __future__ import annotations
