@@ -209,8 +209,8 @@ class NriConfig:
         allowed_uids: users whose plugins may connect, beside root and the engine's own.
         provenance: remember who changed what, for ``nri why``.
         tell_refused: if a plugin refuses an update, tell all of them by PostUpdateContainer what the container has;
-        they hear of a refused creation in any case, by StopContainer and RemoveContainer. compat: ``reference``
-        reproduces the reference's behaviour, see docs/deviations.md.
+            they hear of a refused creation in any case, by StopContainer and RemoveContainer.
+        compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
     """
 
     disable: bool = False
