@@ -50,7 +50,7 @@ MUTANTS = (
     # Recordings and captures of others
     Mutant("trace/blocks.py", "if _is_header(head) or (last", "if True or (last", "unit/trace/test_blocks.py"),
     Mutant("trace/history.py", "and self._held <= _MOST_HELD", "", "unit/trace/test_history.py"),
-    Mutant("trace/history.py", "if len(record.message) > blocks.MOST_MESSAGE:", "if False:",
+    Mutant("trace/history.py", "if message > blocks.MOST_MESSAGE:", "if False:",
            "unit/trace/test_history.py"),
     Mutant("trace/catalog.py", "if depth >= _DEEPEST:", "if False:", "unit/trace/test_catalog.py"),
     Mutant("trace/predict.py", "if self._room <= 0 or", "if False or", "unit/trace/test_predict.py"),

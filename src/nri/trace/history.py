@@ -32,6 +32,8 @@ VALIDATE: Final = "ValidateContainerAdjustment"
 _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
 #: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
 _MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 256 << 20, 512, 512, 4096
+#: Steps of an event that are looked through one by one.
+_FEW = 32
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: The requests of plugins; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
@@ -109,16 +111,24 @@ class Event:
         self.error: t.Error | None = None
         self.whole = self.redacted = False
         self._parsed: Any = None
-        self._latest: dict[tuple[str, str], Step] = {}
+        self._latest: dict[tuple[str, str], Step] | None = None
 
     def add(self, step: Step) -> Step:
         """Add a step; returns it."""
         self.steps.append(step)
-        self._latest[step.plugin, step.event] = step
+        if self._latest is not None:
+            self._latest[step.plugin, step.event] = step
         return step
 
     def latest(self, plugin: str, event: str) -> Step | None:
         """The last step of a plugin at an event of this name; None if there is none."""
+        if len(self.steps) <= _FEW:
+            for step in reversed(self.steps):
+                if step.plugin == plugin and step.event == event:
+                    return step
+            return None
+        if self._latest is None:
+            self._latest = {(step.plugin, step.event): step for step in self.steps}
         return self._latest.get((plugin, event))
 
     @property
@@ -285,15 +295,19 @@ class Trace:
         try:
             for number, _, value in iter_fields(blocks.unpack(file, header)):
                 if number == 1 and isinstance(value, bytes):
-                    yield _bounded(t.Record.FromString(value))
+                    record = t.Record.FromString(value)
+                    yield record if len(value) <= _LONGEST_NAME else _bounded(record, len(value))
         except (RemoteProtocolError, DecodeError) as error:
             self._problem(path, header.offset, getattr(error, "reason", "") or f"a record cannot be read: {error}")
 
 
-def _bounded(record: t.Record) -> t.Record:
-    """A record whose message, names and texts are no longer than a recorder writes them."""
-    if len(record.message) > blocks.MOST_MESSAGE:
-        record.omitted_bytes, record.message = len(record.message), b""
+def _bounded(record: t.Record, size: int) -> t.Record:
+    """A record of so many bytes, whose message, names and texts are made no longer than a recorder writes them."""
+    message = len(record.message)
+    if message > blocks.MOST_MESSAGE:
+        record.omitted_bytes, record.message = message, b""
+    if size - message <= _LONGEST_NAME:
+        return record
     if len(record.event) > _LONGEST_NAME or len(record.plugin) > _LONGEST_NAME:
         record.event, record.plugin = record.event[:_LONGEST_NAME], record.plugin[:_LONGEST_NAME]
     if record.HasField("error") and record.error.ByteSize() > _LONGEST:
@@ -323,15 +337,14 @@ class _Assembly:
         self._held = 0
 
     def take(self, record: t.Record, recording: int) -> None:
-        serial = record.serial
+        serial, message = record.serial, record.message
         event = self._open.get(serial)
         if event is None:
             event = self._open[serial] = Event(record.event, serial, recording, record.time_ns)
             event.whole = record.kind == t.BEGINS
-            event.request = record.message
-            self._sizes[serial] = 0
-        size = record.ByteSize() + _STEP
-        self._sizes[serial] += size
+            event.request = message
+        size = len(message) + _STEP
+        self._sizes[serial] = self._sizes.get(serial, 0) + size
         self._held += size
         take = _TAKERS.get(record.kind)
         if take is None:
@@ -340,7 +353,7 @@ class _Assembly:
         event.whole &= not record.omitted_bytes
         if record.kind in (t.BEGINS, t.ASKED):
             if not record.same:
-                self._last[serial] = record.message
+                self._last[serial] = message
             elif serial not in self._last:
                 event.whole = False
         take(event, record, self._last.get(serial, b""))

@@ -163,7 +163,7 @@ def test_damage_is_named_and_the_rest_is_shown(nri, tmp_path: Path, verb: str) -
 
 def test_of_very_many_problems_the_rest_is_counted(nri, tmp_path: Path) -> None:
     path = tmp_path / "a.nritrace"
-    path.write_bytes(blocks.MAGIC + b"NRIB".ljust(60, b"x") * 1005)
+    path.write_bytes(blocks.MAGIC + (blocks.pack(b"x", 1, 1, 1)[:-1] + b"?") * 1005)
     done = nri("trace", "stat", str(path))
     assert done.returncode == 1
     assert "further problem" in done.stderr.splitlines()[-1]
