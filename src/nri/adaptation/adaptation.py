@@ -73,12 +73,22 @@ SHUTDOWN_S = 1.0
 def _check_options(synchronize: object, update: object, compat: str, fan_out: EventMask | None) -> None:
     """Raise LocalProtocolError for options that no adaptation can have."""
     for callback, kind in ((synchronize, "Sync"), (update, "Update")):
-        if not callable(callback):
+        if callback is None:
             raise LocalProtocolError(f"failed to create NRI adaptation, nil {kind}Fn")
+        if not callable(callback):
+            name = "synchronize" if kind == "Sync" else "update"
+            raise LocalProtocolError(f"{name} is {callback!r}: a function is expected, which is called each time")
     if compat not in ("default", "reference"):
         raise LocalProtocolError(f'compat must be "default" or "reference", not {compat!r}')
     if fan_out is not None and fan_out - _RELAYED:
         raise LocalProtocolError(f"fan_out: {fan_out - _RELAYED}: what a plugin answers concerns the next ones")
+
+
+def _check_times(**seconds: object) -> None:
+    """Raise LocalProtocolError for times in which nothing could be answered."""
+    for name, value in seconds.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise LocalProtocolError(f"{name} is {value!r}: seconds above 0 are expected")
 
 
 class Parts(NamedTuple):
@@ -183,6 +193,7 @@ class Adaptation(Events):
         tell_refused: bool = False,
     ) -> None:
         _check_options(synchronize, update, compat, fan_out)
+        _check_times(registration_timeout_s=registration_timeout_s, request_timeout_s=request_timeout_s)
         self.rules = Rules.REFERENCE if compat == "reference" else Rules.DEFAULT
         if fan_out is None:
             fan_out = _REPORTS if self.rules.reports_at_once else EventMask(0)

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from nri.adaptation.peers.event_request import EventRequest
+from nri.api import messages as m
 from nri.api.events import BY_METHOD, EVENTS
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from nri.adaptation.dispatch.event import CreateReply, StopReply, UpdateReply
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.sync_gate import Block
-    from nri.api import messages as m
     from nri.api.events import EventSpec
 
 __all__ = ["ContainerEvent", "Events", "PodEvent"]
 
 _UPDATE_POD = BY_METHOD["update_pod_sandbox"]
+_CREATE, _UPDATE, _STOP = (BY_METHOD[f"{verb}_container"] for verb in ("create", "update", "stop"))
 _REMOVE_POD, _REMOVE_CONTAINER = BY_METHOD["remove_pod_sandbox"], BY_METHOD["remove_container"]
 
 
@@ -79,6 +80,8 @@ class Events:
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
+        if pod.__class__ is not m.PodSandbox:
+            raise _odd(spec, pod)
         limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
         try:
             self._dispatcher.relay(EventRequest(spec, pod), limit)
@@ -95,6 +98,8 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
+        if pod.__class__ is not m.PodSandbox or container.__class__ is not m.Container:
+            raise _odd(spec, pod, container)
         limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
         try:
             self._dispatcher.relay(EventRequest(spec, pod, container), limit)
@@ -112,6 +117,8 @@ class Events:
         deadline: float | None = None,
     ) -> None:
         """Tell the plugins that the resources of a pod are about to change."""
+        if pod.__class__ is not m.PodSandbox:
+            raise _odd(_UPDATE_POD, pod)
         request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
         self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
 
@@ -124,6 +131,8 @@ class Events:
         deadline: float | None = None,
     ) -> CreateReply:
         """Ask the plugins about a container to be created; `commit` or `abort` what is returned in the end."""
+        if pod.__class__ is not m.PodSandbox or container.__class__ is not m.Container:
+            raise _odd(_CREATE, pod, container)
         return self._dispatcher.create_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -138,6 +147,8 @@ class Events:
         deadline: float | None = None,
     ) -> UpdateReply:
         """Ask the plugins about a change of a container's resources; returns what they make of it."""
+        if pod.__class__ is not m.PodSandbox or container.__class__ is not m.Container:
+            raise _odd(_UPDATE, pod, container)
         return self._dispatcher.update_container(
             pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -151,6 +162,8 @@ class Events:
         deadline: float | None = None,
     ) -> StopReply:
         """Tell the plugins that a container has stopped, or is about to; returns what they want of others."""
+        if pod.__class__ is not m.PodSandbox or container.__class__ is not m.Container:
+            raise _odd(_STOP, pod, container)
         return self._dispatcher.stop_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
         )
@@ -175,3 +188,11 @@ def _earlier(timeout_s: float, deadline: float | None) -> float:
     """The earlier of a timeout and a deadline, in monotonic seconds."""
     limit = monotonic() + timeout_s
     return limit if deadline is None else min(limit, deadline)
+
+
+def _odd(spec: EventSpec, *given: object) -> TypeError:
+    """The error for arguments that are no messages: those of another library, or in another order."""
+    wanted = "(pod)" if spec.kind == "pod" else "(pod, container)"
+    kinds = "PodSandbox" if spec.kind == "pod" else "PodSandbox and Container"
+    names = " and ".join(type(each).__name__ for each in given)
+    return TypeError(f"{spec.method}{wanted} takes {kinds} of nri.api.messages, and was given {names}")

@@ -85,7 +85,12 @@ def test_a_second_start_is_refused_and_ends_nothing(mode: Mode, tmp_path: Path) 
     ("options", "text"),
     [
         ({"synchronize": None}, "failed to create NRI adaptation, nil SyncFn"),
-        ({"update": 5}, "failed to create NRI adaptation, nil UpdateFn"),
+        ({"update": None}, "failed to create NRI adaptation, nil UpdateFn"),
+        ({"update": 5}, "update is 5: a function is expected"),
+        ({"synchronize": ([], [])}, "synchronize is ([], []): a function is expected"),
+        ({"request_timeout_s": "2s"}, "request_timeout_s is '2s': seconds above 0 are expected"),
+        ({"request_timeout_s": -1}, "request_timeout_s is -1: seconds above 0 are expected"),
+        ({"registration_timeout_s": float("nan")}, "registration_timeout_s is nan: seconds above 0 are expected"),
         ({"compat": "go"}, 'compat must be "default" or "reference", not \'go\''),
         ({"fan_out": EventMask.of("CreateContainer", "StartContainer")}, "fan_out: CreateContainer: what a plugin"),
     ],

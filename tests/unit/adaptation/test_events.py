@@ -40,6 +40,22 @@ def test_every_event_reaches_a_plugin_that_handles_it(nri_runtime: FakeRuntime, 
 
 
 @pytest.mark.parametrize("method", METHODS)
+def test_what_is_no_message_or_in_another_order_is_refused_with_what_is_taken(
+    nri_runtime: FakeRuntime, method: str
+) -> None:
+    spec = next(spec for spec in EVENTS if spec.method == method)
+    of_pod = spec.kind == "pod"
+    given: list[Any] = [{"id": "p"}] if of_pod else [CONTAINER, POD]
+    if method == "update_container":
+        given.append(m.LinuxResources())
+    with pytest.raises(TypeError) as caught:
+        getattr(nri_runtime.adaptation, method)(*given)
+    takes = "(pod) takes PodSandbox" if of_pod else "(pod, container) takes PodSandbox and Container"
+    names = "dict" if of_pod else "Container and PodSandbox"
+    assert str(caught.value) == f"{method}{takes} of nri.api.messages, and was given {names}"
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("limit", ["timeout_s", "deadline", "both"])
 def test_every_event_ends_at_the_callers_limit_whichever_comes_first(
     nri_runtime: FakeRuntime, method: str, limit: str
