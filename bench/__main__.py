@@ -10,6 +10,7 @@ OTHERS = {
     "apiserver": "bench.apiserver.run",
     "modes": "bench.modes.run",
     "placement": "bench.placement",
+    "rubik": "bench.rubik",
 }
 
 if sys.argv[1:2] and sys.argv[1] in OTHERS:

@@ -8,6 +8,7 @@ counts. This is the last room of :mod:`nri.host`.
 from __future__ import annotations
 
 import errno
+import os
 from typing import NamedTuple
 
 from nri.host.cgroups.hierarchies import Hierarchies
@@ -16,6 +17,8 @@ from nri.host.root import Root
 __all__ = [
     "CgroupUsage",
     "CpuTimes",
+    "Processor",
+    "ProcessorFiles",
     "cgroup_usage",
     "cpu_times",
     "memory",
@@ -26,6 +29,14 @@ __all__ = [
 
 #: Of the first ten words of a line of /proc/stat: user, nice, system, irq, softirq, steal; the guests' are in user's.
 _BUSY, _IDLE = (0, 1, 2, 5, 6, 7), (3, 4)
+#: Controllers and files of a reading of processors, on either version; the table is first.
+_HELD_V1 = (
+    ("cpu", "cpu.stat"),
+    ("cpu", "cpu.cfs_quota_us"),
+    ("cpu", "cpu.cfs_period_us"),
+    ("cpuacct", "cpuacct.usage"),
+)
+_HELD_V2 = (("cpu", "cpu.stat"), ("cpu", "cpu.max"))
 
 
 class CpuTimes(NamedTuple):
@@ -147,6 +158,61 @@ def _table(hierarchies: Hierarchies, controller: str, cgroup: str, file: str) ->
         return parse_flat_keyed(_text(hierarchies, controller, cgroup, file))
     except ValueError:
         return {}
+
+
+class Processor(NamedTuple):
+    """One reading of a cgroup's share of processors: microseconds of its quota, -1 for none, and of its period."""
+
+    quota_us: int
+    period_us: int
+    throttled: int
+    throttled_ns: int
+    cpu_ns: int
+
+
+class ProcessorFiles:
+    """The files of one cgroup that :class:`Processor` is read from, held open: then a reading takes microseconds.
+
+    Raises:
+        OSError: there is no such cgroup, or it lacks a file.
+        ValueError: the path leads out of the hierarchy, or no hierarchy has processors.
+    """
+
+    def __init__(self, hierarchies: Hierarchies, root: Root, cgroup: str) -> None:
+        row = hierarchies.of("cpu")
+        self._v1 = row is not None and row.version == 1
+        self._held: list[int] = []
+        try:
+            for controller, file in _HELD_V1 if self._v1 else _HELD_V2:
+                folder = hierarchies.folder(controller, cgroup)
+                if folder is None:
+                    raise ValueError("no hierarchy has processors")
+                self._held.append(root.open(f"{folder}/{file}"))
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self) -> Processor | None:
+        """Read all of it; None if the cgroup is gone, or tells too little."""
+        try:
+            texts = [os.pread(each, 4096, 0).split() for each in self._held]
+            table = dict(zip(texts[0][::2], map(int, texts[0][1::2]), strict=True))
+            if self._v1:
+                quota, period, usage = (int(words[0]) for words in texts[1:])
+                return Processor(quota, period, table.get(b"nr_throttled", 0), table.get(b"throttled_time", 0), usage)
+            quota = -1 if texts[1][0] == b"max" else int(texts[1][0])
+            stalled = table.get(b"throttled_usec", 0) * 1000
+            return Processor(
+                quota, int(texts[1][1]), table.get(b"nr_throttled", 0), stalled, table[b"usage_usec"] * 1000
+            )
+        except (OSError, ValueError, IndexError, KeyError):
+            return None
+
+    def close(self) -> None:
+        """Let go of the files; a second time does nothing."""
+        held, self._held = self._held, []
+        for each in held:
+            os.close(each)
 
 
 def parse_flat_keyed(text: str) -> dict[str, int]:

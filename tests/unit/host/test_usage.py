@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nri.host import Root, cgroup_usage, cpu_times, detect
-from nri.host.usage import CgroupUsage, CpuTimes, memory, parse_flat_keyed
+from nri.host.usage import CgroupUsage, CpuTimes, Processor, ProcessorFiles, memory, parse_flat_keyed
 from tests.support import host_trees
 
 STAT = "cpu  100 10 40 800 50 5 5 10 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
@@ -79,3 +79,41 @@ def test_a_cgroup_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_a_table_that_cannot_be_read_counts_nothing(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"word and a number|invalid literal"):
         parse_flat_keyed(text)
+
+
+def test_files_of_processors_are_held_open_and_read_again_on_version_1(tmp_path: Path) -> None:
+    root = host_trees.v1(tmp_path, "pod")
+    base = tmp_path / "sys/fs/cgroup/cpu,cpuacct/pod"
+    (base / "cpu.stat").write_text("nr_periods 9\nnr_throttled 2\nthrottled_time 5000\n")
+    (base / "cpu.cfs_quota_us").write_text("")
+    (base / "cpu.cfs_period_us").write_text("100000\n")
+    files = ProcessorFiles(detect(root), root, "pod")
+    for quota in ("-1", "20000"):
+        (base / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        assert files.read() == Processor(int(quota), 100_000, 2, 5000, 7)
+    (base / "cpu.cfs_quota_us").write_text("")
+    assert files.read() is None, "it tells too little"
+    files.close()
+    files.close()
+
+
+def test_files_of_processors_on_version_2(tmp_path: Path) -> None:
+    root = host_trees.v2(tmp_path, "pod")
+    base = tmp_path / "sys/fs/cgroup/pod"
+    (base / "cpu.stat").write_text("usage_usec 11\nnr_periods 9\nnr_throttled 2\nthrottled_usec 5\n")
+    files = ProcessorFiles(detect(root), root, "pod")
+    for text, quota in (("max 100000", -1), ("5000 20000", 5000)):
+        (base / "cpu.max").write_text(f"{text}\n")
+        assert files.read() == Processor(quota, int(text.split()[1]), 2, 5000, 11_000)
+    files.close()
+
+
+def test_a_cgroup_that_is_not_there_has_no_files_of_processors_and_leaves_none_open(tmp_path: Path) -> None:
+    root = host_trees.v1(tmp_path, "pod")
+    (tmp_path / "sys/fs/cgroup/cpu,cpuacct/pod/cpuacct.usage").unlink()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(FileNotFoundError):
+        ProcessorFiles(detect(root), root, "pod")
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    with pytest.raises(ValueError, match="no hierarchy has processors"):
+        ProcessorFiles(detect(Root(tmp_path / "none")), root, "pod")

@@ -9,6 +9,7 @@ starts later decodes. Next: `nri.agent.profiles.rubik.services.evict`.
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -17,6 +18,8 @@ from nri.agent.profiles.rubik.configuration import Services
 from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service, nanoseconds, ticks
 from nri.agent.settings.values import AgentSettings
+from nri.host.usage import ProcessorFiles
+from nri.policies.rubik.pods import Container
 from nri.policies.rubik.quota_turbo import ANNOTATION, Knobs, Reading, Turbo, chain, manageable
 from nri.policies.writes import Write
 from nri.text import count
@@ -26,6 +29,8 @@ __all__ = ["NAME", "QuotaTurbo"]
 NAME: Final = "quotaTurbo"
 _QUOTA, _PERIOD = "cpu.cfs_quota", "cpu.cfs_period"
 _MS_PER_S: Final = 1000
+#: Descriptors that the files of one container take at most.
+_HELD_EACH: Final = 4
 
 
 class _Wanted(NamedTuple):
@@ -47,6 +52,11 @@ class QuotaTurbo(Service):
         self._turbo: Turbo | None = None
         #: The pod and the name of each container that is managed, by its folder.
         self._known: dict[str, _Wanted] = {}
+        #: The pods that ask for it, with their containers, by uid.
+        self._asking: dict[str, tuple[StrategyPod, tuple[Container, ...]]] = {}
+        #: The files of the containers that are managed, of which no more are held than half of what may be open.
+        self._files: dict[str, ProcessorFiles] = {}
+        self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (2 * _HELD_EACH)
         #: The percent of the node that was in use in the last tick, once there was one.
         self._use: float | None = None
 
@@ -80,7 +90,9 @@ class QuotaTurbo(Service):
         now = nanoseconds(made.sample)
         quotas = _Quotas(made)
         self._release(turbo, wanted, made, quotas)
-        readings = {folder: found for folder in wanted if (found := _reading(made, folder)) is not None}
+        readings = {folder: found for folder in wanted if (found := self._reading(made, folder)) is not None}
+        for folder in self._files.keys() - readings.keys():
+            self._files.pop(folder).close()
         for folder, reading in readings.items():
             if folder not in turbo.managed:
                 self._take(turbo, folder, wanted[folder], reading, now)
@@ -97,13 +109,34 @@ class QuotaTurbo(Service):
 
     def _wanted(self, made: Round[Services]) -> dict[str, _Wanted]:
         """The containers whose pods ask for it, and whose limits leave something to raise, by folder."""
-        return {
-            each.folder: _Wanted(pod, each.name, each.cpu_limit)
-            for pod in made.pods
-            if pod.annotations.get(ANNOTATION) == "true"
-            for each in pod_of(pod).containers
-            if each.cpu_limit is not None and manageable(each.cpu_limit, made.sample.cpus)
-        }
+        before, self._asking = self._asking, {}
+        found: dict[str, _Wanted] = {}
+        for pod in made.pods:
+            if pod.annotations.get(ANNOTATION) != "true":
+                continue
+            known = before.get(pod.uid)
+            if known is None or known[0] is not pod:  # the same object as long as nothing of it has changed
+                known = pod, pod_of(pod).containers
+            self._asking[pod.uid] = known
+            found |= {
+                each.folder: _Wanted(pod, each.name, each.cpu_limit)
+                for each in known[1]
+                if each.cpu_limit is not None and manageable(each.cpu_limit, made.sample.cpus)
+            }
+        return found
+
+    def _reading(self, made: Round[Services], folder: str) -> Reading | None:
+        """One reading of a container's cgroup, whose files are held open; None if it is gone, or tells too little."""
+        files = self._files.get(folder)
+        if files is None:
+            if len(self._files) >= self._most_files:
+                return _reading(made, folder)
+            try:
+                files = self._files[folder] = ProcessorFiles(made.parts.executor.hierarchies, made.parts.root, folder)
+            except (OSError, ValueError):
+                return None
+        found = files.read()
+        return None if found is None else Reading(*found)
 
     def _release(self, turbo: Turbo, wanted: dict[str, _Wanted], made: Round[Services], quotas: _Quotas) -> None:
         """Give back what containers have that are no longer managed, or have another limit now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,25 @@ def test_a_tick_is_as_long_as_the_file_says_from_the_moment_it_says_so(tmp_path:
     world.configure(quotaTurbo={"syncInterval": 250})
     world.loop()
     assert service.interval_s == 0.25
+
+
+def test_files_are_held_open_for_containers_that_are_managed_and_no_longer(tmp_path: Path) -> None:
+    def held() -> int:
+        links = (os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink())
+        return sum(link.startswith(str(tmp_path)) for link in links)
+
+    world, (a, _) = throttled(tmp_path, "a", "b")
+    assert held() == 8
+    world.run(a)  # type: ignore[arg-type]
+    world.loop()
+    assert held() == 4
+    world.configure()
+    world.loop(2)
+    assert held() == 0
+
+
+def test_with_few_descriptors_a_container_is_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (8, 8))
+    world, (a, b) = throttled(tmp_path, "a", "b")
+    world.loop()
+    assert [world.quota(world.app(each)) for each in (a, b)] == [100_000 + STEP // 2] * 2
