@@ -178,6 +178,8 @@ class TopologyAware:
 
     def create(self, container: Container) -> dict[str, Pins]:
         """Place a container; the pins of all that change. Raises NoPlace."""
+        if not self.choices.pod_class_is_known:
+            container.hide_class()
         self.containers[container.id] = container
         try:
             self._place(container, "")
