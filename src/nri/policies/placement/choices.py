@@ -26,6 +26,8 @@ class Choices:
     """A memory zone that was only tried is forgotten at once; the original moves requests that touch it."""
     pools_have_one_order: bool = True
     """Of any two pools one is better, whichever is looked at first; in the original two comparisons depend on that."""
+    leaves_keep_their_shares: bool = True
+    """Exclusive CPUs leave each lowest pool what it has promised; in the original a larger pool may take from it."""
     next_pool_is_tried: bool = True
     """If the best pool cannot serve a container, the next one is tried; the original refuses it."""
     idle_containers_fit: bool = True
