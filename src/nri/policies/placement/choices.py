@@ -26,6 +26,8 @@ class Choices:
     """A memory zone that was only tried is forgotten at once; the original moves requests that touch it."""
     pools_have_one_order: bool = True
     """Of any two pools one is better, whichever is looked at first; in the original two comparisons depend on that."""
+    leaves_keep_their_shares: bool = True
+    """Exclusive CPUs leave each lowest pool what it has promised; in the original a larger pool may take from it."""
     next_pool_is_tried: bool = True
     """If the best pool cannot serve a container, the next one is tried; the original refuses it."""
     idle_containers_fit: bool = True
@@ -38,6 +40,10 @@ class Choices:
     """`prefer-isolated-cpus` for the whole pod, without `/pod`, is read; the original passes over it."""
     preserved_memory_stays: bool = True
     """A container with `memory.preserve` is pinned to no memory, not even if its own has not enough."""
+    pod_class_is_known: bool = True
+    """`pod/qosclass` in expressions is the pod's class of service; the original finds no value there."""
+    mixed_memory_in_balloons: bool = True
+    """`memory-type: mixed` is all kinds in balloons, too; the original takes it for a mistake, and passes over it."""
     balloons_keep_their_limit: bool = True
     """No container goes to a balloon that cannot grow to it; the original forgets `maxCPUs` where few CPUs are free."""
     balloons_follow_resizes: bool = True

@@ -7,7 +7,7 @@ originals, and is reported in `Container.doubts`. Next: `expressions`, `nri.kube
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from nri.api import annotations as convention
@@ -64,7 +64,7 @@ class Hint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod. `qos` is Guaranteed, Burstable or BestEffort."""
+    """A pod. `qos` is Guaranteed, Burstable or BestEffort; `class_known` whether expressions may ask for it."""
 
     id: str
     name: str
@@ -73,10 +73,12 @@ class Pod:
     qos: str = "BestEffort"
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    class_known: bool = True
 
     def values(self) -> Mapping[str, str]:
         """Its simple keys in expressions."""
-        return {"id": self.id, "uid": self.uid, "name": self.name, "namespace": self.namespace, "qosclass": self.qos}
+        found = {"id": self.id, "uid": self.uid, "name": self.name, "namespace": self.namespace}
+        return found | ({"qosclass": self.qos} if self.class_known else {})
 
 
 @dataclass(slots=True)
@@ -126,11 +128,16 @@ class Container:
             return None
         return found[0], value
 
-    def asks_memory(self) -> int:
-        """The kinds of memory of its annotation, 0 for none."""
+    def hide_class(self) -> None:
+        """Let expressions find no class of service of its pod."""
+        self.pod = replace(self.pod, class_known=False)
+
+    def asks_memory(self, mixed: bool = True) -> int:
+        """The kinds of memory of its annotation, 0 for none; without `mixed` that word counts as a mistake."""
         found = self.asks("memory-type")
+        words = found[1].split(",") if found and found[1] else []
         try:
-            return parse_kinds(found[1].split(",")) if found and found[1] else 0
+            return parse_kinds(words) if mixed or "mixed" not in words else 0
         except ValueError as error:
             self.doubt("memory-type", str(error))
             return 0

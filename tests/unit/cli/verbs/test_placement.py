@@ -153,3 +153,15 @@ def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
         started(runtime, short, TopologyAwarePlugin())
         done = nri("placement", "explain", "web", "--state-dir", str(short / "state"))
     assert "it was taken over from an earlier run" in done.stdout, done.stderr
+
+
+def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None:
+    done = nri("placement", "follow", "topology-aware", "--kubeconfig", "none")
+    assert done.returncode == 2
+    assert "--node" in done.stderr
+    missing = str(tmp_path / "kubeconfig")
+    for more in ((), ("--once",)):
+        done = nri("placement", "follow", "balloons", "--node", "n1", "--kubeconfig", missing, *more)
+        assert done.returncode == 2
+        assert missing in done.stderr
+        assert "Traceback" not in done.stderr

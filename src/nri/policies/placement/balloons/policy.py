@@ -291,6 +291,8 @@ class Balloons:
 
     def create(self, container: Container) -> dict[str, Pins]:
         """Place a container; the pins of all that change. Raises NoPlace."""
+        if not self.choices.pod_class_is_known:
+            container.hide_class()
         with self._undone_if_refused():
             self.containers[container.id] = container
             if not self._left_alone(container):
@@ -697,7 +699,9 @@ class Balloons:
     def _memory_of(self, container: Container, balloon: Balloon, nodes: int) -> MemoryRequest:
         """The request of memory of a container whose CPUs are near to these nodes."""
         preserved = container.preserves("memory")
-        kinds = 0 if preserved else container.asks_memory() or balloon.type.kinds
+        kinds = 0
+        if not preserved:
+            kinds = container.asks_memory(self.choices.mixed_memory_in_balloons) or balloon.type.kinds
         nodes = masks.parse(container.mems) if preserved else nodes
         priority = PRESERVED if preserved else PRIORITIES[container.qos]
         return MemoryRequest(container.id, container.requests.memory_limit_bytes, nodes, kinds, priority)

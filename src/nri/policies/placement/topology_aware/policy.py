@@ -178,6 +178,8 @@ class TopologyAware:
 
     def create(self, container: Container) -> dict[str, Pins]:
         """Place a container; the pins of all that change. Raises NoPlace."""
+        if not self.choices.pod_class_is_known:
+            container.hide_class()
         self.containers[container.id] = container
         try:
             self._place(container, "")
@@ -327,7 +329,8 @@ class TopologyAware:
         free_m = pool.free_shared_m()
         if free_m < 1000 * count:
             raise ValueError(f"{1000 * count - free_m}m CPU for {count} exclusive CPUs")
-        return self._allocator.allocate(pool.sliceable(self._allocator), count, request.priority) if count else 0
+        sliceable = pool.sliceable(self._allocator, self.choices.leaves_keep_their_shares)
+        return self._allocator.allocate(sliceable, count, request.priority) if count else 0
 
     def _check_strict(self, grant: Grant, request: Request, offer: Offer) -> None:
         """Raise ValueError if strict hints, or a requirement of isolated CPUs, are not met."""

@@ -99,11 +99,14 @@ class Pool:
         """Whether here, above or below more is promised than there is."""
         return any(pool.own_shared_m() < 0 or pool.own_reserved_m() < 0 for pool in (*self.above(), *self.below()))
 
-    def sliceable(self, allocator: CpuAllocator) -> int:
-        """The CPUs that may become exclusive: of each leaf as many whole ones as nobody was promised a share of."""
+    def sliceable(self, allocator: CpuAllocator, leaves_only: bool = True) -> int:
+        """The CPUs that may become exclusive: of each leaf as many whole ones as nobody was promised a share of.
+
+        Without `leaves_only` also of each pool between, so that a leaf may lose more than it can spare.
+        """
         found = 0
         for pool in self.below():
-            if not pool.children:
+            if not pool.children or (pool is not self and not leaves_only):
                 count = max(pool.free_shared_m() // 1000, 0)
                 found |= allocator.allocate(
                     pool.free_sharable, min(count, pool.free_sharable.bit_count()), Priority.NONE

@@ -103,6 +103,24 @@ def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
             balloons(**spec)  # type: ignore[arg-type]
 
 
+def test_the_class_of_a_pod_is_known_to_expressions() -> None:
+    """`pod_class_is_known`: in the original nothing asks for it with success."""
+    burst = {"key": "pod/qosclass", "operator": "Equals", "values": ["Burstable"]}
+    for choices, wanted in ((Choices.DEFAULT, "burst[0]"), (Choices.REFERENCE, "default[0]")):
+        policy = balloons({"name": "burst", "matchExpressions": [burst]}, choices=choices)
+        policy.create(container("a", 500, qos="Burstable"))
+        assert policy.explain("a").place == wanted
+
+
+def test_mixed_memory_is_all_kinds() -> None:
+    """`mixed_memory_in_balloons`: the original passes over it."""
+    machine = guest(1, 2)
+    machine = replace(machine, nodes=machine.nodes | {1: replace(machine.nodes[1], kind="pmem")})
+    for choices, wanted in ((Choices.DEFAULT, "0-1"), (Choices.REFERENCE, "0")):
+        policy = balloons(topology=machine, choices=choices)
+        assert policy.create(container("a", 500, memory_type="mixed"))["a"].mems == wanted
+
+
 def test_reserved_cpus_as_a_list_go_to_no_other_balloon() -> None:
     """`reserved_cpus_stay_reserved`: the original gives them away when no others are free, and lends idle ones."""
     for choices, kept in ((Choices.DEFAULT, True), (Choices.REFERENCE, False)):

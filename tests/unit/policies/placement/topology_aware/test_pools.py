@@ -63,3 +63,14 @@ def test_hints_score_less_for_larger_pools() -> None:
     cache = pools(1, 2, 8, 2, l3_groups="").by_name["NUMA node #0/L3 cache #0"]
     assert cache.hint_score(Hint(packages="0")) == 0.9 * 0.5
     assert cache.hint_score(Hint(nodes="0")) == 0.9
+
+
+def test_exclusive_cpus_leave_each_lowest_pool_what_it_has_promised() -> None:
+    """`leaves_keep_their_shares`: the original gathers CPUs of pools between, too, and takes what a lower one kept."""
+    machine = Machine.of(guest())
+    found = Pools(machine, machine.online, masks.parse("1,5"))
+    found.by_name["NUMA node #0"].promise(0, 0, 1)
+    allocator = CpuAllocator(machine)
+    assert masks.text(found.root.sliceable(allocator)) == "2-4,6-15"
+    assert masks.text(found.root.sliceable(allocator, leaves_only=False)) == "0,2-4,6-15"
+    assert masks.text(found.by_name["NUMA node #0"].sliceable(allocator, leaves_only=False)) == "2-3"
