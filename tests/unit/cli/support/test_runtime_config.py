@@ -163,7 +163,7 @@ def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_i
     assert detect(str(root)) == "containerd"
     turn_on(root)  # containerd 1.7 reads that table in a file without a version
     assert path.read_text() == "[plugins.nri]\ndisable = false\n"
-    restart(str(root), "containerd")
+    restart(str(root), "containerd", plan(str(root), "containerd", Timeouts()))
     assert (root / "asked").read_text().splitlines()[-1] == "restart containerd.service"
     (programs / "containerd").write_text("#!/bin/sh\necho containerd x 2.1.0 abc\n")
     path.write_text("# nothing\n")
@@ -171,8 +171,10 @@ def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_i
     assert path.read_text() == f"# nothing\n\n{HEAD}\n  disable = false\n"
 
 
-def test_a_restart_that_fails_is_told_with_what_is_done_already(root: Path) -> None:
-    with pytest.raises(
-        NriError, match=r"systemctl restart containerd.service failed with \d+; the configuration is written"
-    ):
-        restart(str(root), "containerd")
+def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
+    path = config(root, "version = 2\n")
+    change = plan(str(root), "containerd", Timeouts())
+    apply(str(root), change, Timeouts())
+    with pytest.raises(NriError, match=r"restart containerd.service failed with \d+; the configuration is as it was"):
+        restart(str(root), "containerd", change)
+    assert path.read_text() == "version = 2\n"
