@@ -113,7 +113,7 @@ def test_it_has_root_s_name_and_of_root_s_power_what_the_table_gives_a_reason_fo
         spec = pod(text)
         assert spec.get("hostNetwork", False) is bool(need.host_network)
         assert spec.get("hostPID", False) is bool(need.host_pid)
-        assert not {"hostPID", "hostIPC", "serviceAccountName", "initContainers", "shareProcessNamespace"} & set(spec)
+        assert not {"hostIPC", "serviceAccountName", "initContainers", "shareProcessNamespace"} & set(spec)
         assert spec["automountServiceAccountToken"] is False
 
 

@@ -15,6 +15,10 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.plugin_program import plugin_program
 from tests.support.pruned import pruned
 
+CONFIGS = {
+    "qos.yaml": "unifiedannotations: [memory.high]",
+    "policy.yaml": "classes: [{name: near, policy: {mode: MPOL_LOCAL}}]",
+}
 MOUNT = m.Mount(destination="/sys/fs/cgroup", type="cgroup", source="cgroup", options=["ro"])
 DELEGATED = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
 #: Module, flags ({} is the folder of the test), the name it takes, an annotation, and what comes of it.
@@ -37,6 +41,23 @@ PROGRAMS = [
         "40-writable-cgroups", {"writable-cgroups.noderesource.dev": "true"},
         nri.Adjustment().add_mount("/sys/fs/cgroup", "cgroup", "cgroup", ["rw"]),
     ),
+    (
+        "sgx_epc", ["-idx", "50", "-verbose", "-socket", "{}/s"], "50-sgx-epc", {"epc-limit.nri.io": "1"},
+        nri.Adjustment().add_unified("misc.max", "sgx_epc 1"),
+    ),
+    (
+        "memory_qos", ["-idx", "51", "-v", "-config", "{}/qos.yaml", "-socket", "{}/s"], "51-memory-qos",
+        {"memory.high.memory-qos.nri.io": "max"}, nri.Adjustment().add_unified("memory.high", "max"),
+    ),
+    (
+        "memory_policy", ["-idx", "95", "-v", "--config", "{}/policy.yaml", "-socket", "{}/s"], "95-memory-policy",
+        {"class.memory-policy.nri.io": "near"}, nri.Adjustment().set_memory_policy("MPOL_LOCAL"),
+    ),
+    (
+        "memtierd", ["-idx", "52", "--run-dir", "{}/run", "--cgroups-dir", "{}", "-socket", "{}/s"], "52-memtierd",
+        {"memory.high.memtierd.nri.io/c0": "7"}, nri.Adjustment().add_unified("memory.high", "7"),
+    ),
+    ("resctrl_mon", ["--idx", "53", "-v", "-socket", "{}/s"], "53-resctrl-mon", {}, nri.Adjustment()),
 ]  # fmt: skip
 
 
@@ -47,6 +68,8 @@ def test_a_plugin_runs_with_the_flags_of_the_go_plugin(
     tmp_path: Path, module: str, flags: list[str], label: str, annotations: dict[str, str], wanted: nri.Adjustment
 ) -> None:
     (tmp_path / "mountinfo").write_text(DELEGATED)
+    for name, text in CONFIGS.items():
+        (tmp_path / name).write_text(text)
     words = [flag.format(tmp_path) for flag in flags]
     with FakeRuntime(socket_path=str(tmp_path / "s")) as runtime:
         with plugin_program(tmp_path, "-m", f"nri.plugins.{module}.plugin", *words):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from nri.config.runtimes.reading import Reading
 
-__all__ = ["CRIO_FILE", "UNITS", "Change", "Timeouts", "apply", "detect", "plan", "restart", "unified"]
+__all__ = ["CRIO_FILE", "UNITS", "Change", "Timeouts", "apply", "detect", "plan", "restart", "restore", "unified"]
 
 #: Runtime -> the unit that systemd has for it.
 UNITS = {"containerd": "containerd.service", "crio": "crio.service"}
@@ -111,15 +110,21 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
                    ("request_timeout_s", parse_duration(timeouts.request))]  # fmt: skip
     for name, value in wanted:
         if found is None or getattr(found, name) != value:
-            if change.before is None:
-                os.unlink(path)
-            else:
-                write_whole(path, change.before.encode(), mode)
+            restore(root, change)
             settings = crio.SETTINGS if change.path == CRIO_FILE else containerd.SETTINGS
             key = next(setting.key for setting in settings if setting.field == name)
             where = (found.origin.get(key) if found else "") or f"its default of {key}"
             raise NriError(f"{change.path}: without effect, and taken back: {where} counts; change it there")
     return kept
+
+
+def restore(root: str, change: Change) -> None:
+    """Put back what was there before a change."""
+    path = _place(root, change.path)
+    if change.before is None:
+        os.unlink(path)
+    else:
+        write_whole(path, change.before.encode(), os.stat(path).st_mode & 0o777)
 
 
 def unified(change: Change) -> str:
@@ -133,7 +138,7 @@ def unified(change: Change) -> str:
 
 def detect(root: str) -> str:
     """The one runtime that runs below a root, or else is configured or installed there. NriError if it is not one."""
-    found = [name for name, unit in UNITS.items() if _run(root, "systemctl", "is-active", "--quiet", unit) == 0]
+    found = [name for name, unit in UNITS.items() if _run(root, "systemctl", "is-active", unit, silent=True) == 0]
     if not found:
         signs = {"containerd": (containerd.PATH, "/usr/bin/containerd"), "crio": (crio.PATH, crio.DROP_INS)}
         found = [name for name, paths in signs.items() if any(os.path.exists(inside(root, path)) for path in paths)]
@@ -143,13 +148,16 @@ def detect(root: str) -> str:
     return found[0]
 
 
-def restart(root: str, runtime: str) -> None:
-    """Restart a runtime's unit. NriError if systemd does not."""
-    code = _run(root, "systemctl", "restart", UNITS[runtime])
+def restart(root: str, runtime: str, change: Change) -> None:
+    """Restart a runtime's unit. NriError if systemd does not: then the change is taken back.
+
+    Else a second run would find nothing to change, and restart nothing.
+    """
+    words = ("systemctl", "restart", UNITS[runtime])
+    code = _run(root, *words)
     if code:
-        raise NriError(
-            f"systemctl restart {UNITS[runtime]} failed with {code}; the configuration is written: restart it"
-        )
+        restore(root, change)
+        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was")
 
 
 def _table(tree: Any, version: str, path: str) -> tuple[str, ...]:
@@ -189,12 +197,11 @@ def _containerd_version(root: str) -> str:
     return containerd.parse_version(done.stdout)
 
 
-def _run(root: str, *words: str) -> int:
-    """The exit code of a program of the node; 127 if there is none."""
-    if root == "/" and shutil.which(words[0]) is None:
-        return 127
+def _run(root: str, *words: str, silent: bool = False) -> int:
+    """The exit code of a program of the node, whose words go to standard error; 127 if there is none."""
+    out = subprocess.DEVNULL if silent else 2
     try:
-        return subprocess.run(_below(root, *words), timeout=PATIENCE_S, check=False, stdout=2).returncode
+        return subprocess.run(_below(root, *words), timeout=PATIENCE_S, check=False, stdout=out, stderr=out).returncode
     except (OSError, subprocess.TimeoutExpired):
         return 127
 

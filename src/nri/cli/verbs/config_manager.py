@@ -59,13 +59,13 @@ def command(
     if change.after == change.before:
         out.text(f"{change.path}: NRI is on, nothing to change")
         return
-    out.text(work.unified(change).rstrip("\n"))
+    out.lines(work.unified(change).rstrip("\n"))
     if dry_run:
         return
     kept = work.apply(root, change, timeouts)
     out.text(f"{change.path}: written" + (f"; the old one is {kept}" if kept else ""))
     if restart:
-        work.restart(root, runtime)
+        work.restart(root, runtime, change)
         out.text(f"{work.UNITS[runtime]}: restarted")
     else:
         out.text(f"it counts from the next start of the runtime on: systemctl restart {work.UNITS[runtime]}")

@@ -141,8 +141,40 @@ def test_the_runtime_is_the_one_that_is_there(root: Path) -> None:
         detect(str(root))
 
 
-def test_a_restart_that_fails_is_told_with_what_is_done_already(root: Path) -> None:
-    with pytest.raises(
-        NriError, match=r"systemctl restart containerd.service failed with \d+; the configuration is written"
-    ):
-        restart(str(root), "containerd")
+@pytest.fixture
+def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The node's programs, which chroot runs here; what systemctl was asked is in `asked`."""
+    folder = root / "bin"
+    folder.mkdir()
+    scripts = {
+        "chroot": 'shift; exec "$@"',
+        "systemctl": f'echo "$@" >> {root}/asked; case "$*" in *containerd*) exit 0;; esac; exit 3',
+        "containerd": "echo containerd github.com/containerd/containerd 1.7.24 abc",
+    }
+    for name, text in scripts.items():
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_it(root: Path, programs: Path) -> None:
+    path = config(root, "[plugins.nri]\ndisable = true\n")
+    assert detect(str(root)) == "containerd"
+    turn_on(root)  # containerd 1.7 reads that table in a file without a version
+    assert path.read_text() == "[plugins.nri]\ndisable = false\n"
+    restart(str(root), "containerd", plan(str(root), "containerd", Timeouts()))
+    assert (root / "asked").read_text().splitlines()[-1] == "restart containerd.service"
+    (programs / "containerd").write_text("#!/bin/sh\necho containerd x 2.1.0 abc\n")
+    path.write_text("# nothing\n")
+    turn_on(root)
+    assert path.read_text() == f"# nothing\n\n{HEAD}\n  disable = false\n"
+
+
+def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
+    path = config(root, "version = 2\n")
+    change = plan(str(root), "containerd", Timeouts())
+    apply(str(root), change, Timeouts())
+    with pytest.raises(NriError, match=r"restart containerd.service failed with \d+; the configuration is as it was"):
+        restart(str(root), "containerd", change)
+    assert path.read_text() == "version = 2\n"

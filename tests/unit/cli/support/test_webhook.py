@@ -89,6 +89,12 @@ def test_what_is_no_review_has_a_status_and_a_reason(
     assert found[0] == status and said in found[1]["error"]
 
 
+def test_what_is_no_pod_goes_on_and_is_told(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    status, found = served.ask('{"request": {"uid": "u", "resource": "nodes"}}')
+    assert status == 200 and found["response"] == {"uid": "u", "allowed": True}
+    assert "asked about nodes, which is no pod of v1" in caplog.text
+
+
 @pytest.mark.parametrize("length", [str(MOST_BYTES + 1), "9" * 40, "-1", "x", ""])
 def test_a_body_without_a_length_that_may_be_is_not_read(served: Served, length: str) -> None:
     connection = served.connection()

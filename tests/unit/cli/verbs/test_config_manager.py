@@ -11,7 +11,7 @@ def test_a_dry_run_shows_the_difference_and_the_real_one_makes_it_once(nri, fold
     path.write_text("version = 2\n")
     words = ("config-manager", "--root", str(folder), "--runtime", "containerd")
     shown = nri(*words, "--dry-run")
-    assert shown.returncode == 0 and "+  disable = false\n" in shown.stdout and path.read_text() == "version = 2\n"
+    assert shown.returncode == 0 and "\n+  disable = false\n" in shown.stdout and path.read_text() == "version = 2\n"
     done = nri(*words)
     assert done.stdout.startswith(shown.stdout)
     assert f"written; the old one is {path}.before-nri\n" in done.stdout
@@ -26,7 +26,11 @@ def test_what_is_wrong_ends_with_2_and_its_place(nri, folder: Path) -> None:
     assert done.returncode == 2 and "--nri-plugin-registration-timeout" in done.stderr
 
 
-def test_a_restart_without_systemd_is_an_error_after_the_change(nri, folder: Path) -> None:
-    done = nri("config-manager", "--root", str(folder), "--runtime", "crio", "--restart")
-    assert done.returncode == 1 and "the configuration is written: restart it" in done.stderr
-    assert (folder / "etc/crio/crio.conf.d/10-enable-nri.conf").exists()
+def test_a_restart_that_fails_leaves_all_as_it_was_so_that_a_second_run_tries_again(nri, folder: Path) -> None:
+    path = folder / "etc/crio/crio.conf.d/10-enable-nri.conf"
+    for text in (None, "[crio.nri]\nenable_nri = false\n"):
+        if text:
+            path.write_text(text)
+        done = nri("config-manager", "--root", str(folder), "--runtime", "crio", "--restart")
+        assert done.returncode == 1 and "the configuration is as it was" in done.stderr
+        assert (path.read_text() if path.exists() else None) == text

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.api import cpuset
 from nri.plugins.memory_policy import plugin
 from nri.plugins.memory_policy.plugin import MemoryPolicyPlugin, resolve
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -164,3 +165,46 @@ def test_an_error_of_the_kernel_can_be_ignored_and_names_are_listed(mpolset: str
     assert subprocess.run([mpolset, *words], capture_output=True, text=True, check=True).stdout == "on\n"
     listed = subprocess.run([mpolset, "--mode", "help"], capture_output=True, text=True, check=True).stdout
     assert "  MPOL_WEIGHTED_INTERLEAVE (6)\n" in listed
+
+
+@pytest.mark.parametrize(
+    ("nodes", "cpus", "mems", "found"),
+    [
+        ("", "", "", ""), ("all", "0", "0", "0-3"), ("allowed-mems", "", "1,3", "1,3"), ("allowed-mems", "", "", "0-3"),
+        ("cpu-nodes", "4-11", "", "1-2"), ("cpu-packages", "0", "", "0-1"), ("max-dist:10", "0", "", "0"),
+        ("max-dist:1000", "0", "", "0-3"), ("0,2-3", "", "", "0,2-3"),
+    ],
+)  # fmt: skip
+def test_nodes_follow_from_where_a_container_may_run(nodes: str, cpus: str, mems: str, found: str) -> None:
+    made = resolve(nodes, guest(), cpuset.parse(cpus), cpuset.parse(mems))
+    assert cpuset.to_text(made) == found
+
+
+@pytest.mark.parametrize("nodes", ["max-dist:x", "max-dist:-1", "ALL", "1-0"])
+def test_nodes_that_mean_nothing_are_refused_by_their_key(nodes: str) -> None:
+    with pytest.raises(ValueError, match=r"^nodes must "):
+        resolve(nodes, guest(), frozenset(), frozenset())
+
+
+def test_with_injection_the_program_comes_before_the_command_and_odd_nodes_are_told(
+    nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "mpolset").write_bytes(b"program")
+    attach(nri_runtime, tmp_path, injectMpolset=True, mpolset=str(tmp_path / "mpolset"))
+    pod = make_pod(
+        annotations={
+            "policy.memory-policy.nri.io": "{mode: MPOL_BIND, nodes: 0-1, flags: [MPOL_F_STATIC_NODES], node: 1}",
+            "other.memory-policy.nri.io": "x",
+            "class.memory-policy.nri.io/container.c1": "",
+        }
+    )
+    asking = make_container("c0", args=["app"])
+    asking.linux.resources.cpu.mems = "1"
+    made = nri_runtime.create_container(pod, asking).adjust.message
+    folder = "/mnt/nri-memory-policy-mpolset"
+    words = ["--mode", "MPOL_BIND", "--nodes", "0-1", "--flags", "MPOL_F_STATIC_NODES", "--", "app"]
+    assert list(made.args) == [f"{folder}/mpolset", *words] and made.mounts[0].source == folder
+    assert "nodes 0-1 are not all among those that it may use, 1" in caplog.text
+    assert "other.memory-policy.nri.io: it is not known" in caplog.text and 'did you mean "nodes"' in caplog.text
+    other = nri_runtime.create_container(pod, make_container("c1", args=["app"], id="c1"))
+    assert pruned(other.adjust) == nri.Adjustment()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nri
+from nri.plugins.memory_qos import plugin
 from nri.plugins.memory_qos.plugin import MemoryQos, high_bytes
 from nri.testing import FakeRuntime, make_container, make_pod
 
@@ -72,3 +74,12 @@ def test_without_a_configuration_it_says_that_all_are_refused(
 
 def test_the_watermark_is_that_of_single_precision() -> None:
     assert high_bytes(1 << 30, 0.1) == 966367616  # 966367641 in double precision
+
+
+def test_an_empty_class_and_one_without_a_ratio_ask_for_nothing_and_cgroup_v2_is_not_told(
+    nri_runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(plugin, "SECOND_VERSION", str(tmp_path))
+    nri_runtime.add(MemoryQos(), idx="10", config="classes: [{name: plain}]")
+    assert create(nri_runtime, {"class@": "plain"}) == create(nri_runtime, {"class@": ""}) == {}
+    assert "cgroup v1" not in caplog.text

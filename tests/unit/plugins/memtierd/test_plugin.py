@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nri
-from nri.api.messages import ContainerState
+from nri.api.messages import ContainerState, LinuxContainer
 from nri.host import Root, process
+from nri.host.cgroups import Hierarchies
+from nri.plugins.memtierd import daemon
+from nri.plugins.memtierd import plugin as memtierd
 from nri.plugins.memtierd.plugin import Memtierd
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.waiting import wait_for
@@ -69,7 +73,8 @@ def node(tmp_path: Path, nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPat
     made = Node(tmp_path, nri_runtime, monkeypatch)
     yield made
     for file in tmp_path.glob("run/*/*/*/memtierd.pid"):
-        os.kill(int(file.read_text()), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
 
 
 def test_a_container_of_a_class_has_a_process_until_it_stops(node: Node) -> None:
@@ -197,3 +202,64 @@ def test_a_class_without_a_configuration_has_no_process(node: Node) -> None:
 def test_a_bad_configuration_is_refused_by_name(node: Node, config: dict[str, Any], said: str) -> None:
     with pytest.raises(nri.NriError, match=said):
         node.attach(**config)
+
+
+def test_a_creation_is_answered_with_files_and_what_is_not_known_is_told(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.attach()
+
+    def asked(**annotations: str) -> Any:
+        given = {f"{key.replace('_', '.')}.memtierd.nri.io": text for key, text in annotations.items()}
+        pod = make_pod("pod", id=str(len(given)) + str(annotations), annotations=given)
+        return node.runtime.create_container(pod, make_container("app")).unified
+
+    assert asked(**{"class": "track"}) == {"memory.swap.max": "0"}
+    assert asked(memory_swap_max="7", memory_high="max", **{"class": "track"}) == {
+        "memory.swap.max": "7", "memory.high": "max"
+    }  # fmt: skip
+    assert asked(memory_low="1", **{"class": "plain"}) == {}
+    assert 'annotation "memory.low.memtierd.nri.io" is not known' in caplog.text
+    with pytest.raises(nri.PluginRejected, match='there is no class "gold"'):
+        asked(**{"class": "gold"})
+
+
+def test_a_cgroup_is_found_at_the_path_that_the_runtime_tells(node: Node) -> None:
+    (node.folder / "cgroup/kubepods.slice/kubepods-x.slice/cri-ctr-1.scope").mkdir(parents=True)
+    node.attach()
+    node.runtime.start_container(node.pod, node.container(linux=placed("kubepods-x.slice:cri:ctr-1")))
+    assert "kubepods-x.slice/cri-ctr-1.scope]" in (node.mine / "memtierd.config.yaml").read_text()
+    node.runtime.start_container(node.pod, node.container(linux=placed("a:b")))
+    node.runtime.stop_container(node.pod, node.container())
+
+
+def placed(path: str) -> Any:
+    return LinuxContainer(cgroups_path=path)
+
+
+def test_a_running_container_that_cannot_have_its_process_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.program.unlink()
+    with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
+        node.runtime = runtime
+        node.attach()
+    assert "container default/pod/app: there is no program memtierd in PATH" in caplog.text
+
+
+def test_a_folder_that_cannot_be_removed_is_told(
+    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.attach()
+    node.runtime.start_container(node.pod, node.container())
+
+    def refuse(path: str) -> None:
+        raise OSError(16, "busy", path)
+
+    monkeypatch.setattr(daemon, "remove_tree", refuse)
+    node.runtime.stop_container(node.pod, node.container())
+    assert "the folder of memtierd is left: " in caplog.text
+
+
+def test_without_cgroup_v2_it_does_not_start(nri_runtime: FakeRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memtierd, "detect", lambda _: Hierarchies(Root("/"), ()))
+    with pytest.raises(nri.NriError, match=r"cgroupsDir: no cgroup v2 is mounted here \(give --cgroups-dir"):
+        nri_runtime.add(Memtierd(), idx="10")

@@ -92,7 +92,9 @@ def test_a_plugin_that_starts_makes_groups_of_what_runs_and_removes_those_of_nob
     (resctrl / "mon_groups" / "somebody's").mkdir()
     (resctrl / "mon_groups" / UID).mkdir()
     tasks = with_tasks(resctrl / "mon_groups" / UID)
-    with FakeRuntime(pods=[pod()], containers=[container(pid=9)]) as runtime:
+    lost = make_container("lost", id="ctr-2", pod_sandbox_id="gone")
+    with FakeRuntime(pods=[pod()], containers=[container(pid=9), lost]) as runtime:
+        ResctrlMon().remove_orphans()  # before it knows what runs it removes nothing
         attach(runtime, resctrl)
         runtime.tick()
         assert tasks.read_text() == "9"

@@ -34,5 +34,11 @@ def test_a_bad_limit_refuses_its_container_by_name(nri_runtime: FakeRuntime) -> 
     assert raised.value.reason.startswith(said)
 
 
+@pytest.mark.parametrize("annotations", [{}, {"epc-limit.nri.io": "0"}, {"epc-limit.nri.io/container.c1": "x"}])
+def test_without_a_limit_nothing_changes(nri_runtime: FakeRuntime, annotations: dict[str, str]) -> None:
+    nri_runtime.add(SgxEpc(), idx="10")
+    assert nri_runtime.create_container(make_pod(annotations=annotations), make_container("c0")).unified == {}
+
+
 def test_a_text_without_flags_is_no_sgx() -> None:
     assert not has_sgx("Features : fp asimd\n")

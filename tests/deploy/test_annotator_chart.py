@@ -1,0 +1,47 @@
+"""The chart of resource-annotator: with a certificate or an issuer, never without, and bad values are named."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.deploy.rendered import charted, render
+
+pytestmark = pytest.mark.timeout(900)
+GIVEN = ("service.base64Crt=QQ==", "service.base64Key=QUI=")
+
+
+def objects(*settings: str) -> dict[str, dict]:
+    return {each["kind"]: each for each in yaml.safe_load_all(charted("resource-annotator", *settings)) if each}
+
+
+def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> None:
+    found = objects(*GIVEN)
+    assert set(found) == {"Secret", "MutatingWebhookConfiguration", "Service", "Deployment"}
+    (hook,) = found["MutatingWebhookConfiguration"]["webhooks"]
+    assert hook["clientConfig"]["caBundle"] == "QQ==" and hook["failurePolicy"] == "Fail"
+    spec = found["Deployment"]["spec"]["template"]["spec"]
+    assert spec["containers"][0]["securityContext"]["runAsNonRoot"] and not spec["automountServiceAccountToken"]
+    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    (kept_out,) = hook["objectSelector"]["matchExpressions"]
+    assert labels[kept_out["key"]] in kept_out["values"], "its own pods could never start"
+
+
+def test_with_an_issuer_cert_manager_makes_both() -> None:
+    found = objects("service.certificateIssuer=mine")
+    assert "Secret" not in found and found["Certificate"]["spec"]["issuerRef"]["name"] == "mine"
+    assert "caBundle" not in found["MutatingWebhookConfiguration"]["webhooks"][0]["clientConfig"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("failurePolicy=Fail", "give service.base64Crt and service.base64Key, or service.certificateIssuer"),
+        ("failurePolicy=Maybe", "at '/failurePolicy'"),
+        ("service.crt=x", "at '/service': additional properties 'crt' not allowed"),
+        ("replicas=0", "at '/replicas'"),
+    ],
+)
+def test_what_it_cannot_mean_is_refused_by_name(setting: str, said: str) -> None:
+    done = render("resource-annotator", setting)
+    assert done.returncode == 1 and said in done.stderr
