@@ -1,0 +1,20 @@
+"""The benchmark without a kernel: its stand-ins for connections fit those that there are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.commands import unmeasured
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_both_sides_take_events_without_a_kernel() -> None:
+    env = {**unmeasured(), "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
+    cases = ["state", "create-4", "unchanged-10", "plugin-state", "plugin-create", "plugin-create-2nd"]
+    argv = [sys.executable, "-m", "bench.micro", *cases, "--events", "1"]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
