@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import nri
 from nri.api import messages as m
@@ -198,46 +195,6 @@ def test_in_real_time_events_come_no_earlier_than_they_did(folder: Path) -> None
 def test_no_recording_is_an_error_that_names_the_path(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no trace"):
         Replay(tmp_path)
-
-
-EVENTS: dict[str, Callable[..., object]] = {
-    "update": lambda runtime, pod, container, n: runtime.update_container(
-        pod, container, nri.Update(container).set_cpu_shares(n + 2)
-    ),
-    "start": lambda runtime, pod, container, n: runtime.start_container(pod, container),
-    "post": lambda runtime, pod, container, n: runtime.post_start_container(pod, container),
-    "stop": lambda runtime, pod, container, n: runtime.stop_container(pod, container),
-    "sandbox": lambda runtime, pod, container, n: runtime.run_pod_sandbox(pod),
-}
-HISTORIES = st.lists(st.tuples(st.sampled_from(["create", *EVENTS]), st.integers(0, 3)), max_size=12)
-
-
-@settings(max_examples=25)
-@given(history=HISTORIES, plugins=st.lists(st.sampled_from([Sets, Labels]), max_size=3))
-def test_every_history_is_run_again_with_the_same_outcome(
-    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, int]], plugins: list[type[nri.Plugin]]
-) -> None:
-    folder = tmp_path_factory.mktemp("history")
-    with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
-        for number, kind in enumerate(plugins, 1):
-            runtime.add(kind(), f"{number}0", f"p{number}")
-        pods = [make_pod(name=f"pod-{n}") for n in range(4)]
-        names = ["main", "bad", "", "main"]
-        containers = [make_container(pod=pod, name=name) for pod, name in zip(pods, names, strict=True)]
-        for event, n in history:
-            try:
-                if event == "create":
-                    runtime.create_container(pods[n], containers[n])
-                else:
-                    EVENTS[event](runtime, pods[n], containers[n], n)
-            except NriError:
-                pass
-    with Replay(folder) as again:
-        for number, kind in enumerate(plugins, 1):
-            again.add(kind(), f"{number}0", f"p{number}")
-        outcomes = list(again.outcomes())
-    assert len(outcomes) == len(history)
-    assert [outcome for outcome in outcomes if outcome.differences or outcome.left_out] == []
 
 
 def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_place(tmp_path: Path) -> None:
