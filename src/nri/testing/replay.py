@@ -21,7 +21,7 @@ from nri.api import messages as m
 from nri.api.events import BY_RPC
 from nri.errors import NriError, RpcError
 from nri.testing.runtime import FakeRuntime
-from nri.trace.history import Event, Note, Trace, parsed
+from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
 
 if TYPE_CHECKING:
     import os
@@ -157,8 +157,8 @@ class Replay(FakeRuntime):
                 made.commit()
         except NriError as raised:
             error = raised
-        answered = [step for step in event.steps if step.reply is not None]
-        # A runtime takes or refuses every answer. Who does neither is a plugin, which has recorded itself.
+        answered = [step for step in event.steps if step.reply is not None and step.event == event.name]
+        # A runtime takes or refuses every answer but a validator's. Who does neither is a plugin that recorded itself.
         itself = next((step for step in answered if not step.merged and step.refused is None), None)
         if itself is not None and error is None:
             return list(_differences(event, itself.reply or b"", self._answers.first))
@@ -230,6 +230,8 @@ def _first_state(found: Trace) -> Any:
 
 def _why_not(event: Event) -> str:
     """Why an event cannot be run again; "" if it can."""
+    if event.name == VALIDATE:
+        return "a validator was asked alone: record the runtime to run it again with the creation"
     if event.redacted:
         return "its values were replaced when it was recorded: record with --redact none to run it again"
     if not event.whole or event.pod is None:

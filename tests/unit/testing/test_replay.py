@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
+from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, Replay, make_container, make_pod
 from nri.trace.history import Trace
 from nri.trace.recorder import Recorder
@@ -218,3 +221,29 @@ def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_plac
         assert outcomes[0].differences == ("update of container c1: recorded done; now failed",), (
             "its creation is redacted"
         )
+
+
+class Validates(Sets):
+    """Looks at what all have made of a container."""
+
+    def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
+        pass
+
+
+def test_the_answer_of_a_validator_is_none_to_compare(tmp_path: Path) -> None:
+    both = record(tmp_path / "runtime", Labels(), Validates())
+    assert differences(both, Labels(), Validates()) == []
+    own = Recorder(tmp_path / "own", redact=False)
+    with own, FakeRuntime() as runtime:
+        ours, theirs = socket.socketpair()
+        session = Session(Validates(), theirs, index="10", name="v", reporter=own)
+        thread = threading.Thread(target=session.run)
+        thread.start()
+        runtime.connect(ours)
+        assert runtime.adaptation.ready(["10-v"], 20.0, settled=True)
+        runtime.create_container(make_pod(name="web"), make_container(name="app"))
+        session.stop()
+        thread.join()
+    assert [line.partition(": ")[2] for line in differences(tmp_path / "own", Validates()) if "validator" in line] == [
+        "a validator was asked alone: record the runtime to run it again with the creation"
+    ]
