@@ -39,6 +39,7 @@ class Attached:
 
     Attributes:
         label: ``NN-name``.
+        plugin: the instance.
         background: its background work.
     """
 
@@ -47,7 +48,7 @@ class Attached:
         self.background = Background(plugin)
         self._real_time = real_time
         self._begun = False
-        self._plugin, self._index, self._name, self._config = plugin, index, name, config
+        self.plugin, self._index, self._name, self._config = plugin, index, name, config
         self._session: Session | None = None
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
@@ -58,7 +59,7 @@ class Attached:
         self._error = None
         self._begun = False
         session = self._session = Session(
-            self._plugin,
+            self.plugin,
             theirs,
             index=self._index,
             name=self._name,
@@ -101,7 +102,7 @@ class Attached:
         session = self._session
         if session is None or not self.ready:
             raise LocalProtocolError(f"plugin {self.label} does not take part, so it has no configuration to change")
-        session.reconfigure(lambda: settings.apply(self._plugin, config))
+        session.reconfigure(lambda: settings.apply(self.plugin, config))
         self._config = config
 
     def stop(self) -> None:

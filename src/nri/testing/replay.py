@@ -16,14 +16,12 @@ from __future__ import annotations
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation import Numbers, OrderedUpdates, UpdateResult
 from nri.adaptation.audit import of_adjustment, of_update, show
 from nri.api import messages as m
 from nri.api.events import BY_RPC
-from nri.errors import NriError
+from nri.errors import NriError, RpcError
 from nri.testing.runtime import FakeRuntime
-from nri.trace.history import Event, Note, Trace, parsed
-from nri.ttrpc.waiters import ARRIVALS
+from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
 
 if TYPE_CHECKING:
     import os
@@ -36,6 +34,7 @@ __all__ = ["Outcome", "Replay"]
 #: Requests that plugins make by themselves, and the recordings of a plugin that only looked on.
 _BY_ITSELF: Final = "UpdateContainers"
 _OBSERVER: Final = "nri record"
+_PARTIAL: Final = "a part of it is missing"
 _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
 #: Plugins that recordings are remembered to have had.
 _MOST_PLUGINS: Final = 256
@@ -110,7 +109,7 @@ class Replay(FakeRuntime):
             if item.name not in BY_RPC and item.name != _BY_ITSELF:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already
             first_ns = first_ns or item.began_ns
-            left_out = _OBSERVED if observed else _why_not(item)
+            left_out = _OBSERVED if observed else self._why_not(item)
             if left_out:
                 yield Outcome(item, left_out, ())
                 continue
@@ -118,12 +117,26 @@ class Replay(FakeRuntime):
                 sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
             yield Outcome(item, "", tuple(self._run(item)))
 
+    def _why_not(self, event: Event) -> str:
+        """Why an event cannot be run again; "" if it can."""
+        if event.name != _BY_ITSELF:
+            return _why_not(event)
+        if not event.whole or event.message is None or not event.steps:
+            return _PARTIAL
+        if event.steps[0].plugin not in self._attached:
+            return f"{event.steps[0].plugin} asked for it by itself, and takes no part, or as a program of its own"
+        return "" if event.message.update else "evictions that a plugin asks for by itself are not asked for again"
+
     def _ask(self, event: Event) -> list[str]:
-        """Do what a plugin asked for by itself, to the containers of now; as far as they are there, it is done."""
-        request: m.UpdateContainersRequest = event.message
-        failed = self._update(OrderedUpdates(list(request.update), Numbers(next(ARRIVALS))))
-        self._evict(list(request.evict))
-        now = {each.update.container_id if isinstance(each, UpdateResult) else each.container_id for each in failed}
+        """Have a plugin ask for what it asked for by itself."""
+        plugin = self._attached[event.steps[0].plugin].plugin
+        recorded, now, error = "" if event.error is None else event.error.message, set[str](), ""
+        try:
+            now = {each.container_id for each in plugin.runtime.update(*event.message.update).result()}
+        except RpcError as raised:
+            error = raised.message
+        if recorded != error:
+            return [f"recorded: {recorded or 'ok'}; now: {error or 'ok'}"]
         reply = parsed(event.name, event.reply, reply=True)
         before = {each.container_id for each in reply.failed} if reply is not None else set()
         return [
@@ -133,7 +146,7 @@ class Replay(FakeRuntime):
 
     def _run(self, event: Event) -> list[str]:
         if event.name == _BY_ITSELF:
-            return [] if event.error is not None else self._ask(event)
+            return self._ask(event)
         self._answers.clear()
         request, error = event.message, None
         more = [getattr(request, name) for name in _MORE.get(event.name, ())]
@@ -144,8 +157,8 @@ class Replay(FakeRuntime):
                 made.commit()
         except NriError as raised:
             error = raised
-        answered = [step for step in event.steps if step.reply is not None]
-        # A runtime takes or refuses every answer. Who does neither is a plugin, which has recorded itself.
+        answered = [step for step in event.steps if step.reply is not None and step.event == event.name]
+        # A runtime takes or refuses every answer but a validator's. Who does neither is a plugin that recorded itself.
         itself = next((step for step in answered if not step.merged and step.refused is None), None)
         if itself is not None and error is None:
             return list(_differences(event, itself.reply or b"", self._answers.first))
@@ -217,10 +230,12 @@ def _first_state(found: Trace) -> Any:
 
 def _why_not(event: Event) -> str:
     """Why an event cannot be run again; "" if it can."""
+    if event.name == VALIDATE:
+        return "a validator was asked alone: record the runtime to run it again with the creation"
     if event.redacted:
         return "its values were replaced when it was recorded: record with --redact none to run it again"
-    if not event.whole or (event.pod is None and event.name != _BY_ITSELF) or event.message is None:
-        return "a part of it is missing"
+    if not event.whole or event.pod is None:
+        return _PARTIAL
     return ""
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import socket
+import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import nri
 from nri.api import messages as m
 from nri.errors import ConfigError, NriError
+from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, Replay, make_container, make_pod
 from nri.trace.history import Trace
 from nri.trace.recorder import Recorder
@@ -200,46 +200,6 @@ def test_no_recording_is_an_error_that_names_the_path(tmp_path: Path) -> None:
         Replay(tmp_path)
 
 
-EVENTS: dict[str, Callable[..., object]] = {
-    "update": lambda runtime, pod, container, n: runtime.update_container(
-        pod, container, nri.Update(container).set_cpu_shares(n + 2)
-    ),
-    "start": lambda runtime, pod, container, n: runtime.start_container(pod, container),
-    "post": lambda runtime, pod, container, n: runtime.post_start_container(pod, container),
-    "stop": lambda runtime, pod, container, n: runtime.stop_container(pod, container),
-    "sandbox": lambda runtime, pod, container, n: runtime.run_pod_sandbox(pod),
-}
-HISTORIES = st.lists(st.tuples(st.sampled_from(["create", *EVENTS]), st.integers(0, 3)), max_size=12)
-
-
-@settings(max_examples=25)
-@given(history=HISTORIES, plugins=st.lists(st.sampled_from([Sets, Labels]), max_size=3))
-def test_every_history_is_run_again_with_the_same_outcome(
-    tmp_path_factory: pytest.TempPathFactory, history: list[tuple[str, int]], plugins: list[type[nri.Plugin]]
-) -> None:
-    folder = tmp_path_factory.mktemp("history")
-    with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
-        for number, kind in enumerate(plugins, 1):
-            runtime.add(kind(), f"{number}0", f"p{number}")
-        pods = [make_pod(name=f"pod-{n}") for n in range(4)]
-        names = ["main", "bad", "", "main"]
-        containers = [make_container(pod=pod, name=name) for pod, name in zip(pods, names, strict=True)]
-        for event, n in history:
-            try:
-                if event == "create":
-                    runtime.create_container(pods[n], containers[n])
-                else:
-                    EVENTS[event](runtime, pods[n], containers[n], n)
-            except NriError:
-                pass
-    with Replay(folder) as again:
-        for number, kind in enumerate(plugins, 1):
-            again.add(kind(), f"{number}0", f"p{number}")
-        outcomes = list(again.outcomes())
-    assert len(outcomes) == len(history)
-    assert [outcome for outcome in outcomes if outcome.differences or outcome.left_out] == []
-
-
 def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_place(tmp_path: Path) -> None:
     asking = Sets()
     with Recorder(tmp_path, redact=True) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
@@ -261,3 +221,29 @@ def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_plac
         assert outcomes[0].differences == ("update of container c1: recorded done; now failed",), (
             "its creation is redacted"
         )
+
+
+class Validates(Sets):
+    """Looks at what all have made of a container."""
+
+    def validate_container_adjustment(self, request: nri.ValidationRequest) -> None:
+        pass
+
+
+def test_the_answer_of_a_validator_is_none_to_compare(tmp_path: Path) -> None:
+    both = record(tmp_path / "runtime", Labels(), Validates())
+    assert differences(both, Labels(), Validates()) == []
+    own = Recorder(tmp_path / "own", redact=False)
+    with own, FakeRuntime() as runtime:
+        ours, theirs = socket.socketpair()
+        session = Session(Validates(), theirs, index="10", name="v", reporter=own)
+        thread = threading.Thread(target=session.run)
+        thread.start()
+        runtime.connect(ours)
+        assert runtime.adaptation.ready(["10-v"], 20.0, settled=True)
+        runtime.create_container(make_pod(name="web"), make_container(name="app"))
+        session.stop()
+        thread.join()
+    assert [line.partition(": ")[2] for line in differences(tmp_path / "own", Validates()) if "validator" in line] == [
+        "a validator was asked alone: record the runtime to run it again with the creation"
+    ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.unit.cli import dry_engine
+
 GOOD = {"id": "good", "op": "stop", "container": {"id": "c"}, "expect": {}}
 BAD = {"id": "bad", "op": "stop", "container": {"id": "c"}, "expect": {"error": "no"}}
 OTHER = {"id": "1", "op": "spec", "expect": {}}
@@ -99,3 +101,28 @@ def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
     assert (found["passed"], found["failed"], found["on_purpose"]) == (1, 1, [])
     (tmp_path / "empty.jsonl").write_text("")
     assert "nothing was run" in nri("conformance", "placement", str(tmp_path / "empty.jsonl")).stderr
+
+
+def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tmp_path):
+    plugin = tmp_path / "good.py"
+    plugin.write_text("import nri\nclass Good(nri.Plugin):\n    def run_pod_sandbox(self, pod):\n        pass\n")
+    words = ("conformance", "plugin", "--html", str(tmp_path / "page.html"), "--timeout", "9s")
+    done = nri(*words, "-o", "json", str(plugin))
+    assert done.returncode == 0, done.stderr
+    assert "50-good" in (tmp_path / "page.html").read_text()
+    before = json.loads(done.stdout)
+    before["sections"][0]["rows"][0]["outcome"] = "wrong"
+    (tmp_path / "before.json").write_text(json.dumps(before))
+    again = nri(*words, "--expect", str(tmp_path / "before.json"), str(plugin))
+    assert again.returncode == 5 and "Joining: takes part: before wrong; now ok" in again.stderr
+    assert nri("conformance", "plugin", "/nowhere").returncode == 2
+    gone = nri("conformance", "plugin", "--html", "/nowhere/page.html", "--timeout", "9s", str(plugin))
+    assert gone.returncode == 2 and "--html /nowhere/page.html" in gone.stderr
+    assert nri("conformance", "plugin", "/bin/true").returncode == 1
+
+
+def test_a_runtime_without_a_socket_for_plugins_is_named(nri, folder):
+    with dry_engine.engine(folder):
+        words = ("conformance", "runtime", "--cri-socket", f"{folder}/cri.sock", "--socket-path", f"{folder}/no.sock")
+        done = nri(*words)
+    assert done.returncode == 3 and "no.sock" in done.stderr

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+from typing import Any
+
 from google.protobuf.message import Message
 
 from nri.api import messages as m
@@ -30,3 +34,37 @@ def test_every_field_of_an_adjustment_that_a_runtime_is_to_apply_has_a_case() ->
 
 def test_updates_have_a_file_for_each_version_of_cgroups() -> None:
     assert all(each.v1_file and each.v2_file and each.text for each in SETTERS.values())
+
+
+class Own:
+    """This process as a container, which prints what it is told to."""
+
+    id, pid, dir = "c", os.getpid(), Path("/nonexistent")
+
+    def __init__(self, said: str = "") -> None:
+        self.said = said
+
+    def exec(self, *command: str) -> str:
+        return self.said
+
+    def cgroup(self, controller: str, v1_file: str, v2_file: str) -> str:
+        return "5 6"
+
+    def spec(self, *path: str) -> Any:
+        return {"resources": {}}.get(path[0]) if path[0] != "linux" else [{"major": 1, "minor": 11, "access": "r"}]
+
+    def remove(self) -> None:
+        self.said = "removed"
+
+
+def test_effects_are_read_from_what_a_container_shows() -> None:
+    read = {name: case.read for name, case in CASES.items()}
+    assert (read["env"](Own("A=1\nADDED=yes\nodd")), read["env"](Own())) == ("yes", "none")
+    assert len(read["rlimit"](Own()).split()) == 2
+    assert (read["device"](Own()), read["mount-tmpfs"](Own())) == ("none", "none")
+    assert read["mount-remove"](Own()) in ("none", "mqueue rw")
+    assert read["namespace-remove"](Own()) == "host"
+    assert read["device-rule"](Own()) == "['r']"
+    assert read["cpu-quota"](Own()) == "5"
+    view = Own()
+    assert (read["hook-poststop"](view), view.said) == ("none", "removed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from nri.cli.support.probe.report import Report
-from nri.cli.support.probe.runtime import LIFE, Probe
+from nri.cli.support.probe.runtime import LIFE, Made, Probe
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import RuntimeUnavailable
+from nri.errors import NriError, RuntimeUnavailable
+from nri.host.cgroups import Hierarchies, Hierarchy, detect
+from nri.host.root import MACHINE
 from tests.unit.cli.dry_engine import engine
 
 pytestmark = pytest.mark.timeout(180)
@@ -83,3 +86,19 @@ def test_a_socket_where_no_plugin_can_join_is_named_with_the_next_step(folder: P
         pytest.raises(RuntimeUnavailable, match=r"nowhere.sock.*--socket-path"),
     ):
         Probe(cri, f"{folder}/nowhere.sock", "busybox", 1.0, lambda _: None).run()
+
+
+def test_a_container_is_read_by_its_process_and_what_it_does_not_show_is_an_error(folder: Path) -> None:
+    with CriClient(f"{folder}/cri.sock") as cri:
+        hierarchies = detect(MACHINE)
+        made = Made(cri, hierarchies, "c", folder, os.getpid())
+        if hierarchies.of("memory") is not None:
+            assert made.cgroup("memory", "memory.limit_in_bytes", "cgroup.type") != ""
+        with pytest.raises(NriError, match="OCI spec"):
+            made.spec("linux")
+        with pytest.raises(NriError, match="no cgroup hierarchy"):
+            Made(cri, Hierarchies(MACHINE, ()), "c", folder, os.getpid()).cgroup("memory", "a", "b")
+        shown = Made(
+            cri, Hierarchies(MACHINE, (Hierarchy(2, "/x", frozenset({"cpu"})),)), "c", folder, 1, {"linux": None}
+        )
+        assert (shown.spec("linux", "a"), shown.cgroup("cpu", "cpu.shares", "")) == (None, "None")
