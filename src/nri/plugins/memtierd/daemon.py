@@ -28,7 +28,7 @@ __all__ = ["PROGRAM", "Daemon", "Owner", "kept", "present"]
 
 PROGRAM = "memtierd"
 CONFIG, OUTPUT, PID, STATS = "memtierd.config.yaml", "memtierd.output", "memtierd.pid", "memtierd.stats"
-#: How long the kernel may take to end a process that was killed, in seconds.
+#: How long the kernel may take to end a process that was killed, or to begin one, in seconds.
 PATIENCE_S, PAUSE_S = 5.0, 0.005
 #: A configuration is a few lines; a pid file has one.
 MOST_BYTES = 1 << 20
@@ -156,8 +156,17 @@ def _words(folder: str) -> list[str]:
 
 
 def _runs(folder: str, pid: int) -> bool:
-    """Whether this process is the memtierd of this folder."""
-    return process.command_line(Root(), pid)[-4:] == _words(folder)[1:]
+    """Whether this process is the memtierd of this folder.
+
+    One that becomes a program in this moment has no command line yet, which one that has ended has not either.
+    """
+    end = monotonic() + PATIENCE_S
+    while not (words := process.command_line(Root(), pid)) and monotonic() < end:
+        there = process.read_stat(Root(), pid)
+        if there is None or there.state in "ZX":
+            return False
+        sleep(PAUSE_S)
+    return words[-4:] == _words(folder)[1:]
 
 
 def _make_folder(run_dir: str, parts: Sequence[str]) -> None:
