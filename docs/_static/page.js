@@ -47,7 +47,7 @@ document.addEventListener("DOMContentLoaded", () => {
         cell.classList.toggle("empty", !cell.textContent.trim());
       });
     }
-    table.classList.add("listed");
+    table.classList.add("listed", "crowded");
   }
   folds.forEach((fold) => (fold.open = false));
 });
