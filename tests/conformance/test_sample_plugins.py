@@ -32,7 +32,7 @@ ANNOTATE = ("-add-annotation ann", "-set-annotation ann", "-add-annotation ann -
 #: Plugin -> difference, in words -> the cases that show it.
 DEVIATIONS: dict[str, dict[str, list[str]]] = {
     "device-injector": {
-        "what no runtime can use is refused with its name": [
+        "no runtime can use is refused with its name": [
             "devices: negative major",
             "devices: no path", "devices: no type", "devices: no major", "devices: relative path",
             "devices: marked path", "devices: unknown type", "devices: number path", "devices: null item",
@@ -48,7 +48,7 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
             "io: unknown class", "io: no class", "io: empty table", "io: number class", "scheduler: unknown policy",
             "scheduler: no policy", "scheduler: empty table", "scheduler: unknown flag",
         ],
-        "what is given twice is refused": [
+        "that is given twice is refused": [
             "devices: twice", "devices: key twice", "devices: key twice by case", "cdi: twice", "mounts: twice",
             "net: twice", "net: name twice", "sysctl: twice",
         ],
@@ -69,11 +69,11 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
         "an empty value asks for nothing": ["memory: empty", "memory: null"],
     },
     "ulimit-adjuster": {
-        "what is given twice is refused": ["twice"],
+        "that is given twice is refused": ["twice"],
         "YAML is that of version 1.2": ["underscore", "octal"],
     },
     "rdt": {
-        "what no runtime can use is refused with its name": [
+        "no runtime can use is refused with its name": [
             "closid: empty", "closid: slash", "closid: up", "closid: info", "closid: line end", "schemata: empty",
             "schemata: trailing comma", "schemata: no colon", "schemata: no value", "schemata: words",
             "schemata: percent",
@@ -89,7 +89,7 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
         "a container without a memory limit has no class": ["limit of nothing", "unlimited"],
     },
     "memory-policy": {
-        "what no runtime can use is refused with its name": [
+        "no runtime can use is refused with its name": [
             "mode missing", "nodes missing", "nodes empty", "nodes 'max-dist:-1', cpus '0', mems ''",
             "nodes 'max-dist:0', cpus '0', mems ''", "nodes 'max-dist:9', cpus '0', mems ''",
             "nodes '7', cpus '', mems ''", "nodes 'cpu-nodes', cpus '99', mems ''",
