@@ -55,7 +55,9 @@ def check_nri(words: list[str]) -> None:
             return
         _, found, words = command.resolve_command(context, rest)
         assert found is not None
-        context = click.Context(found, info_name=found.name, parent=context, obj=settings)
+        context = click.Context(
+            found, parent=context, obj=settings, **{"info_name": found.name, **found.context_settings}
+        )
         command = found
 
 
