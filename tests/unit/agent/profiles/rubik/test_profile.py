@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from nri.agent.profiles.rubik.configuration import KIND
 from nri.agent.profiles.rubik.profile import PROFILE, SERVICES
 from nri.agent.settings import AgentSettings
 from nri.host import Root
-from nri.policies.ownership import KnobConflict, check
+from nri.policies.ownership import KnobConflict, check, check_apart
 from nri.policies.rubik.settings import FEATURES
 
 
@@ -32,6 +33,30 @@ def test_no_two_services_set_one_knob_of_one_pod_but_the_two_that_exclude_each_o
         KnobConflict, match=r"quotaTurbo and quotaBurst both set cpu\.cfs_burst.*switch one of them off"
     ):
         check(PROFILE.owners())
+
+
+def test_the_page_says_which_of_koordinators_hooks_and_strategies_exclude_each_service() -> None:
+    page = (Path(__file__).parents[5] / "docs/howto/rubik.md").read_text(encoding="utf-8")
+    table = page.partition("| service | switch off in")[2].partition("\n\n")[0].splitlines()[2:]
+    said = {
+        (service, gate, on)
+        for services, *gates in (row.strip("|").split("|") for row in table)
+        for service in re.findall(r"`(\w+)`", services)
+        for on, cell in zip((True, False), gates, strict=True)
+        for gate in re.findall(r"`(\w+)`", cell)
+    }
+    koordinator, every = profile_of("koordinator"), list(PROFILE.owners())
+    rows = [*koordinator.hooks, *koordinator.strategies]
+    found = set()
+    for service in FEATURES:
+        for row in rows:
+            ours = [owner for owner in every if owner.name == service]
+            theirs = [owner for owner in koordinator.owners() if owner.name == row.name]
+            try:
+                check_apart([theirs, ours])
+            except KnobConflict:
+                found.add((service, row.name, row.default))
+    assert said == found
 
 
 def test_what_is_switched_on_and_how_it_fails_comes_from_the_settings(tmp_path: Path) -> None:
