@@ -2,8 +2,7 @@
 
 Everything starts at a :class:`Root`; in a test that is a folder. A knob of a cgroup has one neutral name and one unit
 on every kernel (:data:`KNOBS`), and each write comes back as a :class:`Result`: applied, unchanged, clamped,
-unsupported, refused or gone, with the reason. Nothing decides here: policies do. It is not part of the public
-interface yet.
+unsupported, refused or gone, with the reason. Nothing decides here: policies do.
 
 Reading order: :mod:`nri.host.root`; :mod:`nri.host.outcome`; :mod:`nri.host.cgroups`, most of it; then `process`,
 `core_sched`, `locality`, `switches`, `net_class`, `pressure`, `perf`, `resctrl`, `topology` and `usage`, each by
