@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
+from nri.policies.koordinator.loops.evict import FEATURES
 from tests.deploy import kubernetes
 from tests.deploy.rendered import DEPLOY, Json, built, charted, kustomized, render
 from tests.support.commands import run
@@ -110,6 +111,10 @@ def test_a_choice_opens_what_its_row_says_and_nothing_else(row: Row, tmp_path: P
         rows = [each for each in BASE if each.choice != "mode"] if way and row.choice == "mode" else BASE
         check(spec_of(text), [*rows, row])
         assert bound(text) == {"nri-agent"} | ({row.rbac} if row.rbac else set())
+
+
+def test_each_strategy_that_evicts_is_given_the_role_for_it() -> None:
+    assert {row.value for row in OPENING if row.rbac == "nri-agent-evict"} == {feature.name for feature in FEATURES}
 
 
 def test_all_components_fit_together(tmp_path: Path) -> None:
