@@ -34,7 +34,8 @@ def test_a_default_of_the_table_is_that_of_the_values(chart: Path) -> None:
     values = yaml.safe_load((chart / "values.yaml").read_text())
     rows = {path: default for path, _, default, _ in ROW.findall((chart / "README.md").read_text())}
     assert rows["image.repository"] == f'`"{values["image"]["repository"]}"`'
-    assert rows["maxUnavailable"] == f"`{values['maxUnavailable']}`"
+    if "maxUnavailable" in values:  # a DaemonSet
+        assert rows["maxUnavailable"] == f"`{values['maxUnavailable']}`"
 
 
 def test_a_comment_belongs_to_the_key_below_it_or_before_it_and_examples_are_left_out() -> None:
