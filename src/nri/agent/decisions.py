@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from nri.agent.executor import Context, Executor
-from nri.agent.explain import History, Subject
+from nri.agent.explain import PREVIEW, History, Subject
 from nri.agent.observe import Observer
 from nri.agent.profile import Profile
 from nri.agent.rules.book import RuleBook
@@ -100,7 +100,7 @@ class Decisions:
         said = [each for each in outcome.because if each.hook in self._preview]
         outcome.because = [each for each in outcome.because if each.hook not in self._preview]
         outcome.changes = functools.reduce(operator.or_, (each.changes for each in outcome.because), NO_CHANGES)
-        self._history.decided(subject, "preview", transport, values_of(said))
+        self._history.decided(subject, PREVIEW, transport, values_of(said))
         for _ in values_of(said):
             self._observer.met(transport, "previewed value")
 

@@ -17,10 +17,12 @@ from typing import Any
 from nri.host import Result
 from nri.text import cut
 
-__all__ = ["History", "Subject", "Value"]
+__all__ = ["PREVIEW", "History", "Subject", "Value"]
 
 _MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
 _STILL = ("applied", "unchanged")
+#: The stage of values that a hook or strategy would set, and does not, because it is previewed.
+PREVIEW = "preview"
 #: The size of a record beside its texts, in bytes: the objects that hold it.
 _OVERHEAD = 400
 
@@ -53,8 +55,12 @@ class Value:
     at: float
 
     def differs(self, other: Value) -> bool:
-        """Whether another one says something else; a later round, or another transport, that says the same does not."""
-        return (self.value, self.hook, self.reason) != (other.value, other.hook, other.reason)
+        """Whether another one says something else; a later round, or another transport, that says the same does not.
+
+        A value that is only previewed is not the same as one that holds.
+        """
+        mine, others = ((each.value, each.hook, each.reason, each.stage == PREVIEW) for each in (self, other))
+        return mine != others
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from nri.agent.executor import ValueWriter
-from nri.agent.explain import Subject
+from nri.agent.explain import PREVIEW, Subject
 from nri.agent.loops.evictor import Evictor, evictor_of
 from nri.agent.loops.round import KnobValue, Round, StrategyPod
 from nri.agent.loops.samples import Sample, Sampler
@@ -37,8 +37,6 @@ __all__ = ["Loops"]
 _STAGE: Final = "loop"
 #: The reason of a round that pods which have come or changed ask for.
 _PODS: Final = "pods"
-#: Of those that only say what they would do.
-_PREVIEW: Final = "preview"
 #: The name of settings for the whole machine in `explain`.
 _MACHINE: Final = Subject("node/resctrl", name="resctrl")
 _SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
@@ -330,7 +328,7 @@ class Loops:
         """Say which groups of resctrl a strategy would have, and do not make them."""
         for group in made.groups[first:]:
             row = (f"resctrl.{group.group}", "removed" if group.remove else group.schemata.split(), loop, "")
-            self._parts.history.decided(_MACHINE, _PREVIEW, self.name, [row])
+            self._parts.history.decided(_MACHINE, PREVIEW, self.name, [row])
             self._parts.observer.met(self.name, "previewed value")
         del made.groups[first:]
 
@@ -339,7 +337,7 @@ class Loops:
         if given.loop not in self._preview:
             return False
         value = given.value if given.devices is None else str(dict(given.devices))
-        self._parts.history.decided(given.subject, _PREVIEW, self.name, [(given.knob, value, given.loop, given.reason)])
+        self._parts.history.decided(given.subject, PREVIEW, self.name, [(given.knob, value, given.loop, given.reason)])
         self._parts.observer.met(self.name, "previewed value")
         return True
 
@@ -383,7 +381,7 @@ class Loops:
     def evict(self, pod: StrategyPod, loop: str, reason: str) -> str:
         """Ask for a pod to go, and record that; return "" if that is under way, else why not."""
         if loop in self._preview:
-            self._parts.history.decided(pod.subject(), _PREVIEW, self.name, [("eviction", "would be", loop, reason)])
+            self._parts.history.decided(pod.subject(), PREVIEW, self.name, [("eviction", "would be", loop, reason)])
             self._parts.observer.met(self.name, "previewed eviction")
             return ""
         refused = self._evictor.evict(pod.manifest, f"{loop}: {reason}")

@@ -176,7 +176,7 @@ def test_values_are_read_by_their_neutral_name(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no such cgroup"):
         knob_file.read(hierarchies, "other", "cpu.idle")
     (tmp_path / "sys/fs/cgroup/pod/cpu.idle").write_text("x")
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="not a number"):
         knob_file.read(hierarchies, "pod", "cpu.idle")
 
 

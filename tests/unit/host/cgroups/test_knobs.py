@@ -104,7 +104,7 @@ def test_a_text_says_a_value_whatever_the_version(name: str, text: str, value: o
     [("cpu.shares", ""), ("cpu.shares", "max"), ("cpuset.cpus", "x"), ("io.read_bps", "8:0 5"), ("io.cost_qos", "x")],
 )
 def test_a_text_that_says_none_is_refused(name: str, text: str) -> None:
-    with pytest.raises(ValueError, match=r"no number|range|by device"):
+    with pytest.raises(ValueError, match=r"not a number|range|by device"):
         knob(name).parse(text)
 
 

@@ -34,11 +34,10 @@ def quiet_root() -> Iterator[None]:
     root.setLevel(level)
 
 
-def loaded(folder: Path, **more: object) -> Loaded[AgentSettings]:
+def loaded(folder: Path, **more: object) -> list[Loaded[AgentSettings]]:
     given = {"root": str(folder), "socket": str(folder / "agent.sock"), "pods.source": "files", **more}
-    return AGENT_SETTINGS.load(
-        "/dev/null", flags={key: ("--set", value) for key, value in given.items()}, environment={}
-    )
+    flags = {key: ("--set", value) for key, value in given.items()}
+    return [AGENT_SETTINGS.load("/dev/null", flags=flags, environment={})]
 
 
 def test_without_root_it_does_not_start_on_this_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
