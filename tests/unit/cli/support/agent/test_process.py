@@ -55,7 +55,7 @@ def test_a_part_of_ours_that_is_missing_is_a_defect_and_stays_one() -> None:
 def test_a_file_that_is_not_there_is_told_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, absent: str
 ) -> None:
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise NriError("enough is seen")
 
     monkeypatch.setattr("nri.agent.agent.Agent", refused)
@@ -76,7 +76,7 @@ def test_beside_a_koordlet_it_does_not_start_and_says_what_to_do(tmp_path: Path)
 
 def test_what_is_still_waited_for_is_told_part_by_part(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     more = {"nri.socket": f"{tmp_path}/none/nri.sock", "gates": {"BECPUSuppress": False, "CPUBurst": False}}
-    agent = Agent(loaded(tmp_path, modes=["nri"], beside_koordlet=True, **more).settings)
+    agent = Agent(loaded(tmp_path, modes=["nri"], beside_koordlet=True, **more)[0].settings)
     agent.start()
     try:
         process.tell_who_waits(agent)
