@@ -236,16 +236,6 @@ def test_a_plugin_in_python_may_overrun_without_stopping_others_from_starting(nr
     assert time.monotonic() - began < 5, "a late answer must not be waited for"
 
 
-def test_an_event_that_nobody_wants_costs_no_encoding(nri_runtime: FakeRuntime) -> None:
-    class NotEncodable:
-        id = "x"
-
-    seen: list[nri.Container] = []
-    nri_runtime.add(Calls(seen.append))
-    nri_runtime.adaptation.run_pod_sandbox(NotEncodable())  # type: ignore[arg-type]
-    assert seen == []
-
-
 class Holding:
     """What a plugin does that holds its events until it is let go."""
 
@@ -273,22 +263,17 @@ def calling(runtime: FakeRuntime, name: str, failures: list[BaseException], **po
     return thread
 
 
-def test_an_event_that_cannot_be_encoded_gives_up_its_place_in_the_queue() -> None:
-    class NotEncodable:
-        id = "x"
-
+def test_an_event_of_something_else_than_messages_takes_no_place_in_the_queue() -> None:
     holding, failures = Holding(), list[BaseException]()
-    with FakeRuntime(builtin=[BuiltinPlugin("05", "in", BuiltinCalls(lambda _: None))]) as runtime:
+    with FakeRuntime() as runtime:
         runtime.timeout(20).add(Calls(holding), idx="10", name="holding")
         one = calling(runtime, "one", failures)
         assert holding.entered.wait(10)
-        two = calling(runtime, "two", failures, pod=NotEncodable())
+        two = calling(runtime, "two", failures, pod=object())
         two.join(10)
         holding.go.set()
         one.join(10)
-        assert [type(failure) for failure in failures] == [PluginError], (
-            "it cannot be handed to what is built in either"
-        )
+        assert [type(failure) for failure in failures] == [TypeError]
         runtime.start_container(make_pod(), make_container(id="three"), timeout_s=10)
         assert holding.seen == ["one", "three"]
 
