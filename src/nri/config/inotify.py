@@ -52,6 +52,7 @@ class FileChanges:
         """Sleep until it is time to look; False once it is over."""
         if not self._looks and (self._inotify >= 0 or not self._paths):
             if not _readable(SELDOM_S, self._woken, self._inotify):
+                self._watch()  # nothing tells of a folder that was moved with the one above it
                 return True
             self._looks = LOOKS
             _drain(self._woken)

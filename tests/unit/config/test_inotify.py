@@ -126,6 +126,25 @@ def test_a_look_comes_now_and_then_all_the_same(
     wait_for(lambda: looks.looks > 2 * inotify.LOOKS, "it looks without an event")
 
 
+def test_a_folder_that_was_moved_with_the_one_above_it_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "above" / "folder" / "policy"
+    path.parent.mkdir(parents=True)
+    changes = FileChanges(path, look_s=0.01)
+    path.parent.parent.rename(tmp_path / "away")
+    path.parent.mkdir(parents=True)
+    monkeypatch.setattr(inotify, "SELDOM_S", 0.01)
+    assert changes.wait()
+    path.write_text("a")
+    monkeypatch.setattr(inotify, "SELDOM_S", 20.0)
+    began = threading.Thread(target=changes.wait, daemon=True)
+    began.start()
+    began.join(10)
+    assert not began.is_alive(), "the write is seen without the seldom look"
+    changes.close()
+
+
 def test_the_folders_on_the_way_are_those_of_the_file_and_of_its_links(tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
