@@ -75,6 +75,9 @@ class Resources:
         self._tried: tuple[str, int] | None = None
         self._current = ""
         self._untold: tuple[str, Object] | None = None
+        #: A policy, with its generation, whose file the plugin has not taken yet, and how many it was given before.
+        self._late: tuple[str, int] | None = None
+        self._before = 0
         self._zones: list[Object] | None = None
         self._said = ""
         namespace = f"metadata.namespace={place.namespace}"
@@ -94,7 +97,7 @@ class Resources:
                 if not all(each.synced for each in self.followers):
                     self._say("waiting for the apiserver")
                     continue
-                if once and self.write() is not None:
+                if once and self.write() is not None and self._place.file.exists():
                     return
                 if not once:
                     self.step()
@@ -118,15 +121,16 @@ class Resources:
         written = self.write()
         if written is not None:
             name, generation, problem = written
+            self._before, taken = before, True
             if not problem:
-                problem = self._taken(before)
-            status = {
-                "status": "Failure" if problem else "Success",
-                "errors": problem,
-                "generation": generation,
-                "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            }
-            self._untold = name, status
+                problem, taken = self._taken(_TAKE_S)
+            self._late = None if taken else (name, generation)
+            self._untold = name, _status(generation, problem)
+        elif self._late is not None:
+            name, generation = self._late
+            problem, taken = self._taken(0)
+            if taken:
+                self._late, self._untold = None, (name, _status(generation, problem))
         if self._untold is not None:
             self._tell(*self._untold)
             self._untold = None
@@ -161,19 +165,20 @@ class Resources:
         except NriError:
             return 0
 
-    def _taken(self, before: int) -> str:
-        """The plugin's report on the file; "" if it took it."""
-        end = time.monotonic() + _TAKE_S
-        reason = "the plugin has not taken it in time"
-        while time.monotonic() < end:
+    def _taken(self, wait_s: float) -> tuple[str, bool]:
+        """The plugin's report on the file, "" if it took it; else why there is none yet, and False."""
+        end = time.monotonic() + wait_s
+        while True:
             try:
                 now = self._ask()["configuration"]
-                if now["given"] > before:
-                    return str(now["problem"])
+                if now["given"] != self._before:  # fewer: it has started again, with this file
+                    return str(now["problem"]), True
+                reason = f"the plugin has not taken it in time; is its --config {self._place.file}?"
             except NriError as error:
-                reason = str(error)
+                reason, self._before = str(error), 0  # one that starts now begins with this file
+            if time.monotonic() >= end:
+                return reason, False
             time.sleep(_POLL_S)
-        return reason
 
     def _tell(self, name: str, status: Object) -> None:
         """Write this node's part of a policy's status; take it away from the one before."""
@@ -186,7 +191,8 @@ class Resources:
                         f"patch the status of {place.kind} {each}", path, {"status": {"nodes": {node: part}}}
                     )
                 except ApiserverError as error:
-                    if part is not None or error.status != 404:
+                    gone = all(name != each for _, name in self._policies)
+                    if error.status != 404 or (part is not None and not gone):
                         raise
         self._current = name
 
@@ -222,3 +228,13 @@ class Resources:
         if words != self._said:
             self._said = words
             _log.warning("%s", words)
+
+
+def _status(generation: int, problem: str) -> Object:
+    """A node's part of a policy's status."""
+    return {
+        "status": "Failure" if problem else "Success",
+        "errors": problem,
+        "generation": generation,
+        "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

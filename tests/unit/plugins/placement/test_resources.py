@@ -11,6 +11,7 @@ import pytest
 
 from nri.errors import NriError
 from nri.kube.client.objects import TOPOLOGY_AWARE_POLICIES, ApiserverError
+from nri.plugins.placement import resources as resources_module
 from nri.plugins.placement.resources import Place, Resources, chosen
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.policy import document
@@ -172,6 +173,57 @@ def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: p
     followed(Api(), file, plugin).step()
     assert "there is no topologyawarepolicies.config.nri node.n1" in caplog.text
     assert not file.exists()
+
+
+def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "_TAKE_S", 0.0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    plugin.up = False
+    resources = followed(api, file, plugin)
+    resources.step()
+    resources.step()
+    assert statuses(api) == [("default", ("Failure", "cannot connect", 1))]
+    plugin.up = True
+    resources.step()
+    resources.step()
+    assert statuses(api)[1:] == [("default", ("Success", "", 1))]
+
+
+def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "_TAKE_S", 0.0)
+    api = Api(policy("default"))
+    followed(api, file, Plugin(file.with_name("another"))).step()
+    ((_, (status, errors, _)),) = statuses(api)
+    assert status == "Failure" and f"is its --config {file}?" in errors
+
+
+def test_the_status_of_a_policy_that_is_gone_holds_nothing_up(file: Path) -> None:
+    api = Api(policy("default"))
+    resources = followed(api, file, Plugin(file))
+    api.refuses = [ApiserverError("patch", 403, "forbidden")]
+    resources.step()
+    resources.take_policies({})
+    api.refuses = [ApiserverError("patch", 404, "no such policy")]
+    resources.step()
+    assert [path.split("/")[-2] for path, _ in api.patched] == ["noderesourcetopologies"]
+
+
+def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    api = Api(policy("default", {**SPEC, "pinCPUs": True}))
+    resources = Resources(api, place, Plugin(file))  # type: ignore[arg-type]
+    thread = threading.Thread(target=resources.run, args=(threading.Event(), True), daemon=True)
+    thread.start()
+    wait_for(lambda: "the configuration stays what it was" in caplog.text, "the policy is refused")
+    assert not file.exists()
+    api.lists["TopologyAwarePolicy"] = [policy("default", generation=2)]
+    relisted(resources, api)
+    thread.join(20)
+    assert not thread.is_alive() and file.exists()
 
 
 def test_once_ends_when_the_file_is_there(file: Path) -> None:
