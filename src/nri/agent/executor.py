@@ -125,6 +125,9 @@ class Executor:
         """
         results = self._write(writes, force)
         if self._runtime is not None and lasting:
+            for write, result in zip(writes, results, strict=True):
+                if result.outcome is Outcome.APPLIED and write.knob != OOM_SCORE:
+                    self._runtime.forget(tidy(write.folder))  # somebody else may have set it there as well
             self._runtime.tell(write for write, result in zip(writes, results, strict=True) if result.in_force)
         with self._lock:
             self._pending.drop(writes)

@@ -1,9 +1,10 @@
 """Values written to cgroups of containers, sent to their runtime by the CRI, so that its own view stays true.
 
 Rules: files come first, in the order that the kernel needs, and the runtime gets what is in force; it sets that
-again, which changes nothing. A value is sent once. A value for which the CRI has no word is in its file alone, and so
-is one by which an agent that starts later finds out what the kubelet has asked for, where pods are known by the runtime
-alone. A runtime that does not answer is left alone for a minute. Next: `nri.agent.executor`, which writes.
+again, which changes nothing. A value is sent once, and again after its file had to be written again. A value for which
+the CRI has no word is in its file alone, and so is one by which an agent that starts later finds out what the kubelet
+has asked for, where pods are known by the runtime alone. A runtime that does not answer is left alone for a minute.
+Next: `nri.agent.executor`, which writes.
 """
 
 from __future__ import annotations

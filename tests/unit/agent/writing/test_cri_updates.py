@@ -116,6 +116,17 @@ def test_the_executor_tells_what_is_in_force_and_lasts(runtime: Runtime, tmp_pat
     assert len(runtime.told) == 2
 
 
+def test_a_value_that_somebody_else_has_changed_is_told_again(runtime: Runtime, tmp_path: Path) -> None:
+    executor = Executor(v1(tmp_path, POD, FOLDER), runtime=CriUpdates(runtime.path))
+    executor.write([write("cpu.shares", "77")])
+    executor.write([write("cpu.shares", "77")], force=True)
+    assert len(runtime.told) == 1
+    (file,) = tmp_path.rglob(f"{FOLDER}/cpu.shares")
+    file.write_text("1024")
+    executor.write([write("cpu.shares", "77")], force=True)
+    assert said(runtime) == [(NUMBER, pb.LinuxContainerResources(cpu_shares=77))] * 2
+
+
 @pytest.mark.parametrize("apply", ["cgroups", "cri"])
 def test_the_settings_say_whether_a_runtime_is_told(runtime: Runtime, tmp_path: Path, apply: Any) -> None:
     root = v1(tmp_path / "root", POD, FOLDER)
