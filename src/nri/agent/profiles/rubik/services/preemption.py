@@ -67,8 +67,9 @@ class Preemption(Service):
         for pod in made.pods if self.on else ():
             self._look(made, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
         for uid in self._controlled.keys() - (self._before.keys() if net else ()):
-            pid = self._controlled.pop(uid)
-            if any(pod.uid == uid for pod in made.pods):
+            del self._controlled[uid]
+            # The process of that time may have ended, and its number be another's.
+            if pid := next((_process(made, pod) for pod in made.pods if pod.uid == uid), 0):
                 self._write(made, _DISABLE, pid)
 
     def _look(self, made: Round[Services], pod: StrategyPod, before: Pod | None, resources: Sequence[str]) -> None:

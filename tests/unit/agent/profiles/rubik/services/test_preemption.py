@@ -81,6 +81,18 @@ def test_the_network_of_pods_is_under_control_once_and_no_longer_when_it_is_off(
     assert world.loops.errors == []
 
 
+def test_the_network_of_a_restarted_container_is_let_go_by_a_process_that_it_has_now(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, batch := pod("batch", offline=True), preemption={"resource": ["net"]})
+    module(world)
+    world.loop()
+    assert net(world, "enable") == "100"
+    for procs in (tmp_path / TOP).rglob(f"{world.app(batch)}/cgroup.procs"):
+        procs.write_text("200\n")
+    world.configure()
+    world.loop()
+    assert net(world, "disable") == "200"
+
+
 def test_a_bandwidth_that_is_refused_switches_the_network_off_again(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, preemption={"resource": ["net"], "net": {"waterline": 20}})
     module(world)
