@@ -49,8 +49,8 @@ def _folders(sources: Sources, told: m.Container, root: Root) -> Iterator[str]:
 def _is_written(told: m.Container, device: m.LinuxDevice) -> bool:
     """Whether a rule lets the container write to a device."""
     for rule in told.linux.resources.devices:
-        any_device = not rule.type and not rule.major.value and not rule.minor.value
+        any_device = rule.type in ("", "a") and not rule.major.value and not rule.minor.value
         same = (rule.type, rule.major.value, rule.minor.value) == (device.type, device.major, device.minor)
-        if (any_device or same) and "w" in rule.access:
+        if rule.allow and (any_device or same) and "w" in rule.access:
             return True
     return False

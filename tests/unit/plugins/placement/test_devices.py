@@ -47,6 +47,14 @@ def test_a_device_that_is_written_is_a_hint(root: Root) -> None:
     assert hints_of(container("one"), told("r"), root) == {}
 
 
+def test_a_rule_that_denies_all_devices_makes_none_of_them_written(root: Root) -> None:
+    only_read = told("r")
+    only_read.linux.resources.devices.insert(0, m.LinuxDeviceCgroup(allow=False, access="rwm"))
+    assert hints_of(container("one"), only_read, root) == {}
+    only_read.linux.resources.devices.append(m.LinuxDeviceCgroup(allow=True, type="a", access="rwm"))
+    assert hints_of(container("one"), only_read, root) == {f"/{PCI}": Hint("4-7", "1")}
+
+
 def test_annotations_take_hints_away(root: Root) -> None:
     assert hints_of(container("one", topologyhints="false"), told("rw"), root) == {}
     assert hints_of(container("one", topologyhints="mounts"), told("rw"), root) == {}
