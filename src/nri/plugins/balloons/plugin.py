@@ -36,6 +36,7 @@ class BalloonsPlugin(PlacementPlugin):
     """Pin containers to sets of CPUs that grow and shrink with what they request: balloons, of types that you name."""
 
     name = "balloons"
+    no_hints = "preferCloseToDevices of a type says what its balloons are near to"
     flags: ClassVar[Mapping[str, Flag]] = FLAGS
     annotations: ClassVar[Mapping[str, str]] = {
         f"{key}{_SUFFIX}": what

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import nri
 from nri.api import messages as m
@@ -68,6 +68,8 @@ _UNREAD = {
     **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
     "pick-resources-by-hints": _HINTS,
 }
+#: Annotations of those policies that take hints.
+_OF_HINTS = ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints")
 
 FLAGS: Mapping[str, Flag] = {
     "state-dir": Flag("stateDir", "DIR", "where the state file is (default /var/lib/nri/placement)"),
@@ -76,7 +78,13 @@ FLAGS: Mapping[str, Flag] = {
 
 
 class PlacementPlugin(nri.Plugin, ABC):
-    """The base of plugins that pin containers to CPUs and memory nodes."""
+    """The base of plugins that pin containers to CPUs and memory nodes.
+
+    Attributes:
+        no_hints: why devices and mounts of a container are no hints for its place; "" where they are.
+    """
+
+    no_hints: ClassVar[str] = ""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -296,7 +304,8 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
         made = container_of(pod, container, self._node_bytes)
-        made.hints = hints_of(made, container, self.root)
+        if not self.no_hints:
+            made.hints = hints_of(made, container, self.root)
         return made
 
     def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
@@ -397,7 +406,8 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _tell(self, container: Container) -> None:
         for doubt in container.doubts:
             self.log.warning("%s: %s; it counts as not given", container, doubt)
-        for key, reason in _UNREAD.items() if container.pod.annotations else ():
+        unread = _UNREAD | (dict.fromkeys(_OF_HINTS, self.no_hints) if self.no_hints else {})
+        for key, reason in unread.items() if container.pod.annotations else ():
             if container.asks(key) is not None:
                 self.log.warning("%s: annotation %s has no effect: %s", container, key + SUFFIX, reason)
 

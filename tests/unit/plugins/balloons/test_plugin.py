@@ -39,6 +39,16 @@ def test_keys_of_types_without_an_effect_are_told(
     assert "balloonTypes shop: cpuClass has no effect" in caplog.text
 
 
+def test_annotations_about_hints_have_no_effect_and_that_is_told(
+    nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE])
+    create(nri_runtime, pod("a", topologyhints="wrong", **{"deny.topologyhints": "{paths: [/]}"}), ask("a", 1000))
+    for key in ("topologyhints", "deny.topologyhints"):
+        assert f"annotation {key}.resource-policy.nri.io has no effect: preferCloseToDevices" in caplog.text
+    assert "counts as not given" not in caplog.text
+
+
 def test_a_balloon_is_near_to_the_device_that_its_type_names(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
