@@ -13,6 +13,7 @@ kernel has no inotify left, one each `look_s`. Next: `nri.config.watch`, which s
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import threading
@@ -27,7 +28,7 @@ LOOKS = 3
 
 _MODIFY, _ATTRIB, _MOVED, _CREATE, _DELETE, _SELF = 0x2, 0x4, 0xC0, 0x100, 0x200, 0xC00
 _ONLY_FOLDERS = 0x1000000
-_MASK = _MODIFY | _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF | _ONLY_FOLDERS
+_MASK = _MODIFY | _ATTRIB | _MOVED | _CREATE | _DELETE | _SELF
 _MOST_LINKS = 40
 
 
@@ -81,12 +82,13 @@ class FileChanges:
         self._woken = self._wake = self._inotify = -1
 
     def _watch(self) -> None:
-        """Watch all folders on the way to the files; those watched already stay so."""
+        """Watch all folders on the way to the files, and these; those watched already stay so."""
         if self._inotify < 0:
             return
         for path in self._paths:
-            for folder in folders_on_the_way(path):
-                if not _add(self._inotify, folder):
+            # A file that is mounted by itself, or has several names, is written without a word to its folder.
+            for each in (*folders_on_the_way(path), path):
+                if not _add(self._inotify, each, _MASK if each == path else _MASK | _ONLY_FOLDERS):
                     os.close(self._inotify)
                     self._inotify = -1
                     return
@@ -139,12 +141,12 @@ def _inotify() -> int:
     return int(_libc().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
 
 
-def _add(inotify: int, folder: str) -> bool:
-    """Watch a folder; True also if there is none any more, which the folder above tells of."""
+def _add(inotify: int, path: str, mask: int) -> bool:
+    """Watch a folder or file; True also if there is none any more, which the folder above tells of."""
     import ctypes
 
-    done = _libc().inotify_add_watch(inotify, os.fsencode(folder), _MASK)
-    return bool(done >= 0 or ctypes.get_errno() in (2, 20))  # ENOENT, ENOTDIR
+    done = _libc().inotify_add_watch(inotify, os.fsencode(path), mask)
+    return bool(done >= 0 or ctypes.get_errno() in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
 
 
 def _libc() -> Any:

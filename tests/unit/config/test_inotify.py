@@ -77,6 +77,30 @@ def test_a_file_that_is_written_replaced_or_removed_is_looked_at(
     wait_for(lambda: looks.changes == 3, "the removal is seen")
 
 
+def test_a_file_that_is_written_by_another_name_is_looked_at(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+    """As one that is mounted by itself: its folder hears nothing of that."""
+    path = tmp_path / "here" / "policy"
+    path.parent.mkdir()
+    path.write_text("a")
+    (tmp_path / "elsewhere").mkdir()
+    other = tmp_path / "elsewhere" / "policy"
+    other.hardlink_to(path)
+    looks = looks_at(path)
+    other.write_text("longer")
+    wait_for(lambda: looks.changes == 1, "the write is seen")
+
+
+def test_a_link_to_itself_is_no_reason_to_look_all_the_time(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
+    path = tmp_path / "policy"
+    path.symlink_to("policy")
+    looks = looks_at(path)
+    looks.file_changes.wake()
+    wait_for(lambda: looks.looks == inotify.LOOKS, "it looks some times")
+    path.unlink()
+    path.write_text("a")
+    wait_for(lambda: looks.changes == 1, "the file is seen")
+
+
 def test_a_file_appears_in_folders_that_were_not_there(tmp_path: Path, looks_at: Callable[..., Looks]) -> None:
     path = tmp_path / "etc" / "nri" / "policy"
     looks = looks_at(path)
