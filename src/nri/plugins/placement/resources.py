@@ -115,6 +115,9 @@ class Resources:
             self._step()
         except (NriError, OSError) as error:
             self._say(str(error))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            answer = f"the plugin's answer cannot be used ({type(error).__name__}: {error})"
+            self._say(f"{answer}; let plugin and follow be of one version of nri")
 
     def _step(self) -> None:
         before = self._given()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "policy.json"
 
 
-def followed(api: Api, file: Path, plugin: Plugin) -> Resources:
+def followed(api: Api, file: Path, plugin: Callable[[], dict[str, Any]]) -> Resources:
     """Resources that have been read once."""
     place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
     made = Resources(api, place, plugin)  # type: ignore[arg-type]
@@ -189,6 +190,12 @@ def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
     resources.step()
     resources.step()
     assert statuses(api)[1:] == [("default", ("Success", "", 1))]
+
+
+def test_a_plugin_of_another_version_ends_nothing(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api, plugin = Api(policy("default")), Plugin(file)
+    followed(api, file, lambda: {"configuration": plugin()["configuration"]}).step()
+    assert file.exists() and "cannot be used (KeyError: 'policy'); let plugin and follow be of one" in caplog.text
 
 
 def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
