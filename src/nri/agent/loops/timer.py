@@ -132,7 +132,10 @@ class Loops:
             if passing:
                 made = self._made(group, self._pods()[0], passing)
                 for loop in passing:
-                    loop.round(made)
+                    try:
+                        loop.round(made)
+                    except Exception:  # noqa: BLE001  one strategy must not keep what the others have set
+                        _log.exception("%s: what it has set may stay", loop.name)
                 self._write(made)
 
     def rules_changed(self, kinds: frozenset[str]) -> None:

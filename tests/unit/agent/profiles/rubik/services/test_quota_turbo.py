@@ -82,6 +82,20 @@ def test_what_was_raised_goes_back_when_it_is_no_longer_asked_for(tmp_path: Path
     assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (100_000, 100_000)
 
 
+def test_at_the_end_a_service_that_breaks_off_keeps_no_quota_of_another(tmp_path: Path) -> None:
+    a = pod("a", cpu="1", quota_turbo="true")
+    world = RubikWorld(tmp_path, a, quotaTurbo={"syncInterval": 10_000}, cpi={})
+    world.throttled = {world.app(a)}
+    world.loop(3)
+    assert world.quota(world.app(a)) > 100_000
+    (cpi,) = (each for each in world.loops.loops if each.name == "cpi")
+    cpi.wants = lambda rules: True  # type: ignore[method-assign]
+    cpi.round = lambda made: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    world.loops.start()
+    world.loops.stop()
+    assert world.quota(world.app(a)) == 100_000
+
+
 def test_a_pod_that_is_gone_is_forgotten_and_costs_no_other(tmp_path: Path) -> None:
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
