@@ -35,7 +35,7 @@ _OWNER = "nri-placement"
 #: How often the plugin is asked for its places, in seconds.
 _ROUND_S = 5.0
 #: How long the plugin has to take a file, in seconds; it looks at it once a second.
-_TAKE_S = 10.0
+TAKE_S = 10.0
 _POLL_S = 0.25
 
 
@@ -126,7 +126,7 @@ class Resources:
             name, generation, problem = written
             self._before, taken = before, True
             if not problem:
-                problem, taken = self._taken(_TAKE_S)
+                problem, taken = self._taken(TAKE_S)
             self._late = None if taken else (name, generation)
             self._untold = name, _status(generation, problem)
         elif self._late is not None:

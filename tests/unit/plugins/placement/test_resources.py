@@ -179,7 +179,7 @@ def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: p
 def test_a_plugin_that_is_late_is_a_failure_until_it_takes_the_file(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources_module, "_TAKE_S", 0.0)
+    monkeypatch.setattr(resources_module, "TAKE_S", 0.0)
     api, plugin = Api(policy("default")), Plugin(file)
     plugin.up = False
     resources = followed(api, file, plugin)
@@ -201,7 +201,7 @@ def test_a_plugin_of_another_version_ends_nothing(file: Path, caplog: pytest.Log
 def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resources_module, "_TAKE_S", 0.0)
+    monkeypatch.setattr(resources_module, "TAKE_S", 0.0)
     api = Api(policy("default"))
     followed(api, file, Plugin(file.with_name("another"))).step()
     ((_, (status, errors, _)),) = statuses(api)
