@@ -7,6 +7,7 @@ machine that does not count an event is reported, with the event's name. Next:
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -17,8 +18,9 @@ from nri.host.perf import Counters, Event, count, probe_events
 
 __all__ = ["Counting"]
 
-#: Descriptors of counters that are open at once.
+#: Descriptors of counters that are open at once, but no more than this part of those that the process may have.
 _MOST: Final = 4096
+_PART: Final = 8
 
 
 class Counting:
@@ -49,11 +51,13 @@ class Counting:
             return False
         self._lacking = None
         processors = sorted(made.topology.cpus)
-        room = _MOST // max(len(processors) * len(self._events), 1)
+        most = min(_MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _PART)
+        room = most // max(len(processors) * len(self._events), 1)
         hierarchies = made.parts.executor.hierarchies
         for pod in pods:
             if len(self._counters) >= room:
-                made.errors.append(f"{self._service}: only {room} pods are measured, for {_MOST} counters are the most")
+                why = f"{most} counters are the most" + ("" if most == _MOST else "; a higher LimitNOFILE allows more")
+                made.errors.append(f"{self._service}: only {room} pods are measured, for {why}")
                 break
             try:
                 found = count(hierarchies, made.parts.root, pod.folder, self._events, processors)
@@ -62,6 +66,7 @@ class Counting:
                 continue
             if isinstance(found, Unsupported):
                 self._lacking = otherwise, found.reason
+                self.end()
                 return False
             self._counters[pod.uid] = found
         self.since = made.sample.at

@@ -50,7 +50,35 @@ def test_a_hierarchy_that_is_not_mounted_is_told_as_the_machines(
 def test_there_is_a_bound_of_counters_and_what_is_beyond_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1 << 20, 1 << 20))
     counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
     world = made(tmp_path, counted, monkeypatch, pods=3, cpus=1024)
     world.loop()
     assert counted.open == 2 and "only 2 pods are measured" in world.loops.errors[0]
+
+
+def test_counters_leave_most_of_the_files_that_may_be_open_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1024, 1024))
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = made(tmp_path, counted, monkeypatch, pods=3, cpus=32)
+    world.loop()
+    assert counted.open == 2
+    assert "128 counters are the most; a higher LimitNOFILE allows more" in world.loops.errors[0]
+
+
+def test_nothing_stays_open_where_one_pod_shows_that_the_machine_cannot_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted({Event.CYCLES: 2, Event.INSTRUCTIONS: 1})
+    world = made(tmp_path, counted, monkeypatch)
+    count = counted.count
+
+    def once(*args: object) -> object:
+        return Unsupported("cycles cannot be counted: too many open files") if counted.open else count(*args)
+
+    counted.count = once  # type: ignore[method-assign]
+    counting(monkeypatch, counted)
+    world.loop()
+    assert counted.folders and counted.open == 0
