@@ -130,10 +130,10 @@ class Memtierd(nri.Plugin):
         self._begin(pod, container)
 
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._end(_owner(pod, container))
+        self._leave(pod, container)
 
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._end(_owner(pod, container))  # one that ended by itself was never stopped
+        self._leave(pod, container)  # one that ended by itself was never stopped
 
     @nri.every(LOOK_S)
     def look(self) -> None:
@@ -163,10 +163,18 @@ class Memtierd(nri.Plugin):
         cgroup = self._cgroup_of(container)
         before = self._daemons.get(owner)
         if before is not None and before.has(chosen.memtierdconfig, cgroup) and not before.ended:
+            before.container = container.id
             return
         self._end(owner)
         self._daemons[owner] = Daemon.start(self.config.runDir, owner, chosen.memtierdconfig, cgroup)
+        self._daemons[owner].container = container.id
         self.log.info("%s runs, configuration: %s", PROGRAM, plain(self._daemons[owner].folder))
+
+    def _leave(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        """End the process of a container, unless a newer one of the same name has it: old ones are removed later."""
+        daemon = self._daemons.get(_owner(pod, container))
+        if daemon is not None and daemon.container in ("", container.id):
+            self._end(_owner(pod, container))
 
     def _end(self, owner: Owner) -> None:
         daemon = self._daemons.pop(owner, None)
