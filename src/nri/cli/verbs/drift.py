@@ -99,6 +99,12 @@ def command(
         if metrics:
             stack.enter_context(_served(drift, metrics))
         found = drift.look(wishes())
+        if drift.unread and not drift.looked_at:
+            told = f"{count(drift.unread, 'value')} given, and none of them can be read below {root}"
+            step = "run it on the node, as root; in a container, with --root for the node's root"
+            if not watch:
+                raise Failure(f"{told}, so nothing was compared: {step}")
+            out.note(f"{told} yet: {step}")
         if not watch:
             rows = [_row(change, who) for change in found]
             (out.table(_COLUMNS, rows) if rows or not out.human else out.note("nothing has been overwritten"))
@@ -115,6 +121,7 @@ def command(
 def _sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> Callable[[], Iterator[Wish]]:
     """What tells the values that were given: the plugin, and the agent if one runs. Raises if there is neither."""
     from nri.agent.settings import AgentSettings
+    from nri.api.messages import ContainerState
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support.joined import joined
     from nri.errors import NriError
@@ -138,6 +145,8 @@ def _sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> 
                 raise Failure("the runtime has closed the connection", FAILED)
             state = plugin.state
             for container in list(state.containers.values()):
+                if container.state == ContainerState.CONTAINER_STOPPED:
+                    continue  # its cgroup has gone with it
                 yield from wishes_of(state.pod_of(container), container, "runtime")
         if agent:
             yield from _agent_wishes(agent, timeout_s)
@@ -162,7 +171,9 @@ def _agent_wishes(path: str, timeout_s: float) -> Iterator[Wish]:
     from nri.host.cgroups import knob
     from nri.trace.drift import Wish
 
-    _, pods = ask(path, "/explain", timeout_s)
+    status, pods = ask(path, "/explain", timeout_s)
+    if status != 200:
+        raise Failure(f"{path} answered {status}, and not as an agent does: name its socket with --agent-socket")
     for pod in pods["pods"]:
         if pod["ended"]:
             continue
