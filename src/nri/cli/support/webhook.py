@@ -114,7 +114,7 @@ class Webhook(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, name="nri-webhook", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop serving; requests at hand are answered."""
+        """Stop serving; what is not answered by the end of the process, the apiserver's `failurePolicy` decides."""
         self.shutdown()
         self.server_close()
 
