@@ -194,9 +194,12 @@ class Memtierd(nri.Plugin):
             path = self._cgroups
         if container.id in path and os.path.isdir(path):
             return path
-        for seen in walk(self._cgroups):  # below another root of the kubelet's, or of a nested runtime
-            if container.id in seen.name:
-                return os.readlink(f"/proc/self/fd/{seen.folder}") + f"/{seen.name}"
+        try:
+            for seen in walk(self._cgroups):  # below another root of the kubelet's, or of a nested runtime
+                if container.id in seen.name:
+                    return os.readlink(f"/proc/self/fd/{seen.folder}") + f"/{seen.name}"
+        except OSError as error:
+            raise nri.Reject(f"cannot look for the container's cgroup: {error}; check --cgroups-dir") from None
         raise nri.Reject(f"no cgroup below {self._cgroups} has the id of container {container.name}")
 
 

@@ -119,6 +119,17 @@ def test_a_process_that_cannot_be_noted_does_not_run_on(node: Node) -> None:
     in_the_way.parent.rmdir()
 
 
+def test_a_folder_of_cgroups_that_is_not_there_is_named_and_the_plugin_takes_part(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
+        node.runtime = runtime
+        node.attach(cgroupsDir="/nowhere")
+        wait_for(lambda: "cannot look for the container's cgroup" in caplog.text)
+        with pytest.raises(nri.PluginRejected, match=r"'/nowhere'; check --cgroups-dir"):
+            runtime.start_container(node.pod, node.container())
+
+
 def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
