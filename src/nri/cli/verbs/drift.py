@@ -83,7 +83,8 @@ def command(
     A plugin that changes nothing joins at the NRI socket, on any runtime, and learns what each container was given; an
     agent that runs here tells what it has written. If the runtime is built on this package, its admin socket says which
     plugin set a value. Where two of them want different values, the one whose value is there has overwritten the other;
-    one that none of them wanted was written past NRI. Run it on the node, as root. The exit code is 5 if there is any.
+    one that none of them wanted was written past NRI. Run it on the node, as root. The exit code is 5 if there is any,
+    and 1 if no value could be read at all.
     """
     from nri.host.cgroups import detect
     from nri.host.root import Root
