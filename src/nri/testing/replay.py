@@ -133,8 +133,8 @@ class Replay(FakeRuntime):
         recorded, now, error = "" if event.error is None else event.error.message, set[str](), ""
         try:
             now = {each.container_id for each in plugin.runtime.update(*event.message.update).result()}
-        except RpcError as raised:
-            error = raised.message
+        except NriError as raised:  # also of a plugin that has gone meanwhile
+            error = raised.message if isinstance(raised, RpcError) else str(raised)
         if recorded != error:
             return [f"recorded: {recorded or 'ok'}; now: {error or 'ok'}"]
         reply = parsed(event.name, event.reply, reply=True)

@@ -168,6 +168,7 @@ class Drift:
         changes: those that were found, the newest last; bounded.
         count: how many there were.
         left_out: wishes for which there was no room, at the last look.
+        unread: wishes whose file is not there or cannot be read, at the last look.
     """
 
     def __init__(self, hierarchies: Hierarchies, *, clock: Callable[[], float] = time) -> None:
@@ -175,13 +176,13 @@ class Drift:
         self._known: dict[tuple[str, str, str, str], _Known] = {}
         self._now: OrderedDict[tuple[str, str, str, str], Change] = OrderedDict()
         self.changes: list[Change] = []
-        self.count = self.left_out = 0
+        self.count = self.left_out = self.unread = 0
 
     def look(self, wishes: Iterable[Wish]) -> list[Change]:
         """Look at all that was wished; returns what has changed since the last look. It forgets gone containers."""
         at_s = self._clock()
         rows = list(dict.fromkeys(wishes))
-        self.left_out = max(0, len(rows) - MOST_WISHES)
+        self.left_out, self.unread = max(0, len(rows) - MOST_WISHES), 0
         rivals: dict[tuple[str, str], list[Wish]] = {}
         for wish in rows[:MOST_WISHES]:
             rivals.setdefault((wish.cgroup, wish.name), []).append(wish)
@@ -202,6 +203,7 @@ class Drift:
     ) -> Change | None:
         there = self._read(wish)
         if there is None:
+            self.unread += 1
             return None
         text, found, well = there
         key = (wish.cgroup, wish.name, wish.source, str(shown(wish.value)))
@@ -229,6 +231,11 @@ class Drift:
         except (OSError, ValueError, KeyError):
             return None
         return text, found, located.place.codec.holds(text, wish.value) or _same(wish.value, found)
+
+    @property
+    def looked_at(self) -> int:
+        """Values that could be compared, at the last look."""
+        return len(self._known)
 
     def now(self) -> list[Change]:
         """The values that are another one now."""

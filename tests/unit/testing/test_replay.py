@@ -221,6 +221,11 @@ def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_plac
         assert outcomes[0].differences == ("update of container c1: recorded done; now failed",), (
             "its creation is redacted"
         )
+    with Replay(tmp_path) as again:
+        again.add(Sets(), "10")
+        again.disconnect()
+        (gone,) = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
+        assert gone.differences[0].startswith("recorded: ok; now: ") and not gone.differences[0].endswith("ok")
 
 
 class Validates(Sets):

@@ -96,6 +96,7 @@ def test_what_is_gone_or_cannot_be_read_is_forgotten(machine: Machine) -> None:
     lost = Wish("x", "kubepods/gone", "memory.limit", 5, "agent")
     odd = Wish("x", "../..", "memory.limit", 5, "agent")
     assert drift.look([lost, odd, Wish("x", CGROUP, "io.weight", 5, "agent")]) == []
+    assert (drift.unread, drift.looked_at) == (3, 0)
     machine.write("cpuset/cpuset.cpus" if machine.version == 1 else "cpuset.cpus", "0")
     assert [change.to_json()["found"] for change in drift.look(given(memory_limit=1 << 20))] == ["0"]
 

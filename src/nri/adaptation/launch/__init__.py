@@ -6,7 +6,8 @@ kind).
 """
 
 from nri.adaptation.launch.discovery import Found, config_text
+from nri.adaptation.launch.last_words import LastWords
 from nri.adaptation.launch.process import Process
 from nri.adaptation.launch.wasm_file import MAGIC
 
-__all__ = ["MAGIC", "Found", "Process", "config_text"]
+__all__ = ["MAGIC", "Found", "LastWords", "Process", "config_text"]

@@ -88,7 +88,8 @@ def recorded(
     try:
         recorder = Recorder(folder, redact=redact == "values", about=known, limits=limits)
     except OSError as error:
-        raise Failure(f"--record {folder}: {error.strerror or error}", USAGE) from None
+        given = folder if command == OBSERVER else f"--record {folder}"
+        raise Failure(f"{given}: {error.strerror or error}", USAGE) from None
     with recorder:
         yield (recorder,)
 

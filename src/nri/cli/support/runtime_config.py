@@ -149,15 +149,18 @@ def detect(root: str) -> str:
 
 
 def restart(root: str, runtime: str, change: Change) -> None:
-    """Restart a runtime's unit. NriError if systemd does not: then the change is taken back.
+    """Restart a runtime's unit. NriError if systemd does not: then the change is taken back, and the unit started.
 
-    Else a second run would find nothing to change, and restart nothing.
+    Else a second run would find nothing to change, and restart nothing; and the node would have no runtime.
     """
     words = ("systemctl", "restart", UNITS[runtime])
     code = _run(root, *words)
     if code:
         restore(root, change)
-        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was")
+        again = f"it was started with that; journalctl -u {UNITS[runtime]} says why"
+        if _run(root, *words):
+            again = f"it does not start with that either: see journalctl -u {UNITS[runtime]}"
+        raise NriError(f"{' '.join(words)} failed with {code}; the configuration is as it was, and {again}")
 
 
 def _table(tree: Any, version: str, path: str) -> tuple[str, ...]:

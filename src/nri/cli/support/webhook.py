@@ -49,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, ALIVE)
         elif kind != JSON:
             self._refuse(415, f"expected {JSON}, not {kind[:80]}")
-        elif not (length.isascii() and length.isdigit()) or int(length[:12]) > MOST_BYTES:
+        elif not (length.isascii() and length.isdigit() and len(length) <= 12) or int(length) > MOST_BYTES:
             self._refuse(413, f"expected a body of {MOST_BYTES} bytes at most, with its length")
         else:
             try:
@@ -114,7 +114,7 @@ class Webhook(ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, name="nri-webhook", daemon=True).start()
 
     def stop(self) -> None:
-        """Stop serving; requests at hand are answered."""
+        """Stop serving; what is not answered by the end of the process, the apiserver's `failurePolicy` decides."""
         self.shutdown()
         self.server_close()
 

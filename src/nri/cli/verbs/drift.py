@@ -83,7 +83,8 @@ def command(
     A plugin that changes nothing joins at the NRI socket, on any runtime, and learns what each container was given; an
     agent that runs here tells what it has written. If the runtime is built on this package, its admin socket says which
     plugin set a value. Where two of them want different values, the one whose value is there has overwritten the other;
-    one that none of them wanted was written past NRI. Run it on the node, as root. The exit code is 5 if there is any.
+    one that none of them wanted was written past NRI. Run it on the node, as root. The exit code is 5 if there is any,
+    and 1 if no value could be read at all.
     """
     from nri.host.cgroups import detect
     from nri.host.root import Root
@@ -99,6 +100,12 @@ def command(
         if metrics:
             stack.enter_context(_served(drift, metrics))
         found = drift.look(wishes())
+        if drift.unread and not drift.looked_at:
+            told = f"{count(drift.unread, 'value')} given, and none of them can be read below {root}"
+            step = "run it on the node, as root; in a container, with --root for the node's root"
+            if not watch:
+                raise Failure(f"{told}, so nothing was compared: {step}")
+            out.note(f"{told} yet: {step}")
         if not watch:
             rows = [_row(change, who) for change in found]
             (out.table(_COLUMNS, rows) if rows or not out.human else out.note("nothing has been overwritten"))
@@ -115,6 +122,7 @@ def command(
 def _sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> Callable[[], Iterator[Wish]]:
     """What tells the values that were given: the plugin, and the agent if one runs. Raises if there is neither."""
     from nri.agent.settings import AgentSettings
+    from nri.api.messages import ContainerState
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support.joined import joined
     from nri.errors import NriError
@@ -138,6 +146,8 @@ def _sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> 
                 raise Failure("the runtime has closed the connection", FAILED)
             state = plugin.state
             for container in list(state.containers.values()):
+                if container.state == ContainerState.CONTAINER_STOPPED:
+                    continue  # its cgroup has gone with it
                 yield from wishes_of(state.pod_of(container), container, "runtime")
         if agent:
             yield from _agent_wishes(agent, timeout_s)
@@ -162,7 +172,9 @@ def _agent_wishes(path: str, timeout_s: float) -> Iterator[Wish]:
     from nri.host.cgroups import knob
     from nri.trace.drift import Wish
 
-    _, pods = ask(path, "/explain", timeout_s)
+    status, pods = ask(path, "/explain", timeout_s)
+    if status != 200:
+        raise Failure(f"{path} answered {status}, and not as an agent does: name its socket with --agent-socket")
     for pod in pods["pods"]:
         if pod["ended"]:
             continue

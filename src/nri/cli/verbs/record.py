@@ -35,6 +35,7 @@ def command(settings: Settings, /, folder: str, wanted: str | None, **options: A
     package records all of it: nri engine serve --record. A runtime that goes away is waited for; one that is not there
     at the start ends it with exit code 3.
     """
+    from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support.watcher import INDEX, Follower, name_of_us
     from nri.cli.verbs.events import events_of, named_in
     from nri.stub.program.options import Options
@@ -43,8 +44,7 @@ def command(settings: Settings, /, folder: str, wanted: str | None, **options: A
     out = Output(settings)
     chosen = Options()
     chosen.index, chosen.name, chosen.events = INDEX, f"nri-record-{name_of_us().rpartition('-')[2]}", events_of(wanted)
-    if settings.socket_path:
-        chosen.socket = settings.socket_path
+    chosen.socket = settings.socket_path or DEFAULT_SOCKET
     chosen.no_wait, chosen.registration_timeout_s = True, settings.timeout_s or 5.0
     chosen.log_level = "error" if out.quiet else "warning"
 

@@ -43,6 +43,8 @@ class Daemon:
     def __init__(self, folder: str, pid: int = 0) -> None:
         self.folder = folder
         self._pid = pid
+        #: The id of the container that it was last wanted for; a pod's next one has the same folder.
+        self.container = ""
         #: Whether it was told that it has ended by itself.
         self.told = False
 
@@ -65,7 +67,12 @@ class Daemon:
                                       setsigdef=[signal.SIGPIPE])  # fmt: skip
             finally:
                 os.close(output)
-            write_whole(os.path.join(folder, PID), f"{pid}\n".encode(), 0o400, sync=False)
+            try:
+                write_whole(os.path.join(folder, PID), f"{pid}\n".encode(), 0o400, sync=False)
+            except OSError:
+                os.kill(pid, signal.SIGKILL)  # nobody would find it again
+                os.waitpid(pid, 0)
+                raise
         except FileNotFoundError as error:
             if error.filename == PROGRAM:
                 raise Reject(f"there is no program {PROGRAM} in PATH ({os.environ.get('PATH', '')})") from None

@@ -130,10 +130,10 @@ class Memtierd(nri.Plugin):
         self._begin(pod, container)
 
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._end(_owner(pod, container))
+        self._leave(pod, container)
 
     def remove_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        self._end(_owner(pod, container))  # one that ended by itself was never stopped
+        self._leave(pod, container)  # one that ended by itself was never stopped
 
     @nri.every(LOOK_S)
     def look(self) -> None:
@@ -163,10 +163,18 @@ class Memtierd(nri.Plugin):
         cgroup = self._cgroup_of(container)
         before = self._daemons.get(owner)
         if before is not None and before.has(chosen.memtierdconfig, cgroup) and not before.ended:
+            before.container = container.id
             return
         self._end(owner)
         self._daemons[owner] = Daemon.start(self.config.runDir, owner, chosen.memtierdconfig, cgroup)
+        self._daemons[owner].container = container.id
         self.log.info("%s runs, configuration: %s", PROGRAM, plain(self._daemons[owner].folder))
+
+    def _leave(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+        """End the process of a container, unless a newer one of the same name has it: old ones are removed later."""
+        daemon = self._daemons.get(_owner(pod, container))
+        if daemon is not None and daemon.container in ("", container.id):
+            self._end(_owner(pod, container))
 
     def _end(self, owner: Owner) -> None:
         daemon = self._daemons.pop(owner, None)
@@ -186,9 +194,12 @@ class Memtierd(nri.Plugin):
             path = self._cgroups
         if container.id in path and os.path.isdir(path):
             return path
-        for seen in walk(self._cgroups):  # below another root of the kubelet's, or of a nested runtime
-            if container.id in seen.name:
-                return os.readlink(f"/proc/self/fd/{seen.folder}") + f"/{seen.name}"
+        try:
+            for seen in walk(self._cgroups):  # below another root of the kubelet's, or of a nested runtime
+                if container.id in seen.name:
+                    return os.readlink(f"/proc/self/fd/{seen.folder}") + f"/{seen.name}"
+        except OSError as error:
+            raise nri.Reject(f"cannot look for the container's cgroup: {error}; check --cgroups-dir") from None
         raise nri.Reject(f"no cgroup below {self._cgroups} has the id of container {container.name}")
 
 

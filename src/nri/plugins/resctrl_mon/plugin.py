@@ -12,6 +12,7 @@ import re
 from _thread import allocate_lock
 
 import nri
+from nri.api.messages import ContainerState
 from nri.host.outcome import Outcome
 from nri.host.resctrl import Resctrl
 from nri.host.root import Root
@@ -63,9 +64,12 @@ class ResctrlMon(nri.Plugin):
 
     def synchronize(self, pods: list[nri.PodSandbox], containers: list[nri.Container]) -> None:
         known = {pod.id: pod for pod in pods}
+        there = {group_of(pod.uid) for pod in pods}
+        with self._lock:  # others have gone while there was no connection
+            self._pods = {name: group for name, group in self._pods.items() if name in there}
         for container in containers:
             pod = known.get(container.pod_sandbox_id)
-            if pod is not None:
+            if pod is not None and container.state != ContainerState.CONTAINER_STOPPED:  # its pid is another's by now
                 self._ensure(pod, container)
                 self._add(pod, container)
         self._synchronized = True

@@ -175,6 +175,15 @@ def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
     path = config(root, "version = 2\n")
     change = plan(str(root), "containerd", Timeouts())
     apply(str(root), change, Timeouts())
-    with pytest.raises(NriError, match=r"restart containerd.service failed with \d+; the configuration is as it was"):
+    with pytest.raises(NriError, match=r"failed with \d+; the configuration is as it was, and it does not start with"):
         restart(str(root), "containerd", change)
     assert path.read_text() == "version = 2\n"
+
+
+def test_a_runtime_that_does_not_start_with_the_change_is_started_without_it(root: Path, programs: Path) -> None:
+    config(root, "version = 2\n")
+    change = plan(str(root), "containerd", Timeouts())
+    apply(str(root), change, Timeouts())
+    (programs / "systemctl").write_text(f"#!/bin/sh\n! grep -q disable {root}/etc/containerd/config.toml\n")
+    with pytest.raises(NriError, match=r"failed with 1; the configuration is as it was, and it was started with that"):
+        restart(str(root), "containerd", change)

@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 
 from tests.unit.cli import dry_engine
 
+STAYS = f"""#!{sys.executable}
+import signal, time
+import nri
+class Stays(nri.Plugin):
+    def run_pod_sandbox(self, pod):
+        pass
+    def closed(self):
+        time.sleep(100)
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Stays.main()
+"""
 GOOD = {"id": "good", "op": "stop", "container": {"id": "c"}, "expect": {}}
 BAD = {"id": "bad", "op": "stop", "container": {"id": "c"}, "expect": {"error": "no"}}
 OTHER = {"id": "1", "op": "spec", "expect": {}}
@@ -99,6 +112,8 @@ def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
     done = nri("conformance", "placement", "-o", "json", placement(tmp_path, 0))
     found = json.loads(done.stdout)
     assert (found["passed"], found["failed"], found["on_purpose"]) == (1, 1, [])
+    done = nri("conformance", "placement", "-q", placement(tmp_path, 1))
+    assert (done.returncode, done.stdout) == (1, "case 1\n"), done.stderr
     (tmp_path / "empty.jsonl").write_text("")
     assert "nothing was run" in nri("conformance", "placement", str(tmp_path / "empty.jsonl")).stderr
 
@@ -124,5 +139,18 @@ def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tm
 def test_a_runtime_without_a_socket_for_plugins_is_named(nri, folder):
     with dry_engine.engine(folder):
         words = ("conformance", "runtime", "--cri-socket", f"{folder}/cri.sock", "--socket-path", f"{folder}/no.sock")
-        done = nri(*words)
+        done = nri(*words, "-vv")
     assert done.returncode == 3 and "no.sock" in done.stderr
+
+
+def test_a_plugin_is_shown_as_tables_with_each_thing_as_it_is_tried_and_1_if_one_is_wrong(nri, tmp_path):
+    plugin = tmp_path / "10-stays"
+    plugin.write_text(STAYS)
+    plugin.chmod(0o755)
+    done = nri("conformance", "plugin", "-vv", "--timeout", "9s", str(plugin))
+    assert done.returncode == 1
+    assert "The end\nWHAT" in done.stdout and "SIGTERM" in done.stdout
+    assert "it still runs" in done.stdout
+    assert "takes a state of more than 4 MiB, in parts" in done.stderr
+    before = nri("conformance", "plugin", "--expect", str(plugin), str(plugin))
+    assert before.returncode == 2 and f"{plugin}: no JSON: " in before.stderr

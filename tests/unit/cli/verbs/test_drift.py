@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import nri as package
+from nri.api.messages import ContainerState
 from nri.service.http import Server, json_answer
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
@@ -145,3 +146,35 @@ def test_without_a_runtime_or_an_agent_it_ends_with_3_and_the_next_step(nri, fol
     done = nri("drift", "--socket-path", str(folder / "none.sock"), "--root", str(folder))
     assert done.returncode == 3 and "--socket-path" in done.stderr
     assert nri("drift", "--metrics", "127.0.0.1:1").returncode == 2
+
+
+def test_values_that_cannot_be_read_are_not_said_to_be_well(nri, node: Node, folder: Path) -> None:
+    done = nri(*node.words[:-1], str(folder / "elsewhere"))
+    assert done.returncode == 1 and "nothing has been overwritten" not in done.stderr
+    assert "1 value given, and none of them can be read" in done.stderr and "--root" in done.stderr
+    words = [*node.words[:-1], str(folder / "elsewhere"), "--watch"]
+    with subprocess.Popen(command(*words), stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            assert process.stderr is not None
+            assert "none of them can be read" in process.stderr.readline()
+        finally:
+            process.kill()
+
+
+def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
+    pod = make_pod(name="web", namespace="shop")
+    ended = make_container(name="app", pod=pod, memory_limit=LIMIT, state=ContainerState.CONTAINER_STOPPED)
+    ended.linux.cgroups_path = f"/{CGROUP}"
+    path = str(folder / "nri.sock")
+    with FakeRuntime(pods=[pod], containers=[ended], socket_path=path, disable_connections=False):
+        done = nri("drift", "--socket-path", path, "--root", str(folder))
+    assert done.returncode == 0 and "nothing has been overwritten" in done.stderr
+
+
+def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> None:
+    server = Server({}, path=str(folder / "other.sock"))
+    try:
+        done = nri(*node.words, "--agent-socket", str(folder / "other.sock"))
+    finally:
+        server.close()
+    assert done.returncode == 1 and "other.sock answered 404" in done.stderr and "--agent-socket" in done.stderr

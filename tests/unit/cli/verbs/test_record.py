@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from nri.api.events import BY_RPC
+from nri.api.naming import DEFAULT_SOCKET
 from nri.testing import FakeRuntime, Replay, make_container, make_pod
 from nri.trace.history import Trace
 from tests.support.waiting import wait_for
@@ -37,3 +42,41 @@ def test_all_events_are_recorded_and_named_as_looked_at_only(folder: Path) -> No
 def test_a_runtime_that_is_not_there_ends_it_with_3(nri, folder: Path) -> None:
     done = nri("record", str(folder / "traces"), "--socket-path", str(folder / "none.sock"))
     assert done.returncode == 3, done.stderr
+
+
+@pytest.mark.skipif(os.path.exists(DEFAULT_SOCKET), reason="a runtime runs here, and it would be recorded")
+def test_without_a_socket_it_records_the_runtime_where_runtimes_are(nri, folder: Path) -> None:
+    done = nri("record", str(folder / "traces"))
+    assert done.returncode == 3 and f"cannot connect to {DEFAULT_SOCKET}: " in done.stderr
+
+
+def test_what_it_cannot_do_is_wrong_usage_and_names_what_was_given(nri, folder: Path) -> None:
+    socket = ("--socket-path", str(folder / "nri.sock"))
+    done = nri("record", str(folder / "traces"), "--events", "CreateContianer", *socket)
+    assert done.returncode == 2 and '"CreateContianer"' in done.stderr and not (folder / "traces").exists()
+    (folder / "file").touch()
+    done = nri("record", str(folder / "file" / "traces"), *socket)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {folder}/file/traces: ")
+
+
+def test_only_the_events_that_were_asked_for_are_recorded_and_quiet_says_nothing(folder: Path) -> None:
+    socket, traces = str(folder / "nri.sock"), folder / "traces"
+    with FakeRuntime(socket_path=socket, disable_connections=False) as runtime:
+        argv = command("record", str(traces), "-q", "--events", "RunPodSandbox,StopPodSandbox", "--redact", "none")
+        with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment(NRI_SOCKET=socket)) as process:
+            try:
+                wait_for(lambda: any(row.state == "active" for row in runtime.plugins), "the plugin")
+                pod = make_pod(name="web", namespace="shop")
+                runtime.run_pod_sandbox(pod)
+                runtime.create_container(pod, make_container(name="app", pod=pod))
+                runtime.stop_pod_sandbox(pod)
+                process.send_signal(signal.SIGTERM)
+                _, said = process.communicate(timeout=20)
+            finally:
+                process.kill()
+    assert (process.returncode, said) == (0, "")
+    events = [event for event in Trace(traces).events() if event.name in BY_RPC and event.name != "Synchronize"]
+    assert [(event.name, event.subject) for event in events] == [
+        ("RunPodSandbox", "shop/web"),
+        ("StopPodSandbox", "shop/web"),
+    ]

@@ -92,6 +92,51 @@ def test_a_container_of_a_class_has_a_process_until_it_stops(node: Node) -> None
     assert not node.runs(pid) and list((node.folder / "run").iterdir()) == []
 
 
+def test_the_end_of_an_old_container_leaves_the_process_of_its_successor(node: Node) -> None:
+    node.attach()
+    node.runtime.start_container(node.pod, node.container())
+    first = node.pid
+    again = make_container("app", id="ctr-2", pod_sandbox_id="pod-1")
+    node.runtime.start_container(node.pod, again)
+    second = node.pid
+    wait_for(lambda: not node.runs(first), "the end of the first process")
+    node.runtime.remove_container(node.pod, node.container())  # a kubelet does so when it likes
+    assert node.runs(second) and node.mine.exists()
+    node.runtime.stop_container(node.pod, again)
+    assert not node.runs(second) and not node.mine.exists()
+
+
+def test_a_process_that_cannot_be_noted_does_not_run_on(node: Node) -> None:
+    node.attach()
+    in_the_way = node.mine / "memtierd.pid" / "in the way"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises(nri.PluginRejected, match="cannot start memtierd"):
+        node.runtime.start_container(node.pod, node.container())
+    words = f"-config\0{node.mine}/memtierd.config.yaml".encode()
+    left = [path for path in Path("/proc").glob("[0-9]*/cmdline") if words in _content(path)]
+    assert left == []
+    in_the_way.rmdir()
+    in_the_way.parent.rmdir()
+
+
+def test_a_folder_of_cgroups_that_is_not_there_is_named_and_the_plugin_takes_part(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    with FakeRuntime(pods=[node.pod], containers=[node.running()]) as runtime:
+        node.runtime = runtime
+        node.attach(cgroupsDir="/nowhere")
+        wait_for(lambda: "cannot look for the container's cgroup" in caplog.text)
+        with pytest.raises(nri.PluginRejected, match=r"'/nowhere'; check --cgroups-dir"):
+            runtime.start_container(node.pod, node.container())
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def test_a_plugin_that_starts_takes_over_what_runs_and_ends_what_nobody_has(node: Node) -> None:
     node.attach()
     node.runtime.start_container(node.pod, node.container())

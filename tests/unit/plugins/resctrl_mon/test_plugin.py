@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.api.messages import ContainerState
 from nri.plugins.resctrl_mon.plugin import ResctrlMon, group_of
 from nri.testing import FakeRuntime, make_container, make_pod
 
@@ -100,6 +101,26 @@ def test_a_plugin_that_starts_makes_groups_of_what_runs_and_removes_those_of_nob
         assert tasks.read_text() == "9"
         assert not (resctrl / "gold" / "mon_groups" / UID).exists()
         assert sorted(path.name for path in (resctrl / "mon_groups").iterdir()) == [UID, "somebody's"]
+
+
+def test_a_pod_that_went_while_there_was_no_connection_keeps_no_group(resctrl: Path) -> None:
+    plugin = ResctrlMon()
+    with FakeRuntime(pods=[pod()], containers=[container(pid=9)]) as runtime:
+        runtime.add(plugin, idx="10", config=json.dumps({"resctrlPath": str(resctrl)}))
+        assert (resctrl / "mon_groups" / UID).exists()
+    with FakeRuntime() as runtime:
+        runtime.add(plugin, idx="10", config=json.dumps({"resctrlPath": str(resctrl)}))
+        runtime.tick()
+        assert not (resctrl / "mon_groups" / UID).exists()
+
+
+def test_the_process_id_of_a_container_that_has_ended_is_not_counted(resctrl: Path) -> None:
+    (resctrl / "mon_groups" / UID).mkdir()
+    tasks = with_tasks(resctrl / "mon_groups" / UID)
+    ended = make_container("old", id="ctr-0", pod_sandbox_id="pod-1", pid=8, state=ContainerState.CONTAINER_STOPPED)
+    with FakeRuntime(pods=[pod()], containers=[container(pid=9), ended]) as runtime:
+        attach(runtime, resctrl)
+        assert tasks.read_text() == "9"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from nri.adaptation.launch import Found, Process
+from nri.adaptation.launch import Found, LastWords, Process
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.api.naming import REGISTRATION_TIMEOUT_S
@@ -44,6 +44,7 @@ _INDEX: Final = "50"
 #: How long a program has to end, in seconds; how many events come in a row; how large the state is that comes in parts.
 _ENDS_S, _BURST, _PADDING = 5.0, 200, 60_000
 _LOOK_S = 0.02
+_PIECE: Final = 1 << 16
 #: The events at which an error is a refusal that counts.
 _REFUSABLE: Final = ("RunPodSandbox", "CreateContainer", "StartContainer", "UpdateContainer", "UpdatePodSandbox")
 #: A field that no version has, with the number 15000, as a newer runtime may send one.
@@ -99,7 +100,7 @@ class _Running(NamedTuple):
 def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Candidate:
     """Read a command line; a Python file is run by `nri run`. Failure if there is no such program."""
     program = words[0]
-    if len(words) == 1 and program.endswith(".py") and not os.access(program, os.X_OK):
+    if len(words) == 1 and program.endswith(".py") and os.path.isfile(program) and not os.access(program, os.X_OK):
         words = [sys.executable, "-m", "nri", "run", program, "--socket-path", SOCKET, "--no-reconnect"]
     elif not any(SOCKET in word for word in words):
         if len(words) > 1:
@@ -128,8 +129,9 @@ def _running(one: Candidate, **options: Any) -> Iterator[_Running]:
         until = time.monotonic() + REGISTRATION_TIMEOUT_S * 2
         while not (runtime.plugins and runtime.adaptation.ready([runtime.plugins[-1].plugin], _LOOK_S, settled=True)):
             if ended() or time.monotonic() > until:
-                state = runtime.plugins[-1].last_error if runtime.plugins else "it never registered"
-                raise Failure(state or words() or ("it has ended" if ended() else "it does not come to take part"))
+                state = runtime.plugins[-1].last_error if runtime.plugins else ""
+                why = state or ("it has ended" if ended() else "it never registered")
+                raise Failure(f"{why}: {words() or 'start it by hand to see what it says'}")
             time.sleep(_LOOK_S)
         yield _Running(runtime, notes, pid, ended)
 
@@ -153,16 +155,30 @@ def _installed(one: Candidate, runtime: FakeRuntime, stack: ExitStack) -> _Begun
 
 def _connecting(one: Candidate, path: str, stack: ExitStack) -> _Begun:
     """Start it with the path of our socket among its words."""
-    words = [word.replace(SOCKET, path) for word in one.words]
+    words, heard = [word.replace(SOCKET, path) for word in one.words], LastWords()
+    ours, theirs = os.pipe()
     try:
-        process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=theirs)
     except OSError as error:
+        os.close(ours)
         raise Failure(f"{words[0]}: cannot be run: {error.strerror}", USAGE) from None
+    finally:
+        os.close(theirs)
     stack.callback(process.wait)
     stack.callback(process.kill)
-    return process.pid, lambda: process.poll() is not None, lambda: ""
+
+    def listen() -> None:
+        with open(ours, "rb", buffering=0) as stream:
+            while data := stream.read(_PIECE):
+                heard.add(data)
+
+    def last_words() -> str:
+        listener.join(1.0)  # what it started may run on, and hold the pipe
+        return heard.text
+
+    listener = threading.Thread(target=listen, name="nri-conformance", daemon=True)
+    listener.start()
+    return process.pid, lambda: process.poll() is not None, last_words
 
 
 # -- what is checked ------------------------------------------------------------------------------------------------
@@ -384,7 +400,8 @@ def _ends(section: Section, one: Candidate, say: Callable[[str], None]) -> None:
     ):
         try:
             with _running(one) as running:
-                act(running)
+                with suppress(ProcessLookupError):  # it ends by itself in this moment
+                    act(running)
                 until = time.monotonic() + _ENDS_S
                 while not running.ended() and time.monotonic() < until:
                     time.sleep(_LOOK_S)

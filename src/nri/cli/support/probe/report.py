@@ -87,11 +87,18 @@ class Report:
         return {"title": self.title, "about": self.about, "sections": sections}
 
     def differences(self, before: dict[tuple[str, str], str]) -> list[str]:
-        """A line for each row whose outcome was another one before, and for each that was not there, or is not."""
+        """A line for each row whose outcome was another one before, and for each that was not there, or is not.
+
+        A reason after the outcome does not count: it may name a process, a container or a path of that one run.
+        """
         now = {(one.title, row.name): row.outcome for one in self.sections for row in one.rows}
         places = dict.fromkeys((*before, *now))
         changes = [(place, before.get(place, "not there"), now.get(place, "not there")) for place in places]
-        return [f"{': '.join(place)}: before {old}; now {new}" for place, old, new in changes if old != new]
+        return [
+            f"{': '.join(place)}: before {old}; now {new}"
+            for place, old, new in changes
+            if old.partition(": ")[0] != new.partition(": ")[0]
+        ]
 
     def show(self, out: Output) -> None:
         """Print it for a person."""
@@ -134,7 +141,7 @@ class Report:
 
 
 def _tone(outcome: str) -> str:
-    word = outcome.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
+    word = outcome.split(" ", maxsplit=1)[0].rstrip(":,")
     return "good" if word in _GOOD else "bad" if word in _BAD else ""
 
 
@@ -147,7 +154,7 @@ def read_rows(path: str) -> dict[tuple[str, str], str]:
     except ValueError as error:
         raise ConfigError(path, "", f"no JSON: {error}") from None
     try:
-        return {(one["title"], row["name"]): row["outcome"] for one in found["sections"] for row in one["rows"]}
+        return {(one["title"], row["name"]): str(row["outcome"]) for one in found["sections"] for row in one["rows"]}
     except (TypeError, KeyError):
         step = "make one: nri conformance runtime -o json > FILE"
         raise ConfigError(path, "sections", "this is no report of nri conformance", step) from None

@@ -387,7 +387,7 @@ class Probe:
             section.add(event, "yes" if event in came else "no")
         expected = [event for event in LIFE if event in came]
         firsts = [event for event in came if event in expected]
-        section.add("in this order", "yes" if firsts == expected else f"no: {', '.join(firsts)}")
+        section.add("in this order", "yes" if firsts == expected else f"no, but {', '.join(firsts)}")
 
     def _told(self, section: Section) -> None:
         """Which fields of pods and containers have a value, and since which event."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,11 +73,36 @@ def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(["/nowhere"], "no program"), (["/bin/true", "-x"], "write {socket}"), (["/bin/true"], "never registered|ended")],
+    [
+        (["/nowhere"], "no program"),
+        (["/nowhere.py"], "/nowhere.py: no program"),
+        (["/bin/true", "-x"], "write {socket}"),
+        (["/bin/true"], "never registered|ended"),
+        (["/bin/true", "{socket}"], "it has ended: start it by hand to see what it says"),
+    ],
 )
 def test_what_is_no_plugin_is_refused_in_words(words: list[str], says: str) -> None:
     with pytest.raises(Failure, match=says):
         examine(candidate(words, None, 1.0), lambda _: None)
+
+
+def test_the_last_words_of_a_program_that_never_registers_are_told(tmp_path: Path) -> None:
+    program = tmp_path / "10-sick"
+    program.write_text("#!/bin/sh\necho no libfoo.so here >&2\nexit 1\n")
+    program.chmod(0o755)
+    for words in ([str(program)], [str(program), "{socket}"]):
+        with pytest.raises(Failure, match=r"no libfoo\.so here"):
+            examine(candidate(words, None, 1.0), lambda _: None)
+
+
+def test_a_program_that_ends_before_it_is_told_to_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def late(pid: int, _: int, kill: Any = os.kill) -> None:
+        kill(pid, signal.SIGKILL)
+        raise ProcessLookupError
+
+    (tmp_path / "good.py").write_text(GOOD)
+    monkeypatch.setattr(os, "kill", late)
+    assert judged([str(tmp_path / "good.py")], 10.0)["SIGTERM"] == ("ok", "it ends")
 
 
 def test_a_program_that_connects_by_itself_and_cannot_be_run_is_named() -> None:

@@ -50,6 +50,17 @@ def test_what_differs_from_before_is_named_and_nothing_else(tmp_path: Path) -> N
     ]
 
 
+def test_a_reason_that_is_another_one_in_each_run_is_no_difference() -> None:
+    before = {("Fields", "add_env"): "refused: container 1a2b", ("Fields", ATTACK[:-5] + r"\x1b[31m"): "ignored"}
+    assert report("refused: container 3c4d").differences(before) == []
+    assert report("applied").differences(before) == ["Fields: add_env: before refused: container 1a2b; now applied"]
+
+
+def test_an_outcome_that_begins_badly_is_shown_so_whatever_follows() -> None:
+    assert 'class="bad">no, but A, B' in report("no, but A, B").html().decode()
+    assert 'class="bad">refused: it' in report("refused: it").html().decode()
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"sections": [{"title": 1}]}', '{"sections": 3}'])
 def test_a_file_that_is_no_report_is_named_with_the_next_step(tmp_path: Path, text: str) -> None:
     file = tmp_path / "other.json"
