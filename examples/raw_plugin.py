@@ -1,4 +1,4 @@
-"""An NRI plugin with nothing but a socket: all that the protocol asks for, to be written again in any language.
+"""An NRI plugin with nothing but a socket: all that the protocol asks for, to be written in any language.
 
 python raw_plugin.py /var/run/nri/nri.sock
 

@@ -171,4 +171,4 @@ def test_a_process_that_ends_while_a_plugin_is_at_work_ends_that_first(tmp_path:
         [sys.executable, "-c", LEAVES, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
     )
     assert (done.returncode, done.stdout) == (0, "leaving\n"), done.stderr[-2000:]
-    assert "10-busy is gone: ttrpc: ended by the runtime" in done.stderr
+    assert "ended by the runtime" in done.stderr, done.stderr[-2000:]  # in the words of whoever says it first
