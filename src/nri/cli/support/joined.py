@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
 
 from nri.errors import ConnectionClosed, RuntimeUnavailable
 from nri.stream import connect_unix
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["joined"]
 
-_LOOK_S: Final = 0.05
-
 
 @contextmanager
 def joined(
@@ -36,26 +34,28 @@ def joined(
     except OSError as error:
         step = "Name the runtime's NRI socket with --socket-path; nri doctor says whether NRI is on"
         raise RuntimeUnavailable(path, (error.strerror or str(error)).lower(), step) from None
-    ready = threading.Event()
-    failed: list[Exception] = []
+    gone = ConnectionClosed(f"{path}: the plugin does not come to take part")
+    told: SimpleQueue[Exception | None] = SimpleQueue()  # None: it takes part; else it has ended. The first one counts
     session = Session(
         plugin, sock, index=index, name=f"{plugin.name}-{os.getpid()}", registration_timeout_s=timeout_s,
-        on_ready=ready.set, reporter=reporter,
+        on_ready=lambda: told.put(None), reporter=reporter,
     )  # fmt: skip
 
     def run() -> None:
         try:
             session.run()
+            told.put(gone)
         except Exception as error:  # noqa: BLE001 - raised where the plugin is waited for
-            failed.append(error)
+            told.put(error)
 
     thread = threading.Thread(target=run, name=plugin.name, daemon=True)
     thread.start()
     try:
-        until = time.monotonic() + timeout_s
-        while not ready.wait(_LOOK_S):
-            if not thread.is_alive() or time.monotonic() > until:
-                raise failed[0] if failed else ConnectionClosed(f"{path}: the plugin does not come to take part")
+        outcome: Exception | None = gone
+        with suppress(Empty):
+            outcome = told.get(timeout=timeout_s)
+        if outcome is not None:
+            raise outcome
         yield thread
     finally:
         session.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,8 @@ def test_a_socket_that_is_not_there_or_no_runtimes_is_an_error_with_the_next_ste
     with FakeRuntime(socket_path=path, disable_connections=False), pytest.raises(NriError):
         with joined(Looks(), path, "no index", 1.0):
             pass
+
+
+def test_a_runtime_that_hangs_up_before_the_plugin_takes_part_is_an_error_at_once(listen: Callable[..., str]) -> None:
+    with pytest.raises(NriError), joined(Looks(), listen(lambda _: None), "99", 60.0):
+        pytest.fail("it does not take part")
