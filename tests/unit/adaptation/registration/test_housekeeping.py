@@ -70,6 +70,21 @@ def test_a_connection_that_was_busy_when_it_ended_is_given_back(monkeypatch: pyt
         assert len(os.listdir("/proc/self/fd")) < before
 
 
+def test_it_looks_on_for_as_long_as_a_thread_is_inside_a_closed_connection() -> None:
+    with FakeRuntime() as runtime:
+        registry = parts_of(runtime.adaptation).registry
+        looks: list[int] = []
+
+        def left() -> int:
+            looks.append(1)
+            return int(len(looks) < 40)
+
+        registry.reap = left  # type: ignore[method-assign]
+        registry.tell_listeners()  # some looks follow, of which the last one leads to more
+        wait_for(lambda: len(looks) >= 40, "it has looked until none was left")
+        del registry.reap
+
+
 def test_what_goes_wrong_is_logged_and_the_thread_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with FakeRuntime() as runtime:
         registry = parts_of(runtime.adaptation).registry
