@@ -11,6 +11,7 @@ import pytest
 from nri.signals import Stop
 from nri.stub.program import config_watch
 from nri.stub.program.config_watch import ConfigWatch
+from nri.stub.session.session import Session
 from tests.support.plugin_thread import plugin_thread
 from tests.support.waiting import wait_for
 from tests.unit.stub.plugins import Names
@@ -79,3 +80,35 @@ def test_a_configure_that_raises_is_logged_and_the_watch_goes_on(
     wait_for(lambda: "configure failed" in caplog.text, "the line in the log")
     change(file, "zone: changed again\n")
     wait_for(lambda: plugin.zones[-1] == "changed again", "the next change")
+
+
+def test_a_change_without_a_connection_is_told_to_the_next_session_and_none_is_told_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config_watch, "WATCH_S", 0.01)
+    monkeypatch.setattr(Zone, "zones", [])
+    file, plugin, stop = tmp_path / "zone.yaml", Zone(), Stop()
+    file.write_text("zone: b\n")
+    asked: list[int] = []
+    sessions: list[Session] = []
+
+    def session() -> Session | None:
+        asked.append(1)
+        return sessions[0] if sessions else None
+
+    def looked(times: int) -> None:
+        before = len(asked)
+        wait_for(lambda: len(asked) >= before + times, "so many looks")
+
+    with plugin_thread(plugin) as running:
+        running.runtime.begin()
+        ConfigWatch(plugin, str(file), stop=stop, runtime_text=str, session=session).start()
+        change(file, "zone: changed\n")
+        looked(20)
+        assert plugin.zones == ["a"]
+        sessions.append(running.session)
+        wait_for(lambda: plugin.zones == ["a", "changed"], "the new configuration")
+        (tmp_path / "beside").touch()
+        looked(2)
+        assert plugin.zones == ["a", "changed"]
+        stop.signal = 1
