@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
+from nri.testing.conformance import read_cases
+from tests.support.placement import DATA
 from tests.unit.cli import dry_engine
 
 STAYS = f"""#!{sys.executable}
@@ -21,6 +23,8 @@ if __name__ == "__main__":
 """
 GOOD = {"id": "good", "op": "stop", "container": {"id": "c"}, "expect": {}}
 BAD = {"id": "bad", "op": "stop", "container": {"id": "c"}, "expect": {"error": "no"}}
+#: A recorded placement that comes out otherwise by default.
+ON_PURPOSE = "bl02-metrics"
 OTHER = {"id": "1", "op": "spec", "expect": {}}
 
 
@@ -118,6 +122,18 @@ def test_placements_have_a_verb_of_their_own(nri, tmp_path) -> None:
     assert "nothing was run" in nri("conformance", "placement", str(tmp_path / "empty.jsonl")).stderr
 
 
+def test_placements_that_differ_on_purpose_are_counted_by_their_choice_and_fail_nothing(nri, tmp_path) -> None:
+    whole = next(read_cases(DATA / "placement.json.xz", lambda _: ""))
+    cases = [case for case in whole["placement_cases"] if case["id"] == ON_PURPOSE]
+    path = tmp_path / "placement.json"
+    path.write_text(json.dumps({"topologies": whole["topologies"], "placement_cases": cases}))
+    done = nri("conformance", "placement", str(path))
+    counted = "memory_follows_cpus: 1\n0 passed, 0 failed, 1 differ on purpose\n"
+    assert (done.returncode, done.stdout) == (0, counted), done.stderr
+    found = json.loads(nri("conformance", "placement", "-o", "json", str(path)).stdout)
+    assert found["on_purpose"] == [{"case": ON_PURPOSE, "choices": ["memory_follows_cpus"]}]
+
+
 def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tmp_path):
     plugin = tmp_path / "good.py"
     plugin.write_text("import nri\nclass Good(nri.Plugin):\n    def run_pod_sandbox(self, pod):\n        pass\n")
@@ -139,8 +155,9 @@ def test_a_plugin_is_examined_written_as_a_page_and_compared_with_before(nri, tm
 def test_a_runtime_without_a_socket_for_plugins_is_named(nri, folder):
     with dry_engine.engine(folder):
         words = ("conformance", "runtime", "--cri-socket", f"{folder}/cri.sock", "--socket-path", f"{folder}/no.sock")
-        done = nri(*words, "-vv")
-    assert done.returncode == 3 and "no.sock" in done.stderr
+        for more in ((), ("-vv",)):
+            done = nri(*words, *more)
+            assert done.returncode == 3 and "no.sock" in done.stderr
 
 
 def test_a_plugin_is_shown_as_tables_with_each_thing_as_it_is_tried_and_1_if_one_is_wrong(nri, tmp_path):
