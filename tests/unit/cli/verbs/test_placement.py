@@ -108,8 +108,17 @@ def test_a_container_is_explained_on_paper(nri, machine) -> None:
     done = on_paper(nri, machine, "explain", "main")
     assert "Guaranteed, 2 CPUs of its own" in done.stdout
     assert "socket #0" in done.stdout
+    found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
+    assert (found["container"], found["cpus"], found["doubts"]) == ("default/web/main", "1-2", [])
     missing = on_paper(nri, machine, "explain", "huge")
     assert (missing.returncode, 'there is no container "huge"' in missing.stderr) == (1, True)
+
+
+def test_an_annotation_that_cannot_be_read_is_told_by_explain(nri, machine) -> None:
+    key = "prefer-cpu-priority.resource-policy.nri.io/pod"
+    (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {{{key}: perhaps}}"))
+    done = on_paper(nri, machine, "explain", "main")
+    assert re.search(r"^not read: .*perhaps", done.stdout, re.MULTILINE), done.stdout + done.stderr
 
 
 @pytest.fixture

@@ -208,6 +208,33 @@ def test_a_plugin_that_watches_another_file_is_told_which_it_should_be(
     assert status == "Failure" and f"is its --config {file}?" in errors
 
 
+def test_a_plugin_that_starts_while_it_is_waited_for_has_taken_the_file(file: Path) -> None:
+    api, plugin, asked = Api(policy("default")), Plugin(file), iter((False, False))
+
+    def starts_later() -> dict[str, Any]:
+        plugin.up = next(asked, True)
+        return plugin()
+
+    followed(api, file, starts_later).step()
+    assert statuses(api) == [("default", ("Success", "", 1))]
+
+
+def test_nothing_is_written_before_the_apiserver_has_answered(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Silent(Api):
+        def list(self, kind: Any, fields: str, _version: str) -> Any:
+            raise ApiserverError("list", 0, "not here")
+
+    place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
+    stopping = threading.Event()
+    resources = Resources(Silent(), place, Plugin(file))  # type: ignore[arg-type]
+    thread = threading.Thread(target=resources.run, args=(stopping, True), daemon=True)
+    thread.start()
+    wait_for(lambda: "waiting for the apiserver" in caplog.text, "it says what it waits for")
+    stopping.set()
+    thread.join(20)
+    assert not thread.is_alive() and not file.exists()
+
+
 def test_the_status_of_a_policy_that_is_gone_holds_nothing_up(file: Path) -> None:
     api = Api(policy("default"))
     resources = followed(api, file, Plugin(file))

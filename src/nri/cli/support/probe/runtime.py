@@ -420,14 +420,13 @@ class Probe:
         (self._work / "hello").write_text("hello")
         plain = _Plain(self._cri, self._hierarchies, self._create(pod, "plain").id, self._work).look()
         with self._devices() as devices:
+            unable = {
+                "cdi": "" if devices else "not measured: give --cdi-dir",
+                "cgroups-path": "not measured: systemd makes the cgroups" if self._driver is Driver.SYSTEMD else "",
+            }
             for name, case in CASES.items():
                 self._say(f"adjustment {case.text}")
-                if name == "cdi" and not devices:
-                    section.add(case.text, "not measured: give --cdi-dir", case.where)
-                elif name == "cgroups-path" and self._driver is Driver.SYSTEMD:
-                    section.add(case.text, "not measured: systemd makes the cgroups", case.where)
-                else:
-                    section.add(case.text, self._adjustment(pod, plain, case), case.where)
+                section.add(case.text, unable.get(name) or self._adjustment(pod, plain, case), case.where)
 
     def _adjustment(self, pod: str, plain: Made, case: Case) -> str:
         for file in self._work.glob("hook-*"):

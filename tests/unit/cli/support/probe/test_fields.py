@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,19 @@ def test_effects_are_read_from_what_a_container_shows() -> None:
     assert read["cpu-quota"](Own()) == "5"
     view = Own()
     assert (read["hook-poststop"](view), view.said) == ("none", "removed")
+
+
+def test_a_process_is_read_for_its_devices_mounts_and_namespaces(tmp_path: Path) -> None:
+    (tmp_path / "root" / "dev").mkdir(parents=True)
+    (tmp_path / "root" / "dev" / "added").symlink_to("/dev/null")
+    (tmp_path / "mountinfo").write_text(
+        "20 1 0:5 / / rw - overlay none rw\n21 20 0:6 / /scratch rw,nosuid - tmpfs tmpfs rw,size=1024k\n"
+    )
+    (tmp_path / "ns").mkdir()
+    (tmp_path / "ns" / "ipc").symlink_to("ipc:[1]")
+    view: Any = Own()
+    view.pid = f"../{tmp_path}"  # its files below /proc
+    read = {name: case.read for name, case in CASES.items()}
+    assert read["device"](view) == "1:3 " + stat.filemode(os.stat("/dev/null").st_mode)
+    assert read["mount-tmpfs"](view) == "tmpfs rw"
+    assert read["namespace-remove"](view) == "own"

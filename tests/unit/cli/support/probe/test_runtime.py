@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from nri.cli.errors import Failure
+from nri.cli.support.probe.fields import SETTERS
 from nri.cli.support.probe.report import Report
 from nri.cli.support.probe.runtime import LIFE, Made, Probe
 from nri.cri.client import CriClient
@@ -16,7 +22,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RuntimeUnavailable
 from nri.host.cgroups import Hierarchies, Hierarchy, detect
 from nri.host.root import MACHINE
-from tests.unit.cli.dry_engine import engine
+from tests.unit.cli.dry_engine import engine, pod_with_container
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -28,12 +34,43 @@ def folder() -> Iterator[Path]:
             yield Path(made)
 
 
+class WithProcesses(CriClient):
+    """An engine that shows this process as that of each container but the one which others are compared with."""
+
+    def call(self, method: str, request: Any, *more: Any) -> Any:
+        answer = super().call(method, request, *more)
+        if method == "ContainerStatus" and answer.status.metadata.name != "plain" and "info" in answer.info:
+            answer.info["info"] = json.dumps(json.loads(answer.info["info"]) | {"pid": os.getpid()})
+        return answer
+
+
+def cgroups(folder: Path) -> Hierarchies:
+    """The cgroups of this process, with files of ours in their place: all are as the updates want them but pids."""
+    found = detect(MACHINE)
+    paths = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    for setter in SETTERS.values():
+        for _, controllers, path in paths:
+            if setter.controller in controllers.split(",") or not controllers:
+                for name in (setter.v1_file, setter.v2_file):
+                    file = Path(f"{folder}{path}/{name}")
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_text("1" if setter.controller == "pids" else setter.text)
+    return Hierarchies(MACHINE, tuple(replace(row, path=str(folder)) for row in found.rows))
+
+
 @pytest.fixture(scope="module")
-def report(folder: Path) -> Report:
+def report(folder: Path) -> Iterator[Report]:
     (folder / "cdi").mkdir()
-    with CriClient(f"{folder}/cri.sock") as cri:
+
+    def say(line: str) -> None:
+        """As the first thing is tried, someone else runs a pod."""
+        if line == "events":
+            pod_with_container(cri, folder)
+
+    with pytest.MonkeyPatch.context() as patched, WithProcesses(f"{folder}/cri.sock") as cri:
+        patched.setattr("nri.cli.support.probe.runtime.detect", lambda _: cgroups(folder / "cgroups"))
         more = {"cdi_dir": str(folder / "cdi"), "own_network": True}
-        return Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None, **more).run()  # type: ignore[arg-type]
+        yield Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, say, **more).run()  # type: ignore[arg-type]
 
 
 def rows(report: Report, begin: str) -> dict[str, str]:
@@ -59,6 +96,19 @@ def test_what_the_spec_shows_is_applied_and_what_the_machine_does_not_show_is_sa
     assert rows(report, "Around")["Configure tells the timeouts"] == "yes"
 
 
+def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Report) -> None:
+    found = rows(report, "Updates")
+    for setter, outcome in (("set_memory_limit", "applied"), ("set_pids_limit", "ignored")):
+        if detect(MACHINE).of(SETTERS[setter].controller) is not None:
+            assert found[f"{setter}, by itself"] == outcome
+    assert set(found) >= {f"{setter}, by itself" for setter in SETTERS} | {"an eviction"}
+
+
+def test_a_folder_of_devices_that_is_not_there_is_named_with_its_option(folder: Path) -> None:
+    with CriClient(f"{folder}/cri.sock") as cri, pytest.raises(Failure, match=r"--cdi-dir .*/none: No such file"):
+        Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None, cdi_dir=f"{folder}/none").run()
+
+
 def test_an_error_at_an_event_says_which_call_fails(report: Report) -> None:
     found = rows(report, "A plugin's error")
     assert found["CreateContainer"] == "CreateContainer fails"
@@ -76,7 +126,8 @@ def test_a_late_plugin_and_a_validator_are_told(report: Report) -> None:
 def test_nothing_is_left_and_pods_of_others_stay(folder: Path, report: Report) -> None:
     assert report.sections
     with CriClient(f"{folder}/cri.sock") as cri:
-        assert len(cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items) == 0
+        left = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
+        assert [each.metadata.name for each in left] == ["web"]
     assert [*(folder / "cdi").iterdir()] == []
 
 
@@ -102,3 +153,19 @@ def test_a_container_is_read_by_its_process_and_what_it_does_not_show_is_an_erro
             cri, Hierarchies(MACHINE, (Hierarchy(2, "/x", frozenset({"cpu"})),)), "c", folder, 1, {"linux": None}
         )
         assert (shown.spec("linux", "a"), shown.cgroup("cpu", "cpu.shares", "")) == (None, "None")
+
+
+def test_a_container_is_looked_at_when_its_own_program_runs(folder: Path) -> None:
+    words = ["sh", "-c", "sleep 0.2; exec sleep 60", "runc", "init", "c"]
+    with subprocess.Popen(words) as process:
+
+        class Starting(CriClient):
+            def call(self, *_: Any) -> Any:
+                return pb.ContainerStatusResponse(info={"info": json.dumps({"pid": process.pid})})
+
+        try:
+            with Starting(f"{folder}/cri.sock") as cri:
+                made = Made(cri, detect(MACHINE), "c", folder).look()
+            assert Path(f"/proc/{made.pid}/cmdline").read_bytes() == b"sleep\00060\0"
+        finally:
+            process.kill()
