@@ -68,6 +68,6 @@ Measured on CRI-O 1.37.0.
 - **StopPodSandbox waits out a grace period** for the containers that still run.
 
 In its configuration, files of `crio.conf.d` count whatever their name is, in folders below it, too; durations may be
-whole nanoseconds, keys may have any case, and an empty `nri_listen` stands for the default. `nri doctor` reads them
+whole nanoseconds, keys may have any case, and an empty `nri_listen` means the default. `nri doctor` reads them
 so.
 """

@@ -33,7 +33,7 @@ Measured on the real runtimes. The tests in `tests/real` hold every cell of cont
 | **nri** | [our own engine](../howto/engine.md) | this package, with runc 1.1.5 on cgroup v1 | this one |
 
 *ignored* means that the runtime takes the field and does nothing, without an error: neither the plugin nor the
-container's owner is told. A protobuf field that a runtime does not know is lost in the same way.
+container's owner hears of it. A protobuf field that a runtime does not know is lost in the same way.
 {notes}
 ## Events, in the order in which they come
 
