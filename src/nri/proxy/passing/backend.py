@@ -30,8 +30,10 @@ _log = logging.getLogger("nri.proxy")
 RUNTIME_SERVICE = "runtime.v1.RuntimeService"
 #: How long the proxy's own calls may take, in seconds.
 CALL_TIMEOUT_S = 10.0
-#: gRPC's number of INTERNAL.
-_INTERNAL = 13
+#: gRPC's numbers of DEADLINE_EXCEEDED and INTERNAL.
+_LATE, _INTERNAL = 4, 13
+#: How much longer than its deadline gRPC may take to end a call, or a channel to close, in seconds.
+MORE_S = 5.0
 #: How long to wait for gRPC's own thread at the end, in seconds.
 _LOOKING_S = 1.0
 #: Between attempts to connect, in milliseconds: a runtime that is back is found within the longer one.
@@ -97,14 +99,12 @@ class Backend:
     def call(self, name: str, request: Message, timeout_s: float | None = None) -> Any:
         """Call a method of the RuntimeService. Raises RpcError (also for DEADLINE_EXCEEDED), RuntimeUnavailable."""
         method = pb.DESCRIPTOR.services_by_name["RuntimeService"].methods_by_name[name]
-        future = self.unary(
-            f"/{RUNTIME_SERVICE}/{name}",
-            request.SerializeToString(),
-            CALL_TIMEOUT_S if timeout_s is None else timeout_s,
-            (),
-        )
+        timeout_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
+        future = self.unary(f"/{RUNTIME_SERVICE}/{name}", request.SerializeToString(), timeout_s, ())
         try:
-            answer = future.result()
+            answer = future.result(timeout_s + MORE_S)
+        except grpc.FutureTimeoutError:
+            raise RpcError(_LATE, f"{name}: gRPC has ended the call neither in time nor after it") from None
         except grpc.RpcError as error:
             if error.code() is grpc.StatusCode.UNAVAILABLE:
                 reason = met(self.path) or error.details() or "it has closed the connection"
@@ -138,7 +138,10 @@ class Backend:
         until = monotonic() + _LOOKING_S
         while getattr(looking, "polling", False) and monotonic() < until:
             sleep(0.005)
-        self.channel.close()
+        # This waits for its calls, for ever if their thread is gone, as was seen once: then it is left to itself.
+        closing = threading.Thread(target=self.channel.close, name="nri-proxy-closing", daemon=True)
+        closing.start()
+        closing.join(MORE_S)
 
     def _note(self, state: Any) -> None:
         ready = state is grpc.ChannelConnectivity.READY

@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -125,3 +126,40 @@ def test_after_the_end_calls_fail_as_without_a_runtime(tmp_path: Path) -> None:
     backend.stop()
     with pytest.raises(RuntimeUnavailable, match="being stopped"):
         backend.call("Version", pb.VersionRequest())
+
+
+class Stuck:
+    """gRPC's channel when the thread that ends its calls is gone."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def unary_unary(self, _method: str) -> Any:
+        return self
+
+    def future(self, *_: object, **__: object) -> Any:
+        return self
+
+    def result(self, timeout: float) -> bytes:
+        if self.go.wait(timeout):
+            return b""
+        raise grpc.FutureTimeoutError
+
+    def unsubscribe(self, _listener: object) -> None:
+        pass
+
+    def close(self) -> None:
+        self.go.wait()
+
+
+def test_calls_and_a_channel_that_nothing_ends_hold_up_nobody_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.proxy.passing.backend.MORE_S", 0.05)
+    backend, stuck = Backend(str(tmp_path / "r.sock")), Stuck()
+    backend.stop()
+    backend.channel = stuck  # type: ignore[assignment]
+    with pytest.raises(RpcError, match="Version: gRPC has ended the call neither in time nor after it"):
+        backend.call("Version", pb.VersionRequest(), 0.05)
+    backend.stop()
+    stuck.go.set()
