@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(600)  # a download on a slow line
 
 #: Read by `nri plugins show`.
 PAGE_OF_A_PLUGIN = re.compile(r"nri/plugins/\w+/README\.md")
-ALLOWED = {".py", ".pyi", ".typed", ".txt", ".html", ".css", ".js", ".json"}
+ALLOWED = {".py", ".pyi", ".typed", ".txt", ".html", ".css", ".js", ".json", ".c"}
 
 
 def packaged(wheel: Path) -> list[str]:
