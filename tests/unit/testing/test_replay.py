@@ -73,6 +73,16 @@ def record(folder: Path, *plugins: nri.Plugin, redact: bool = False) -> Path:
     return folder
 
 
+def record_one(folder: Path, plugin: nri.Plugin) -> Path:
+    """Two containers of one pod."""
+    with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(plugin, "10", "p1")
+        pod = make_pod(name="web", namespace="shop")
+        for number in ("1", "2"):
+            runtime.create_container(pod, make_container(id=f"c{number}", name=f"app{number}"))
+    return folder
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record(tmp_path_factory.mktemp("traces"))
@@ -226,6 +236,45 @@ def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_plac
         again.disconnect()
         (gone,) = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
         assert gone.differences[0].startswith("recorded: ok; now: ") and not gone.differences[0].endswith("ok")
+    with Replay(tmp_path) as again:
+        (left,) = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
+        assert left.left_out == "10-sets asked for it by itself, and takes no part, or as a program of its own"
+
+
+class Ordered(nri.Plugin):
+    """Sets two variables in the order of its class."""
+
+    names = ("A", "B")
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        adjustment = nri.Adjustment()
+        for name in self.names:
+            adjustment.add_env(name, "1")
+        return adjustment
+
+
+class Reversed(Ordered):
+    """The same the other way round."""
+
+    names = ("B", "A")
+
+
+def test_the_same_entries_in_another_order_are_named_as_that(tmp_path: Path) -> None:
+    found = differences(record_one(tmp_path, Ordered()), Reversed())
+    assert len(found) == 2
+    assert found[0].endswith(": the same entries, in another order or with values that the container has already")
+
+
+class Evicts(nri.Plugin):
+    """Evicts another container when one is made."""
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Eviction | None:
+        return nri.Eviction("c1", "no room") if container.id == "c2" else None
+
+
+def test_an_eviction_is_part_of_an_answer(tmp_path: Path) -> None:
+    (only,) = differences(record_one(tmp_path, Evicts()))
+    assert only.endswith('eviction of container c1: recorded "no room"; now nothing')
 
 
 class Validates(Sets):
