@@ -193,8 +193,9 @@ def test_events_or_an_index_that_the_class_names_in_vain_are_an_error(name: str,
 
 
 def test_events_and_an_index_of_a_plugins_own_are_its_business() -> None:
-    type("P", (nri.Plugin,), {"events": [], "index": 1000, "idx": None})
-    type("Q", (nri.Plugin,), {"events": ["oom", 5], "index": "by-name", "idx": {}})
+    for mine in ({"events": [], "index": 1000, "idx": None}, {"events": ["oom", 5], "index": "by-name", "idx": {}}):
+        made = type("P", (nri.Plugin,), mine)
+        assert {name: getattr(made, name) for name in mine} == mine
 
 
 def test_settings_of_the_class_may_be_all_that_they_can_be() -> None:
