@@ -73,11 +73,9 @@ class Daemon:
                 os.kill(pid, signal.SIGKILL)  # nobody would find it again
                 os.waitpid(pid, 0)
                 raise
-        except FileNotFoundError as error:
-            if error.filename == PROGRAM:
-                raise Reject(f"there is no program {PROGRAM} in PATH ({os.environ.get('PATH', '')})") from None
-            raise Reject(f"cannot start {PROGRAM}: {error}") from None
         except (OSError, ValueError) as error:
+            if isinstance(error, FileNotFoundError) and error.filename == PROGRAM:
+                raise Reject(f"there is no program {PROGRAM} in PATH ({os.environ.get('PATH', '')})") from None
             raise Reject(f"cannot start {PROGRAM}: {error}") from None
         return cls(folder, pid)
 
@@ -122,7 +120,7 @@ class Daemon:
                 stack.callback(os.close, descriptor)
                 if not self.ended:
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        self._reap(PATIENCE_S)
+                    self._reap(PATIENCE_S)
         remove_tree(self.folder)
         for above in (os.path.dirname(self.folder), os.path.dirname(os.path.dirname(self.folder))):
             with suppress(OSError):

@@ -61,6 +61,30 @@ def test_a_program_that_cannot_be_run_is_told(tmp_path: Path, program: Path) -> 
         Daemon.start(str(tmp_path / "run"), OWNER, "", "")
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\0b"])
+def test_a_name_that_is_no_name_of_a_folder_is_refused_and_nothing_is_started(
+    tmp_path: Path, program: Path, name: str
+) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(Reject, match="not the name of a folder"):
+        Daemon.start(str(run), ("default", "pod", name), "", "")
+    assert list(kept(str(run))) == [] and not list(tmp_path.glob("**/memtierd.pid"))
+
+
+def test_a_link_in_place_of_a_folder_is_refused(tmp_path: Path, program: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "default").symlink_to(tmp_path)
+    with pytest.raises(Reject, match="it is a link"):
+        Daemon.start(str(run), OWNER, "", "")
+
+
+def test_a_program_that_is_not_in_path_is_named_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Reject, match=f"no program memtierd in PATH .{tmp_path}"):
+        Daemon.start(str(tmp_path / "run"), OWNER, "", "")
+
+
 def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
     daemon = Daemon(str(tmp_path))
     assert daemon.last_words() == "" and daemon.ended and not daemon.has("", "")
