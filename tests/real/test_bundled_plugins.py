@@ -65,12 +65,14 @@ class Beside:
 def beside(runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
     """All plugins beside the shared daemon."""
     folder, daemon = tmp_path_factory.mktemp("bundled"), runtime.daemon
-    (daemon.run_dir / "cdi/test.json").write_text(json.dumps(CDI_SPEC))
+    devices = daemon.run_dir / "cdi/test.json"
+    devices.write_text(json.dumps(CDI_SPEC))
     bundled.prepare(folder)
     side = Beside(runtime, folder, {}, {})
     side.before = {handler: bundled.plain(side, handler) for handler in OF_CONTAINERD}
     with bundled.programs(folder, daemon.nri_socket, daemon.has_connected) as side.programs:
         yield side
+    devices.unlink()  # a device that another file has as well cannot be resolved, and the daemon is shared
     daemon.cri.remove_all()
 
 
