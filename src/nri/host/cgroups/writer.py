@@ -47,13 +47,13 @@ class Writer:
         self, hierarchies: Hierarchies, *, refresh_s: float = 60.0, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._hierarchies, self._refresh_s, self._now = hierarchies, refresh_s, now
-        self._known: dict[tuple[str, str], _Known] = {}
+        self._known: dict[str, dict[str, _Known]] = {}  # by the path of the cgroup, and by the knob
         self._swept = now()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """The number of values that are remembered."""
-        return len(self._known)
+        return sum(map(len, self._known.values()))
 
     def read(self, cgroup: str, name: str) -> Value | Unsupported:
         """The value of a knob, from its file.
@@ -92,8 +92,9 @@ class Writer:
         """Drop what is remembered of a cgroup that was removed, and of those below it."""
         path = cgroup.strip("/")
         with self._lock:
-            for key in [key for key in self._known if key[0] == path or key[0].startswith(f"{path}/")]:
-                del self._known[key]
+            self._known.pop(path, None)
+            for below in [each for each in self._known if each.startswith(f"{path}/")]:
+                del self._known[below]
 
     def _settle(self, writes: Sequence[Write], force: bool, results: dict[int, Result]) -> dict[int, Located]:
         """Give those their result that need no write; the files of the others."""
@@ -124,7 +125,7 @@ class Writer:
             result = knob_file.put(self._hierarchies, write, row, file, step.value)
             if result.outcome is Outcome.APPLIED:
                 for name in row.resets:
-                    self._known.pop((_key(write)[0], name), None)
+                    self._drop(write.cgroup.strip("/"), name)
             if step.final:
                 result = _since(first[step.number], result)
                 results[numbers[step.number]] = result
@@ -132,7 +133,8 @@ class Writer:
 
     def _believed(self, write: Write, file: Located) -> Result | None:
         """The result of an earlier write of the same, if it still counts."""
-        known = self._known.get(_key(write))
+        cgroup, name = _key(write)
+        known = self._known.get(cgroup, {}).get(name)
         if known is None or known.result.wanted != write.value or self._now() - known.at >= self._refresh_s:
             return None
         if self._hierarchies.files.identity(file.path) != known.identity:
@@ -142,18 +144,26 @@ class Writer:
 
     def _believe(self, write: Write, file: Located, result: Result) -> None:
         """Remember a result; one that was refused is tried again the next time."""
-        self._known.pop(_key(write), None)
+        cgroup, name = _key(write)
+        self._drop(cgroup, name)
         if self._refresh_s > 0 and (result.in_force or result.outcome is Outcome.CLAMPED):
             identity = self._hierarchies.files.identity(file.path)
             if identity is not None:
-                self._known[_key(write)] = _Known(identity, self._now(), result)
+                self._known.setdefault(cgroup, {})[name] = _Known(identity, self._now(), result)
+
+    def _drop(self, cgroup: str, name: str) -> None:
+        rows = self._known.get(cgroup)
+        if rows is not None and rows.pop(name, None) is not None and not rows:
+            del self._known[cgroup]
 
     def _sweep(self) -> None:
         """Drop what is too old to be believed, so that removed cgroups leave nothing behind."""
         now = self._now()
         if now - self._swept >= self._refresh_s:
             self._swept = now
-            self._known = {key: known for key, known in self._known.items() if now - known.at < self._refresh_s}
+            for cgroup, rows in list(self._known.items()):
+                for name in [name for name, known in rows.items() if now - known.at >= self._refresh_s]:
+                    self._drop(cgroup, name)
 
 
 def _key(write: Write) -> tuple[str, str]:
