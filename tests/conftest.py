@@ -1,10 +1,11 @@
 """What all tests share: markers by folder, Hypothesis profiles, and the rule that nothing skips unnoticed in CI."""
 
+import functools
 import os
 import signal
-import sys
+import subprocess
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -71,22 +72,32 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Whether a test has started processes or threads: if it fails, it may run again (tools/unsteady.py), as all of those
 # with real parts may.
 FROM_ELSEWHERE = (pytest.PytestUnraisableExceptionWarning, pytest.PytestUnhandledThreadExceptionWarning)
-PROCESSES = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn"))
+STARTERS: tuple[tuple[Any, str], ...] = (
+    (threading.Thread, "start"),
+    (subprocess.Popen, "__init__"),
+    *((os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp")),
+)
 _started = False
 
 
-def _note_start(event: str, _: object = None) -> None:
-    global _started  # noqa: PLW0603 - a hook of the interpreter has no other place
-    _started = _started or event in PROCESSES or event == "thread"
+def _noted(start: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, which notes that it was called.
+
+    No audit hook of the interpreter does this: it runs within `sys.settrace` as well, and lets another thread in there,
+    whose own is then refused, so that under coverage a thread was gone before its first line.
+    """
+
+    @functools.wraps(start)
+    def noted(*arguments: Any, **named: Any) -> Any:
+        global _started  # noqa: PLW0603 - what is wrapped has no other place
+        _started = True
+        return start(*arguments, **named)
+
+    return noted
 
 
-def _start_thread(thread: threading.Thread) -> None:
-    _note_start("thread")
-    _start(thread)
-
-
-sys.addaudithook(_note_start)
-_start, threading.Thread.start = threading.Thread.start, _start_thread  # type: ignore[assignment, method-assign]
+for owner, starter in STARTERS:
+    setattr(owner, starter, _noted(getattr(owner, starter)))
 
 # No deadlines: a slow machine is not a wrong answer. CI draws the same examples each time; `long` draws new ones.
 patient: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
