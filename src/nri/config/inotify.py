@@ -95,7 +95,7 @@ class FileChanges:
 
 
 def folders_on_the_way(path: str) -> set[str]:
-    """The folders in which a change can mean that another file stands at a path: where it is, and its links are.
+    """The folders in which a change can mean that another file is at a path: its own, and those of its links.
 
     Where a folder is missing, the one in which it would appear is the last.
     """

@@ -118,7 +118,7 @@ def _refuse_odd(source: Source, tree: Any) -> None:
 
 
 def line_of(source: Source, path: Path) -> int | None:
-    """The line, counted from 1, on which the key at `path` stands; None when it cannot be found."""
+    """The line, counted from 1, on which the key at `path` is; None when it cannot be found."""
     return Lines(source).find(path)
 
 
@@ -131,7 +131,7 @@ class Lines:
         self._found: YamlLines | _TomlLines | None = None
 
     def find(self, path: Path) -> int | None:
-        """The line, counted from 1, on which the key at `path` stands; None when it cannot be found."""
+        """The line, counted from 1, on which the key at `path` is; None when it cannot be found."""
         try:
             if not self._read:
                 self._read = True
@@ -262,7 +262,7 @@ class _TomlLines:
             self._last[here] = number
 
     def find(self, path: Path) -> int | None:
-        """The line of a key; of an inline table or list that holds it, the line on which its own key stands."""
+        """The line of a key; of an inline table or list that holds it, the line of its own key."""
         wanted = tuple(str(part) for part in path if isinstance(part, str))
         if wanted in self._first:
             return self._first[wanted]

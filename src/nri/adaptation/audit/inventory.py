@@ -329,7 +329,7 @@ class Inventory:
             return True
 
     def keep_update(self, plugin: str, update: m.ContainerUpdate, event: str, number: int) -> Presence:
-        """Keep an update if its container is being created, later ones over earlier ones. Returns where it stands.
+        """Keep an update if its container is being created, later ones over earlier ones. Returns its place.
 
         CREATED: kept as well, and the caller has it handed over. A KNOWN one takes no update here: the caller gives it
         to the runtime. One that comes on top of more than any plugin needs is GONE.
@@ -350,7 +350,7 @@ class Inventory:
             return Presence.CREATED if creation.succeeded else Presence.CREATING
 
     def keep_eviction(self, plugin: str, eviction: m.ContainerEviction) -> Presence:
-        """Keep an eviction if its container is being created. Returns where it stands."""
+        """Keep an eviction if its container is being created. Returns its place."""
         with self._lock:
             creation = self._creations.get(eviction.container_id)
             if creation is None:

@@ -18,7 +18,7 @@ __all__ = ["CODE_BYTES", "INSTALL", "MAGIC", "is_wasm", "missing"]
 MAGIC = b"\0asm\1\0\0\0"
 #: The largest of them, in bytes.
 CODE_BYTES = 64 << 20
-#: What to do where wasmtime is missing.
+#: The next step where wasmtime is missing.
 INSTALL = "it is WebAssembly, for which this runtime lacks wasmtime: pip install '.[wasm]', in a checkout of nri"
 
 

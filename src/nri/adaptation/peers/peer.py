@@ -1,4 +1,4 @@
-"""One plugin as the runtime sees it: who it is, where it stands, how to ask it something.
+"""One plugin as the runtime sees it: who it is, its state, how to ask it something.
 
 `Peer` has what all kinds share: identity, the lock that makes events pass one at a time, the state. The state machine
 is `nri.adaptation.peers.state`; this is its shell: `signal` looks up what follows and carries it out, through the
@@ -60,7 +60,7 @@ class Peer(ABC):
         config: what it is given with Configure, as text.
         order: counts registrations; equal indices are called in this order.
         lock: passes events one at a time, in order of arrival.
-        state: where it stands; changed by `signal` alone.
+        state: how far it has joined; changed by `signal` alone.
         mask: events that it subscribed to, less those that the operator does not allow.
         event_policies: the operator's policy by number of the event; None: it does not get the event.
         declared: the failure policy that it declared, or None.

@@ -8,7 +8,7 @@ event that it gets, and none is missed. Three parties, three rules:
 - An **event** passes a waiting joiner if it is urgent or if any block is held (perhaps by its own request: waiting
   would be a deadlock). It waits for a joiner that is inside, for a bounded time: a runtime whose `synchronize` needs
   a lock that the event's caller holds would hang otherwise.
-- A **joiner** waits for all blocks and events to end. Its right of way lasts `preference_s`, then it stands back for as
+- A **joiner** waits for all blocks and events to end. Its right of way lasts `preference_s`, then it waits for as
   long, so that one slow stop request delays the joiner and not every other request.
 
 Neither side starves the other, as in a phase-fair lock: every event and block that waits when a joiner is through is

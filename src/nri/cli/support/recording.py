@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OBSERVER", "record_options", "recorded", "redact_options"]
 
-#: What a recording is by that a plugin made which sees no answers of others; `nri.testing.replay` knows it.
+#: The maker of a recording by a plugin, which sees no answers of others; `nri.testing.replay` knows it.
 OBSERVER = "nri record"
 
 #: A policy file that is longer is not kept in a trace.

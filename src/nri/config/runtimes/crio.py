@@ -101,7 +101,7 @@ def read(root: str = "/") -> Reading:
 
 
 def _walk(root: str, folder: str, remarks: list[Remark]) -> Iterator[str]:
-    """Find all files of a folder, as Go walks it: by name, folders where their name stands, links not followed."""
+    """Find all files of a folder, as Go walks it: by name, folders in the order of their names, links not followed."""
     try:
         entries = sorted(os.scandir(inside(root, folder)), key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):

@@ -58,7 +58,7 @@ def patched(text: str, table: KeyPath, values: Mapping[str, bool | str], path: s
         good = False
     if not good:
         step = "change it by hand: " + " / ".join(lines_of(table, values))
-        raise ConfigError(path, toml_table(table), "stands there in a form that cannot be changed safely", step)
+        raise ConfigError(path, toml_table(table), "is there in a form that cannot be changed safely", step)
     return made
 
 

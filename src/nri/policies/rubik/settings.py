@@ -272,7 +272,7 @@ def load(source: Source) -> File:
 
 
 def read(tree: Any, source: Source) -> File:
-    """Take the tree of a file as one; the source is where errors say that it stands. Raises ConfigError as `load`."""
+    """Take the tree of a file as one; errors name the source. Raises ConfigError as `load`."""
     if tree is None:
         tree = {}
     if not isinstance(tree, dict):

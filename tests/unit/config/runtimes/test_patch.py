@@ -49,8 +49,8 @@ def test_only_the_keys_that_are_wanted_change(before: str, after: str | None) ->
     ("text", "said"),
     [
         ("plugins = {}\n", 'change it by hand: [plugins."io.containerd.nri.v1.nri"] /   disable = false'),
-        ("plugins.'io.containerd.nri.v1.nri'.disable = true\n", "stands there in a form that cannot be changed safely"),
-        (f"t = '''\n{HEAD}\n'''\n", "stands there in a form that cannot be changed safely"),
+        ("plugins.'io.containerd.nri.v1.nri'.disable = true\n", "is there in a form that cannot be changed safely"),
+        (f"t = '''\n{HEAD}\n'''\n", "is there in a form that cannot be changed safely"),
         (f'{HEAD}\ndisable = "a\\\\b"\n', "cannot be changed safely"),
         ("plugins = 1\n", "is no table"),
         ("a = \n", "/f:1"),

@@ -50,7 +50,7 @@ EXIT_S = 5.0
 def end_all() -> None:
     """End all runs while Python still can.
 
-    A thread that comes back from WebAssembly into Python after that is ended where it stands, below frames of Rust.
+    A thread that comes back from WebAssembly into Python after that is ended in its place, below frames of Rust.
     """
     with _guard:
         ended.set()

@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
 
 
 class _Notes(Observer):
-    """What a runtime notices of its plugin."""
+    """The plugin as its runtime sees it."""
 
     __slots__ = ("failures", "left_out")
 
@@ -235,7 +235,7 @@ def _scenario(
 
 
 def _judged(event: str, error: BaseException) -> tuple[str, str]:
-    """What to say of an event that got no answer, or an error: the outcome, and the note."""
+    """The outcome and the note for an event that got no answer, or an error."""
     if isinstance(error, (DeadlineExceeded, PluginTimeout)):
         return "wrong", f"{event}: no answer in time"
     if isinstance(error, RpcError) and event in _REFUSABLE:

@@ -1,4 +1,4 @@
-"""What was found out, in sections of rows: as tables, a document, or a page; compared with an earlier one.
+"""Findings in sections of rows: as tables, a document, or a page; compared with an earlier one.
 
 Rules: names and outcomes come from runtimes and plugins: they are cut and escaped here. Next: the verbs in
 `nri.cli.verbs.conformance`.

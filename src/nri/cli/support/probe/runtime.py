@@ -1,4 +1,4 @@
-"""What a live runtime does with each event, field, update, eviction, validator and failure: tried in pods of our own.
+"""Try how a live runtime treats each event, field, update, eviction, validator and failure, in pods of our own.
 
 A plugin of ours joins at the runtime's NRI socket, and pods are made over its CRI socket; what became of what the
 plugin asked for is read back from the containers. Rules: the plugin answers nothing for pods of others; all that was
@@ -117,7 +117,7 @@ class Probing(Plugin):
         return None if wish is None else wish(found)
 
     def of(self, event: str, container: str = "") -> list[Seen]:
-        """What was told of an event; of one container by its name."""
+        """The calls of an event; of one container by its name."""
         return [
             each for each in self.seen if each.event == event and container in ("", getattr(each.container, "name", ""))
         ]
@@ -180,7 +180,7 @@ class Made:
         return self
 
     def exec(self, *command: str) -> str:
-        """What a program in it prints."""
+        """The output of a program in it."""
         request = pb.ExecSyncRequest(container_id=self.id, cmd=command, timeout=int(_CALL_S))
         return str(self.cri.call("ExecSync", request, _CALL_S).stdout.decode(errors="replace"))
 
@@ -401,7 +401,7 @@ class Probe:
                 section.add(path, first.get(path, "never"))
 
     def _around(self, section: Section, pod: str) -> None:
-        """What a plugin is told beside the events."""
+        """Facts that a plugin gets beside the events."""
         told = self._introduced.message.request_timeout
         section.add("Configure tells the timeouts", "yes" if told else "no")
         if self._own_network:
@@ -500,7 +500,7 @@ class Probe:
             raise NriError("told as failed")
 
     def _effect(self, made: Made, setter: str, text: str, act: Callable[[], object]) -> str:
-        """What becomes of a value of a container's cgroup by an act."""
+        """The effect of an act on a value of a container's cgroup."""
         _, controller, v1_file, v2_file, _ = SETTERS[setter]
         try:
             before = made.cgroup(controller, v1_file, v2_file).split()[0]
@@ -538,7 +538,7 @@ class Probe:
             return -1
 
     def _failures(self, section: Section, pod: str) -> None:
-        """An error at each event: whether the call that it is part of fails, and whose words are told."""
+        """An error at each event: whether the call that it is part of fails, and with whose words."""
         for event in (each for each in LIFE if not each.startswith("Validate")):
             self._say(f"an error at {event}")
             came = len(self._plugin.of(event))
@@ -621,7 +621,7 @@ class Probe:
             section.add(f"{title}: the plugin", "stays connected" if thread.is_alive() else "is cut off")
 
     def _creation(self, pod: str) -> tuple[str, str, str]:
-        """What becomes of a creation: the outcome, and the error as a note."""
+        """The outcome of a creation, and its error as a note."""
         try:
             made = self._create(pod)
         except NriError as error:
