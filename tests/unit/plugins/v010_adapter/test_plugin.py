@@ -64,12 +64,12 @@ def test_an_error_at_the_end_is_told_and_stops_nothing(
 def test_a_program_that_never_ends_is_killed_before_the_runtime_gives_up(node: Node) -> None:
     node.program("slow", "sleep 600")
     node.name("slow")
-    with FakeRuntime(request_timeout_s=1.0) as runtime:
+    with FakeRuntime(request_timeout_s=3.0) as runtime:
         runtime.add(V010Adapter(), config=node.config)
         began = time.monotonic()
-        with pytest.raises(PluginError, match=r"plugin: slow: it did not end within 0\.\d+ s"):
+        with pytest.raises(PluginError, match=r"plugin: slow: it did not end within [12]\.?\d* s"):
             runtime.start_container(make_pod(), make_container())
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         assert runtime.health("10-v010-adapter").state == "active"
 
 
