@@ -109,7 +109,7 @@ def streams(runtime: ScriptedRuntime) -> None:
         for stream_id in (9, 77, 0x7FFFFFFF):
             runtime.raw(pack(conn_id, frames.pack(stream_id, kind, encode_response(b"x", 0, ""))))
     runtime.send("CreateContainer", CREATE)
-    wanted = runtime._next_id - 2
+    wanted = runtime.next_id - 2
     while (response := runtime.response()).stream_id != wanted:  # data for streams that there are not is answered
         assert response.code, response
     assert not response.code, response
@@ -157,7 +157,7 @@ def flood(runtime: ScriptedRuntime) -> None:
     runtime.begin()
     data = runtime.request_bytes("CreateContainer", CREATE, stream_id=1001)
     requests = [runtime.request_bytes("CreateContainer", CREATE, stream_id=1003 + 2 * n) for n in range(5000)]
-    runtime._next_id = 20_001
+    runtime.next_id = 20_001
     sender = threading.Thread(target=lambda: runtime.raw(data + b"".join(requests)), daemon=True)
     sender.start()
     time.sleep(0.3)
