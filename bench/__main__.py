@@ -7,6 +7,7 @@ import sys
 OTHERS = {
     "engine": "bench.engine.run",
     "plugins": "bench.plugins",
+    "proxy": "bench.proxy",
     "apiserver": "bench.apiserver.run",
     "modes": "bench.modes.run",
     "placement": "bench.placement",

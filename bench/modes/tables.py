@@ -67,14 +67,14 @@ def agents(modes: Mapping[str, Mode]) -> str:
         if name == NONE or not mode.start_ms:
             continue
         by_pods = {count: [batch.cpu_ms for batch in each] for count, each in sorted(mode.batches.items())}
-        cpu = "; ".join(f"{count}: {_cell(values)}" for count, values in by_pods.items())
+        cpu = "; ".join(f"{count}: {cell(values)}" for count, values in by_pods.items())
         numbers = sorted({rest.pods for rest in mode.rests})
-        rest = "; ".join(f"{n}: {_cell([r.cpu_ms for r in mode.rests if r.pods == n])}" for n in numbers)
+        rest = "; ".join(f"{n}: {cell([r.cpu_ms for r in mode.rests if r.pods == n])}" for n in numbers)
         most = [rest for rest in mode.rests if rest.pods == numbers[-1]] if numbers else []
         memory = [_mib([getattr(each, what) for each in most]) for what in ("rss_mib", "pss_mib")]
         asked = [_calls(mode.start_calls, len(mode.start_calls)), _calls(*_during(mode))]
         minute = f"{statistics.mean(each.calls for each in mode.rests) * 60:.1f}" if mode.rests else ""
-        rows.append([name, _cell(mode.start_ms), cpu, rest, *memory, *asked, minute])
+        rows.append([name, cell(mode.start_ms), cpu, rest, *memory, *asked, minute])
     return table(_AGENTS, rows)
 
 
@@ -96,7 +96,7 @@ def _calls(counted: Sequence[Counter[str]], among: int) -> str:
     return ", ".join(f"{count / among:.2g} {verb}" for verb, count in sorted(verbs.items())) or "0"
 
 
-def _cell(values: Sequence[float]) -> str:
+def cell(values: Sequence[float]) -> str:
     middle, low, high = spread(list(values))
     digits = 0 if middle >= 10 else 1
     if len(values) < 2:

@@ -2,15 +2,17 @@
 
 Rules: limits hold for whole disks, whatever names one: a device, a partition, a volume or a volume group of LVM. One
 that the machine does not have, and volumes on several disks, are reported and limit nothing. A limit or weight that is
-no longer asked for is taken away. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
+no longer asked for is taken away. The kubelet mounts a pod's own volumes by their names in the pod, and a claim's by
+the name of the persistent volume, which only an apiserver connects with the claim: so the claim's disk is the one that
+is left over. Next: :mod:`nri.agent.profiles.koordinator.strategies.system_config`.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from nri.agent.explain import Subject
 from nri.agent.loops.round import KnobValue, Round, folder_subject
@@ -24,10 +26,11 @@ from nri.policies.koordinator.loops.block_io import ROOT_OFF, DiskLimits, wanted
 from nri.policies.koordinator.names import NONE, qos_class
 from nri.policies.paths import BEST_EFFORT
 
-__all__ = ["NAME", "BlockIo", "disk_of"]
+__all__ = ["NAME", "BlockIo", "PodVolumes", "disk_of"]
 
 NAME: Final = "BlkIOReconcile"
-_VOLUMES: Final = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/{name}/mount"
+#: A mount of the kubelet's for a pod: the pod's uid and the volume's name.
+_VOLUME: Final = re.compile(r"/var/lib/kubelet/pods/([^/]+)/volumes/kubernetes\.io~[^/]+/([^/]+)(?:/mount)?")
 #: The values of a disk for which nothing is set, by knob.
 _NONE: Final = {**dict.fromkeys(("io.read_iops", "io.write_iops", "io.read_bps", "io.write_bps"), UNLIMITED)}
 _WEIGHT: Final = "io.device_weight"
@@ -42,6 +45,35 @@ _LVM_NAME: Final = re.compile(r"((?:[^-]|--)+)-(?!-)")
 _ROOT: Final = Subject("node/disks", name="disks")
 
 
+class PodVolumes(NamedTuple):
+    """The volumes of a pod.
+
+    Attributes:
+        mounted: the numbers of devices that the kubelet has mounted for it, by the volume's name.
+        claims: the claims' names, by those that they have as volumes of the pod.
+        own: the names of its other volumes.
+    """
+
+    mounted: Mapping[str, str]
+    claims: Mapping[str, str] = {}
+    own: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any], mounted: Mapping[str, str]) -> PodVolumes:
+        """Read them off a pod; sources that do not know its volumes have none."""
+        claims, own = dict[str, str](), set[str]()
+        volumes = (manifest.get("spec") or {}).get("volumes") or ()
+        for each in (volume for volume in volumes if isinstance(volume, Mapping)):
+            name, claim = str(each.get("name")), each.get("persistentVolumeClaim")
+            if isinstance(claim, Mapping):
+                claims[name] = str(claim.get("claimName"))
+            elif "ephemeral" in each:
+                claims[name] = f"{name}, made for the pod"
+            else:
+                own.add(name)
+        return cls(mounted, claims, frozenset(own))
+
+
 class BlockIo(Strategy):
     """Sets limits of block I/O."""
 
@@ -52,8 +84,8 @@ class BlockIo(Strategy):
         self._set: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
         #: Disks that have latencies of the whole machine.
         self._root_set: frozenset[str] = frozenset()
-        #: The machine's mounts, read at most once a round: pods may name as many volumes as they like.
-        self._mounts: dict[str, str] | None = None
+        #: Volumes that are mounted, by pod; read at most once a round: pods may name as many as they like.
+        self._mounts: dict[str, dict[str, str]] | None = None
 
     def __len__(self) -> int:
         """The number of knobs that are remembered as set."""
@@ -68,11 +100,14 @@ class BlockIo(Strategy):
         fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]] = {}
         self._mounts = None
         folder = made.best_effort_folder
-        self._limits(made, folder_subject(BEST_EFFORT), folder, made.rules.disks, "", fresh)
+        self._limits(made, folder_subject(BEST_EFFORT), folder, made.rules.disks, None, fresh)
         for pod in made.pods:
             disks = rules_of(made, pod, NAME).disks
             if disks and qos_class(pod.labels) != NONE:
-                self._limits(made, pod.subject(), pod.folder, disks, pod.uid, fresh)
+                volumes = PodVolumes({})
+                if any(disk.kind == "podvolume" for disk in disks):
+                    volumes = PodVolumes.of(pod.manifest, self._mounted(made.parts.root).get(pod.uid, {}))
+                self._limits(made, pod.subject(), pod.folder, disks, volumes, fresh)
         for (path, knob), (subject, devices) in self._set.items():
             gone = devices - (fresh[path, knob][1] if (path, knob) in fresh else frozenset())
             if gone and made.parts.executor.hierarchies.exists(path):
@@ -87,15 +122,16 @@ class BlockIo(Strategy):
         subject: Subject,
         folder: str,
         disks: Sequence[DiskLimits],
-        uid: str,
+        volumes: PodVolumes | None,
         fresh: dict[tuple[str, str], tuple[Subject, frozenset[str]]],
     ) -> None:
         found: list[tuple[str, DiskLimits]] = []
         for disk in disks:
             try:
-                found.append((disk_of(made.parts.root, disk, uid, self._mounted), disk))
+                found.append((disk_of(made.parts.root, disk, volumes), disk))
             except ValueError as error:
-                made.errors.append(f"{NAME}: {error}")
+                whose = "beClass" if volumes is None else f"pod {subject.namespace}/{subject.name}"
+                made.errors.append(f"{NAME}: {whose}: {error}")
         if not found:
             return
         for knob, by_device in wanted(found, ()).items():
@@ -110,9 +146,9 @@ class BlockIo(Strategy):
         fresh: dict[str, str] = {}
         for disk in made.rules.root_disks:
             try:
-                device = disk_of(made.parts.root, DiskLimits(disk.name, disk.kind), "", self._mounted)
+                device = disk_of(made.parts.root, DiskLimits(disk.name, disk.kind))
             except ValueError as error:
-                made.errors.append(f"{NAME}: {error}")
+                made.errors.append(f"{NAME}: cgroupRoot: {error}")
                 continue
             fresh[device] = disk.qos
             if disk.model:
@@ -124,31 +160,56 @@ class BlockIo(Strategy):
     def _words(self, made: Round[NodeSlo], knob: str, device: str, words: str) -> None:
         made.values.append(KnobValue(_ROOT, "", knob, "", NAME, "cgroupRoot.blkioQOS", {device: words}))
 
-    def _mounted(self, root: Root) -> dict[str, str]:
+    def _mounted(self, root: Root) -> dict[str, dict[str, str]]:
+        """The devices that the kubelet has mounted for pods: numbers by name of the volume, by uid."""
         if self._mounts is None:
-            self._mounts = mounts_of(root)
+            self._mounts = {}
+            for mount in machine_mounts(root):
+                if found := _VOLUME.fullmatch(mount.path):
+                    self._mounts.setdefault(found[1], {})[found[2]] = mount.device
         return self._mounts
 
 
-def mounts_of(root: Root) -> dict[str, str]:
-    """Return the machine's mounts: the numbers of the device by its place; of several at one the last."""
-    return {mount.path: mount.device for mount in machine_mounts(root)}
+def disk_of(root: Root, disk: DiskLimits, volumes: PodVolumes | None = None) -> str:
+    """Return the numbers of a disk, `8:0`. Raises ValueError naming what cannot be found.
 
-
-def disk_of(root: Root, disk: DiskLimits, uid: str, mounts: Callable[[Root], Mapping[str, str]] = mounts_of) -> str:
-    """Return the numbers of a disk, `8:0`. Raises ValueError naming what cannot be found."""
+    Args:
+        root: the machine.
+        disk: how it is called.
+        volumes: those of the pod that calls it so; None if it is not a pod.
+    """
     if disk.kind == "device":
         name = posixpath.basename(disk.name)
         if not name or name in (".", ".."):
             raise ValueError(f"{disk.name[:60]!r} is not a device")
         return _whole(root, root.find(f"/sys/class/block/{name}/dev"), disk.name)
     if disk.kind == "podvolume":
-        if not uid or not disk.name or "/" in disk.name:
-            raise ValueError(f"{disk.name[:60]!r} is not a volume of a pod")
-        return _whole(root, mounts(root).get(_VOLUMES.format(uid=uid, name=disk.name)), disk.name)
+        if volumes is None:
+            raise ValueError(f"volume {disk.name[:60]!r}: podvolume is for the annotation of a pod")
+        return _volume(root, disk.name, volumes)
     if disk.kind == "volumegroup":
         return _group(root, disk.name)
     raise ValueError(f"disk {disk.name[:60]!r}: there is no kind {disk.kind[:20]!r}")
+
+
+def _volume(root: Root, name: str, volumes: PodVolumes) -> str:
+    """The numbers of the disk that a volume of a pod is on, by its name in the pod, or by the persistent volume's."""
+    if name not in volumes.claims:
+        if name not in volumes.mounted:
+            raise ValueError(f"the kubelet has mounted no volume {name[:60]!r} for the pod")
+        return _whole(root, volumes.mounted[name], name)
+    left = sorted(volumes.mounted.keys() - volumes.own)
+    claims = len(set(volumes.claims.values()))
+    if len(left) == claims and len({volumes.mounted[each] for each in left}) == 1:
+        return _whole(root, volumes.mounted[left[0]], name)
+    disks = {_whole(root, volumes.mounted[each], each) for each in left}
+    if len(left) != claims or len(disks) != 1:
+        raise ValueError(
+            f"{name[:60]!r} is one of {claims} claims, and the kubelet has mounted {len(left)} of claims for the pod, "
+            f"on {len(disks)} disks: only an apiserver knows which it is. Name its persistent volume instead"
+            + (f", such as {left[0]}" if left else "")
+        )
+    return disks.pop()
 
 
 def _group(root: Root, name: str) -> str:
@@ -166,6 +227,8 @@ def _whole(root: Root, numbers: str | None, name: str) -> str:
     """The numbers of the whole disk that a device is, or is on; limits hold for those alone."""
     if numbers is None:
         raise ValueError(f"the machine has no disk {name[:60]!r}")
+    if numbers.startswith("0:"):  # memory, a network's file system, btrfs
+        raise ValueError(f"{name[:60]!r} is not on a disk that the machine shows")
     level, disks = [numbers.strip()], set[str]()
     for _ in range(_DEEPEST):
         below: list[str] = []

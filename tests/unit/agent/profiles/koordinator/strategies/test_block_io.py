@@ -10,7 +10,7 @@ import pytest
 
 from nri.agent.loops.round import Round
 from nri.agent.loops.samples import Sample
-from nri.agent.profiles.koordinator.strategies.block_io import BlockIo, disk_of
+from nri.agent.profiles.koordinator.strategies.block_io import BlockIo, PodVolumes, disk_of
 from nri.agent.profiles.koordinator.strategies.rules import NodeSlo
 from nri.agent.settings import AgentSettings
 from nri.host import Root, read_topology
@@ -61,7 +61,7 @@ def test_a_volume_group_and_its_volumes_are_limited_on_the_disk_that_they_are_on
     lvm(tmp_path, 0, "vg--x-root", "sda1")
     lvm(tmp_path, 1, "thin-pool", "dm-0")
     lvm(tmp_path, 2, "thin-data", "dm-0", "dm-1")
-    assert disk_of(world.root, DiskLimits(name, kind), "") == "8:0"
+    assert disk_of(world.root, DiskLimits(name, kind)) == "8:0"
 
 
 def test_best_effort_pods_are_limited_together_and_let_go(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_an_annotation_that_cannot_be_read_is_an_error_of_the_pod_until_it_can(t
         ("volumegroup", "vg0", "the machine has no volume in use of the volume group 'vg0'"),
         ("volumegroup", "wide", "'wide' is on 2 disks; limits hold for one"),
         ("zpool", "tank", "there is no kind 'zpool'"),
-        ("podvolume", "../../etc", "is not a volume of a pod"),
-        ("podvolume", "data", "the machine has no disk 'data'"),
+        ("podvolume", "../../etc", "the kubelet has mounted no volume '../../etc' for the pod"),
+        ("podvolume", "share", "'share' is not on a disk that the machine shows"),
     ],
 )
 def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_path: Path) -> None:
@@ -137,15 +137,107 @@ def test_what_cannot_be_found_is_named(kind: str, name: str, error: str, tmp_pat
     lvm(tmp_path, 0, "vg--x-root", "sda1")
     lvm(tmp_path, 1, "wide-data", "sda1", "sdb")
     with pytest.raises(ValueError, match=error):
-        disk_of(world.root, DiskLimits(name, kind), "uid")
+        disk_of(world.root, DiskLimits(name, kind), PodVolumes({"share": "0:55"}))
 
 
-def test_a_volume_of_a_pod_is_found_by_its_mount(tmp_path: Path) -> None:
-    world = LoopWorld(tmp_path)
+def mounted(folder: Path, *rows: tuple[str, str, str]) -> None:
+    """The kubelet's mounts of pod `u`: kind and name of a volume, numbers of its device."""
+    lines = [
+        f"3{n} 1 {device} / /var/lib/kubelet/pods/u/volumes/kubernetes.io~{kind}/{name} rw - ext4 /dev/x rw\n"
+        for n, (kind, name, device) in enumerate(rows)
+    ]
+    write_files(folder, {"proc/1/mountinfo": "".join(lines)})
+
+
+def claim(name: str, kind: str = "persistentVolumeClaim") -> dict[str, Any]:
+    return {"name": name, kind: {"claimName": f"of-{name}"}}
+
+
+def limited(world: LoopWorld, volumes: list[dict[str, Any]], name: str = "data") -> str:
+    """The limit of a pod with these volumes that asks for one of volume `name`, or else the error."""
+    blocks = [{"name": name, "type": "podvolume", "ioCfg": {"writeBPS": 7}}]
+    one = pod("u", n.LS, annotations={"koordinator.sh/blkioQOS": json.dumps({"blocks": blocks})})
+    one["spec"]["volumes"] = volumes
+    folder = world.pod(one)
+    world.source.replace([one])
+    world.loop()
+    return world.text(folder, "blkio.throttle.write_bps_device") or world.loops.health()[1]
+
+
+#: Volumes that are not on a disk, as most pods have some.
+PLAIN = [{"name": "token", "projected": {}}, {"name": "cache", "emptyDir": {"medium": "Memory"}}]
+PLAIN_MOUNTS = (("projected", "token", "0:40"), ("empty-dir", "cache", "0:41"))
+
+
+@pytest.mark.parametrize(
+    ("volumes", "place"),
+    [
+        ([], ("csi", "data/mount")),
+        ([{"name": "data", "csi": {}}, claim("other")], ("csi", "data/mount")),
+        ([*PLAIN, claim("data")], ("csi", "pvc-1/mount")),
+        ([*PLAIN, claim("data", "ephemeral")], ("csi", "pvc-1/mount")),
+        ([*PLAIN, claim("data")], ("local-volume", "disk-7")),
+    ],
+    ids=["no volumes known", "inline", "claim", "ephemeral claim", "local claim"],
+)
+def test_a_volume_of_a_pod_is_found_by_its_mount(
+    volumes: list[dict[str, Any]], place: tuple[str, str], tmp_path: Path
+) -> None:
+    world = LoopWorld(tmp_path, {})
     disks(tmp_path)
-    path = "/var/lib/kubelet/pods/u/volumes/kubernetes.io~csi/data/mount"
-    write_files(tmp_path, {"proc/1/mountinfo": f"30 1 8:1 / {path} rw - ext4 /dev/sda1 rw\n"})
-    assert disk_of(world.root, DiskLimits("data", "podvolume"), "u") == "8:0"
+    mounted(tmp_path, *PLAIN_MOUNTS, (*place, "8:1"))
+    assert limited(world, volumes) == "8:0 7"
+
+
+def test_claims_on_one_disk_are_on_that_one_whichever_is_meant(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    lvm(tmp_path, 0, "vg-one", "sda1")
+    lvm(tmp_path, 1, "vg-two", "sda1")
+    mounted(tmp_path, ("csi", "pvc-1/mount", "253:0"), ("csi", "pvc-2/mount", "253:1"))
+    assert limited(world, [claim("data"), claim("more")]) == "8:0 7"
+
+
+def test_a_claim_that_is_two_volumes_of_a_pod_is_mounted_once(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    mounted(tmp_path, ("csi", "pvc-1/mount", "8:1"))
+    assert limited(world, [claim("data"), {**claim("data"), "name": "again"}]) == "8:0 7"
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (PLAIN_MOUNTS, "'data' is one of 2 claims, and the kubelet has mounted 0 of claims for the pod, on 0 disks"),
+        (
+            (("csi", "pvc-1/mount", "8:1"),),
+            "of 2 claims, and the kubelet has mounted 1 of claims for the pod, on 1 disks",
+        ),
+        (
+            (("csi", "pvc-1/mount", "8:1"), ("csi", "pvc-2/mount", "8:16")),
+            "has mounted 2 of claims for the pod, on 2 disks",
+        ),
+        ((("csi", "pvc-1/mount", "8:1"), ("nfs", "pvc-2", "0:60")), "'pvc-2' is not on a disk"),
+    ],
+    ids=["none", "the other is a raw device", "several disks", "the other is on a network"],
+)
+def test_a_claim_that_cannot_be_told_from_others_is_an_error_and_its_persistent_volume_may_be_named(
+    rows: tuple[tuple[str, str, str], ...], told: str, tmp_path: Path
+) -> None:
+    world = LoopWorld(tmp_path, {})
+    disks(tmp_path)
+    mounted(tmp_path, *rows)
+    volumes = [*PLAIN, claim("data"), claim("more")]
+    found = limited(world, volumes)
+    assert "pod ns/u: " in found and told in found
+    if rows != PLAIN_MOUNTS:
+        assert limited(world, volumes, "pvc-1") == "8:0 7"
+
+
+def test_best_effort_pods_together_have_no_volume_of_a_pod(tmp_path: Path) -> None:
+    world = LoopWorld(tmp_path, slo({"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 1000}}))
+    world.loop()
+    assert "beClass: volume 'data': podvolume is for the annotation of a pod" in world.loops.health()[1]
 
 
 def test_the_mounts_of_the_machine_are_read_once_a_round_however_many_volumes_are_named(

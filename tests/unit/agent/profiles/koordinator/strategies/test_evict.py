@@ -166,6 +166,16 @@ def test_batch_pods_that_starve_for_long_enough_are_evicted_for_cpu(tmp_path: Pa
     assert world.asked.pods == ["b"]
 
 
+def test_where_no_window_is_asked_for_batch_pods_must_starve_for_a_minute_on_average(tmp_path: Path) -> None:
+    world = cpu_world(tmp_path, 0, cpuEvictTimeWindowSeconds=None)
+    world.loop(60)
+    world.uses[BE] = 2000
+    world.loop(30)  # Koordinator evicts at the first sample
+    assert world.asked.pods == []
+    world.loop(30)
+    assert len(world.asked.pods) == 1
+
+
 def test_batch_pods_that_do_not_use_what_they_get_stay(tmp_path: Path) -> None:
     world = cpu_world(tmp_path, 1000)
     world.loop(60)
