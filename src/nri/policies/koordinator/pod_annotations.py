@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nri.kube import quantity
 from nri.policies.contexts import ExtendedResources
 from nri.policies.koordinator import names
 from nri.policies.koordinator.memo import LONG, Memo
@@ -18,6 +19,7 @@ from nri.policies.shapes import INT32, QUANTITY, Items, Record, Table, decode
 __all__ = [
     "SHAPES",
     "annotated",
+    "bandwidths",
     "cpu_qos",
     "device_allocations",
     "extended_resources",
@@ -37,6 +39,7 @@ _DEVICES = Table(Items(Record({"minor": INT32, "resources": _LIST, "id": str, "e
 _SCHEMATA = {"percent": int, "range": Items(int)}
 _PART = Record({"schemata": Record(_SCHEMATA), "schemataPerCache": Items(Record({"cacheID": int, **_SCHEMATA}))})
 _RESCTRL = Record({"llc": _PART, "mb": _PART})
+_LIMITS = Record({"ingressLimit": str, "egressLimit": str})
 #: The keys that are read of annotations that people write; the others are the scheduler's own.
 SHAPES = {
     names.ANNOTATION_CPU_QOS: _CPU_QOS,
@@ -120,3 +123,16 @@ def resctrl(annotations: Mapping[str, str]) -> dict[str, Any] | None:
     """Cache and memory bandwidth of a pod: `llc` and `mb`, each `schemata` and `schemataPerCache`."""
     found: dict[str, Any] | None = read(annotations, names.ANNOTATION_RESCTRL, _RESCTRL)
     return found
+
+
+def bandwidths(annotations: Mapping[str, str]) -> dict[str, int]:
+    """The limits of a pod's own traffic in bits per second, `ingressLimit` and `egressLimit`; none is left out."""
+    key = names.ANNOTATION_NETWORK_QOS
+    found: dict[str, str] = read(annotations, key, _LIMITS) or {} if annotations.get(key) else {}
+    limits = {}
+    for way, text in found.items():
+        try:
+            limits |= {way: quantity.ceil(quantity.capped(text))} if text else {}
+        except ValueError as error:
+            raise ValueError(f"annotation {key}: {way}: {error}") from None
+    return limits

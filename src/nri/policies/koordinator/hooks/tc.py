@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from nri.kube import quantity
 from nri.policies.changes import HookError
 from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, BE, LS, LSE, LSR, SYSTEM
-from nri.policies.koordinator.pod_annotations import read
+from nri.policies.koordinator.pod_annotations import bandwidths
 from nri.policies.koordinator.rules.network import TcRule
-from nri.policies.paths import BEST_EFFORT
-from nri.policies.shapes import QUANTITY, Record
 
 __all__ = ["NAME", "TrafficClass", "class_id", "class_name", "classes", "hex_address", "minor_of", "own_limits"]
 
@@ -25,7 +22,6 @@ _MAJOR: Final = 1
 #: Minor number, share of the bandwidth in percent while NodeSLO gives none, and priority of each class.
 _DEFAULTS: Final = {"system": (2, 40, 1), "ls": (3, 30, 2), "be": (4, 30, 3)}
 _MINORS: Final = {SYSTEM: 2, LSE: 3, LSR: 3, LS: 3, BE: 4}
-_LIMITS = Record({"ingressLimit": QUANTITY, "egressLimit": QUANTITY})
 
 
 class TrafficClass(NamedTuple):
@@ -58,18 +54,17 @@ def own_limits(annotations: Mapping[str, str]) -> tuple[int, int]:
     Raises HookError for an annotation that cannot be read, or a negative bandwidth.
     """
     try:
-        found = read(annotations, ANNOTATION_NETWORK_QOS, _LIMITS) if annotations.get(ANNOTATION_NETWORK_QOS) else None
+        found = bandwidths(annotations)
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
-    limits = [quantity.ceil((found or {}).get(key, quantity.parse(0))) for key in ("ingressLimit", "egressLimit")]
-    if min(limits) < 0:
-        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: a bandwidth is not {min(limits)}")
-    return limits[0], limits[1]
+    if min(found.values(), default=0) < 0:
+        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: a bandwidth is not {min(found.values())}")
+    return found.get("ingressLimit", 0), found.get("egressLimit", 0)
 
 
-def minor_of(qos: str, kube_class: str) -> int:
-    """Return the class that a pod's traffic belongs to."""
-    return _MINORS.get(qos, 4 if kube_class == BEST_EFFORT else 3)
+def minor_of(qos: str) -> int:
+    """Return the class that a pod's traffic belongs to; 0 for a pod without a QoS class, which stays in the default."""
+    return _MINORS.get(qos, 0)
 
 
 def class_name(major: int, minor: int) -> str:

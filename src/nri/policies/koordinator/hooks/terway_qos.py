@@ -10,14 +10,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from nri.kube import quantity
 from nri.policies.changes import HookError
 from nri.policies.contexts import PodContext
 from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, BE, LABEL_QOS, LS, LSE, LSR, SYSTEM
-from nri.policies.koordinator.pod_annotations import read
+from nri.policies.koordinator.pod_annotations import bandwidths
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.network import Bandwidths
-from nri.policies.shapes import Record
 
 __all__ = ["FOLDER", "NAME", "NODE_FILE", "POD_FILE", "PodLimits", "node_text", "pod_limits", "pods_text", "priority"]
 
@@ -27,7 +25,6 @@ POD_FILE: Final = "pod.json"
 NODE_FILE: Final = "global_bps_config"
 _PRIORITIES: Final = {SYSTEM: 0, LSE: 1, LSR: 1, LS: 1, BE: 2}
 _KUBE_PRIORITIES: Final = {"Guaranteed": 1, "Burstable": 1, "BestEffort": 2}
-_LIMITS = Record({"ingressLimit": str, "egressLimit": str})
 
 
 class PodLimits(NamedTuple):
@@ -82,19 +79,16 @@ def pod_limits(annotations: Mapping[str, str], quirks: Quirks = Quirks.DEFAULT) 
     if not annotations.get(ANNOTATION_NETWORK_QOS):
         return PodLimits()
     try:
-        found = read(annotations, ANNOTATION_NETWORK_QOS, _LIMITS) or {}
+        found = bandwidths(annotations)
+        return PodLimits(*(_bytes(found.get(key), key, quirks) for key in ("ingressLimit", "egressLimit")))
     except ValueError as error:
         raise HookError(NAME, str(error)) from None
-    return PodLimits(*(_bytes(found.get(key, ""), key, quirks) for key in ("ingressLimit", "egressLimit")))
 
 
-def _bytes(text: str, key: str, quirks: Quirks) -> int:
-    if not text and quirks.absent_bandwidth_is_none:
-        return 0
-    try:
-        bits = quantity.ceil(quantity.capped(text))
-        if bits < 0 and quirks.negative_bandwidth_refused:
-            raise ValueError(f"a bandwidth is not {bits}")
-    except ValueError as error:
-        raise HookError(NAME, f"annotation {ANNOTATION_NETWORK_QOS}: {key}: {error}") from None
+def _bytes(bits: int | None, key: str, quirks: Quirks) -> int:
+    if bits is None and not quirks.absent_bandwidth_is_none:
+        raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key}: there is none")
+    bits = bits or 0
+    if bits < 0 and quirks.negative_bandwidth_refused:
+        raise ValueError(f"annotation {ANNOTATION_NETWORK_QOS}: {key}: a bandwidth is not {bits}")
     return bits % (1 << 64) // 8

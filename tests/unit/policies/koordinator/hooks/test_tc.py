@@ -19,14 +19,7 @@ def test_class_ids_are_decimal_digits_read_as_hexadecimal() -> None:
     assert tc.class_id(2) == 0x10002
     assert tc.class_name(1, 2) == "1:2"
     assert tc.hex_address("10.211.248.149") == "0ad3f895"
-    assert [
-        tc.minor_of(qos, kube) for qos, kube in (("LS", ""), ("BE", ""), ("", "BestEffort"), ("", "Burstable"))
-    ] == [
-        3,
-        4,
-        4,
-        3,
-    ]
+    assert [tc.minor_of(qos) for qos in ("SYSTEM", "LSE", "LSR", "LS", "BE", "")] == [2, 3, 3, 3, 4, 0]
     for wrong in ("", "1.2.3", "1.2.3.256", "a.b.c.d", "::1"):
         with pytest.raises(ValueError, match="no IPv4"):
             tc.hex_address(wrong)
@@ -36,6 +29,6 @@ def test_a_pods_own_limits_are_bits_and_one_of_them_may_be_missing() -> None:
     given = {names.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
     assert tc.own_limits(given) == (0, 10_000_000)
     assert tc.own_limits({}) == tc.own_limits({names.ANNOTATION_NETWORK_QOS: ""}) == (0, 0)
-    for bad in ("{", '{"egressLimit": "much"}', '{"ingressLimit": "-1"}', "[]"):
+    for bad in ("{", '{"egressLimit": "much"}', '{"egressLimit": 10}', '{"ingressLimit": "-1"}', "[]"):
         with pytest.raises(HookError, match="networkQOS"):
             tc.own_limits({names.ANNOTATION_NETWORK_QOS: bad})

@@ -1,8 +1,9 @@
 """From pods and rules to a plan of the network, and each pod's class into its `net_cls.classid`.
 
-Rules: an address counts only for a pod that has it alone, so none of a pod in the host's network; a bad annotation
-leaves the pod the limit that it had, if it had one, and the others as they are. Ingress is not shaped, and a pod that
-asks for that is reported. Next: :mod:`nri.agent.profiles.koordinator.network`.
+Rules: a pod without a QoS class is left alone, and its traffic is the system's, as that of nobody; an address counts
+only for a pod that has it alone, so none of a pod in the host's network; a bad annotation leaves the pod the limit that
+it had, if it had one, and the others as they are. Ingress is not shaped, and a pod that asks for that is reported.
+Next: :mod:`nri.agent.profiles.koordinator.network`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,10 @@ from nri.agent.profiles.koordinator.traffic.shaper import Shaper, default_interf
 from nri.agent.transports.standalone.pods import NAME
 from nri.agent.transports.standalone.tally import Tally
 from nri.host import ClassId, Outcome, Result
-from nri.policies import manifest
 from nri.policies.changes import HookError
 from nri.policies.contexts import PodContext
 from nri.policies.koordinator.hooks import tc
-from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, qos_class
+from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, LABEL_QOS, qos_class
 from nri.policies.koordinator.rules import network
 from nri.policies.koordinator.rules.network import TcRule
 from nri.policies.running import RunningPod
@@ -36,6 +36,7 @@ __all__ = ["NetworkShares", "traffic_of"]
 
 _MOST_PODS: Final = 4096
 _MOST_ADDRESSES: Final = 8
+_UNCLASSED: Final = f"annotation {ANNOTATION_NETWORK_QOS} is for pods with a class (label {LABEL_QOS}): it has none"
 
 
 class NetworkShares:
@@ -88,6 +89,10 @@ class NetworkShares:
             tally.items += 1
             try:
                 context = plain_context(pod)
+                if not tc.minor_of(qos_class(context.labels)):
+                    asks = ANNOTATION_NETWORK_QOS in context.annotations
+                    self._parts.decisions.failed(context, NAME, tc.NAME, _UNCLASSED if asks else "")
+                    continue
                 wrong: list[HookError] = []
                 traffic = traffic_of(pod, context, wrong.append)
             except Exception as error:  # noqa: BLE001  one bad pod never stops the others
@@ -139,7 +144,7 @@ def traffic_of(pod: RunningPod, context: PodContext, failed: Callable[[HookError
         ingress, limit = tc.own_limits(context.annotations)
     except HookError as error:
         failed(error)
-    minor = tc.minor_of(qos_class(context.labels), manifest.kube_class(pod.pod))
+    minor = tc.minor_of(qos_class(context.labels))
     return Traffic(context.uid, minor, addresses=_addresses(pod.pod), limit=limit, ingress=ingress)
 
 

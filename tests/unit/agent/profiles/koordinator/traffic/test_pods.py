@@ -91,6 +91,26 @@ def test_a_bad_annotation_limits_nothing_and_the_other_pods_keep_their_classes(t
     assert "reboot" not in str(world.programs.calls)
 
 
+def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp_path: Path) -> None:
+    world = World(tmp_path, NODE)
+    asks = {n.ANNOTATION_NETWORK_QOS: '{"egressLimit": "10M"}'}
+    proxy = at(pod("proxy", "", paths.BEST_EFFORT), "10.1.0.1")
+    asking = at(pod("asking", "", annotations=asks), "10.1.0.2")
+    folders = [world.pod(each) for each in (proxy, asking)]
+    world.source.replace([proxy, asking])
+    world.book.put("NodeSLO", slo(), "test")
+    world.round("NodeSLO")
+    assert [world.text(folder, "net_cls.classid") for folder in folders] == ["0", "0"]
+    assert "10.1.0." not in chain(world)
+    (error,) = (world.history.of("asking") or {})["errors"]
+    assert error["reason"] == (
+        "annotation koordinator.sh/networkQOS is for pods with a class (label koordinator.sh/qosClass): it has none"
+    )
+    world.source.replace([at(pod("asking", "LS", annotations=asks), "10.1.0.2")])
+    world.round()
+    assert (world.history.of("asking") or {})["errors"] == []
+
+
 def test_without_the_nodes_bandwidth_nothing_is_made(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.source.replace([])
