@@ -28,9 +28,9 @@ from tools.runtimes.machine import MissingError
 #: Pods that are made at once, beside those that are made one after the other.
 FEW, MANY = 10, 110
 #: How long the agent is left alone to see what it uses when nothing happens, in seconds.
-REST_S = 4.0
-#: How long what is still going on has to come to its end, in seconds.
-SETTLE_S = 1.0
+REST_S = 20.0
+#: How long what is still going on has to come to its end, in seconds: its watches, and the kubelet's looks at new pods.
+SETTLE_S, LOOKS_S = 1.0, 20.0
 
 
 class Bench:
@@ -80,7 +80,7 @@ class Bench:
                 self.node.clear()
                 mode.batches.setdefault(count, []).append(self._batch(agent, count))
             if full and agent is not None:
-                time.sleep(SETTLE_S)
+                time.sleep(LOOKS_S)
                 self._rest(mode, agent, MANY)
             self.node.clear()
 

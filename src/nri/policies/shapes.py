@@ -2,7 +2,7 @@
 
 A key that the shape does not have is passed over, a key may be written in any case, null is as good as absent, and a
 value of another type is an error that names its place. A key that is passed over can be reported, with the one that was
-meant: `Unread`. Shapes: `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, a
+meant: `Unread`. Shapes: `int`, `str`, `bool`, `QUANTITY`, `INT_OR_TEXT`, a `Word` of some, a
 `Record` of named keys, `Table` and `Items`. Next: `nri.policies.koordinator.pod_annotations`.
 """
 
@@ -17,7 +17,7 @@ from nri.config.syntax import TooDeep, parse_json
 from nri.kube import quantity
 from nri.text import cut, plain
 
-__all__ = ["INT32", "INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "Unread", "decode", "fit", "meant"]
+__all__ = ["INT32", "INT_OR_TEXT", "QUANTITY", "Items", "Record", "Table", "Unread", "Word", "decode", "fit", "meant"]
 
 #: A whole number of 32 bits.
 INT32: Final = "a whole number of 32 bits"
@@ -49,6 +49,12 @@ class Items(NamedTuple):
     shape: Any
 
 
+class Word(NamedTuple):
+    """A text that has a meaning only if it is one of these; any is read, and another one is as good as none."""
+
+    words: tuple[str, ...]
+
+
 class Unread(NamedTuple):
     """A key without effect: its place in the document, and why."""
 
@@ -59,6 +65,13 @@ class Unread(NamedTuple):
     def of(cls, key: str, near: str) -> Unread:
         """A key that nothing reads, and the nearest that is read, "" for none; the key is a text of others."""
         return cls(plain(key, _MOST_TEXT), "nothing reads it" + (f"; did you mean {near}?" if near else ""))
+
+    @classmethod
+    def of_word(cls, key: str, value: str, words: tuple[str, ...]) -> Unread:
+        """A value that is none of the words that its key may have."""
+        near = meant(value, words)
+        why = f"{cut(json.dumps(value), _MOST_SHOWN)} means nothing: it may be {', '.join(words)}"
+        return cls(plain(key, _MOST_TEXT), why + (f"; did you mean {near}?" if near else ""))
 
     def __str__(self) -> str:
         return f"{self.key}: {self.why}"
@@ -100,7 +113,7 @@ def fit(value: Any, shape: Any, where: str) -> Any:
             _empty(shape.shape) if each is None else fit(each, shape.shape, f"{where}[{place}]")
             for place, each in enumerate(value)
         ]
-    return _scalar(value, shape, where)
+    return _scalar(value, str if isinstance(shape, Word) else shape, where)
 
 
 def _record(value: Any, shape: Record, where: str) -> dict[str, Any]:
@@ -141,6 +154,8 @@ def _empty(shape: Any) -> Any:
         return {}
     if isinstance(shape, Items):
         return []
+    if isinstance(shape, Word):
+        return ""
     return quantity.parse(0) if shape is QUANTITY else 0 if shape in (INT_OR_TEXT, INT32) else shape()
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.policies.shapes import INT32, INT_OR_TEXT, QUANTITY, Items, Record, Table, decode
+from nri.policies.shapes import INT32, INT_OR_TEXT, QUANTITY, Items, Record, Table, Unread, Word, decode
 
 SHAPE = Record(
     {"name": str, "count": int, "on": bool, "list": Items(int), "amounts": Table(QUANTITY), "share": INT_OR_TEXT}
@@ -78,6 +78,16 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
         decode(json.dumps({"name": value, "count": value}), SHAPE)
     except ValueError:
         pass
+
+
+def test_any_word_is_read_and_one_that_means_nothing_can_be_told_in_one_line() -> None:
+    words = Word(("tc", "terway-qos"))
+    assert decode('["tc", "other", null]', Items(words)) == ["tc", "other", ""]
+    with pytest.raises(ValueError, match="1 is not a text"):
+        decode("[1]", Items(words))
+    assert str(Unread.of_word("policy", "terway\n", words.words)) == (
+        'policy: "terway\\n" means nothing: it may be tc, terway-qos; did you mean terway-qos?'
+    )
 
 
 def test_half_of_a_surrogate_pair_is_replaced_as_go_does() -> None:

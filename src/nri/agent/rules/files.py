@@ -101,7 +101,12 @@ class FileRules:
         for kind in self._said.keys() - said.keys():
             self._book.put(kind, None, self._said[kind])
         self._said, self._refused = said, refused
-        self._book.remark(str(self._path), [*odd[:_MOST_ODD], *self._foreign(others, said)])
+        lines = [*odd[:_MOST_ODD], *self._foreign(others, said)]
+        if self._folder.files and not (said or refused or lines):
+            lines = [
+                f"{self._path}: there are no rules in it: no object has one of the kinds {', '.join(self._book.kinds)}"
+            ]
+        self._book.remark(str(self._path), lines)
 
     def _kind(self, thing: Mapping[str, Any]) -> str:
         """The kind of an object; one that says none may be known by a key that it has."""

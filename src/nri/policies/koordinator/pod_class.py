@@ -44,6 +44,7 @@ __all__ = [
     "request",
     "resource_name",
     "spec_priority",
+    "whole",
 ]
 
 LABEL_PRIORITY_CLASS: Final = "koordinator.sh/priority-class"
@@ -64,8 +65,8 @@ _RESOURCES: Final = {
     (MID, "cpu"): "kubernetes.io/mid-cpu",
     (MID, "memory"): "kubernetes.io/mid-memory",
 }
-_INT32: Final = 1 << 31
-_INT64: Final = 1 << 63
+INT32: Final = 1 << 31
+INT64: Final = 1 << 63
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
 #: From here on priorities are those of system-cluster-critical and system-node-critical.
 _CRITICAL: Final = 2_000_000_000
@@ -121,13 +122,13 @@ def priority(pod: _Pod) -> int:
 
 def label_priority(pod: _Pod) -> int:
     """Return the priority within the class, from the pod's label; `priority` where that says none."""
-    found = _whole(_labels(pod).get(LABEL_PRIORITY), _INT64)
+    found = whole(_labels(pod).get(LABEL_PRIORITY), INT64)
     return priority(pod) if found is None else found
 
 
 def eviction_priority(pod: _Pod) -> int:
     """Return the order among pods that are evicted, from the pod's annotation; 0 where that says none."""
-    return _whole(_annotations(pod).get(ANNOTATION_EVICTION_PRIORITY), _INT32) or 0
+    return whole(_annotations(pod).get(ANNOTATION_EVICTION_PRIORITY), INT32) or 0
 
 
 def evictable_label(pod: _Pod) -> bool:
@@ -201,8 +202,8 @@ def spec_priority(pod: _Pod) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
-def _whole(text: str | None, bound: int) -> int | None:
-    """A whole number within a bound as Go reads it; None for any other text."""
+def whole(text: str | None, bound: int) -> int | None:
+    """Return a whole number within a bound as Go reads it; None for any other text."""
     if text is None or _WHOLE.fullmatch(text) is None:
         return None
     number = int(text)

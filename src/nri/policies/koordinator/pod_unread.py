@@ -1,4 +1,4 @@
-"""Slips of a pod's author that would go unnoticed: labels, annotations, keys in them and resources that nothing reads.
+"""Slips of a pod's author that would go unnoticed: labels, annotations, keys and words in them that nothing reads.
 
 Rules: pure, and a line for each, with the nearest that is read. Only what looks like Koordinator's is reported; it has
 more keys than the agent reads, and others have keys of their own. Next: `nri.policies.koordinator.rules.unread`.
@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
+from nri.api import cpuset
 from nri.config.syntax import parse_json
 from nri.policies.contexts import ExtendedResources
-from nri.policies.koordinator import pod_annotations
+from nri.policies.koordinator import pod_annotations, pod_class
+from nri.policies.koordinator.loops import evict
 from nri.policies.koordinator.loops.block_io import ANNOTATION_BLOCK_IO
 from nri.policies.koordinator.loops.block_io import SHAPE as _DISKS
 from nri.policies.koordinator.loops.cpu_burst import ANNOTATION_BURST
@@ -20,10 +23,19 @@ from nri.policies.koordinator.loops.cpu_burst import SHAPE as _BURST
 from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY
 from nri.policies.koordinator.loops.memory_qos import POD_SHAPE as _MEMORY
 from nri.policies.koordinator.memo import Memo
-from nri.policies.koordinator.names import ANNOTATION_EXTENDED, BATCH_CPU, BATCH_MEMORY, LABEL_QOS, qos_class
+from nri.policies.koordinator.names import (
+    ANNOTATION_EXTENDED,
+    ANNOTATION_OOM_SCORES,
+    ANNOTATION_STATUS,
+    BATCH_CPU,
+    BATCH_MEMORY,
+    LABEL_CORE_POLICY,
+    LABEL_QOS,
+    qos_class,
+)
 from nri.policies.koordinator.profile import HOOKS
 from nri.policies.koordinator.rules.unread import below, nearly
-from nri.policies.shapes import Unread, meant
+from nri.policies.shapes import Table, Unread, meant
 from nri.text import plain
 
 __all__ = ["absent_containers", "pod_unread"]
@@ -35,7 +47,15 @@ _SHAPES: Final = {
     ANNOTATION_MEMORY: _MEMORY,
     ANNOTATION_BLOCK_IO: _DISKS,
 }
-_KNOWN: Final = {key for row in HOOKS for key in row.keys} | _SHAPES.keys()
+#: Labels that have a meaning as one of some words.
+_WORDS: Final = {
+    LABEL_CORE_POLICY: ("none", "exclusive"),
+    pod_class.LABEL_PRIORITY_CLASS: (pod_class.PROD, pod_class.MID, pod_class.BATCH, pod_class.FREE),
+    pod_class.LABEL_EVICTABLE: ("true", "false"),
+}
+_NUMBERS: Final = {pod_class.LABEL_PRIORITY: pod_class.INT64, pod_class.ANNOTATION_EVICTION_PRIORITY: pod_class.INT32}
+_POLICY: Final = pod_class.ANNOTATION_EVICTION_POLICY
+_KNOWN: Final = {key for row in HOOKS for key in row.keys} | {*_SHAPES, *_WORDS, *_NUMBERS, _POLICY}
 #: Resources of batch pods, and those of mid ones, which scheduler and kubelet read.
 _RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY, "kubernetes.io/mid-cpu", "kubernetes.io/mid-memory")
 #: How near a resource's name has to be to one of these: `kubernetes.io/` is half of it.
@@ -57,18 +77,23 @@ def pod_unread(
         extended: what its containers ask of resources that Kubernetes does not know, where its spec is known.
     """
     keys = _keys({**labels, **annotations})
-    found = itertools.chain(_classes(labels, annotations), keys, _inside(annotations), _asked(extended or {}))
+    words = _words(labels, annotations)
+    found = itertools.chain(_classes(labels, annotations), keys, words, _inside(annotations), _asked(extended or {}))
     return list(itertools.islice(found, _MOST))
 
 
 def absent_containers(annotations: Mapping[str, str], containers: Collection[str]) -> list[str]:
-    """Return a line if the annotation of batch resources names containers that the pod does not have."""
-    named = pod_annotations.annotated(annotations) or {}
-    absent = [name for name in named if name not in containers]
-    if not absent:
-        return []
-    told = plain(", ".join(absent), _MOST_TEXT)
-    return [f"annotation {ANNOTATION_EXTENDED}: the pod has no container {told}; it has {', '.join(containers)}"]
+    """Return a line for each annotation, of batch resources and OOM scores, with containers that the pod has not."""
+    named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: pod_annotations.annotated(annotations) or {}}
+    with suppress(ValueError):
+        named[ANNOTATION_OOM_SCORES] = pod_annotations.read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
+    has = f"; it has {', '.join(containers)}"
+    absent = {key: [name for name in names if name not in containers] for key, names in named.items()}
+    return [
+        f"annotation {key}: the pod has no container {plain(', '.join(names), _MOST_TEXT)}{has}"
+        for key, names in absent.items()
+        if names
+    ]
 
 
 def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
@@ -78,6 +103,40 @@ def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Itera
         yield f'{LABEL_QOS}: "{shown}" is not a class, so the pod has none; there are {", ".join(_CLASSES)}'
     if LABEL_QOS in annotations and LABEL_QOS not in labels:
         yield f"{LABEL_QOS}: without effect as an annotation; it is a label"
+
+
+def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
+    """Values that count as none: of labels that have words, of numbers, and features that do not evict."""
+    for key, words in _WORDS.items():
+        if (value := labels.get(key)) and value not in words:
+            yield str(Unread.of_word(key, value, words))
+    for key, bound in _NUMBERS.items():
+        value = (annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels).get(key)
+        if value and pod_class.whole(value, bound) is None:
+            bits = bound.bit_length()
+            yield f'{key}: "{plain(value, _MOST_TEXT)}" is not a whole number of {bits} bits, so it is none'
+    if text := annotations.get(_POLICY):
+        yield from _memo.get(_POLICY, text, _features)
+    with suppress(ValueError):
+        own = pod_annotations.own_cpuset(annotations)
+        try:
+            cpuset.parse(own)
+        except ValueError as error:
+            yield f"annotation {ANNOTATION_STATUS}: cpuset: {error}"
+
+
+def _features(text: str) -> list[str]:
+    """The names in an annotation of features that may evict a pod which are none."""
+    try:
+        named = parse_json(text)
+    except ValueError:
+        named = None
+    if not isinstance(named, list):
+        return [f"annotation {_POLICY}: it is not a list of features, so none evicts the pod"]
+    features = tuple(each.name for each in evict.FEATURES)
+    wrong = (each for each in named if each not in features)
+    told = (Unread.of_word(f"annotation {_POLICY}", str(each), features) for each in wrong)
+    return [str(each) for each, _ in zip(told, range(_MOST), strict=False)]
 
 
 def _keys(given: Mapping[str, str]) -> Iterator[str]:

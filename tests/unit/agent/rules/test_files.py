@@ -101,6 +101,21 @@ def test_a_kind_that_only_other_nodes_have_and_one_that_is_nearly_one_are_told_o
     assert book.remarks() == []
 
 
+@pytest.mark.parametrize("text", ["", "null\n", "kind: ConfigMap\ndata: {resource-qos-config: '{}'}\n"])
+def test_a_file_without_rules_is_told(
+    text: str, tmp_path: Path, book: RuleBook, rules: FileRules, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules.look()
+    assert book.remarks() == [], "an empty folder is no mistake"
+    (tmp_path / "a.yaml").write_text(text)
+    rules.look()
+    told = f"{tmp_path}: there are no rules in it: no object has one of the kinds NodeSLO, NodeResourceTopology, Node"
+    assert book.remarks() == [told] and caplog.text.count(told) == 1
+    (tmp_path / "a.yaml").write_text(slo())
+    rules.look()
+    assert book.remarks() == []
+
+
 def test_a_changed_file_is_a_changed_rule_and_a_missing_one_is_none(
     tmp_path: Path, book: RuleBook, rules: FileRules
 ) -> None:

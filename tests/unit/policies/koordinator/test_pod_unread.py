@@ -63,6 +63,52 @@ def test_what_nothing_reads_inside_an_annotation_is_told(key: str, value: object
     assert line.startswith(f"annotation {key}: {told}")
 
 
+STATUS = "scheduling.koordinator.sh/resource-status"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        (
+            "koordinator.sh/core-sched-policy",
+            "exclusiv",
+            '"exclusiv" means nothing: it may be none, exclusive; did you',
+        ),
+        (
+            "koordinator.sh/priority-class",
+            "prod",
+            '"prod" means nothing: it may be koord-prod, koord-mid, koord-batch,',
+        ),
+        ("koordinator.sh/eviction-enabled", "yes", '"yes" means nothing: it may be true, false'),
+        ("koordinator.sh/priority", "high", '"high" is not a whole number of 64 bits, so it is none'),
+        ("koordinator.sh/eviction-priority", "9999999999", '"9999999999" is not a whole number of 32 bits'),
+        ("koordinator.sh/eviction-policy", "CPUEvict", "it is not a list of features, so none evicts the pod"),
+        (
+            "koordinator.sh/eviction-policy",
+            '["CPUEvikt", "CPUEvict"]',
+            '"CPUEvikt" means nothing: it may be BECPUEvict, ',
+        ),
+        (STATUS, '{"cpuset": "0-"}', "cpuset: '0-' is neither a number nor a range"),
+    ],
+)
+def test_a_value_that_counts_as_none_is_told(key: str, value: str, told: str) -> None:
+    (line,) = pod_unread({key: value}, {key: value})
+    assert line.removeprefix("annotation ").startswith(f"{key}: {told}")
+
+
+def test_values_that_mean_something_are_not_told() -> None:
+    labels = {
+        "koordinator.sh/core-sched-policy": "", "koordinator.sh/priority-class": "koord-prod",
+        "koordinator.sh/eviction-enabled": "false", "koordinator.sh/priority": "-5",
+    }  # fmt: skip
+    annotations = {
+        "koordinator.sh/eviction-priority": "+5", "koordinator.sh/eviction-policy": '["MemoryEvict"]',
+        STATUS: '{"cpuset": "0-1"}',
+    }  # fmt: skip
+    assert pod_unread(labels, annotations) == []
+    assert pod_unread({}, {STATUS: "{"}) == [], "its hook tells that"
+
+
 def test_a_resource_of_a_spec_that_is_nearly_one_of_batch_pods_is_told_and_others_are_not() -> None:
     asked = {"kubernetes.io/batch-memroy": 1, "nvidia.com/gpu": 1, "kubernetes.io/mid-cpu": 1}
     (line,) = pod_unread({}, {}, {"app": ExtendedResources(asked, {})})  # type: ignore[arg-type]
@@ -75,6 +121,11 @@ def test_containers_that_only_the_annotation_has_are_told() -> None:
     given = {EXTENDED: json.dumps({"containers": {"wrk": {}, "init": {}}})}
     (line,) = absent_containers(given, ["init", "work"])
     assert line == f"annotation {EXTENDED}: the pod has no container wrk; it has init, work"
+    scores = "koordinator.sh/oom-score-adj-spec"
+    assert absent_containers({scores: '{"wrk": 5}'}, ["work"]) == [
+        f"annotation {scores}: the pod has no container wrk; it has work"
+    ]
+    assert absent_containers({scores: "{"}, ["work"]) == []
     assert absent_containers(given, ["init", "wrk"]) == absent_containers({EXTENDED: "{"}, []) == []
 
 

@@ -49,7 +49,7 @@ def check(loaded: Loaded[AgentSettings] | ConfigError, default: AgentSettings, r
         rules: whether the settings' files of rules are there to be read.
         pods: a file or folder of pods; empty for none.
     """
-    wrong = [_of(each) for each in apart(loaded)] if isinstance(loaded, ConfigError) else []
+    wrong = _of_settings(loaded) if isinstance(loaded, ConfigError) else []
     code = USAGE if wrong else 0
     settings = default if isinstance(loaded, ConfigError) else loaded.settings
     words, notes = ["settings"], [] if isinstance(loaded, ConfigError) else list(loaded.notes)
@@ -94,6 +94,19 @@ def _gates_off(book: RuleBook, kind: str, profile: Profile, settings: AgentSetti
         f"{book.place(kind, key)}: {kind}: {key}: {why(gate)}"
         for gate, key in profile.asked(book.document(kind)).items()
         if gate not in on
+    ]
+
+
+def _of_settings(error: ConfigError) -> list[Finding]:
+    """Each mistake; of an object of Kubernetes, which is no settings, that alone."""
+    found = [_of(each) for each in apart(error)]
+    objects = {each.where.rpartition(":")[0] for each in found if each.what == "kind"}
+    told = "it is an object of Kubernetes, and not the agent's settings"
+    advice = "a file of rules is given by --rules, one of pods by --pods"
+    return [
+        each._replace(problem=told, next=advice) if each.what == "kind" else each
+        for each in found
+        if each.what == "kind" or each.where.rpartition(":")[0] not in objects
     ]
 
 

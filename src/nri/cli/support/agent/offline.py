@@ -28,7 +28,7 @@ from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.hooks import CREATE, RUN_POD, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from nri.agent.profile import Profile
     from nri.agent.settings import AgentSettings
@@ -134,7 +134,7 @@ def explained(
     notes = [
         *profile.unread(context.labels, context.annotations, context.extended),
         *profile.absent_containers(context.annotations, manifest.names_of(pod)),
-        *_without_effect(profile, context, node),
+        *_without_effect(profile, context, node, strategies),
     ]
     found |= {"namespace": context.namespace, "name": context.name, "notes": notes, "of": class_of(profile, context)}
     given, keys = {**context.labels, **context.annotations}, {row.name: row.keys for row in profile.hooks}
@@ -164,17 +164,17 @@ def _containers(pod: Mapping[str, Any], context: PodContext) -> Iterator[Contain
         )
 
 
-def _without_effect(profile: Profile, context: PodContext, node: Any) -> Iterator[str]:
-    """Annotations and labels of hooks that are switched off."""
+def _without_effect(profile: Profile, context: PodContext, node: Any, strategies: Collection[str]) -> Iterator[str]:
+    """Annotations and labels of hooks and strategies that are switched off."""
     gates = node.gates or frozenset()
-    for row in profile.hooks:
-        read = [
-            key for key in row.keys if key != profile.class_label and key in {**context.labels, **context.annotations}
-        ]
-        shared = {key for other in profile.hooks if other.name in gates for key in other.keys}
-        unread = [key for key in read if key not in shared]
-        if unread and row.name not in gates:
-            yield f"{', '.join(unread)}: without effect, for {row.name} is off (gates.{row.name} = true switches it on)"
+    given = {**context.labels, **context.annotations}
+    shared = {key for row in profile.hooks if row.name in gates for key in row.keys} | {profile.class_label}
+    off = [(row.name, row.keys) for row in profile.hooks if row.name not in gates]
+    off += [(row.name, {row.key}) for row in profile.strategies if row.name not in strategies]
+    for name, keys in off:
+        unread = [key for key in keys if key in given and key not in shared]
+        if unread:
+            yield f"{', '.join(unread)}: without effect, for {name} is off (gates.{name} = true switches it on)"
 
 
 def _unsupported(values: list[dict[str, Any]]) -> list[str]:

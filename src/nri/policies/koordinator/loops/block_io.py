@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from nri.policies.formulas import UNLIMITED
-from nri.policies.shapes import Items, Record, fit
+from nri.policies.shapes import Items, Record, Word, fit
 
 __all__ = [
     "ANNOTATION_BLOCK_IO",
@@ -25,8 +25,9 @@ __all__ = [
 ]
 
 ANNOTATION_BLOCK_IO: Final = "koordinator.sh/blkioQOS"
+_KIND: Final = Word(("device", "volumegroup", "podvolume"))
 _IO = Record({"readIOPS": int, "writeIOPS": int, "readBPS": int, "writeBPS": int, "ioWeightPercent": int})
-SHAPE = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": str, "ioCfg": _IO}))})
+SHAPE = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": _KIND, "ioCfg": _IO}))})
 _KNOBS: Final = {
     "read_iops": "io.read_iops",
     "write_iops": "io.write_iops",
@@ -59,7 +60,7 @@ _ROOT_IO: Final = Record(
         **dict.fromkeys(_MODEL.values(), int),
     }
 )
-ROOT_SHAPE: Final = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": str, "ioCfg": _ROOT_IO}))})
+ROOT_SHAPE: Final = Record({"enable": bool, "blocks": Items(Record({"name": str, "type": _KIND, "ioCfg": _ROOT_IO}))})
 
 
 class DiskLimits(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.names import BATCH_CPU
 from nri.policies.manifest import active
-from nri.policies.shapes import Record
+from nri.policies.shapes import Record, Word
 
 __all__ = [
     "FEATURES",
@@ -61,11 +61,12 @@ _FREE_NUMBERS: Final = (
     "cpuAllocatableEvictThresholdPercent", "cpuAllocatableEvictLowerPercent", "memoryAllocatableEvictThresholdPercent",
     "memoryAllocatableEvictLowerPercent", "evictEnabledPriorityThreshold", "allocatableEvictPriorityThreshold",
 )  # fmt: skip
-_TEXTS: Final = ("cpuSuppressPolicy", "cpuEvictPolicy")
+_TEXTS: Final = {
+    "cpuSuppressPolicy": Word(("cpuset", "cfsQuota")),
+    "cpuEvictPolicy": Word(("evictByRealLimit", "evictByAllocatable")),
+}
 #: `resourceUsedThresholdWithBE` of NodeSLO.
-THRESHOLDS: Final = Record(
-    {"enable": bool, **dict.fromkeys(_TEXTS, str), **dict.fromkeys((*NUMBERS, *_FREE_NUMBERS), int)}
-)
+THRESHOLDS: Final = Record({"enable": bool, **_TEXTS, **dict.fromkeys((*NUMBERS, *_FREE_NUMBERS), int)})
 Thresholds = Mapping[str, Any]
 
 

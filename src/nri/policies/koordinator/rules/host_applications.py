@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nri.policies.shapes import Items, Record, fit
+from nri.policies.koordinator.names import BE, LS, LSE, LSR, SYSTEM
+from nri.policies.shapes import Items, Record, Word, fit
 
 __all__ = ["SPEC", "by_name"]
 
-_PLACE = Record({"base": str, "parentDir": str, "relativePath": str})
-SPEC = Items(Record({"name": str, "priority": str, "qos": str, "cgroupPath": _PLACE, "strategy": Record({})}))
+_BASE = Word(("CgroupRoot", "Kubepods", "KubepodsBurstable", "KubepodsBesteffort"))
+_PLACE = Record({"base": _BASE, "parentDir": str, "relativePath": str})
+_QOS = Word((LSE, LSR, LS, BE, SYSTEM))
+SPEC = Items(Record({"name": str, "priority": str, "qos": _QOS, "cgroupPath": _PLACE, "strategy": Record({})}))
 
 
 def by_name(applications: Iterable[Any] | None) -> dict[str, dict[str, Any]]:

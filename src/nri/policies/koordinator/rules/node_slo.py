@@ -14,7 +14,7 @@ from typing import Any
 from nri.policies.koordinator.names import BE, LS, LSE, LSR
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.paths import BEST_EFFORT, BURSTABLE, GUARANTEED
-from nri.policies.shapes import INT_OR_TEXT, QUANTITY, Record, fit
+from nri.policies.shapes import INT_OR_TEXT, QUANTITY, Record, Word, fit
 
 __all__ = [
     "NETWORK",
@@ -40,7 +40,9 @@ _CPU = Record({"enable": bool, "groupIdentity": int, "schedIdle": int, "coreExpe
 _CLASS = Record({"cpuQOS": _CPU, "networkQOS": NETWORK})
 _STRATEGY = Record(
     {
-        "policies": Record({"cpuPolicy": str, "netQOSPolicy": str}),
+        "policies": Record(
+            {"cpuPolicy": Word(("groupIdentity", "coreSched")), "netQOSPolicy": Word(("tc", "terway-qos"))}
+        ),
         "lsrClass": _CLASS,
         "lsClass": _CLASS,
         "beClass": _CLASS,

@@ -1,4 +1,4 @@
-"""Keys of rules without effect: that nothing reads, with the nearest that is read, or that are null.
+"""Keys of rules without effect: that nothing reads, with the nearest that is read, that are null, or mean nothing.
 
 Rules: pure; what is below a key that is not read is not looked at, nor a key whose value asks for nothing, as a part of
 which all is off: the manager writes these for each class. Next: `nri.agent.rules`, which reports them.
@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from nri.config.syntax import parse_json
+from nri.kube import quantity
 from nri.policies.koordinator import names
 from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl, system_config
 from nri.policies.koordinator.rules import colocation, host_applications, node_slo, node_topology
-from nri.policies.shapes import Items, Record, Table, Unread, meant
-from nri.text import plain
+from nri.policies.shapes import Items, Record, Table, Unread, Word, meant
+from nri.text import cut, plain
 
 __all__ = ["below", "nearly", "unread", "unread_annotations"]
 
@@ -25,6 +26,7 @@ _THRESHOLDS: Final = "resourceUsedThresholdWithBE"
 _ALIKE: Final = 0.88
 _PARTS: Final = {"memoryQOS": memory_qos.SHAPE, "resctrlQOS": resctrl.CACHE}
 _NULL: Final = "it is null, which takes away what it had: its default holds"
+_A_SHARE: Final = "a percentage from 0 to 100 nor a bandwidth such as '100M'"
 #: Keys that only other programs read, and why this agent does not.
 _ELSEWHERE: Final = {
     **dict.fromkeys(
@@ -66,15 +68,35 @@ _ANNOTATIONS: Final = (names.ANNOTATION_RATIO, colocation.ANNOTATION_STRATEGY, *
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
-    found = itertools.chain(below(document, _OBJECT, ""), _idle(document))
+    found = itertools.chain(below(document, _OBJECT, ""), _shares(document), _idle(document))
     return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(found, range(_MOST), strict=False)]
+
+
+def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:
+    """Yield the shares of the network that are neither a percentage nor a bandwidth; tc takes them for none."""
+    strategy = _table(_table(document, "spec"), "resourceQOSStrategy")
+    if _table(strategy, "policies").get("netQOSPolicy", "tc") != "tc":
+        return
+    for name in ("lsClass", "beClass"):
+        for key, value in _table(_table(strategy, name), "networkQOS").items():
+            if key in node_slo.NETWORK.keys and key != "enable" and isinstance(value, (int, str)) and not _share(value):
+                told = cut(repr(value), _MOST_TEXT)
+                yield Unread(f"resourceQOSStrategy.{name}.networkQOS.{key}", f"{told} is neither {_A_SHARE}")
+
+
+def _share(value: int | str) -> bool:
+    if isinstance(value, int):
+        return 0 <= value <= 100
+    try:
+        return quantity.parse(value) >= 0
+    except ValueError:
+        return False
 
 
 def _idle(document: Mapping[str, Any]) -> Iterator[Unread]:
     """Yield the thresholds of evictions that are switched on, and by whose numbers none is ever made."""
-    spec = document.get("spec")
-    given = spec.get(_THRESHOLDS) if isinstance(spec, dict) else None
-    if not isinstance(given, dict) or given.get("enable") is not True:
+    given = _table(_table(document, "spec"), _THRESHOLDS)
+    if given.get("enable") is not True:
         return
     keys = {key: value for key, value in given.items() if type(value) is int}
     for name in dict.fromkeys(each.threshold for each in evict.FEATURES if each.threshold in keys):
@@ -124,20 +146,33 @@ def below(value: Any, shape: Any, place: str) -> Iterator[Unread]:
     if isinstance(shape, Table) and isinstance(value, dict):
         for key, each in value.items():
             yield from below(each, shape.values, f"{place}{plain(str(key), _MOST_TEXT)}.")
+    if isinstance(shape, Word) and isinstance(value, str) and value and value not in shape.words:
+        yield Unread.of_word(place.removesuffix("."), value, shape.words)
     if not (isinstance(shape, Record) and isinstance(value, dict)):
         return
     folded = {key.casefold(): key for key in shape.keys}
     for key, each in value.items():
         known = folded.get(str(key).casefold())
         if known is None:
-            if str(key) in _ELSEWHERE:
-                yield Unread(f"{place}{key}", _ELSEWHERE[str(key)])
-            elif _asks(each):
-                yield Unread.of(f"{place}{key}", meant(str(key), shape.keys))
+            yield from _passed_over(str(key), each, shape, place)
         elif each is None:
             yield Unread(f"{place}{known}", _NULL)
         else:
             yield from below(each, shape.keys[known], f"{place}{known}.")
+
+
+def _passed_over(key: str, value: Any, shape: Record, place: str) -> Iterator[Unread]:
+    """Yield a key that a shape does not have, if it asks for anything."""
+    if key in _ELSEWHERE:
+        yield Unread(f"{place}{key}", _ELSEWHERE[key])
+    elif _asks(value):
+        lost = not place and key in _SPEC.keys  # a part of the spec beside it
+        yield Unread.of(f"{place}{key}", f"spec.{key}" if lost else meant(key, shape.keys))
+
+
+def _table(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = value.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _asks(value: Any) -> bool:

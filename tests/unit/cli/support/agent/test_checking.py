@@ -13,6 +13,7 @@ from nri.config.complaint import together
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
 
+POLICIES = "none, cpuBurstOnly, cfsQuotaBurstOnly, auto"
 BAD_POD = """\
 kind: Pod
 metadata:
@@ -47,6 +48,18 @@ def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(setti
     assert done.code == 2
 
 
+def test_an_object_of_kubernetes_in_place_of_settings_is_one_finding_that_says_where_it_goes(
+    settings: AgentSettings,
+) -> None:
+    rows = [("f:1", "apiVersion"), ("f:2", "kind"), ("f:3", "spec"), ("g:1", "spec")]
+    errors = together([ConfigError(where, key, "unknown key") for where, key in rows])
+    first, second = check(errors, settings, rules=False, pods="").findings
+    assert (first.where, first.what, first.next) == (
+        "f:2", "kind", "a file of rules is given by --rules, one of pods by --pods",
+    )  # fmt: skip
+    assert second.where == "g:1"
+
+
 def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
     settings: AgentSettings, tmp_path: Path
 ) -> None:
@@ -68,7 +81,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
     assert done.code == 1
     assert [(each.where, each.what, each.problem) for each in done.findings] == [
         (f"{path}:3", "NodeSLO", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (f"{path}:4", "NodeSLO", "cpuBurstStrategy.policy: there is no policy 'atuo'"),
+        (f"{path}:4", "NodeSLO", f"cpuBurstStrategy.policy: there is no policy 'atuo'; there are {POLICIES}"),
     ]
 
 

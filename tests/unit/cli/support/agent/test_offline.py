@@ -53,6 +53,11 @@ def test_what_no_hook_reads_is_told_and_what_one_that_is_on_reads_is_not() -> No
     assert offline.explained(POD, AgentSettings(), NODE, {})["notes"] == told
     both = replace(NODE, gates=frozenset({"CPUSetAllocator", "Resctrl"}))
     assert offline.explained(POD, AgentSettings(), both, {})["notes"] == []
+    asks = {**POD, "metadata": {"name": "web", "annotations": {"koordinator.sh/memoryQOS": "{}"}}}
+    (told,) = offline.explained(asks, AgentSettings(), both, {})["notes"]
+    assert told.startswith("koordinator.sh/memoryQOS: without effect, for CgroupReconcile is off")
+    on = AgentSettings(gates={"CgroupReconcile": True})
+    assert offline.explained(asks, on, both, {})["notes"] == []
 
 
 def test_a_knob_that_the_machine_lacks_is_told_once_with_what_does_the_same() -> None:

@@ -49,10 +49,53 @@ THRESHOLD = "resourceUsedThresholdWithBE"
                 "group identity and core scheduling set what they need themselves"
             ),
         ),
+        (
+            {"resourceQOSStrategy": {"policies": {"cpuPolicy": "groupIdentiti"}}},
+            (
+                'resourceQOSStrategy.policies.cpuPolicy: "groupIdentiti" means nothing: it may be groupIdentity, '
+                "coreSched; did you mean groupIdentity?"
+            ),
+        ),
+        (
+            {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
+            (
+                'hostApplications[0].cgroupPath.base: "Root" means nothing: it may be CgroupRoot, Kubepods, '
+                "KubepodsBurstable, KubepodsBesteffort"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"lsClass": {"networkQOS": {"enable": True, "egressRequest": "50%"}}}},
+            (
+                "resourceQOSStrategy.lsClass.networkQOS.egressRequest: '50%' is neither a percentage from 0 to 100 "
+                "nor a bandwidth such as '100M'"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"beClass": {"networkQOS": {"enable": True, "egressLimit": 101}}}},
+            (
+                "resourceQOSStrategy.beClass.networkQOS.egressLimit: 101 is neither a percentage from 0 to 100 "
+                "nor a bandwidth such as '100M'"
+            ),
+        ),
     ],
 )
 def test_a_key_that_nothing_reads_is_named_with_the_nearest_that_is(spec: dict[str, Any], line: str) -> None:
     assert [str(each) for each in unread({"spec": spec})] == [line]
+
+
+def test_words_and_shares_that_mean_something_are_not_named() -> None:
+    network = {"networkQOS": {"enable": True, "egressRequest": 50, "egressLimit": "100M", "ingressLimit": None}}
+    strategy = {"policies": {"cpuPolicy": "coreSched", "netQOSPolicy": ""}, "lsClass": network}
+    assert [each.key for each in unread({"spec": {"resourceQOSStrategy": strategy}})] == [
+        "resourceQOSStrategy.lsClass.networkQOS.ingressLimit"  # null
+    ]
+    terway = {"policies": {"netQOSPolicy": "terway-qos"}, "lsClass": {"networkQOS": {"egressLimit": 150}}}
+    assert unread({"spec": {"resourceQOSStrategy": terway}}) == []
+
+
+def test_a_part_of_the_spec_that_lies_beside_it_is_named_with_its_place() -> None:
+    (line,) = unread({"kind": "NodeSLO", "cpuBurstStrategy": {"policy": "auto"}})
+    assert str(line) == "cpuBurstStrategy: nothing reads it; did you mean spec.cpuBurstStrategy?"
 
 
 def test_a_key_that_is_not_one_of_a_nodeslo_at_all_is_named() -> None:

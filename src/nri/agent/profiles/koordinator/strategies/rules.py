@@ -200,7 +200,7 @@ def _annotated(
 
 
 def _pod_burst(text: str, node: BurstConfig) -> BurstConfig:
-    return _checked_burst(burst_of(text, node), "the annotation")
+    return _checked_burst(burst_of(text, node))
 
 
 def _pod_memory(text: str, node: Config, class_key: str) -> Config:
@@ -244,13 +244,15 @@ def _burst(given: Any, base: BurstConfig, where: str) -> BurstConfig:
     return _checked_burst(burst_from({} if given is None else given, base, where), where)
 
 
-def _checked_burst(config: BurstConfig, where: str) -> BurstConfig:
+def _checked_burst(config: BurstConfig, where: str = "") -> BurstConfig:
+    place = f"{where}: " if where else ""
     if config.policy not in _POLICIES:
-        raise ValueError(f"{where}.policy: there is no policy {config.policy[:40]!r}")
+        key = f"{where}.policy" if where else "policy"
+        raise ValueError(f"{key}: there is no policy {config.policy[:40]!r}; there are {', '.join(_POLICIES)}")
     if not (1 <= config.burst_percent <= 10_000 and 100 <= config.quota_percent <= 10_000):
-        raise ValueError(f"{where}: a burst is from 1 to 10000 percent, a quota from 100")
+        raise ValueError(f"{place}a burst is from 1 to 10000 percent, a quota from 100")
     if not (-1 <= config.quota_seconds <= 86_400 and 0 <= config.pool_percent <= 100):
-        raise ValueError(f"{where}: cfsQuotaBurstPeriodSeconds or sharePoolThresholdPercent is out of range")
+        raise ValueError(f"{place}cfsQuotaBurstPeriodSeconds or sharePoolThresholdPercent is out of range")
     return config
 
 
