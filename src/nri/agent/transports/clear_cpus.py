@@ -33,7 +33,8 @@ def clear_cpus(executor: Executor, folder: str) -> list[Result]:
         if not cpus:
             cpus = knob_file.in_force(executor.hierarchies, above, CPUS) or cpus
     except (OSError, ValueError) as error:
-        return [Result(path, CPUS, "", Outcome.GONE, f"the cgroup above: {error}")]
+        reason = getattr(error, "strerror", None) or str(error)
+        return [Result(path, CPUS, "", Outcome.GONE, f"the cgroup above: {reason}")]
     if not isinstance(cpus, frozenset):
         return [Result(path, CPUS, "", Outcome.UNSUPPORTED, "the CPUs of the cgroup above cannot be read")]
     write = Write(path, CPUS, cpuset.to_text(cpus), "an explicit clear: all that the cgroup above has")

@@ -129,7 +129,7 @@ def bandwidths(annotations: Mapping[str, str]) -> dict[str, int]:
     """The limits of a pod's own traffic in bits per second, `ingressLimit` and `egressLimit`; none is left out."""
     key = names.ANNOTATION_NETWORK_QOS
     found: dict[str, str] = read(annotations, key, _LIMITS) or {} if annotations.get(key) else {}
-    limits = {}
+    limits: dict[str, int] = {}
     for way, text in found.items():
         try:
             limits |= {way: quantity.ceil(quantity.capped(text))} if text else {}

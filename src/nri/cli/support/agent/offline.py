@@ -170,7 +170,7 @@ def _without_effect(profile: Profile, context: PodContext, node: Any, strategies
     given = {**context.labels, **context.annotations}
     shared = {key for row in profile.hooks if row.name in gates for key in row.keys} | {profile.class_label}
     off = [(row.name, row.keys) for row in profile.hooks if row.name not in gates]
-    off += [(row.name, {row.key}) for row in profile.strategies if row.name not in strategies]
+    off += [(row.name, (row.key,)) for row in profile.strategies if row.name not in strategies]
     for name, keys in off:
         unread = [key for key in keys if key in given and key not in shared]
         if unread:
