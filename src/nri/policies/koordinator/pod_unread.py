@@ -87,8 +87,8 @@ def absent_containers(annotations: Mapping[str, str], containers: Collection[str
     named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: pod_annotations.annotated(annotations) or {}}
     with suppress(ValueError):
         named[ANNOTATION_OOM_SCORES] = pod_annotations.read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
-    has = f"; it has {', '.join(containers)}"
-    absent = {key: [name for name in names if name not in containers] for key, names in named.items()}
+    known, has = frozenset(containers), f"; it has {', '.join(containers)}"
+    absent = {key: [name for name in names if name not in known] for key, names in named.items()}
     return [
         f"annotation {key}: the pod has no container {plain(', '.join(names), _MOST_TEXT)}{has}"
         for key, names in absent.items()
