@@ -103,9 +103,8 @@ class FileRules:
         self._said, self._refused = said, refused
         lines = [*odd[:_MOST_ODD], *self._foreign(others, said)]
         if self._folder.files and not (said or refused or lines):
-            lines = [
-                f"{self._path}: there are no rules in it: no object has one of the kinds {', '.join(self._book.kinds)}"
-            ]
+            named = (f'object with "{kind.key}"' if kind.key else name for name, kind in self._book.kinds.items())
+            lines = [f"{self._path}: there are no rules in it: it has no {', no '.join(named)}"]
         self._book.remark(str(self._path), lines)
 
     def _kind(self, thing: Mapping[str, Any]) -> str:

@@ -109,7 +109,7 @@ def test_a_file_without_rules_is_told(
     assert book.remarks() == [], "an empty folder is no mistake"
     (tmp_path / "a.yaml").write_text(text)
     rules.look()
-    told = f"{tmp_path}: there are no rules in it: no object has one of the kinds NodeSLO, NodeResourceTopology, Node"
+    told = f"{tmp_path}: there are no rules in it: it has no NodeSLO, no NodeResourceTopology, no Node"
     assert book.remarks() == [told] and caplog.text.count(told) == 1
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
