@@ -22,6 +22,7 @@ from nri.policies.changes import Resctrl as Change
 from nri.policies.contexts import ContainerContext
 from nri.policies.cookie_groups import Membership
 from nri.policies.koordinator.hooks import core_sched, group_identity, resctrl
+from nri.policies.koordinator.names import SYSTEM, qos_class
 from nri.policies.koordinator.profile import Node
 from nri.policies.koordinator.refresh.identities import identities
 from nri.policies.koordinator.refresh.switches import CORE_SCHED, GROUP_IDENTITY
@@ -143,5 +144,7 @@ def switched_on(node: Node, hook: str) -> bool:
 
 
 def _membership(pod: RunningPod, context: ContainerContext, node: Node) -> Membership:
-    pod_class = manifest.kube_class(pod.pod)
-    return core_sched.membership(context.pod.labels, pod_class, context.pod.uid, node.core, node.quirks)
+    """A container's group; those of SYSTEM pods, such as this agent, keep everybody's cookie."""
+    pod_class, labels = manifest.kube_class(pod.pod), context.pod.labels
+    found = core_sched.membership(labels, pod_class, context.pod.uid, node.core, node.quirks)
+    return found._replace(enabled=found.enabled and qos_class(labels) != SYSTEM)

@@ -153,6 +153,19 @@ def test_cookies_are_given_to_a_group_and_taken_away_when_the_rule_goes(tmp_path
     assert {world.pids.cookies[pid] for pid in (100, 101, 200, 201)} == {0}
 
 
+def test_a_pod_of_the_system_keeps_everybodys_cookie_also_one_that_becomes_one(tmp_path: Path) -> None:
+    world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
+    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    world.pod(pod("a", n.SYSTEM), first_pid=100)
+    world.pod(pod("b", n.LS), first_pid=200)
+    world.source.replace([pod("a", n.SYSTEM), pod("b", n.LS)])
+    world.round()
+    assert world.pids.cookies.get(100, 0) == 0 and world.pids.cookies[200]
+    world.source.replace([pod("a", n.SYSTEM), pod("b", n.SYSTEM)])
+    world.round()
+    assert world.pids.cookies[200] == 0
+
+
 def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wants_them(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
