@@ -43,7 +43,8 @@ def missing_rules(loaded: Loaded[AgentSettings]) -> ConfigError | None:
     path, named = loaded.settings.rules.path, loaded.origins.get("rules.path")
     if named is None or loaded.settings.rules.source != "files" or path.exists():
         return None
-    return ConfigError(named, "rules.path", f"there is no {path}")
+    advice = "give a file or a folder; it is watched, which a pipe cannot be" if str(path) == "-" else ""
+    return ConfigError(named, "rules.path", f"there is no {path}", advice)
 
 
 def book_of(settings: AgentSettings) -> RuleBook:

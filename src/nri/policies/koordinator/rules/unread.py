@@ -15,6 +15,7 @@ from nri.kube import quantity
 from nri.policies.koordinator import names
 from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl, system_config
 from nri.policies.koordinator.rules import colocation, host_applications, node_slo, node_topology
+from nri.policies.koordinator.rules.defaults import violations
 from nri.policies.shapes import Items, Record, Table, Unread, Word, meant
 from nri.text import cut, plain
 
@@ -68,8 +69,16 @@ _ANNOTATIONS: Final = (names.ANNOTATION_RATIO, colocation.ANNOTATION_STRATEGY, *
 
 def unread(document: Mapping[str, Any]) -> list[Unread]:
     """Return the keys of a NodeSLO without effect; those of its spec are named from there."""
-    found = itertools.chain(below(document, _OBJECT, ""), _shares(document), _idle(document))
+    found = itertools.chain(below(document, _OBJECT, ""), _beyond(document), _shares(document), _idle(document))
     return [Unread(key.removeprefix("spec."), why) for (key, why), _ in zip(found, range(_MOST), strict=False)]
+
+
+def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
+    """Yield the numbers of CPU QoS that are out of range; strategies refuse theirs themselves."""
+    strategy = _table(_table(document, "spec"), "resourceQOSStrategy")
+    own = {name: {"cpuQOS": _table(_table(strategy, name), "cpuQOS")} for name in strategy}
+    for field, _ in violations("resourceQOSStrategy", own):
+        yield Unread(f"resourceQOSStrategy.{field}", "it is out of range, and Koordinator's manager would refuse it")
 
 
 def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:

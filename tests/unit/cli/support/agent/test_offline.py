@@ -84,6 +84,9 @@ def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSet
     named = Loaded(settings, {"rules.path": "--rules"}, ())
     assert str(offline.missing_rules(named)) == f"--rules: rules.path: there is no {settings.rules.path}"
     assert offline.missing_rules(Loaded(settings, {}, ())) is None
+    piped = AgentSettings(rules=RuleSettings(path=Path("-")))
+    error = offline.missing_rules(Loaded(piped, {"rules.path": "--rules"}, ()))
+    assert error is not None and error.suggestion == "give a file or a folder; it is watched, which a pipe cannot be"
     settings.rules.path.mkdir()
     assert offline.missing_rules(named) is None
 

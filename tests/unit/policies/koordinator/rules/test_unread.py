@@ -57,6 +57,13 @@ THRESHOLD = "resourceUsedThresholdWithBE"
             ),
         ),
         (
+            {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 99, "schedIdle": 1}}}},
+            (
+                "resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: it is out of range, and Koordinator's manager would "
+                "refuse it"
+            ),
+        ),
+        (
             {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
             (
                 'hostApplications[0].cgroupPath.base: "Root" means nothing: it may be CgroupRoot, Kubepods, '
