@@ -16,7 +16,7 @@ from nri.agent.parts import Parts
 from nri.agent.pods.running import key_of, plain_context
 from nri.agent.profiles.koordinator.documents import SLO
 from nri.agent.transports.standalone.tally import Tally
-from nri.host import Resctrl, Result, Unsupported, probe, set_switch
+from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_switch
 from nri.policies import manifest, paths
 from nri.policies.changes import Resctrl as Change
 from nri.policies.contexts import ContainerContext
@@ -48,11 +48,14 @@ class Reconcile:
         self._parts = parts
         self._cookies = False
         self._learned = False
+        #: Whether group identities, which cookies exclude, cannot be switched off.
+        self._identities_stay = False
 
     def node(self, tally: Tally) -> None:
         """Switch the scheduler's sysctls as the rules need them; kernels without them have nothing to switch."""
         node = self._node
         gates = node.gates
+        self._identities_stay = False
         if node.core.enabled and switched_on(node, core_sched.NAME):
             wanted = ((GROUP_IDENTITY, 0), (CORE_SCHED, 1))
         elif node.identity is not None and node.identity.enabled and (gates is None or group_identity.NAME in gates):
@@ -60,6 +63,8 @@ class Reconcile:
         else:
             return
         results = [set_switch(self._parts.root, name, value) for name, value in wanted]
+        left = {result.name for result in results if not result.in_force and result.outcome is not Outcome.UNSUPPORTED}
+        self._identities_stay = GROUP_IDENTITY in left and (GROUP_IDENTITY, 0) in wanted
         self._parts.observer.wrote(results)
         tally.wrote(results)
 
@@ -86,6 +91,8 @@ class Reconcile:
             return []
         self._cookies = True  # from now on containers may have one that has to go when the rule changes
         wanted = _membership(pod, context, node)
+        if wanted.enabled and self._identities_stay:
+            return []
         forget = node.quirks.moved_processes_forgotten
         key = f"{context.pod.uid}/{context.id}"
         return self._parts.executor.core_sched(wanted, key, context.cgroup_parent, forget_moved=forget)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from nri.host import Outcome
+from nri.agent.profiles.koordinator import reconcile
+from nri.host import Outcome, Result
 from nri.policies import paths
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import Node
+from nri.policies.koordinator.refresh.switches import GROUP_IDENTITY
 from tests.support.host_trees import TOP
 from tests.support.scrape import scrape
 from tests.support.standalone_world import CONTROLLERS, World
@@ -164,6 +166,20 @@ def test_a_pod_of_the_system_keeps_everybodys_cookie_also_one_that_becomes_one(t
     world.source.replace([pod("a", n.SYSTEM), pod("b", n.SYSTEM)])
     world.round()
     assert world.pids.cookies[200] == 0
+
+
+def test_without_group_identities_off_nobody_gets_a_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
+    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    world.pod(pod("a", n.LS), first_pid=100)
+    world.source.replace([pod("a", n.LS)])
+    with monkeypatch.context() as patch:
+        refused = Result("node", GROUP_IDENTITY, 0, Outcome.REFUSED, "no")
+        patch.setattr(reconcile, "set_switch", lambda _root, _name, _value: refused)
+        world.round()
+        assert not world.pids.cookies.get(100)
+    world.round()
+    assert world.pids.cookies[100]
 
 
 def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wants_them(tmp_path: Path) -> None:
