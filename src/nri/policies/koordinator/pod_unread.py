@@ -108,21 +108,27 @@ def _classes(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Itera
 def _words(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[str]:
     """Values that count as none: of labels that have words, of numbers, and features that do not evict."""
     for key, words in _WORDS.items():
-        if (value := labels.get(key)) and value not in words:
+        if (value := _text(labels, key)) and value not in words:
             yield str(Unread.of_word(key, value, words))
     for key, bound in _NUMBERS.items():
-        value = (annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels).get(key)
+        value = _text(annotations if key == pod_class.ANNOTATION_EVICTION_PRIORITY else labels, key)
         if value and pod_class.whole(value, bound) is None:
             bits = bound.bit_length()
             yield f'{key}: "{plain(value, _MOST_TEXT)}" is not a whole number of {bits} bits, so it is none'
-    if text := annotations.get(_POLICY):
+    if text := _text(annotations, _POLICY):
         yield from _memo.get(_POLICY, text, _features)
     with suppress(ValueError):
-        own = pod_annotations.own_cpuset(annotations)
+        own = pod_annotations.own_cpuset({ANNOTATION_STATUS: _text(annotations, ANNOTATION_STATUS) or "{}"})
         try:
             cpuset.parse(own)
         except ValueError as error:
             yield f"annotation {ANNOTATION_STATUS}: cpuset: {error}"
+
+
+def _text(given: Mapping[str, str], key: str) -> str:
+    """A value; "" if there is none, or, of a source that does not check it, one that is not a text."""
+    value = given.get(key)
+    return value if isinstance(value, str) else ""
 
 
 def _features(text: str) -> list[str]:

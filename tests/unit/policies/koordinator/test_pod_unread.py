@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,8 @@ def test_values_that_mean_something_are_not_told() -> None:
     }  # fmt: skip
     assert pod_unread(labels, annotations) == []
     assert pod_unread({}, {STATUS: "{"}) == [], "its hook tells that"
+    odd: dict[str, Any] = dict.fromkeys((*labels, *annotations), 5)
+    assert pod_unread(odd, odd) == [], "not even a text: its source tells that"
 
 
 def test_a_resource_of_a_spec_that_is_nearly_one_of_batch_pods_is_told_and_others_are_not() -> None:
