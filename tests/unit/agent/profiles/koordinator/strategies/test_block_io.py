@@ -234,6 +234,13 @@ def test_a_claim_that_cannot_be_told_from_others_is_an_error_and_its_persistent_
         assert limited(world, volumes, "pvc-1") == "8:0 7"
 
 
+def test_a_disk_of_the_whole_machine_that_is_not_there_is_told(tmp_path: Path) -> None:
+    root = {"blkioQOS": {"enable": True, "blocks": [{"name": "/dev/none", "ioCfg": {"readLatency": 5000}}]}}
+    world = LoopWorld(tmp_path, {"resourceQOSStrategy": {"cgroupRoot": root}})
+    world.loop()
+    assert "cgroupRoot: the machine has no disk '/dev/none'" in world.loops.health()[1]
+
+
 def test_best_effort_pods_together_have_no_volume_of_a_pod(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, slo({"name": "data", "type": "podvolume", "ioCfg": {"readBPS": 1000}}))
     world.loop()
