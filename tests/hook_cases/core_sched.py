@@ -10,16 +10,15 @@ from nri.policies.contexts import ContainerContext, KubeQosContext
 from nri.policies.cookie_groups import CookieGroups, HeldCookie
 from nri.policies.koordinator.hooks import core_sched
 from nri.policies.koordinator.names import SYSTEM
-from nri.policies.koordinator.refresh import switches
-from nri.policies.koordinator.refresh.running import reconciled_class
 from nri.policies.koordinator.rules import node_slo
 from nri.policies.koordinator.rules.node_slo import CoreSchedRule
 from nri.policies.last_good import LastGood
 from nri.policies.paths import KUBE_CLASSES
 from nri.policies.running import RunningPod
-from tests.hook_cases import inputs
+from tests.hook_cases import inputs, switches
 from tests.hook_cases.cookies import Threads
 from tests.hook_cases.inputs import Given
+from tests.hook_cases.refresh import reconciled_class
 from tests.hook_cases.tree import SCHED_FEATURES, Tree, container_id_of, is_container_path
 
 __all__ = ["STAGES"]

@@ -10,12 +10,12 @@ from typing import Any
 from nri.policies import paths, writes
 from nri.policies.changes import NO_CHANGES, Changes, Decision, HookError
 from nri.policies.contexts import HostApplicationContext, KubeQosContext
+from nri.policies.koordinator import identities
 from nri.policies.koordinator.hooks import batch_resource, cpu_normalization, group_identity, host_application
-from nri.policies.koordinator.refresh import identities, quotas, switches
 from nri.policies.koordinator.rules import node, node_slo
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.last_good import LastGood
-from tests.hook_cases import inputs
+from tests.hook_cases import inputs, refresh, switches
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.tree import Tree
 
@@ -197,7 +197,7 @@ def _batch_container(given: Given) -> Outcome:
 def _batch_apply(given: Given) -> Outcome:
     tree, pods = Tree(given), inputs.running(given.get("pods"))
     if given.get("rule") is not None:
-        tree.write(quotas.batch(pods, inputs.batch_rule(given.get("rule")), given.quirks).writes)
+        tree.write(refresh.batch_quotas(pods, inputs.batch_rule(given.get("rule")), given.quirks).writes)
     per_pod = [{"cfsQuota": tree.read(pod.folder, "cpu.cfs_quota")} for pod in pods]
     return {"error": False, "files": tree.files, "per_pod": per_pod}
 
@@ -237,7 +237,7 @@ def _normal_container(given: Given) -> Outcome:
 def _normal_apply(given: Given) -> Outcome:
     tree = Tree(given)
     pods, ratio = inputs.running(given.get("pods")), inputs.ratio_of(given.get("rule"))
-    tree.write(quotas.normalized(pods, ratio, given.quirks).writes)
+    tree.write(refresh.normalized_quotas(pods, ratio, given.quirks).writes)
     return {"error": False, "files": tree.files}
 
 

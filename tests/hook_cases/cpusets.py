@@ -9,12 +9,11 @@ from nri.policies import manifest, writes
 from nri.policies.changes import Decision
 from nri.policies.koordinator.hooks import cpuset
 from nri.policies.koordinator.hooks.host_application import context_of
-from nri.policies.koordinator.refresh import cpusets
 from nri.policies.koordinator.rules import node_topology
 from nri.policies.koordinator.rules.node_topology import CpusetRule
 from nri.policies.last_good import LastGood
 from nri.policies.running import RunningPod
-from tests.hook_cases import inputs
+from tests.hook_cases import inputs, refresh
 from tests.hook_cases.cpu import decided
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.tree import Tree
@@ -111,7 +110,7 @@ def _apply(given: Given) -> Outcome:
     # The cases list pods without their folders; they are where the kubelet puts them.
     placed = [_placed(pod.pod, pod.sandbox_id, pod.folder) for pod in pods]
     rule = inputs.cpuset_rule(given.get("rule"))
-    tree.write(cpusets.cpus(placed, rule, batch_pools=bool(given.get("be_cpu_manager"))).writes)
+    tree.write(refresh.cpus(placed, rule, batch_pools=bool(given.get("be_cpu_manager"))).writes)
     by_container = {
         name: tree.read(pod.container(name).cgroup_parent, "cpuset.cpus")
         for pod in placed

@@ -9,8 +9,8 @@ from nri.policies import manifest, paths
 from nri.policies.contexts import PodContext
 from nri.policies.koordinator import schemata
 from nri.policies.koordinator.hooks import host_application, resctrl
-from nri.policies.koordinator.refresh import switches
 from nri.policies.koordinator.schemata import Schemata
+from tests.hook_cases import switches
 from tests.hook_cases.inputs import Given, mapping
 from tests.hook_cases.tree import SCHED_FEATURES, Tree
 

@@ -32,7 +32,7 @@ from nri.host.pressure import Pressure, cgroup_pressure, machine_pressure
 from nri.host.process import Process, set_oom_scores
 from nri.host.resctrl import Resctrl
 from nri.host.root import Root
-from nri.host.switches import read_switch, set_switch
+from nri.host.switches import read_switch, set_features, set_switch
 from nri.host.topology import Topology, read_topology
 from nri.host.usage import cgroup_usage, cpu_times
 
@@ -66,6 +66,7 @@ __all__ = [
     "qos_path",
     "read_switch",
     "read_topology",
+    "set_features",
     "set_oom_scores",
     "set_switch",
     "survey",

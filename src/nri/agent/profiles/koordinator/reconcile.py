@@ -16,20 +16,23 @@ from nri.agent.parts import Parts
 from nri.agent.pods.running import key_of, plain_context
 from nri.agent.profiles.koordinator.documents import SLO
 from nri.agent.transports.standalone.tally import Tally
-from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_switch
+from nri.host import Outcome, Resctrl, Result, Unsupported, probe, set_features, set_switch
 from nri.policies import manifest, paths
 from nri.policies.changes import Resctrl as Change
 from nri.policies.contexts import ContainerContext
 from nri.policies.cookie_groups import Membership
 from nri.policies.koordinator.hooks import core_sched, group_identity, resctrl
+from nri.policies.koordinator.identities import identities
 from nri.policies.koordinator.names import SYSTEM, qos_class
 from nri.policies.koordinator.profile import Node
-from nri.policies.koordinator.refresh.identities import identities
-from nri.policies.koordinator.refresh.switches import CORE_SCHED, GROUP_IDENTITY
 from nri.policies.running import RunningPod
 from nri.policies.writes import BVT
 
-__all__ = ["Reconcile", "switched_on"]
+__all__ = ["CORE_SCHED", "GROUP_IDENTITY", "Reconcile", "switched_on"]
+
+#: The two switches of Anolis' scheduler that exclude each other; its older kernels have the first one as a feature.
+CORE_SCHED, GROUP_IDENTITY = "kernel.sched_core", "kernel.sched_group_identity_enabled"
+_CORE_FEATURE: Final = "CORE_SCHED"
 
 #: Folders below that of all pods that are looked at, and how deep: class, pod, container.
 _MOST_FOLDERS: Final = 8192
@@ -63,6 +66,10 @@ class Reconcile:
         else:
             return
         results = [set_switch(self._parts.root, name, value) for name, value in wanted]
+        if wanted[-1] == (CORE_SCHED, 1) and results[-1].outcome is Outcome.UNSUPPORTED:
+            features = set_features(self._parts.root, {_CORE_FEATURE: True})
+            # Mainline kernels have neither: there prctl says whether cookies can be had.
+            results += [result for result in features if result.outcome is not Outcome.UNSUPPORTED]
         left = {result.name for result in results if not result.in_force and result.outcome is not Outcome.UNSUPPORTED}
         self._identities_stay = GROUP_IDENTITY in left and (GROUP_IDENTITY, 0) in wanted
         self._parts.observer.wrote(results)

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.transports.standalone import transport
 from nri.agent.transports.standalone.tally import Tally
@@ -110,6 +112,18 @@ def test_core_scheduling_switches_group_identity_off_first_and_back(tmp_path: Pa
     world.book.put("NodeSLO", slo(cpuPolicy="groupIdentity"), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["0", "1"]
+
+
+@pytest.mark.parametrize("features", ["GENTLE NO_CORE_SCHED\n", "GENTLE CORE_SCHED\n", "GENTLE\n"])
+def test_older_kernels_of_anolis_have_core_scheduling_as_a_feature_of_the_scheduler(
+    tmp_path: Path, features: str
+) -> None:
+    world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
+    file = tmp_path / "sys/kernel/debug/sched_features"
+    write_files(tmp_path, {"sys/kernel/debug/sched_features": features})
+    world.book.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
+    world.round("rules", "NodeSLO")
+    assert file.read_text() == ("CORE_SCHED" if "NO_CORE_SCHED" in features else features)
 
 
 def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:

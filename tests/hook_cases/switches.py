@@ -1,9 +1,10 @@
 """The two switches of the scheduler that exclude each other: group identity and core scheduling, one on, one off.
 
-The other one is switched off first. The writes come back in order; a switch that is wanted and not there is
+The plan of the agent's `nri.host.set_switch` and `set_features` over the texts of a case's files, as the original words
+it. The other one is switched off first. The writes come back in order; a switch that is wanted and not there is
 an error. Anolis has core scheduling as a sysctl (`kernel.sched_core`) or, before, as a feature of `sched_features`;
 mainline kernels since 5.14 have it built in, which only prctl tells. Group identities are a sysctl of Anolis. Next:
-`nri.policies.koordinator.refresh.running`.
+`tests.hook_cases.tree`.
 """
 
 from __future__ import annotations

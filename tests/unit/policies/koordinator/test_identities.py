@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from nri.policies.koordinator import names
-from nri.policies.koordinator.refresh import identities
+from nri.policies.koordinator import identities, names
 from nri.policies.koordinator.rules.node_slo import GroupIdentityRule
 from nri.policies.running import RunningPod
 

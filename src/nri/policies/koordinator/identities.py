@@ -2,7 +2,7 @@
 
 First the kube-QoS folders, then each pod with the containers below it (identities are inherited, but a container that
 was given one keeps it), then folders of pods that are listed no more. Next:
-`nri.policies.koordinator.refresh.switches`.
+`nri.policies.koordinator.loops`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""The writes of a changed rule for what runs already: pods and folders in, writes out; pure."""
