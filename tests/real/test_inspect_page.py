@@ -12,6 +12,7 @@ import pytest
 from nri.inspector.page import snapshot
 from nri.inspector.sources import Recording, Running
 from nri.inspector.web import Web
+from tests.support.axe import axe, findings
 from tests.support.browser import Page, chromium
 from tests.support.inspected import Inspected
 from tests.support.needs import need_tool
@@ -150,6 +151,26 @@ def test_a_narrow_window_needs_no_scrolling_to_the_side_and_dark_is_dark(page: P
     page.size(1200, 760)
     page.dark(False)
     assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_core_has_no_serious_finding_in_any_view(browser: Page, live: Running, dark: bool) -> None:
+    script = axe()
+    with Web(live) as web:
+        browser.dark(dark)
+        browser.open(web.url)
+        browser.wait("document.querySelectorAll('.tile').length > 3")
+        found = []
+        key = live.events()["rows"][0]["key"]
+        for view in (*VIEWS, f"#/event?key={key}", "#/agent", "#/help"):
+            browser.ask(f"location.hash = {view!r}")
+            browser.wait(f"document.getElementById('main').dataset.at === {view!r}")
+            for width in (1200, 360):
+                browser.size(width, 760)
+                found += [f"{view}, {width} wide: {line}" for line in findings(browser, script)]
+        browser.size(1200, 760)
+        browser.dark(False)
+        assert not found, "\n".join(found)
 
 
 def test_without_the_token_the_page_asks_for_it_and_shows_nothing(browser: Page, recording: Recording) -> None:
