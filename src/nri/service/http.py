@@ -192,7 +192,8 @@ class Server:
             parts.close()
 
     def _answer(self, head: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
-        if trusted and credentials(connection.socket).uid not in (0, os.geteuid()):
+        sock = connection.socket
+        if trusted and credentials(sock).uid not in (0, os.geteuid()):
             return text_answer("only root may ask\n", 403)
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
