@@ -12,6 +12,7 @@ OTHERS = {
     "modes": "bench.modes.run",
     "placement": "bench.placement",
     "rubik": "bench.rubik",
+    "trace": "bench.trace",
 }
 
 if sys.argv[1:2] and sys.argv[1] in OTHERS:

@@ -16,7 +16,7 @@ class Case:
         kind: the event, as `bench/peers/README.md` calls it.
         events: how many make a round.
         in_turn: from plugin to plugin, also what would go to all of them at once.
-        recorder: keep every step of every event, on both sides (`bench.recorder`).
+        recorder: keep every step of every event, on both sides (`nri.trace.recorder`).
     """
 
     title: str
@@ -52,6 +52,8 @@ CASES = {
     ),
     "state-recorder": Case(f"{SC}, 1 plugin, every step recorded", "psc", recorder=True),
     "create-recorder": Case(f"{CC}, 1 plugin, every step recorded", "cc", recorder=True),
+    "state-10-recorder": Case(f"{SC}, 10 plugins, every step recorded", "psc", plugins=10, events=100, recorder=True),
+    "create-10-recorder": Case(f"{CC}, 10 plugins, every step recorded", "cc", plugins=10, events=100, recorder=True),
 }
 #: Numbers of containers, and how often they are measured for each round of the other cases: a short time varies more.
 SYNC = {100: 3.0, 1000: 0.5, 10_000: 0.25}

@@ -165,8 +165,9 @@ def pairing(
         )  # fmt: skip
         if containers:
             running.ask("state", containers=containers)
-        env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms), "BENCH_RECORDER": str(int("plugin" in recorder))}
+        env = {**os.environ, "BENCH_DELAY_MS": str(delay_ms)}
         for n in range(plugins):
+            env["BENCH_RECORDER"] = str(folder / f"traces-{n}") if "plugin" in recorder else ""
             argv = [*_argv(plugin, "plugin"), "-socket", folder / "s", "-name", f"bench{n}", "-idx", f"{n:02d}"]
             running.plugins.append(_joined(stack, argv, env))
             running.ask("wait", count=n + 1, timeout_ms=120_000)

@@ -89,8 +89,8 @@ if __name__ == "__main__":
 
         start_new_thread(answer_usage, (Bench,))
     reporter = None
-    if os.environ.get("BENCH_RECORDER") == "1":
-        from bench.recorder import Recorder
+    if os.environ.get("BENCH_RECORDER"):
+        from nri.trace.recorder import Recorder
 
-        reporter = Recorder()
+        reporter = Recorder(os.environ["BENCH_RECORDER"])
     sys.exit(run(Bench, OPTIONS, reporter=reporter))

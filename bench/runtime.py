@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.recorder import Recorder
 from nri.adaptation import Adaptation
 from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.metrics.prometheus import PrometheusObserver
+from nri.trace.recorder import Recorder
 
 OUT = threading.Lock()
 
@@ -58,7 +58,7 @@ class Runtime:
             request_timeout_s=60.0,
             registration_timeout_s=60.0,
             observer=PrometheusObserver(),
-            reporters=[Recorder()] if recorder else [],
+            reporters=[Recorder(Path(socket).with_name("traces"))] if recorder else [],
             fan_out=EventMask(0) if in_turn else None,
         )
         self.adaptation.start()

@@ -2,50 +2,56 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import nri
-from nri.errors import ConflictError, PluginRejected
 from nri.inspector.page import snapshot
-from nri.inspector.sources import Recording
+from nri.inspector.sources import Recording, Running
 from nri.inspector.web import Web
-from nri.testing import FakeRuntime, make_container, make_pod
-from nri.trace.recorder import Recorder
+from tests.support.axe import axe, findings
 from tests.support.browser import Page, chromium
-from tests.support.made_plugins import plugin
+from tests.support.inspected import Inspected
 from tests.support.needs import need_tool
+from tests.support.waiting import wait_for
 
-#: Breaks out of text, of an attribute and of a script, where it is let: then the title says so.
-ATTACK = "\"'></script><img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
+VIEWS = [
+    "#/",
+    "#/events",
+    "#/containers",
+    "#/container?id=c1",
+    "#/search?q=app",
+    "#/drift",
+    "#/agent?pod=u1",
+    "#/placement",
+]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Inspected]:
+    """A node on which something has happened; all texts of it are attacks."""
+    with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder, Inspected(Path(folder)) as made:
+        made.work()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def live(node: Inspected) -> Iterator[Running]:
+    with node.source() as source:
+        node.work()
+        wait_for(lambda: len(source.events()["rows"]) >= 3, "what has happened is seen")
+        yield source
 
 
 @pytest.fixture(scope="module")
 def recording() -> Iterator[Recording]:
-    """A container that one plugin changes, one that two fight over, and one that is refused; all texts are attacks."""
-
-    def second(_: Any, container: nri.Container) -> nri.Adjustment | None:
-        if "bad" in container.name:
-            raise nri.Reject(f"not this one {ATTACK}")
-        return nri.Adjustment().add_env("A", "2") if "fight" in container.name else None
-
-    def first(*_: Any) -> nri.Adjustment:
-        return nri.Adjustment().add_env("A", ATTACK).add_annotation(f"note{ATTACK}", ATTACK)
-
     with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder:
-        with Recorder(folder, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as made:
-            made.add(plugin("sets", create_container=first), "10").add(plugin("other", create_container=second), "20")
-            pod = make_pod(name=f"web{ATTACK}", namespace="shop")
-            made.create_container(pod, make_container(id="c1", name=f"app{ATTACK}"))
-            with pytest.raises(ConflictError):
-                made.create_container(pod, make_container(id="c2", name="fight"))
-            with pytest.raises(PluginRejected):
-                made.create_container(pod, make_container(id="c3", name="bad"))
-        source = Recording(folder)
+        with Inspected(Path(folder)) as made:
+            made.work()
+        source = Recording(f"{folder}/traces")
         source.read()
         yield source
 
@@ -56,18 +62,19 @@ def browser() -> Iterator[Page]:
         yield page
 
 
-@pytest.fixture(params=["served", "snapshot"])
-def page(request: pytest.FixtureRequest, browser: Page, recording: Recording, tmp_path: Path) -> Iterator[Page]:
-    """The overview, served and as a file."""
+@pytest.fixture(params=["recording", "live", "snapshot"])
+def page(request: pytest.FixtureRequest, browser: Page, tmp_path: Path) -> Iterator[Page]:
+    """The overview: of a recording, of a runtime that runs, and of that as a file."""
     browser.told.clear()
+    source = request.getfixturevalue("recording" if request.param == "recording" else "live")
     if request.param == "snapshot":
         file = tmp_path / "node.html"
-        file.write_bytes(snapshot(recording))
+        file.write_bytes(snapshot(source))
         browser.open(file.as_uri())
         browser.wait("document.querySelectorAll('.tile').length > 3")
         yield browser
     else:
-        with Web(recording) as web:
+        with Web(source) as web:
             browser.open(web.url)
             browser.wait("document.querySelectorAll('.tile').length > 3")
             yield browser
@@ -99,6 +106,21 @@ def test_every_view_is_reached_by_keys_and_draws_and_no_text_of_others_runs(page
     shown(page, "with a history")
     page.press("?")
     shown(page, "next and previous row")
+    if page.ask("(overview.views || []).length"):
+        page.press("4")
+        assert "10-sets" in shown(page, "something past NRI")
+        page.press("5")
+        shown(page, "something was decided")
+        page.press("j")
+        page.press("Enter")
+        assert "no such file" in shown(page, "group-identity")
+        page.press("6")
+        assert "NUMA node #0" in shown(page, "CPUs by topology-aware")
+        page.press("/")
+        for letter in "app":
+            page.press(letter)
+        found = shown(page, "Another value now")
+        assert found.count("shop/web") >= 2 and "Agent" not in found and "default/app" in found
     assert page.ask("document.title") == "nri inspect"
     assert page.ask("document.querySelectorAll('main img, main script, [onerror]').length") == 0
     assert page.told == [], "errors in the page"
@@ -108,22 +130,47 @@ def test_a_search_has_an_address_that_can_be_shared_and_hides_the_token(page: Pa
     page.press("/")
     for letter in "fight":
         page.press(letter)
+    page.wait("location.hash === '#/search?q=fight'")
+    shown(page, "both tried to set")
+    page.ask(
+        "[...document.querySelectorAll('main a')].find(each => each.textContent.includes('list of events')).click()"
+    )
     page.wait("location.hash === '#/events?q=fight'")
     page.wait("document.querySelectorAll('[data-row]').length === 1")
     assert "token" not in page.ask("location.href")
 
 
-@pytest.mark.parametrize("view", ["#/", "#/events", "#/containers", "#/container?id=c1"])
+@pytest.mark.parametrize("view", VIEWS)
 def test_a_narrow_window_needs_no_scrolling_to_the_side_and_dark_is_dark(page: Page, view: str) -> None:
     page.size(360, 700)
     page.dark(True)
     page.ask(f"location.hash = {view!r}")
-    page.wait("document.querySelector('main h1') !== null")
+    page.wait(f"document.getElementById('main').dataset.at === {view!r}")
     assert page.ask("document.documentElement.scrollWidth") <= 360
     assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
     page.size(1200, 760)
     page.dark(False)
     assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_core_has_no_serious_finding_in_any_view(browser: Page, live: Running, dark: bool) -> None:
+    script = axe()
+    with Web(live) as web:
+        browser.dark(dark)
+        browser.open(web.url)
+        browser.wait("document.querySelectorAll('.tile').length > 3")
+        found = []
+        key = live.events()["rows"][0]["key"]
+        for view in (*VIEWS, f"#/event?key={key}", "#/agent", "#/help"):
+            browser.ask(f"location.hash = {view!r}")
+            browser.wait(f"document.getElementById('main').dataset.at === {view!r}")
+            for width in (1200, 360):
+                browser.size(width, 760)
+                found += [f"{view}, {width} wide: {line}" for line in findings(browser, script)]
+        browser.size(1200, 760)
+        browser.dark(False)
+        assert not found, "\n".join(found)
 
 
 def test_without_the_token_the_page_asks_for_it_and_shows_nothing(browser: Page, recording: Recording) -> None:
@@ -137,3 +184,50 @@ def test_without_the_token_the_page_asks_for_it_and_shows_nothing(browser: Page,
         browser.press("Enter")
         shown(browser, "10-sets")
         browser.call("Page.navigate", url="about:blank")
+
+
+def test_ten_thousand_events_at_five_hundred_a_second_stay_in_the_page_and_keys_work_meanwhile(
+    browser: Page, node: Inspected, live: Running
+) -> None:
+    with Web(live) as web, node.busy(500.0, 10_200) as done:
+        browser.open(web.url)
+        browser.told.clear()
+        browser.wait("document.querySelectorAll('.tile').length > 3")
+        browser.press("2")
+        shown(browser, "the newest first")
+        browser.ask(
+            "globalThis.frames = 0; requestAnimationFrame(function next() { frames++; requestAnimationFrame(next); })"
+        )
+        seen = 0
+        while done() < 10_200:
+            before = browser.ask("document.activeElement.getAttribute('href')")
+            browser.press("j")
+            browser.wait(f"document.activeElement.getAttribute('href') !== {json.dumps(before)} && frames > {seen}")
+            seen = browser.ask("frames")
+        browser.wait("list.rows.length === 10000")
+        assert browser.ask("document.querySelectorAll('[data-row]').length") < 200
+        assert browser.ask("list.body.contains(document.activeElement)"), "the row is kept while others come"
+        browser.ask("list.box.scrollTop = list.box.scrollHeight")
+        browser.wait("list.body.querySelector('[aria-rowindex=\"10001\"]') !== null")
+        browser.call("Page.navigate", url="about:blank")
+    assert browser.told == []
+
+
+def test_ten_thousand_events_of_a_recording_are_loaded_as_one_comes_to_them(browser: Page) -> None:
+    with tempfile.TemporaryDirectory(prefix="nri-page-", dir="/tmp") as folder:
+        with Inspected(Path(folder), "") as made, made.busy(1e6, 11_000) as done:
+            wait_for(lambda: done() == 11_000, "all that is to be recorded")
+        source = Recording(f"{folder}/traces")
+        source.read()
+        with Web(source) as web:
+            browser.open(web.url)
+            browser.wait("document.querySelectorAll('.tile').length > 3")
+            browser.press("2")
+            browser.wait("list && list.rows.length > 0")
+            while browser.ask("list.rows.length") < 10_000:
+                browser.ask("list.box.scrollTop = list.box.scrollHeight")
+            last = "list.body.querySelector('[aria-rowindex=\"10001\"]')"
+            browser.wait(f"list.box.scrollTop = list.box.scrollHeight, {last} !== null")
+            browser.press("n")
+            browser.wait("list.rows.length >= 500 && location.hash.includes('from=')")
+            browser.call("Page.navigate", url="about:blank")

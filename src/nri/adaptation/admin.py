@@ -9,8 +9,11 @@ replies are JSON: they are for people and scripts, and free to grow. Nothing her
 | Why | `{"container": "an id or names (`nri.kube.named`)"}` | the container's changes (`Explanation.to_json`) |
 | Plugins | `{}` | `plugins`: health and policy of each; `provenance`: how much is remembered |
 | Containers | `{}` | `containers`: ids and names of those with a history, the newest first |
-| Events | `{"run": "", "after": 0, "most": 500}` | what ended since (`nri.adaptation.audit.recent`) |
 | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
+| Events | `{"run": "", "after": 0}` | a stream of readings: what has ended since (`nri.adaptation.audit.recent`) |
+
+A reader of Events holds a place in the ring and no memory of its own: one that is too slow is told with its next
+reading how many rows it has missed, and one that takes none for half a minute is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +22,9 @@ import json
 import logging
 import os
 import socket
+import threading
 from datetime import UTC, datetime
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.bounded_log import BoundedLog
@@ -31,14 +36,14 @@ from nri.ttrpc import Client, Code, Method, Server, Service
 from nri.unix import credentials, make_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from nri.adaptation.audit.provenance import Provenance
     from nri.adaptation.audit.recent import Recent
     from nri.adaptation.plugin_policy.policy import Policies
     from nri.rules import Rules
 
-__all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask"]
+__all__ = ["DEFAULT_SOCKET", "SERVICE", "Admin", "ask", "follow"]
 
 #: The socket of `nri why`, unless another one is given.
 DEFAULT_SOCKET = "/var/run/nri/admin.sock"
@@ -48,6 +53,11 @@ SERVICE = "nri.admin.v1.Admin"
 _MAX_REPLY_BYTES = 3 << 20
 #: Containers, and rows of events, that one reply has at most.
 _MOST_CONTAINERS, _MOST_EVENTS = 2000, 1000
+#: Readers of events at one time; seconds between two readings, and after which an empty one says that all is well.
+_MOST_READERS, _PACE_S, BEAT_S = 8, 0.1, 1.0
+
+#: The parts of a reading, which another program's socket may not have.
+_READING = {"run": str, "next": int, "missed": int, "rows": list}
 
 _lines = BoundedLog(logging.getLogger("nri.adaptation.admin"))
 
@@ -87,11 +97,18 @@ class Admin:
             "Plugins": self._health,
             "Policies": self._policy,
             "Containers": self._containers,
-            "Events": self._events,
         }
         methods = {name: Method(_json(answer)) for name, answer in answers.items()}
+        methods["Events"] = Method(self._events, streaming="server")
+        self._stopping = threading.Event()
         self._server = Server(
-            path, [Service(SERVICE, methods)], workers=2, backlog=16, max_connections=16, admit=_admit
+            path,
+            [Service(SERVICE, methods)],
+            workers=2,
+            backlog=16,
+            streams=_MOST_READERS,
+            max_connections=16 + _MOST_READERS,
+            admit=_admit,
         )
 
     def start(self) -> None:
@@ -101,6 +118,7 @@ class Admin:
 
     def stop(self) -> None:
         """Stop listening and remove the socket."""
+        self._stopping.set()
         self._server.stop(1.0)
 
     def _why(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -151,14 +169,20 @@ class Admin:
         ]
         return {"containers": rows, "left_out": len(known) - len(rows)}
 
-    def _events(self, request: dict[str, Any]) -> dict[str, Any]:
-        run, after, most = (request.get(name, value) for name, value in (("run", ""), ("after", 0), ("most", 500)))
-        whole = all(type(number) is int and number >= 0 for number in (after, most))
-        if not isinstance(run, str) or not whole or not most:
-            raise RpcError(
-                Code.INVALID_ARGUMENT, 'not {"run": TEXT, "after": NUMBER, "most": NUMBER}, of the reply before'
-            )
-        return self._recent.read(run, after, min(most, _MOST_EVENTS))
+    def _events(self, payload: bytes) -> Iterator[bytes]:
+        request = _request(payload)
+        run, after = request.get("run", ""), request.get("after", 0)
+        if not isinstance(run, str) or type(after) is not int or after < 0:
+            raise RpcError(Code.INVALID_ARGUMENT, 'not {"run": TEXT, "after": NUMBER}, of the reading before')
+        told = 0.0
+        while not self._stopping.is_set():
+            reading = self._recent.read(run, after, _MOST_EVENTS)
+            run, after = reading["run"], reading["next"]
+            if reading["rows"] or reading["missed"] or monotonic() - told >= BEAT_S:
+                told = monotonic()
+                yield json.dumps(reading).encode()
+            if not reading["more"]:
+                self._stopping.wait(_PACE_S)
 
     def _policy(self, _: dict[str, Any]) -> dict[str, Any]:
         return self._policies.to_json()
@@ -166,17 +190,17 @@ class Admin:
 
 def _json(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[bytes], bytes]:
     """A function of JSON tables as one of bytes."""
+    return lambda payload: json.dumps(answer(_request(payload))).encode()
 
-    def method(payload: bytes) -> bytes:
-        try:
-            request = parse_json(payload or b"{}")
-        except ValueError as error:
-            raise RpcError(Code.INVALID_ARGUMENT, f"the request is not JSON: {error}") from None
-        if not isinstance(request, dict):
-            raise RpcError(Code.INVALID_ARGUMENT, "the request is not a JSON object")
-        return json.dumps(answer(request)).encode()
 
-    return method
+def _request(payload: bytes) -> dict[str, Any]:
+    try:
+        request = parse_json(payload or b"{}")
+    except ValueError as error:
+        raise RpcError(Code.INVALID_ARGUMENT, f"the request is not JSON: {error}") from None
+    if not isinstance(request, dict):
+        raise RpcError(Code.INVALID_ARGUMENT, "the request is not a JSON object")
+    return request
 
 
 def _admit(sock: socket.socket) -> bool:
@@ -196,9 +220,31 @@ def ask(path: str, method: str, request: dict[str, Any], timeout_s: float = 5.0)
     raises.
     """
     with Client.connect(path) as client:
-        answer = client.call(SERVICE, method, json.dumps(request).encode(), timeout_s=timeout_s)
+        return _reply(path, client.call(SERVICE, method, json.dumps(request).encode(), timeout_s=timeout_s))
+
+
+def follow(path: str, request: dict[str, Any], wait_s: float = 10 * BEAT_S) -> Iterator[dict[str, Any]]:
+    """The readings of a runtime's events as they come, an empty one each second at least; raises as `ask`.
+
+    Args:
+        request: `run` and `next` (as `after`) of the last reading that is known; {} for the first.
+        wait_s: how long a reading is waited for.
+    """
+    with Client.connect(path) as client:
+        payload = json.dumps(request).encode()
+        with client.stream(SERVICE, "Events", payload, streaming="server", wait_s=wait_s) as stream:
+            for message in stream:
+                reading = _reply(path, message)
+                if not all(type(reading.get(name)) is kind for name, kind in _READING.items()):
+                    raise RemoteProtocolError(f"{path} tells no readings of events")
+                yield reading
+
+
+def _reply(path: str, answer: bytes) -> dict[str, Any]:
     try:
-        reply: dict[str, Any] = parse_json(answer)
+        reply = parse_json(answer)
     except ValueError as error:
         raise RemoteProtocolError(f"the answer of {path} is no JSON: {error}") from None
+    if not isinstance(reply, dict):
+        raise RemoteProtocolError(f"the answer of {path} is no JSON object")
     return reply

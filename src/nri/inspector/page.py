@@ -13,7 +13,7 @@ import re
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.inspector.sources import first
+from nri.inspector.sources import Unanswered, first
 
 if TYPE_CHECKING:
     from nri.inspector.sources import Source
@@ -65,14 +65,25 @@ def snapshot(source: Source) -> bytes:
     shown = listed["containers"][:MOST_CONTAINERS]
     chains = {row["id"]: source.container(row["id"]) for row in shown}
     overview = source.overview()
+    views = {name: _view(source, name) for name in overview["views"]}
+    for pod in ((views.get("agent") or {}).get("pods") or ())[:MOST_CONTAINERS]:
+        views[f"agent/{pod['key']}"] = _view(source, "agent", pod["key"])
     data = {
         "overview": {**overview, "mode": "snapshot"},
         "events": [row for row in events.values() if row],
         "containers": {"containers": shown, "left_out": len(listed["containers"]) - len(shown) + listed["left_out"]},
         "chains": {ident: chain for ident, chain in chains.items() if chain},
+        "views": {name: view for name, view in views.items() if view},
     }
     text = json.dumps(data).replace("<", "\\u003c")
     empty = page().decode()
     meta = f'<meta http-equiv="Content-Security-Policy" content="{_policy(empty)}">'
     filled = _DATA.replace("null", text)
     return empty.replace("<head>", f"<head>\n{meta}", 1).replace(_DATA, filled, 1).encode()
+
+
+def _view(source: Source, name: str, of: str = "") -> dict[str, Any] | None:
+    try:
+        return source.view(name, of)
+    except Unanswered as error:
+        return {"unanswered": str(error)}

@@ -6,6 +6,8 @@
 | events | rows as the admin socket gives them, with a `key`; `next` and `more` to go on; `looked_at` |
 | event | one row, and what its plugins answered, where that was recorded |
 | containers, container | ids and names; the chain of changes, `Explanation.to_json` |
+| follow | what is new, as it comes: `rows`, each second the `overview`, and how many rows came `too fast` |
+| view | what else runs on the node: `drift`, the node's `agent`, the `placement` of containers |
 
 A recording is read once, by a thread, for sums and histories, bounded in memory; events are read again when they are
 asked for, from the block that the index names. Nothing here waits for long. Next: `nri.inspector.web` serves it.
@@ -14,31 +16,39 @@ asked for, from the block that the index names. Nothing here waits for long. Nex
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from itertools import islice
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nri.adaptation.audit import Provenance
+from nri.errors import NriError
 from nri.text import plain
 from nri.trace.catalog import to_json
 from nri.trace.history import Event, Note, Trace, parsed
-from nri.trace.live import Live, plugin_rows
+from nri.trace.live import plugin_rows
 from nri.trace.sums import Sum
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from nri.trace.live import Live
     from nri.trace.pb import api_pb2 as t
 
-__all__ = ["Recording", "Running", "Source", "Unanswered"]
+__all__ = ["Recording", "Running", "Source", "Unanswered", "View"]
 
 #: Characters of a text of others; events of one answer, and seconds that one may take; containers of one.
 _LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
-#: The runtime is asked again when what is known is so old, in seconds.
-_FRESH_S: Final = 0.4
+#: Seconds between two things that a follower is told, and between two overviews.
+_PACE_S, _OVERVIEW_S = 0.25, 1.0
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
 _BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
 _EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
+
+
+#: Another part of the node that can be asked: of which pod or container, "" for all, to a table of JSON. It raises
+#: NriError or what `Running` takes as a failure; None if it is not there.
+View = Callable[[str], dict[str, Any] | None]
 
 
 class Unanswered(Exception):
@@ -63,6 +73,12 @@ class Source(Protocol):
     def container(self, ident: str) -> dict[str, Any] | None:
         """The chain of changes of a container; None if nothing is known of it."""
 
+    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
+        """What is new after the event with a number, "" for no events: at least one thing a second."""
+
+    def view(self, name: str, of: str) -> dict[str, Any] | None:
+        """What another part of the node tells; None if there is no such part, or it knows no `of`."""
+
 
 def matches(row: dict[str, Any], text: str) -> bool:
     """Whether an event has a text in a name, an id or an error, its plugins' included; in small or in big letters."""
@@ -78,69 +94,100 @@ class Running:
     """A runtime that runs.
 
     Args:
+        live: what happens in it, being read.
         ask: asks its admin socket: method and request to the reply.
-        failure: what `ask` raises where there is no answer.
+        failure: what `live`, `ask` and the views raise where there is no answer.
         title: which runtime it is.
+        views: what else runs on the node, by name.
     """
 
     def __init__(
-        self, ask: Callable[[str, dict[str, Any]], dict[str, Any]], failure: type[Exception], title: str
+        self,
+        live: Live,
+        ask: Callable[[str, dict[str, Any]], dict[str, Any]],
+        failure: type[Exception],
+        title: str,
+        views: Mapping[str, View] | None = None,
     ) -> None:
-        self._ask, self._failure, self._title = ask, failure, title
-        self._live = Live(ask)
-        self._lock = threading.Lock()
-        self._read = float("-inf")
-
-    def _rows(self) -> list[dict[str, Any]]:
-        with self._lock:
-            if monotonic() - self._read > _FRESH_S:
-                try:
-                    self._live.poll()
-                except self._failure as error:
-                    raise Unanswered(str(error)) from None
-                self._read = monotonic()
-            return list(self._live.rows)
+        self._live, self._ask, self._failure, self._title = live, ask, failure, title
+        self._views = views or {}
 
     def overview(self) -> dict[str, Any]:
         """The last minute."""
-        rows = self._rows()
-        with self._lock:
-            found = {"mode": "live", "title": self._title, **self._live.summary()}
-        found["notes"] = [row for row in rows if "steps" not in row][-_MOST_NOTES:]
-        found["last_n"] = rows[-1]["n"] if rows else 0
-        return found
+        try:
+            summary = self._live.summary()
+        except self._failure as error:
+            raise Unanswered(str(error)) from None
+        rows = self._live.rows()
+        notes = [row for row in rows if "steps" not in row][-_MOST_NOTES:]
+        last = rows[-1]["n"] if rows else 0
+        return {
+            "mode": "live", "title": self._title, **summary, "notes": notes, "last_n": last, "views": list(self._views)
+        }  # fmt: skip
 
     def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
         """The events after number `begin`, or the last ones."""
-        rows = [row for row in self._rows() if "steps" in row]
-        most = min(most, _MOST_EVENTS)
+        rows = [row for row in self._live.rows() if "steps" in row]
         if begin.isdecimal():
+            most = min(most, _MOST_EVENTS)
             found = [row for row in rows if row["n"] >= int(begin[:18]) and matches(row, text)]
             shown, more = found[:most], len(found) > most
         else:
             found = [row for row in rows if matches(row, text)]
             shown, more = found[-most:], False
-        keyed = [{**row, "key": str(row["n"])} for row in shown]
         following = str(found[most]["n"]) if more else ""
-        return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows)}
+        keyed, last = [_keyed(row) for row in shown], str(rows[-1]["n"]) if rows else "0"
+        return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows), "last": last}
+
+    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
+        """What is new: events that have a text after number `after`, and each second the overview."""
+        last, told = int(after[:18]) if after.isdecimal() else -1, float("-inf")
+        while True:
+            rows = self._live.rows(last)[:_MOST_EVENTS] if last >= 0 else []
+            lost = max(0, rows[0]["n"] - last - 1) if rows else 0
+            now: dict[str, Any] = {"rows": [], "too_fast": lost}
+            if rows:
+                last = rows[-1]["n"]
+                now["rows"] = [_keyed(row) for row in rows if "steps" in row and matches(row, text)]
+            if monotonic() - told >= _OVERVIEW_S:
+                told = monotonic()
+                try:
+                    now["overview"] = self.overview()
+                except Unanswered as error:
+                    now["unanswered"] = str(error)
+            yield now
+            sleep(_PACE_S)
+            self._live.wait(last, max(0.0, told + _OVERVIEW_S - monotonic()))
+
+    def view(self, name: str, of: str) -> dict[str, Any] | None:
+        """What another part of the node tells."""
+        try:
+            return self._views[name](of) if name in self._views else None
+        except (self._failure, NriError) as error:
+            raise Unanswered(str(error)) from None
 
     def event(self, key: str) -> dict[str, Any] | None:
         """One of the events that are still known."""
-        found = [row for row in self._rows() if str(row["n"]) == key and "steps" in row]
-        return {**found[0], "key": key} if found else None
+        found = [row for row in self._live.rows() if str(row["n"]) == key and "steps" in row]
+        return _keyed(found[0]) if found else None
 
     def containers(self) -> dict[str, Any]:
         """The containers with a history in the runtime."""
-        self._rows()
-        return self._ask("Containers", {})
+        try:
+            return self._ask("Containers", {})
+        except self._failure as error:
+            raise Unanswered(str(error)) from None
 
     def container(self, ident: str) -> dict[str, Any] | None:
         """The chain of changes, as the runtime remembers it."""
-        self._rows()
         try:
             return self._ask("Why", {"container": ident})
         except self._failure:
             return None
+
+
+def _keyed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "key": str(row["n"])}
 
 
 class Recording:
@@ -241,6 +288,7 @@ class Recording:
             "notes": notes,
             "bars": self._bars(first, last),
             "problems": [plain(line, _LONGEST) for line in self._trace.problems[:20]],
+            "views": [],
         }
 
     def _bars(self, first: int, last: int) -> list[dict[str, Any]]:
@@ -299,6 +347,18 @@ class Recording:
             for one in known[:_MOST_CONTAINERS]
         ]
         return {"containers": rows, "left_out": len(known) - len(rows)}
+
+    def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:  # noqa: ARG002 - its events are all there
+        """The overview each second, until all of it has been read."""
+        while True:
+            overview = self.overview()
+            yield {"rows": [], "too_fast": 0, "overview": overview}
+            if overview["done"]:
+                return
+            sleep(_OVERVIEW_S)
+
+    def view(self, name: str, of: str) -> None:
+        """Nothing: a recording is of the runtime or of a plugin alone."""
 
     def container(self, ident: str) -> dict[str, Any] | None:
         """The chain of changes, as far as it has been read."""

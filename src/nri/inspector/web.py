@@ -1,25 +1,38 @@
 """The page and its data over HTTP, for browsers that have the token: GET alone, which changes nothing.
 
 The token is in the page's address behind `#`, which browsers send to nobody, and comes with each question in a header.
-The page itself has no data, and is for all. Next: `nri.service.http`.
+The page itself has no data, and is for all. A page that another site has made a browser open, or a name of another site
+that leads here, gets nothing; an address that has guessed wrong too often is not listened to for a while. What happens
+meanwhile comes as server-sent events. Next: `nri.service.http`.
 """
 
 from __future__ import annotations
 
 import hmac
+import ipaddress
+import json
 import secrets
-from typing import TYPE_CHECKING, Any, Self
+import threading
+from collections import OrderedDict
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.parse import urlsplit
 
 from nri.inspector.page import headers, page
 from nri.inspector.sources import Unanswered
 from nri.service.http import Answer, Server, json_answer, text_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from nri.inspector.sources import Source
 
-__all__ = ["Web"]
+__all__ = ["MOST_ADDRESSES", "MOST_GUESSES", "Web"]
+
+#: Wrong tokens that one address may send in so many seconds, and addresses that are remembered.
+MOST_GUESSES: Final = 20
+_GUESSING_S: Final = 60.0
+MOST_ADDRESSES: Final = 1024
 
 
 class Web:
@@ -39,6 +52,8 @@ class Web:
 
     def __init__(self, source: Source, address: str = "127.0.0.1:0", token: str | None = None) -> None:
         self.token = token or secrets.token_urlsafe(24)
+        self._guesses = _Guesses()
+        self._host = (address.rpartition(":")[0] or "127.0.0.1").lower()
         html = page()
         handlers: dict[str, Callable[[Mapping[str, str]], Answer]] = {
             "/": lambda _: (200, "text/html; charset=utf-8", html),
@@ -49,18 +64,44 @@ class Web:
             "/api/event": lambda asked: _answer(lambda: source.event(asked.get("key", "")[:64])),
             "/api/containers": lambda _: _answer(source.containers),
             "/api/container": lambda asked: _answer(lambda: source.container(asked.get("id", "")[:256])),
+            "/api/view": lambda asked: _answer(
+                lambda: source.view(asked.get("name", "")[:64], asked.get("of", "")[:256])
+            ),
         }
-        self._server = Server(public=handlers, address=address, guard=self._guard, headers=headers())
-        host = address.rpartition(":")[0] or "127.0.0.1"
-        self.url = f"http://{host}:{self._server.port}/#token={self.token}"
+        streams = {"/api/follow": lambda asked: _told(source, asked.get("after", "")[:64], asked.get("q", "")[:256])}
+        self._server = Server(public=handlers, address=address, streams=streams, guard=self._guard, headers=headers())
+        self.url = f"http://{self._host}:{self._server.port}/#token={self.token}"
 
-    def _guard(self, path: str, given: Mapping[str, str]) -> Answer | None:
+    def _guard(self, path: str, given: Mapping[str, str], address: str) -> Answer | None:
+        host = given.get("host", "")
+        if not self._is_ours(host):
+            return text_answer("open the address that nri inspect has printed, not another name of this machine\n", 403)
         if path == "/":
             return None
+        if given.get("origin", f"http://{host}") != f"http://{host}":
+            return text_answer("another site may not ask\n", 403)
+        if not self._guesses.left(address):
+            return text_answer(f"{MOST_GUESSES} wrong tokens came from {address}: wait for a minute\n", 429)
         own = f"Bearer {self.token}".encode()
         if hmac.compare_digest(given.get("authorization", "").encode(), own):
             return None
+        if given.get("authorization"):  # else it is a page that is not told the token yet
+            self._guesses.note(address)
         return text_answer("the token is missing or wrong: open the address that nri inspect has printed\n", 401)
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a request was made to this machine by a number, or by the name that we listen on.
+
+        Another name may be one of a site that has made it lead here, so that its own pages can ask.
+        """
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            if name in ("localhost", self._host):
+                return True
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
 
     def close(self) -> None:
         """Stop listening."""
@@ -71,6 +112,28 @@ class Web:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Guesses:
+    """Wrong tokens of the last minute, by address."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wrong: OrderedDict[str, list[float]] = OrderedDict()
+
+    def left(self, address: str) -> bool:
+        """Whether an address may try again."""
+        since = monotonic() - _GUESSING_S
+        with self._lock:
+            return sum(at > since for at in self._wrong.get(address, ())) < MOST_GUESSES
+
+    def note(self, address: str) -> None:
+        """Count a wrong token."""
+        with self._lock:
+            before = self._wrong.pop(address, [])
+            self._wrong[address] = [*before, monotonic()][-MOST_GUESSES:]
+            if len(self._wrong) > MOST_ADDRESSES:
+                self._wrong.popitem(last=False)
 
 
 def _most(asked: Mapping[str, str]) -> int:
@@ -84,3 +147,9 @@ def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
     except Unanswered as error:
         return text_answer(f"{error}\n", 503)
     return text_answer("not there, or not any more\n", 404) if value is None else json_answer(value)
+
+
+def _told(source: Source, after: str, text: str) -> Generator[bytes]:
+    """What a source tells, as server-sent events; that it does not answer is told too."""
+    for told in source.follow(after, text):
+        yield f"data: {json.dumps(told)}\n\n".encode()

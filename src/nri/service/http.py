@@ -1,7 +1,8 @@
 """Answers over HTTP: on a unix socket, for root, and on a TCP address, for probes and Prometheus.
 
 Rules: a connection is one request, of bounded length, in bounded time; there are never more than a few at once by
-either way, and `nri.service.connections` says which. A process that connects to the unix socket has to be root's, or of
+either way, and `nri.service.connections` says which. Streams last, and have places of their own; a reader that does not
+take a part of one in time is dropped. A process that connects to the unix socket has to be root's, or of
 the server's own user. Next: `nri.service.probes`, the paths that all programs have.
 """
 
@@ -14,7 +15,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,24 +23,28 @@ from nri.errors import NriError
 from nri.service.connections import Connection, Connections
 from nri.unix import UnixListener, credentials, make_folder
 
-__all__ = ["Answer", "Guard", "Handler", "Server", "json_answer", "text_answer"]
+__all__ = ["Answer", "Guard", "Handler", "Server", "Stream", "json_answer", "text_answer"]
 
 _log = logging.getLogger(__name__)
 
 _MOST_REQUEST: Final = 8192
 MOST_AT_ONCE: Final = 8
+MOST_STREAMS: Final = 8
 _DEADLINE_S: Final = 5.0
 _WORDS: Final = {
     200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed",
-    500: "Internal Server Error", 503: "Service Unavailable",
+    429: "Too Many Requests", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 
 #: Status, type of content, content.
 Answer = tuple[int, str, bytes]
 #: The parameters of a request, each the last of its name, to the answer.
 Handler = Callable[[Mapping[str, str]], Answer]
-#: A path and the headers of a request by their names in small letters, to the answer of those who may not ask.
-Guard = Callable[[str, Mapping[str, str]], Answer | None]
+#: The parameters of a request to the parts of its answer, server-sent events: each is sent as soon as it is there.
+Stream = Callable[[Mapping[str, str]], Generator[bytes]]
+#: A path, the headers of a request by their names in small letters, and the address that it comes from, to the answer
+#: of those who may not ask.
+Guard = Callable[[str, Mapping[str, str], str], Answer | None]
 
 
 def text_answer(text: str, status: int = 200) -> Answer:
@@ -60,6 +65,7 @@ class Server:
         path: the unix socket; its folder is made if it is not there. Empty for none.
         public: handlers by path for TCP, for all processes that can connect.
         address: HOST:PORT for TCP; empty for none. Port 0 takes any.
+        streams: streams by path for TCP. One that has nothing to say has to give an empty part each second.
         deadline_s: for one request and its answer together.
         guard: asked first, for each request over TCP.
         headers: of each answer over TCP, beside those that every answer has.
@@ -75,6 +81,7 @@ class Server:
         path: str = "",
         public: Mapping[str, Handler] | None = None,
         address: str = "",
+        streams: Mapping[str, Stream] | None = None,
         deadline_s: float = _DEADLINE_S,
         guard: Guard | None = None,
         headers: Mapping[str, str] | None = None,
@@ -82,6 +89,8 @@ class Server:
         self._guard = guard
         self._headers = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self._handlers = {True: private or {}, False: public or {}}
+        self._streams = streams or {}
+        self._room_for_streams = threading.Semaphore(MOST_STREAMS)
         self._deadline_s = deadline_s
         # Places of their own: connections over TCP cannot keep root from asking.
         self._connections = {trusted: Connections(MOST_AT_ONCE) for trusted in (True, False)}
@@ -151,7 +160,11 @@ class Server:
                 head = _read_head(sock, deadline)
                 if not places.answer(connection):
                     return
-                answer = self._answer(head, sock, trusted)
+                answer = self._answer(head, connection, trusted)
+                if not isinstance(answer, tuple):
+                    places.leave(connection)
+                    self._stream(sock, answer)
+                    return
                 places.wait(connection)
                 _send(sock, answer, deadline, "" if trusted else self._headers, body=not head.startswith(b"HEAD "))
         except OSError:
@@ -161,7 +174,25 @@ class Server:
         finally:
             places.leave(connection)
 
-    def _answer(self, head: bytes, sock: socket.socket, trusted: bool) -> Answer:
+    def _stream(self, sock: socket.socket, parts: Generator[bytes]) -> None:
+        """Send the parts of a stream, each in bounded time, until it or the server ends."""
+        if not self._room_for_streams.acquire(blocking=False):
+            full = text_answer(f"{MOST_STREAMS} pages look on already: close one\n", 503)
+            _send(sock, full, time.monotonic() + self._deadline_s, self._headers, body=True)
+            return
+        try:
+            head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{self._headers}Connection: close\r\n\r\n"
+            _write(sock, head.encode(), time.monotonic() + self._deadline_s)
+            for part in parts:
+                if self._closing:
+                    return
+                _write(sock, part, time.monotonic() + self._deadline_s)
+        finally:
+            self._room_for_streams.release()
+            parts.close()
+
+    def _answer(self, head: bytes, connection: Connection, trusted: bool) -> Answer | Generator[bytes]:
+        sock = connection.socket
         if trusted and credentials(sock).uid not in (0, os.geteuid()):
             return text_answer("only root may ask\n", 403)
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
@@ -175,9 +206,11 @@ class Server:
         except ValueError as error:
             return text_answer(f"not a path: {error}\n", 400)
         if self._guard is not None and not trusted:
-            refusal = self._guard(target.path, _fields(head))
+            refusal = self._guard(target.path, _fields(head), connection.address)
             if refusal is not None:
                 return refusal
+        if not trusted and target.path in self._streams:
+            return self._streams[target.path](given)
         handlers = self._handlers[trusted]
         handler = handlers.get(target.path)
         if handler is None:
@@ -229,7 +262,11 @@ def _send(sock: socket.socket, answer: Answer, deadline: float, headers: str, *,
         f"HTTP/1.1 {status} {_WORDS.get(status, 'Unknown')}\r\nContent-Type: {kind}\r\n"
         f"Content-Length: {len(content)}\r\n{headers}Connection: close\r\n\r\n"
     )
-    left = memoryview(head.encode() + (content if body else b""))
+    _write(sock, head.encode() + (content if body else b""), deadline)
+
+
+def _write(sock: socket.socket, data: bytes, deadline: float) -> None:
+    left = memoryview(data)
     while left:
         sock.settimeout(_left(deadline))
         left = left[sock.send(left) :]

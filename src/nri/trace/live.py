@@ -1,82 +1,142 @@
-"""The events of a node now: the rows of its admin socket, read on and on, and summed up over the last minute.
+"""The events of a node now: the rows of its admin socket, as they come, and summed up over the last minute.
 
-    live = Live(lambda method, request: ask(path, method, request))
-    live.poll()
-    live.summary()
+    with Live(ask, follow) as live:
+        live.summary()
 
-One job: to keep what `nri top` and `nri inspect` show, so that both show the same. Bounded in rows and in time. It asks
-and never waits. Next: `nri.adaptation.admin` says what the rows have.
+One job: to keep what `nri top` and `nri inspect` show, so that both show the same. Bounded in rows and in time. A
+thread of its own reads; where the runtime goes away, it is asked again until it is back. Next: `nri.adaptation.admin`
+says what the rows have.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
-from time import time
-from typing import TYPE_CHECKING, Any, Final
+from itertools import islice
+from time import monotonic, time
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from nri.trace.sums import Sum, percentile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 __all__ = ["MOST_ROWS", "Live", "plugin_rows"]
 
 #: Rows that are kept, and seconds that the summary is of.
 MOST_ROWS: Final = 10_000
 WINDOW_S: Final = 60.0
-#: Readings of one `poll`: so many rows come at once that more would never end.
-_MOST_READINGS: Final = 16
+#: Seconds after which a runtime that has gone is asked again, and health and figures are worked out again.
+_AGAIN_S, _FRESH_S = 1.0, 0.5
+#: How long the first reading is waited for, in seconds.
+_FIRST_S: Final = 10.0
 
 
 class Live:
-    """Reads a runtime's admin socket on.
+    """Reads a runtime's admin socket from `start` to `close`, or in a `with`. Thread-safe.
 
     Args:
-        ask: asks it: method and request to the reply; what it raises goes through.
+        ask: asks it: method and request to the reply.
+        follow: the readings of its events, from a request on.
         clock: seconds since 1970.
 
     Attributes:
-        rows: the last rows, as the admin socket gives them, with `n` counted on where the runtime began again.
         missed: rows that were gone before they could be read.
     """
 
     def __init__(
-        self, ask: Callable[[str, dict[str, Any]], dict[str, Any]], *, clock: Callable[[], float] = time
+        self,
+        ask: Callable[[str, dict[str, Any]], dict[str, Any]],
+        follow: Callable[[dict[str, Any]], Iterator[dict[str, Any]]],
+        *,
+        clock: Callable[[], float] = time,
     ) -> None:
-        self._ask, self._clock = ask, clock
+        self._ask, self._follow, self._clock = ask, follow, clock
         self._run, self._after, self._newest = "", 0, 0
         self._begun = clock()
-        self.rows: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
+        self._rows: deque[dict[str, Any]] = deque(maxlen=MOST_ROWS)
+        self._news = threading.Condition()
+        self._ended = threading.Event()
+        self._read = False
+        self._failure: Exception | None = None
+        self._summary: tuple[float, dict[str, Any]] | None = None
         self.missed = 0
-        self.health: list[dict[str, Any]] = []
 
-    def poll(self) -> int:
-        """Read what is new; returns how many rows that are."""
-        self.health = self._ask("Plugins", {})["plugins"]
-        found = 0
-        for _ in range(_MOST_READINGS):
-            answer = self._ask("Events", {"run": self._run, "after": self._after})
-            self._run, self._after = answer["run"], answer["next"]
-            self.missed += answer["missed"]
-            for row in answer["rows"]:
+    def start(self) -> None:
+        """Begin to read. Raises what `follow` raises if there is no first reading."""
+        threading.Thread(target=self.run, name="nri-live", daemon=True).start()
+        with self._news:
+            self._news.wait_for(lambda: self._read or self._failure, _FIRST_S)
+            if self._failure is not None:
+                self._ended.set()
+                raise self._failure
+
+    def close(self) -> None:
+        """Read no more."""
+        self._ended.set()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self) -> None:
+        """Read until `close`."""
+        while not self._ended.is_set():
+            try:
+                for reading in self._follow({"run": self._run, "after": self._after}):
+                    self.take(reading)
+                    if self._ended.is_set():
+                        return
+            except Exception as error:  # noqa: BLE001 - told to who asks for the summary
+                with self._news:
+                    self._failure = error
+                    self._news.notify_all()
+            self._ended.wait(_AGAIN_S)
+
+    def take(self, reading: dict[str, Any]) -> None:
+        """Keep the rows of a reading."""
+        with self._news:
+            self._run, self._after = reading["run"], reading["next"]
+            self.missed += reading["missed"]
+            for row in reading["rows"]:
                 self._newest += 1
-                self.rows.append({**row, "n": self._newest})
-            found += len(answer["rows"])
-            if not answer["more"]:
-                break
-        return found
+                self._rows.append({**row, "n": self._newest})
+            self._failure, self._read = None, True
+            self._news.notify_all()
+
+    def rows(self, after: int = 0) -> list[dict[str, Any]]:
+        """The rows after this number that are kept, as the admin socket gives them, but numbered on for ever as `n`."""
+        with self._news:
+            gone = self._newest - len(self._rows)
+            return list(islice(self._rows, max(0, after - gone), None))
+
+    def wait(self, after: int, timeout_s: float) -> None:
+        """Wait until there is a row after this number, for some seconds at most."""
+        with self._news:
+            self._news.wait_for(lambda: self._newest > after, timeout_s)
 
     def summary(self) -> dict[str, Any]:
-        """The last minute, or since the first reading: events, failures, misses, and a row for each plugin."""
-        now = self._clock()
-        begun = min(self._begun, self.rows[0]["time_ms"] / 1e3) if self.rows else self._begun
+        """The last minute, or since the first reading: events, failures, misses, and a row for each plugin.
+
+        It may be half a second old. Raises what `ask` and `follow` raise, if there is no answer.
+        """
+        if self._summary is None or monotonic() - self._summary[0] > _FRESH_S:
+            health = self._ask("Plugins", {})["plugins"]
+            if self._failure is not None:
+                raise self._failure
+            self._summary = monotonic(), self._sum_up(health)
+        return self._summary[1]
+
+    def _sum_up(self, health: list[dict[str, Any]]) -> dict[str, Any]:
+        now, rows = self._clock(), self.rows()
+        begun = min(self._begun, rows[0]["time_ms"] / 1e3) if rows else self._begun
+        if len(rows) == MOST_ROWS:
+            begun = rows[0]["time_ms"] / 1e3  # those before it are not known any more
         seconds = max(min(WINDOW_S, now - begun), 1e-3)
-        rows = []
-        for row in reversed(self.rows):
-            if row["time_ms"] < (now - WINDOW_S) * 1e3:
-                break
-            rows.append(row)
-        events = [row for row in rows if "steps" in row]
+        events = [row for row in rows if "steps" in row and row["time_ms"] >= (now - seconds) * 1e3]
         taken = Counter(float(f"{row['duration_ms']:.3g}") for row in events)
         return {
             "seconds": round(seconds, 3),
@@ -86,7 +146,7 @@ class Live:
             "p50_ms": percentile(taken, 50),
             "p99_ms": percentile(taken, 99),
             "unread": self.missed,
-            "plugins": plugin_rows(events, self.health, seconds),
+            "plugins": plugin_rows(events, health, seconds),
         }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri.adaptation import admin
-from nri.adaptation.admin import SERVICE, Admin, ask
+from nri.adaptation.admin import SERVICE, Admin, ask, follow
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.recent import Recent
 from nri.adaptation.audit.reporting import Reporting
@@ -18,6 +18,7 @@ from nri.api import messages as m
 from nri.errors import ConnectionClosed, RemoteProtocolError, RpcError, RuntimeUnavailable
 from nri.rules import Rules
 from nri.ttrpc import Client, Code, Method, Server, Service
+from tests.support.waiting import wait_for
 
 PLUGINS = [{"plugin": "10-a", "state": "active"}]
 
@@ -126,15 +127,47 @@ def test_containers_are_those_with_a_history_and_foreign_names_are_made_fit_for_
         ("7c0", "prod/t\\x1bwo", True), ("1f2e", "prod/one", False)]  # fmt: skip
 
 
-def test_the_first_reading_of_events_has_none_and_says_how_to_go_on(path):
-    answer = ask(path, "Events", {})
-    assert (answer["rows"], answer["next"], answer["more"], answer["missed"]) == ([], 0, False, 0)
-    assert ask(path, "Events", {"run": answer["run"], "after": 0})["run"] == answer["run"]
+def test_readings_of_events_come_at_once_then_each_second_and_say_how_to_go_on(path):
+    readings = follow(path, {})
+    first, second = next(readings), next(readings)
+    assert (first["rows"], first["next"], first["more"], first["missed"]) == ([], 0, False, 0)
+    assert second["run"] == first["run"] == next(follow(path, {"run": first["run"], "after": 0}))["run"]
 
 
-@pytest.mark.parametrize("request_", [{"run": 1}, {"after": -1}, {"after": "1"}, {"after": True}, {"most": 0}])
+@pytest.mark.parametrize("request_", [{"run": 1}, {"after": -1}, {"after": "1"}, {"after": True}])
 def test_events_are_asked_for_by_numbers(path, request_):
-    assert refusal(path, "Events", request_).code == Code.INVALID_ARGUMENT
+    with pytest.raises(RpcError) as caught:
+        next(follow(path, request_))
+    assert caught.value.code == Code.INVALID_ARGUMENT
+
+
+def test_so_many_readers_look_on_and_the_next_is_told_so_and_those_that_leave_make_room(path):
+    readers = [follow(path, {}) for _ in range(8)]
+    assert all(next(reader)["rows"] == [] for reader in readers)
+    with pytest.raises(RpcError, match="too many streams"):
+        next(follow(path, {}))
+    for reader in readers:
+        reader.close()
+
+    def room() -> bool:
+        try:
+            return next(follow(path, {})) is not None
+        except RpcError:
+            return False
+
+    wait_for(room, "those that have left are noticed")
+
+
+def test_a_reader_that_takes_nothing_keeps_neither_the_socket_nor_its_end_waiting(path):
+    with Client.connect(path) as client, client.stream(SERVICE, "Events", b"{}", streaming="server"):
+        assert ask(path, "Plugins", {})["plugins"] == PLUGINS
+
+
+@pytest.mark.parametrize("told", [b"[]", b"{}", b"\xff", b'{"run": "a", "next": 1, "missed": 0, "rows": {}}'])
+def test_readings_of_another_program_are_refused(tmp_path, told):
+    methods = {"Events": Method(lambda _: [told], streaming="server")}
+    with Server(str(tmp_path / "a.sock"), [Service(SERVICE, methods)]), pytest.raises(RemoteProtocolError):
+        next(follow(str(tmp_path / "a.sock"), {}))
 
 
 def test_policies_tell_where_they_come_from(path):

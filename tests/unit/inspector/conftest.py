@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import nri
-from nri.adaptation.admin import ask
-from nri.errors import ConflictError, PluginRejected, RpcError, RuntimeUnavailable
+from nri.adaptation.admin import ask, follow
+from nri.errors import ConflictError, NriError, PluginRejected
 from nri.inspector.sources import Recording, Running
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.live import Live
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
 
@@ -72,18 +73,32 @@ def recording(recorded: str) -> Recording:
     return made
 
 
-@pytest.fixture
-def running(node: Node) -> Running:
-    def asks(method: str, request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return ask(node.socket, method, request)
-        except (RpcError, RuntimeUnavailable) as error:
-            raise LookupError(str(error)) from None
+def told_as_lookup_error(call: Callable[..., Any], *given: Any) -> Any:
+    try:
+        return call(*given)
+    except NriError as error:
+        raise LookupError(str(error)) from None
 
-    made = Running(asks, LookupError, "here")
-    made.overview()
-    node.work()
-    return made
+
+@pytest.fixture
+def running(node: Node) -> Iterator[Running]:
+    def asks(method: str, request: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = told_as_lookup_error(ask, node.socket, method, request)
+        return found
+
+    def follows(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        readings = follow(node.socket, request)
+        while True:
+            yield told_as_lookup_error(next, readings)
+
+    def part(of: str) -> dict[str, Any] | None:
+        if of == "broken":
+            raise LookupError("it does not answer")
+        return {"pods": [{"key": "u1"}]} if not of else {"pod": of} if of == "u1" else None
+
+    with Live(asks, follows) as live:
+        node.work()
+        yield Running(live, asks, LookupError, "here", {"agent": part})
 
 
 @pytest.fixture

@@ -6,9 +6,10 @@ import base64
 import hashlib
 import json
 import re
+from typing import Any
 
 from nri.inspector.page import headers, page, snapshot
-from nri.inspector.sources import Recording
+from nri.inspector.sources import Recording, Running, Unanswered
 
 
 def hashes(html: str) -> set[str]:
@@ -41,3 +42,24 @@ def test_a_snapshot_holds_the_data_as_data_whatever_names_are(recording: Recordi
     assert [row["container"] for row in data["events"] if row["event"] == "CreateContainer"] == ["app", "fight", "bad"]
     assert data["chains"]["c1"]["steps"][0]["after"] == "1"
     assert "</script>" in data["containers"]["containers"][0]["pod"]
+
+
+def test_a_snapshot_of_a_node_has_what_runs_beside_the_runtime_and_why_a_part_is_missing(running: Running) -> None:
+    def data(source: Running) -> dict[str, Any]:
+        held = re.search(
+            r'<script id="data" type="application/json">(.*?)</script>', snapshot(source).decode(), re.DOTALL
+        )
+        assert held is not None
+        found: dict[str, Any] = json.loads(held[1])
+        return found
+
+    found = data(running)
+    assert found["views"] == {"agent": {"pods": [{"key": "u1"}]}, "agent/u1": {"pod": "u1"}}
+    assert found["overview"]["views"] == ["agent"]
+
+    class Broken(Running):
+        def view(self, name: str, of: str) -> dict[str, Any] | None:
+            raise Unanswered("the agent does not answer")
+
+    running.__class__ = Broken
+    assert data(running)["views"] == {"agent": {"unanswered": "the agent does not answer"}}

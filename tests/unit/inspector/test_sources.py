@@ -9,6 +9,7 @@ import pytest
 
 from nri.errors import ConfigError
 from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
+from nri.trace.live import Live
 from nri.trace.recorder import Recorder
 from tests.support.waiting import wait_for
 from tests.unit.inspector.conftest import Node
@@ -127,6 +128,63 @@ def test_a_runtime_that_is_gone_is_told_with_the_reason(node: Node, running: Run
 
     wait_for(reason, "the runtime is missed")
     assert "admin.sock" in reason()
+    with pytest.raises(Unanswered):
+        running.containers()
+
+
+def test_a_follower_is_told_each_new_event_once_and_the_overview_each_second(node: Node, running: Running) -> None:
+    until_seen(running)
+    last = running.events()["last"]
+    told = running.follow(last, "fight")
+    first = next(told)
+    assert first["overview"]["mode"] == "live" and first["too_fast"] == 0
+    node.work()
+    rows: list[dict[str, object]] = list(first["rows"])
+    while not rows:
+        rows += next(told)["rows"]
+    assert [row["container"] for row in rows] == ["fight"] and rows[0]["key"] == str(rows[0]["n"])
+    while "overview" not in (later := next(told)):
+        rows += later["rows"]
+    assert len(rows) == 1
+
+
+def test_a_follower_that_is_too_slow_is_told_how_many_rows_it_has_not_been_shown() -> None:
+    live = Live(lambda *_: {"plugins": []}, lambda _: iter(()))
+    row = {"event": "StopContainer", "duration_ms": 1.0, "error": "", "steps": [], "time_ms": 0.0, "n": 0}
+    told = Running(live, lambda *_: {}, LookupError, "here").follow("0", "")
+    for _ in range(3):
+        live.take({"run": "a", "next": 0, "missed": 0, "rows": [row] * 5000})
+    begun = next(told)
+    assert (begun["too_fast"], len(begun["rows"]), begun["rows"][0]["n"]) == (5000, 500, 5001)
+    assert (next(told)["too_fast"], begun["overview"]["unread"]) == (0, 0)
+
+
+def test_who_only_wants_the_overview_gets_no_events_and_learns_of_the_runtime_s_end(
+    node: Node, running: Running
+) -> None:
+    told = running.follow("", "")
+    assert next(told)["rows"] == []
+    node.runtime.close()
+    while "unanswered" not in (now := next(told)):
+        assert now["rows"] == []
+    assert "admin.sock" in now["unanswered"]
+
+
+def test_a_recording_is_followed_until_it_is_read(recorded: str) -> None:
+    source = Recording(recorded)
+    told = source.follow("", "")
+    assert not next(told)["overview"]["done"]
+    source.read()
+    assert next(told)["overview"]["done"] and list(told) == []
+
+
+def test_another_part_of_the_node_is_asked_by_its_name(running: Running, recording: Recording) -> None:
+    assert running.view("agent", "u1") == {"pod": "u1"}
+    assert (running.view("agent", "u2"), running.view("drift", "")) == (None, None)
+    with pytest.raises(Unanswered, match="does not answer"):
+        running.view("agent", "broken")
+    assert running.overview()["views"] == ["agent"] and recording.overview()["views"] == []
+    assert recording.view("agent", "u1") is None
 
 
 def test_the_first_events_are_read_page_by_page_up_to_a_bound(recording: Recording) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from nri.errors import NriError
-from nri.inspector.sources import Recording, Unanswered
-from nri.inspector.web import Web
+from nri.inspector import web as web_module
+from nri.inspector.sources import Recording, Running, Unanswered
+from nri.inspector.web import MOST_GUESSES, Web
 
 
 @pytest.fixture
@@ -20,12 +22,15 @@ def web(recording: Recording) -> Iterator[Web]:
         yield made
 
 
-def get(web: Web, path: str, token: str | None = None, method: str = "GET") -> tuple[int, Any, http.client.HTTPMessage]:
+def get(
+    web: Web, path: str, token: str | None = None, method: str = "GET", source: str = "", **more: str
+) -> tuple[int, Any, http.client.HTTPMessage]:
     """Status, content and headers of an answer."""
     host = web.url.removeprefix("http://").partition("/")[0]
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=10, source_address=(source, 0) if source else None)
     given = web.token if token is None else token
-    connection.request(method, path, headers={"Authorization": f"Bearer {given}"} if given else {})
+    headers = {"Authorization": f"Bearer {given}"} if given else {}
+    connection.request(method, path, headers={**headers, **more})
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()
@@ -81,6 +86,67 @@ def test_a_runtime_that_does_not_answer_is_told_with_the_reason(recording: Recor
     gone = object.__new__(Gone)
     with Web(gone) as web:
         assert get(web, "/api/overview")[:2] == (503, "cannot connect to /run/admin.sock\n")
+
+
+def test_what_happens_comes_as_server_sent_events(web: Web, recording: Recording) -> None:
+    status, text, headers = get(web, "/api/follow")
+    (told,) = text.split("\n\n")[:-1]
+    assert (status, headers["Content-Type"]) == (200, "text/event-stream")
+    assert json.loads(told.removeprefix("data: "))["overview"] == recording.overview()
+    assert get(web, "/api/follow", "guess")[0] == 401
+
+
+def test_parts_of_the_node_are_asked_by_name(running: Running) -> None:
+    with Web(running) as web:
+        assert get(web, "/api/view?name=agent&of=u1")[1] == {"pod": "u1"}
+        assert get(web, "/api/view?name=agent&of=broken")[:2] == (503, "it does not answer\n")
+        assert get(web, "/api/view?name=nothing")[0] == get(web, "/api/view")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:80", 200), ("evil.example", 403), ("", 403), ("[", 403)],
+)
+@pytest.mark.parametrize("path", ["/", "/api/overview"])
+def test_another_name_that_leads_here_is_refused(web: Web, path: str, host: str, status: int) -> None:
+    assert get(web, path, Host=host)[0] == status
+
+
+def test_a_name_that_is_listened_on_is_ours(recording: Recording) -> None:
+    with Web(recording, "localhost:0") as web:
+        assert get(web, "/api/overview")[0] == 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://{host}", "http://{host}.evil.example"])
+def test_another_site_gets_nothing_even_with_the_token(web: Web, origin: str) -> None:
+    host = web.url.removeprefix("http://").partition("/")[0]
+    assert get(web, "/api/overview", Origin=origin.format(host=host))[:2] == (403, "another site may not ask\n")
+    assert get(web, "/api/overview", Origin=f"http://{host}")[0] == 200
+
+
+def test_after_some_wrong_tokens_an_address_is_not_listened_to_for_a_while(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {get(web, "/api/overview", "")[0] for _ in range(MOST_GUESSES + 1)} == {401}, "no token is no guess"
+    assert {get(web, "/api/overview", f"guess-{number}")[0] for number in range(MOST_GUESSES)} == {401}
+    assert get(web, "/api/overview", "guess")[0] == get(web, "/api/overview")[0] == 429
+    assert get(web, "/")[0] == 200
+    now = time.monotonic()
+    monkeypatch.setattr("nri.inspector.web.monotonic", lambda: now + 61)
+    assert get(web, "/api/overview")[0] == 200
+
+
+def test_who_guesses_from_one_address_keeps_no_other_out_and_addresses_are_bounded(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_module, "MOST_ADDRESSES", 2)
+    for _ in range(MOST_GUESSES):
+        get(web, "/api/overview", "guess")
+    assert get(web, "/api/overview")[0] == 429
+    assert get(web, "/api/overview", "guess", source="127.0.0.2")[0] == 401
+    assert get(web, "/api/overview", source="127.0.0.2")[0] == 200
+    get(web, "/api/overview", "guess", source="127.0.0.3")
+    assert get(web, "/api/overview")[0] == 200, "the oldest of three is forgotten"
 
 
 def test_an_address_that_cannot_be_listened_on_is_named(web: Web, recording: Recording) -> None:

@@ -9,7 +9,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -257,7 +257,8 @@ def test_who_fills_all_places_by_tcp_does_not_keep_root_from_asking(server: Serv
 
 
 def test_over_tcp_a_guard_is_asked_first_and_each_answer_has_the_given_headers(path: str) -> None:
-    def guard(asked: str, headers: Mapping[str, str]) -> http.Answer | None:
+    def guard(asked: str, headers: Mapping[str, str], address: str) -> http.Answer | None:
+        assert address == "127.0.0.1"
         return None if headers.get("x-key") == "k" else text_answer(f"not {asked}\n", 401)
 
     made = Server(HANDLERS, path=path, public=PUBLIC, address="127.0.0.1:0", guard=guard, headers={"X-Own": "1"})
@@ -274,3 +275,67 @@ def test_over_tcp_a_guard_is_asked_first_and_each_answer_has_the_given_headers(p
             sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
             root = sock.makefile("rb").read()
         assert b" 401 " not in root and b"X-Own" not in root
+
+
+def endless(given: Mapping[str, str]) -> Generator[bytes]:
+    """Tells a word for ever, and in the file that is asked for that it has ended."""
+    try:
+        while True:
+            yield b"x" * 100_000
+    finally:
+        Path(given["end"]).touch()
+
+
+@pytest.fixture
+def streaming() -> Iterator[Server]:
+    made = Server(public=PUBLIC, address="127.0.0.1:0", streams={"/follow": endless}, deadline_s=0.5)
+    with contextlib.closing(made):
+        yield made
+
+
+def follow(server: Server, end: Path) -> socket.socket:
+    """Begin to read a stream."""
+    sock = connect(server.port)
+    sock.sendall(f"GET /follow?end={end} HTTP/1.1\r\n\r\n".encode())
+    return sock
+
+
+def test_a_stream_comes_part_by_part_until_its_reader_goes(streaming: Server, tmp_path: Path) -> None:
+    with follow(streaming, tmp_path / "gone") as sock:
+        head = sock.recv(12)
+        assert head == b"HTTP/1.1 200" and sock.recv(1000)
+    wait_for((tmp_path / "gone").exists, "its end is noticed")
+
+
+def test_a_reader_that_takes_nothing_is_dropped(streaming: Server, tmp_path: Path) -> None:
+    with follow(streaming, tmp_path / "slow"):
+        wait_for((tmp_path / "slow").exists, "it is too slow")
+
+
+def test_streams_are_bounded_and_keep_nobody_from_asking(tmp_path: Path) -> None:
+    patient = Server(public=PUBLIC, address="127.0.0.1:0", streams={"/follow": endless}, deadline_s=300.0)
+    with contextlib.closing(patient), contextlib.ExitStack() as held:
+        readers = [held.enter_context(follow(patient, tmp_path / str(number))) for number in range(http.MOST_STREAMS)]
+        assert all(reader.recv(12) == b"HTTP/1.1 200" for reader in readers)
+        assert ask(patient.port, "GET /follow?end=x HTTP/1.1") == (503, "8 pages look on already: close one\n")
+        for _ in range(2 * http.MOST_AT_ONCE):
+            assert ask(patient.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
+
+
+def test_the_end_of_the_server_ends_streams(streaming: Server, tmp_path: Path) -> None:
+    with follow(streaming, tmp_path / "end") as sock:
+        assert sock.recv(12) == b"HTTP/1.1 200"
+        streaming.close()
+        received(sock)
+    wait_for((tmp_path / "end").exists, "the stream ends")
+
+
+def test_a_thousand_clients_that_ask_nothing_keep_nobody_out() -> None:
+    """None of them can be told from a slow one: each loses its place to those that ask."""
+    made = Server(public=PUBLIC, address="127.0.0.1:0", deadline_s=300.0)
+    with contextlib.closing(made), contextlib.ExitStack() as held:
+        for _ in range(1000):
+            held.enter_context(connect(made.port))
+        for _ in range(20):
+            assert ask(made.port, "GET /healthz HTTP/1.1") == (200, "brief\n")
+        assert sum(thread.name == "nri-http" for thread in threading.enumerate()) < 5 * http.MOST_AT_ONCE

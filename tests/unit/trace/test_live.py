@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.admin import ask
-from nri.errors import ConflictError
+from nri.adaptation.admin import ask, follow
+from nri.errors import ConflictError, NriError, RuntimeUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.live import MOST_ROWS, Live
 from tests.support.made_plugins import plugin
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -26,17 +28,21 @@ def sets(value: str) -> Any:
     return plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", value))
 
 
+def live_of(path: str) -> Live:
+    return Live(lambda method, request: ask(path, method, request), lambda request: follow(path, request))
+
+
 def test_calls_conflicts_and_the_health_of_the_chain_are_a_row_for_each_plugin(path: str) -> None:
-    live = Live(lambda method, request: ask(path, method, request))
     with FakeRuntime(admin_socket=path) as runtime:
         runtime.add(sets("1"), "10").add(sets("2"), "20")
-        assert live.poll() == 0
-        for name in ("one", "two"):
-            with pytest.raises(ConflictError):
-                runtime.create_container(make_pod(), make_container(name=name))
-        assert live.poll() == 2
-        assert live.poll() == 0
-    summary = live.summary()
+        with live_of(path) as live:
+            for name in ("one", "two"):
+                with pytest.raises(ConflictError):
+                    runtime.create_container(make_pod(), make_container(name=name))
+            live.wait(1, 60.0)
+            assert [row["n"] for row in live.rows()] == [1, 2]
+            assert [row["container"] for row in live.rows(1)] == ["two"] and live.rows(2) == []
+            summary = live.summary()
     assert (summary["events"], summary["failed"], summary["unread"]) == (2, 2, 0)
     assert summary["events_per_s"] > 0 and summary["p99_ms"] >= summary["p50_ms"] > 0
     first, second = summary["plugins"]
@@ -44,18 +50,34 @@ def test_calls_conflicts_and_the_health_of_the_chain_are_a_row_for_each_plugin(p
     assert (second["plugin"], second["calls"], second["refused"], second["conflicts"]) == ("20-sets", 2, 2, 2)
 
 
-class Socket:
-    """An admin socket that answers as it is told: what a real one does only after thousands of events."""
+def test_a_runtime_that_goes_away_is_told_and_read_on_when_it_is_back(path: str) -> None:
+    def missed() -> bool:
+        try:
+            live.summary()
+        except NriError:
+            return True
+        return False
 
-    def __init__(self, *answers: dict[str, Any]) -> None:
-        self.answers = list(answers)
-        self.asked: list[dict[str, Any]] = []
+    with FakeRuntime(admin_socket=path) as runtime:
+        live = live_of(path)
+        live.start()
+        runtime.create_container(make_pod(), make_container())
+        live.wait(0, 60.0)
+    with contextlib.closing(live):
+        wait_for(missed, "that it has gone")
+        with FakeRuntime(admin_socket=path) as runtime:
+            wait_for(lambda: not missed(), "that it is back")
 
-    def __call__(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
-        if method == "Plugins":
-            return {"plugins": []}
-        self.asked.append(request)
-        return self.answers.pop(0)
+            def seen() -> bool:
+                runtime.create_container(make_pod(), make_container(name="later"))
+                return any(row["container"] == "later" for row in live.rows(1))
+
+            wait_for(seen, "an event of the new one")
+
+
+def test_without_a_runtime_it_does_not_begin(path: str) -> None:
+    with pytest.raises(RuntimeUnavailable):
+        live_of(path).start()
 
 
 def rows(begin: int, end: int, time_ms: float = 0.0) -> list[dict[str, Any]]:
@@ -63,30 +85,35 @@ def rows(begin: int, end: int, time_ms: float = 0.0) -> list[dict[str, Any]]:
     return [{**row, "n": number} for number in range(begin, end)]
 
 
-def answer(**given: Any) -> dict[str, Any]:
+def reading(**given: Any) -> dict[str, Any]:
     return {"run": "a", "next": 0, "more": False, "missed": 0, "rows": [], **given}
 
 
-def test_a_poll_reads_on_until_there_is_no_more_and_counts_what_it_has_missed() -> None:
-    socket = Socket(answer(rows=rows(1, 3), next=2, more=True), answer(rows=rows(8, 9), next=8, missed=5))
-    live = Live(socket)
-    assert live.poll() == 3
-    assert [request["after"] for request in socket.asked] == [0, 2]
+def told(*readings: dict[str, Any], now: float = 1100.0) -> Live:
+    """One that has been told of readings: what a runtime tells only after thousands of events."""
+    live = Live(lambda *_: {"plugins": []}, lambda _: iter(()), clock=lambda: now)
+    for each in readings:
+        live.take(each)
+    return live
+
+
+def test_what_was_missed_is_counted() -> None:
+    live = told(reading(rows=rows(1, 3), next=2), reading(rows=rows(8, 9), next=8, missed=5))
     assert live.summary()["unread"] == 5
 
 
 def test_numbers_go_on_where_a_runtime_begins_anew_and_rows_are_bounded() -> None:
-    live = Live(Socket(answer(rows=rows(1, 3), next=2), answer(run="b", rows=rows(1, MOST_ROWS + 1), next=MOST_ROWS)))
-    live.poll()
-    live.poll()
-    assert (len(live.rows), live.rows[0]["n"], live.rows[-1]["n"]) == (MOST_ROWS, 3, MOST_ROWS + 2)
+    live = told(reading(rows=rows(1, 3), next=2), reading(run="b", rows=rows(1, MOST_ROWS + 1), next=MOST_ROWS))
+    kept = live.rows()
+    assert (len(kept), kept[0]["n"], kept[-1]["n"]) == (MOST_ROWS, 3, MOST_ROWS + 2)
+    assert [row["n"] for row in live.rows(MOST_ROWS + 1)] == [MOST_ROWS + 2]
 
 
 def test_only_the_last_minute_counts() -> None:
-    now = [1000.0]
-    live = Live(Socket(answer(rows=rows(1, 3, 1000e3)), answer(rows=rows(3, 4, 1090e3))), clock=lambda: now[0])
-    live.poll()
-    now[0] = 1100.0
-    live.poll()
-    summary = live.summary()
+    summary = told(reading(rows=rows(1, 3, 1000e3)), reading(rows=rows(3, 4, 1090e3))).summary()
     assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (60, 1, 0.02)
+
+
+def test_where_rows_of_the_last_minute_are_forgotten_the_rate_is_of_those_that_are_kept() -> None:
+    summary = told(reading(rows=rows(1, MOST_ROWS + 2, 1080e3))).summary()
+    assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (20, MOST_ROWS, 500)

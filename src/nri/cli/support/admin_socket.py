@@ -5,12 +5,18 @@ Next: `nri.adaptation.admin` is the other end.
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from nri.cli.errors import UNREACHABLE, Failure
 from nri.cli.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nri.trace.live import Live
 
 #: For every verb that asks a runtime.
 admin_socket = click.option(
@@ -25,13 +31,40 @@ admin_socket = click.option(
 def ask_runtime(settings: Settings, path: str | None, method: str, request: dict[str, Any]) -> dict[str, Any]:
     """Ask the runtime; a failure becomes a line with the next step."""
     from nri.adaptation import admin
-    from nri.errors import ConnectionClosed, RpcError, RuntimeUnavailable
-    from nri.ttrpc import Code
 
     where = path or admin.DEFAULT_SOCKET
+    with _explained(where):
+        return admin.ask(where, method, request, settings.timeout_s or 5.0)
+
+
+def follow_runtime(path: str | None, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The readings of the runtime's events as they come; failures as of `ask_runtime`."""
+    from nri.adaptation import admin
+
+    where = path or admin.DEFAULT_SOCKET
+    with _explained(where):
+        yield from admin.follow(where, request)
+
+
+def live(settings: Settings, path: str | None) -> Live:
+    """What happens in the runtime now; it raises failures as `ask_runtime`."""
+    from nri.trace.live import Live
+
+    return Live(
+        lambda method, request: ask_runtime(settings, path, method, request),
+        lambda request: follow_runtime(path, request),
+    )
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """Make failures of the admin socket a line with the next step."""
+    from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError, RuntimeUnavailable
+    from nri.ttrpc import Code
+
     ours = "only runtimes that are built on nri, with admin_socket set, keep the history of containers"
     try:
-        return admin.ask(where, method, request, settings.timeout_s or 5.0)
+        yield
     except RuntimeUnavailable as error:
         if "permission denied" in error.reason.lower():
             raise Failure(f"cannot connect to {where}: permission denied. Run it as root", UNREACHABLE) from None
@@ -39,6 +72,8 @@ def ask_runtime(settings: Settings, path: str | None, method: str, request: dict
     except ConnectionClosed:  # a runtime's socket for plugins speaks otherwise
         reason = "the other side has closed the connection: perhaps it is no admin socket"
         raise Failure(f"{where}: {reason}; {ours} (--admin-socket)", UNREACHABLE) from None
+    except DeadlineExceeded as error:
+        raise Failure(f"{where} does not answer: {error}", UNREACHABLE) from None
     except RpcError as error:
         if error.code == Code.UNIMPLEMENTED:
             raise Failure(f"{where} is not an admin socket; {ours} (--admin-socket)", UNREACHABLE) from None

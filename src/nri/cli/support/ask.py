@@ -6,14 +6,20 @@ Next: `nri.service.http` is the other end.
 from __future__ import annotations
 
 import http.client
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from nri.cli.errors import UNREACHABLE, Failure
+from nri.cli.settings import Settings
 from nri.config.syntax import parse_json
 
+#: The plugins that place containers: each has a socket of its name in its state's folder.
+PLACEMENT = ("topology-aware", "balloons")
+#: How long they may take, in seconds.
+_ANSWER_S = 5.0
 #: The longest answer that is read, in bytes.
 MOST_BYTES = 64 << 20
 
@@ -72,3 +78,15 @@ def ask(
         return response.status, parse_json(body)
     except ValueError:
         return response.status, body.decode("utf-8", "replace")
+
+
+def ask_placement(settings: Settings, folder: str, target: str, plugin: str = "", **query: str) -> Any:
+    """The answer of the plugin for placement, the one that is given or runs, whose state is in a folder."""
+    running = [name for name in PLACEMENT if os.path.exists(f"{folder}/{name}.sock")]
+    name = plugin or (running[0] if running else PLACEMENT[0])
+    whom = Whom(f"plugin {name}", f"nri run {name}", "--state-dir")
+    path = f"{folder}/{name}.sock"
+    status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query, whom)
+    if status == 200 and isinstance(answer, dict):
+        return answer
+    raise Failure(answer["error"] if isinstance(answer, dict) else f"{path} answered {status}: {str(answer).strip()}")

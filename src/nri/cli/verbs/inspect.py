@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.errors import UNREACHABLE, Failure
+from nri.cli.errors import Failure
 from nri.cli.output import Output
 from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import admin_socket, ask_runtime
+from nri.cli.support.admin_socket import admin_socket, ask_runtime, live
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -34,56 +34,77 @@ if TYPE_CHECKING:
     help="Where the page is served. Default: this machine alone, any port.",
 )
 @click.option("--export", metavar="OUT.html", type=click.Path(), help="Write a snapshot as one file instead, and end.")
+@click.option(
+    "--agent-socket",
+    metavar="PATH",
+    envvar="NRI_AGENT_SOCKET",
+    help="The agent's socket (environment: NRI_AGENT_SOCKET). Default: that of the agent that runs here, if one does.",
+)
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    default="/var/lib/nri/placement",
+    help="The stateDir of topology-aware or balloons, where its socket is.",
+)
+@click.option(
+    "--root", default="/", metavar="DIR", help="Where the machine's root file system is; another one in a container."
+)
 @click.pass_obj
-def command(settings: Settings, recording: str | None, path: str | None, listen: str, export: str | None) -> None:
+def command(
+    settings: Settings,
+    recording: str | None,
+    path: str | None,
+    listen: str,
+    export: str | None,
+    agent_socket: str | None,
+    state_dir: str,
+    root: str,
+) -> None:
     """Show in a browser what plugins do to pods and containers: now, or in a recording.
 
     The page has the chain of plugins with health and latency, every event with the time that each plugin took, and for
     each container who changed what, before and after. FILE is a trace, DIR a folder of them; without one a runtime that
-    is built on this package is asked. Only who has the printed address, with its token, can read it; over a network it
-    is not encrypted. Nothing is changed by it. Ctrl-C ends it.
+    is built on this package is asked, and with it what runs on the node: values of cgroups that were overwritten (for
+    that a plugin joins that changes nothing, when the view is opened), the node agent's decisions, and the CPUs of
+    topology-aware or balloons. Only who has the printed address, with its token, can read it; over a network it is not
+    encrypted. Nothing is changed by it. Ctrl-C ends it.
     """
     if recording and path:
         raise click.UsageError("give FILE, or --admin-socket, not both")
-    from nri.files import write_whole
-    from nri.inspector.page import snapshot
     from nri.inspector.sources import Recording
 
     out = Output(settings)
-    source = Recording(recording) if recording else _running(settings, path)
-    if export:
-        if isinstance(source, Recording):
+    if recording:
+        source = Recording(recording)
+        if export:
             source.read()
+        else:
+            source.start()
+        _show(out, source, listen, export)
+        return
+    from nri.adaptation.admin import DEFAULT_SOCKET
+    from nri.cli.support.beside import Beside
+    from nri.inspector.sources import Running
+
+    def ask(method: str, request: dict[str, Any]) -> dict[str, Any]:
+        return ask_runtime(settings, path, method, request)
+
+    with live(settings, path) as looking, Beside(settings, path, agent_socket, state_dir, root) as beside:
+        _show(out, Running(looking, ask, Failure, path or DEFAULT_SOCKET, beside.views()), listen, export)
+
+
+def _show(out: Output, source: Recording | Running, listen: str, export: str | None) -> None:
+    from nri.files import write_whole
+    from nri.inspector.page import snapshot
+    from nri.inspector.web import Web
+
+    if export:
         try:
             write_whole(export, snapshot(source))
         except OSError as error:
             raise Failure(f"cannot write {export}: {error.strerror or error}") from None
         return
-    _serve(out, source, listen)
-
-
-def _running(settings: Settings, path: str | None) -> Running:
-    from nri.adaptation.admin import DEFAULT_SOCKET
-    from nri.inspector.sources import Running, Unanswered
-
-    def ask(method: str, request: dict[str, Any]) -> dict[str, Any]:
-        return ask_runtime(settings, path, method, request)
-
-    running = Running(ask, Failure, path or DEFAULT_SOCKET)
-    try:
-        running.overview()
-    except Unanswered as error:  # a runtime that is not there is reported at once
-        raise Failure(str(error), UNREACHABLE) from None
-    return running
-
-
-def _serve(out: Output, source: Recording | Running, listen: str) -> None:
-    from nri.inspector.sources import Recording
-    from nri.inspector.web import Web
-
     with Web(source, listen) as web:
-        if isinstance(source, Recording):
-            source.start()
         if out.human:
             out.text(web.url)
         else:

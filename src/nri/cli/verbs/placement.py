@@ -15,6 +15,7 @@ import click
 from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
+from nri.cli.support.ask import ask_placement
 from nri.cli.support.verb import Verb, VerbGroup
 from nri.errors import NriError
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _KINDS = {"TopologyAwarePolicy": "topology-aware", "BalloonsPolicy": "balloons"}
 #: Without --policy.
 _PLAIN = {"reservedResources": {"cpu": "1"}}
-_ANSWER_S = 5.0
 _PLACED = [Column("CPUS", "cpus"), Column("MEMORY", "mems"), Column("SHARES", "shares"), Column("REFUSED", "refused")]
 _PLACES = [
     Column("PLACE", "place"),
@@ -153,7 +153,7 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
     if pods:
         found = document(_simulate(_topology(machine), policy, pods).policy)
     else:
-        found = _asked(settings, state_dir, "/show")
+        found = ask_placement(settings, state_dir, "/show")
     out = Output(settings)
     if svg:
         try:
@@ -197,7 +197,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
         except LookupError as error:
             raise Failure(str(error.args[0])) from None
     else:
-        found = _asked(settings, state_dir, "/explain", container=container)
+        found = ask_placement(settings, state_dir, "/explain", container=container)
     out = Output(settings)
     if not out.human:
         out.document(found)
@@ -340,24 +340,10 @@ def _placed(run: Simulation, container_id: str) -> dict[str, Any]:
 # -- what a plugin that runs says -------------------------------------------------------------------------------------
 
 
-def _asked(settings: Settings, folder: str, target: str, plugin: str = "", **query: str) -> Any:
-    """The answer of the plugin, the one that is given or runs, whose state is in a folder."""
-    from nri.cli.support.ask import Whom, ask
-
-    running = [name for name in _KINDS.values() if Path(folder, f"{name}.sock").exists()]
-    name = plugin or (running[0] if running else "topology-aware")
-    whom = Whom(f"plugin {name}", f"nri run {name}", "--state-dir")
-    path = str(Path(folder, f"{name}.sock"))
-    status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query, whom)
-    if status == 200 and isinstance(answer, dict):
-        return answer
-    raise Failure(answer["error"] if isinstance(answer, dict) else f"{path} answered {status}: {str(answer).strip()}")
-
-
 def _shown(settings: Settings, folder: str, plugin: str) -> Any:
     """The placement that a plugin shows. NriError without an answer."""
     try:
-        return _asked(settings, folder, "/show", plugin=plugin)
+        return ask_placement(settings, folder, "/show", plugin=plugin)
     except Failure as error:
         raise NriError(error.message) from None
 

@@ -9,7 +9,7 @@ import click
 
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import admin_socket, ask_runtime
+from nri.cli.support.admin_socket import admin_socket, live
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -51,22 +51,18 @@ def command(settings: Settings, path: str | None, interval: float, once: bool) -
     figures begin when this command does. MISSES are calls without an answer in time, REFUSED answers that were not
     taken: a conflict, a breach of policy. Ctrl-C ends it.
     """
-    from nri.trace.live import Live
-
     out = Output(settings)
-    live = Live(lambda method, request: ask_runtime(settings, path, method, request))
-    live.poll()
-    while True:
-        time.sleep(interval)
-        live.poll()
-        summary = live.summary()
-        summary["plugins"].sort(key=lambda row: [row[key] or 0 for key in _SLOWEST_FIRST], reverse=True)
-        if not out.human:
-            (out.document if once else out.stream)(summary)
-        else:
-            _draw(out, summary, again=not once)
-        if once:
-            return
+    with live(settings, path) as looking:
+        while True:
+            time.sleep(interval)
+            summary = looking.summary()
+            summary["plugins"].sort(key=lambda row: [row[key] or 0 for key in _SLOWEST_FIRST], reverse=True)
+            if not out.human:
+                (out.document if once else out.stream)(summary)
+            else:
+                _draw(out, summary, again=not once)
+            if once:
+                return
 
 
 def _draw(out: Output, summary: dict[str, Any], *, again: bool) -> None:

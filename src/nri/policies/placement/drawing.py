@@ -15,7 +15,7 @@ from typing import Any
 from nri.api import cpuset
 from nri.text import plain
 
-__all__ = ["draw"]
+__all__ = ["draw", "users_of"]
 
 _SQUARE, _GAP, _TITLE = 26, 5, 20
 _MOST_ROWS, _MOST_NAMES, _ROW = 40, 4, 22
@@ -65,7 +65,7 @@ class _Box:
 
 def draw(document: Mapping[str, Any]) -> str:
     """The picture of a policy's document."""
-    users = _users(document)
+    users = users_of(document)
     groups = {names: number for number, names in enumerate(dict.fromkeys(users.values()))}
     machine = _boxes(document["machine"], users, groups)
     rows = _legend(groups, users, document)
@@ -85,7 +85,7 @@ def draw(document: Mapping[str, Any]) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _users(document: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
+def users_of(document: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
     """The containers on each CPU, of those that have any."""
     found: dict[int, list[str]] = {}
     for each in document["containers"]:

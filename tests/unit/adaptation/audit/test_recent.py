@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation.admin import ask
+from nri.adaptation.admin import follow
 from nri.adaptation.audit.recent import Bounds, Recent
 from nri.adaptation.audit.reporting import Reporting
 from nri.api import messages as m
@@ -70,10 +70,10 @@ def test_a_creation_that_two_plugins_fight_over_is_told_over_the_admin_socket_wi
     with FakeRuntime(admin_socket=path) as runtime:
         runtime.add(plugin("first", create_container=env("1")), idx="10")
         runtime.add(plugin("second", create_container=env("2")), idx="20")
-        begun = ask(path, "Events", {})
+        begun = next(follow(path, {}))
         with pytest.raises(ConflictError):
             runtime.create_container(make_pod(name="web", namespace="prod"), make_container(name="app", id="c1"))
-        answer = ask(path, "Events", {"run": begun["run"], "after": begun["next"]})
+        answer = next(follow(path, {"run": begun["run"], "after": begun["next"]}))
     (row,) = [row for row in answer["rows"] if row.get("event") == "CreateContainer"]
     assert (row["pod"], row["container"], row["container_id"]) == ("prod/web", "app", "c1")
     first, second = row["steps"]
@@ -85,9 +85,9 @@ def test_a_creation_that_two_plugins_fight_over_is_told_over_the_admin_socket_wi
 
 def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:
     with FakeRuntime(admin_socket=path) as runtime:
-        ask(path, "Events", {})
+        next(follow(path, {}))
         runtime.add(plugin("guest", create_container=env("1")), idx="10")
-        rows = ask(path, "Events", {})["rows"]
+        rows = next(follow(path, {}))["rows"]
     assert ("10-guest", "active") in [(row["plugin"], row["state"]) for row in rows if "state" in row]
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import tempfile
+from collections.abc import Iterator
+
 import pytest
 
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import ask_runtime
+from nri.cli.support.admin_socket import ask_runtime, live
 from nri.errors import RuntimeUnavailable
+from nri.testing import FakeRuntime
+from nri.ttrpc import Server, Service
 
 
 def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,3 +25,41 @@ def test_a_socket_that_is_closed_to_us_says_so_and_nothing_of_other_runtimes(mon
         ask_runtime(Settings(), "/run/admin.sock", "Plugins", {})
     assert caught.value.code == 3
     assert caught.value.message == "cannot connect to /run/admin.sock: permission denied. Run it as root"
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="nri-admin-", dir="/tmp") as folder:
+        yield f"{folder}/admin.sock"
+
+
+def reason(path: str) -> tuple[str, int]:
+    settings = Settings()
+    settings.timeout_s = 0.2
+    with pytest.raises(Failure) as caught:
+        ask_runtime(settings, path, "Why", {"container": "c1"})
+    return caught.value.message, caught.value.code
+
+
+def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(path)
+        silent.listen()
+        told, code = reason(path)
+        assert told.startswith(f"{path} does not answer") and code == 3
+    with Server(path, [Service("other", {})]):
+        told, code = reason(path)
+        assert "is not an admin socket" in told and "--admin-socket" in told and code == 3
+
+
+def test_a_container_without_a_history_is_told_with_what_lists_them(path: str) -> None:
+    with FakeRuntime(admin_socket=path):
+        told, code = reason(path)
+        assert told.endswith("try: nri pod ps") and code == 1
+
+
+def test_what_happens_now_is_read_from_it_and_its_failures_are_lines_too(path: str) -> None:
+    with pytest.raises(Failure, match="cannot connect to"):
+        live(Settings(), path).start()
+    with FakeRuntime(admin_socket=path), live(Settings(), path) as looking:
+        assert looking.summary()["events"] == 0

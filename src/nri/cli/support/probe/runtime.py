@@ -504,14 +504,14 @@ class Probe:
         _, controller, v1_file, v2_file, _ = SETTERS[setter]
         try:
             before = made.cgroup(controller, v1_file, v2_file).split()[0]
+            try:
+                act()
+            except NriError as error:
+                return f"refused: {describe(error)}"
+            after = made.cgroup(controller, v1_file, v2_file).split()[0]
         except (NriError, OSError, LookupError, StopIteration) as error:
             return f"not measured: {describe(error)}"
-        try:
-            act()
-        except NriError as error:
-            return f"refused: {describe(error)}"
         weight = v2_file == "cpu.weight" and (row := self._hierarchies.of("cpu")) is not None and row.version == 2
-        after = made.cgroup(controller, v1_file, v2_file).split()[0]
         if after == text or (weight and after != before):
             return "applied"
         return "ignored" if after == before or setter == "set_memory_limit" else f"read back {after!r}"

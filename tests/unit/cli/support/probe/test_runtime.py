@@ -104,6 +104,22 @@ def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Re
     assert set(found) >= {f"{setter}, by itself" for setter in SETTERS} | {"an eviction"}
 
 
+def test_a_cgroup_that_is_gone_after_an_update_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: set[str] = set()
+
+    def once(made: Made, *_: str) -> str:
+        if made.id in read:
+            raise FileNotFoundError(2, "No such file or directory")
+        read.add(made.id)
+        return "1"
+
+    monkeypatch.setattr(Made, "cgroup", once)
+    with CriClient(f"{folder}/cri.sock") as cri:
+        found = rows(Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None).run(), "Updates")
+    outcomes = {found[f"{setter}, by itself"] for setter in SETTERS}
+    assert all("No such file" in text and text.startswith("not measured: ") for text in outcomes), outcomes
+
+
 def test_a_folder_of_devices_that_is_not_there_is_named_with_its_option(folder: Path) -> None:
     with CriClient(f"{folder}/cri.sock") as cri, pytest.raises(Failure, match=r"--cdi-dir .*/none: No such file"):
         Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None, cdi_dir=f"{folder}/none").run()

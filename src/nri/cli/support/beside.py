@@ -1,0 +1,127 @@
+"""What runs on a node beside the runtime, for the page of `nri inspect`: drift, the node's agent, placement.
+
+Each part is asked when somebody looks at it, and says None where it does not run. Next: `nri.cli.support.drift`,
+`nri.cli.support.ask`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from nri.cli.errors import Failure
+from nri.cli.support.ask import PLACEMENT, ask, ask_placement
+from nri.cli.support.drift import Setters, row_of, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nri.cli.settings import Settings
+    from nri.inspector.sources import View
+
+__all__ = ["Beside"]
+
+#: Seconds between two looks at cgroups; rows of drift that are shown.
+_LOOK_S, _MOST_ROWS = 2.0, 500
+_ANSWER_S: Final = 5.0
+
+
+class Beside:
+    """The parts of this node. `close` it, or use it in a `with`.
+
+    Args:
+        settings: of the command.
+        admin: the runtime's admin socket; None for the usual one.
+        agent_socket: the agent's; None for the usual one.
+        state_dir: where a plugin for placement has its socket.
+        root: the machine's root file system.
+    """
+
+    def __init__(
+        self, settings: Settings, admin: str | None, agent_socket: str | None, state_dir: str, root: str
+    ) -> None:
+        from nri.agent.settings import AgentSettings
+
+        self._settings, self._admin, self._root = settings, admin, root
+        self._agent_socket, self._state_dir = agent_socket, state_dir
+        self._agent_path = agent_socket or AgentSettings().socket
+        self._lock = threading.Lock()
+        self._stack = ExitStack()
+        self._look: Callable[[], dict[str, Any]] | None = None
+        self._seen: tuple[float, dict[str, Any]] = (float("-inf"), {})
+
+    def views(self) -> dict[str, View]:
+        """The parts by name."""
+        return {"drift": self._drift, "agent": self._agent, "placement": self._placement}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the runtime, if it was joined."""
+        self._stack.close()
+
+    def _drift(self, _: str) -> dict[str, Any]:
+        with self._lock:
+            if monotonic() - self._seen[0] > _LOOK_S:
+                try:
+                    self._look = self._look or self._joined()
+                    self._seen = monotonic(), self._look()
+                except BaseException:
+                    self._stack.close()  # the next look joins anew
+                    self._look = None
+                    raise
+            return self._seen[1]
+
+    def _joined(self) -> Callable[[], dict[str, Any]]:
+        """Join the runtime, and return what looks at the cgroups once."""
+        from nri.host.cgroups import detect
+        from nri.host.root import Root
+        from nri.trace.drift import Drift
+
+        drift = Drift(detect(Root(self._root)))
+        wishes = sources(self._settings, self._agent_socket, self._stack)
+
+        def look() -> dict[str, Any]:
+            drift.look(wishes())
+            who = Setters(self._settings, self._admin)
+            return {
+                "now": [row_of(change, who) for change in drift.now()[:_MOST_ROWS]],
+                "changes": [row_of(change, who) for change in drift.changes[: -_MOST_ROWS - 1 : -1]],
+                "looked_at": drift.looked_at,
+                "unread": drift.unread,
+                "left_out": drift.left_out,
+                "more": max(0, len(drift.now()) - _MOST_ROWS),
+            }
+
+        return look
+
+    def _agent(self, pod: str) -> dict[str, Any] | None:
+        if not os.path.exists(self._agent_path):
+            return None
+        status, answer = ask(self._agent_path, "/explain", self._timeout_s, {"pod": pod} if pod else None)
+        if status == 404 and pod:
+            return None
+        if status != 200 or not isinstance(answer, dict):
+            raise Failure(f"{self._agent_path} answered {status}, and not as an agent does")
+        return answer
+
+    def _placement(self, _: str) -> dict[str, Any] | None:
+        from nri.policies.placement.drawing import users_of
+
+        if not any(Path(self._state_dir, f"{name}.sock").exists() for name in PLACEMENT):
+            return None
+        found: dict[str, Any] = ask_placement(self._settings, self._state_dir, "/show")
+        found["users"] = {str(cpu): list(names) for cpu, names in users_of(found).items()}
+        return found
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._settings.timeout_s or _ANSWER_S

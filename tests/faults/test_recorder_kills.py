@@ -1,0 +1,110 @@
+"""A recorder whose process is killed, at any byte that it writes and at any moment: the file stays one that is read."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.trace.history import Event, Trace
+from tests.support.commands import unmeasured
+from tests.support.waiting import wait_for
+
+#: Records events of which none compresses well, so many a second; each line that it prints is the last one's number.
+PROGRAM = """
+import os, resource, signal, sys, time
+from nri.trace.recorder import Recorder
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+folder, most, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+if limit:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+recorder = Recorder(folder, redact=False)
+for serial in range(1, most + 1):
+    request = os.urandom(1000)
+    recorder.event_begins("StartContainer", serial, request)
+    recorder.event_ends("StartContainer", serial, b"", None, 0.001)
+    if serial % 20 == 0:
+        print(serial, flush=True)
+        time.sleep(0.005)
+time.sleep(600)
+"""
+
+
+def recording(folder: Path, most: int, limit: int = 0) -> subprocess.Popen[str]:
+    """Start it; with a limit, the process is killed by the write that would make the file longer than that."""
+    command = [sys.executable, "-c", PROGRAM, str(folder), str(most), str(limit)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unmeasured())
+
+
+def serials(folder: Path) -> tuple[list[int], list[str]]:
+    """The numbers of the events that can be read whole, and what cannot be read."""
+    trace = Trace(folder)
+    found = [each.serial for each in trace.items() if isinstance(each, Event) and each.whole]
+    return found, trace.problems
+
+
+def whole(folder: Path) -> Iterator[int]:
+    """The numbers, if a file is there already."""
+    yield from serials(folder)[0] if any(folder.glob("*.nritrace")) else ()
+
+
+def test_what_was_told_is_in_the_file_soon_without_a_further_event_or_an_end(tmp_path: Path) -> None:
+    with recording(tmp_path, 200) as process:
+        try:
+            wait_for(lambda: 200 in whole(tmp_path), "the last event is written")
+        finally:
+            process.kill()
+    assert serials(tmp_path) == (list(range(1, 201)), [])
+
+
+def test_killed_at_any_moment_it_has_all_events_up_to_one_and_at_most_the_last_block_is_cut(tmp_path: Path) -> None:
+    drawn = random.Random(26)
+    for number in range(6):
+        folder = tmp_path / str(number)
+        with recording(folder, 100_000) as process:
+            assert process.stdout is not None
+            for _ in range(drawn.randrange(1, 120)):
+                told = int(process.stdout.readline())
+            process.kill()
+        found, problems = serials(folder)
+        assert found == list(range(1, len(found) + 1)), f"events are missing before the last of {told}"
+        assert len(problems) <= 1 and all("cut" in line for line in problems)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_killed_at_any_byte_that_it_writes_the_file_is_read_up_to_there(tmp_path: Path, seed: int) -> None:
+    limit = random.Random(seed).randrange(1, 700_000)
+    with recording(tmp_path, 100_000, limit) as process:
+        assert process.stdout is not None
+        for _ in process.stdout:
+            pass  # until it is killed
+        assert process.wait() == -signal.SIGXFSZ
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size == limit
+    found, problems = serials(tmp_path)
+    assert found == list(range(1, len(found) + 1))
+    assert len(problems) <= 1 and all("cut" in line for line in problems)
+
+
+def test_cut_at_any_byte_a_file_has_what_its_whole_blocks_have(tmp_path: Path) -> None:
+    with recording(tmp_path, 1500) as process:
+        try:
+            wait_for(lambda: 1500 in whole(tmp_path), "the last event is written")
+        finally:
+            process.kill()
+    (file,) = tmp_path.iterdir()
+    content, drawn = file.read_bytes(), random.Random(26)
+    before: list[int] = []
+    for length in sorted(drawn.randrange(1, len(content)) for _ in range(120)):
+        file.write_bytes(content[:length])
+        found, problems = serials(tmp_path)
+        assert found == list(range(1, len(found) + 1)) and len(found) >= len(before), length
+        assert len(problems) <= 1, length
+        before = found
+    assert before[-1] > 1000

@@ -1,0 +1,163 @@
+"""Those who look on misbehave: at the page of `nri inspect`, the admin socket, and what agents serve over HTTP.
+
+None of them may slow a runtime's events down, keep others out for long, or make the process grow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.adaptation.admin import ask, follow
+from nri.errors import NriError
+from nri.inspector.web import Web
+from nri.service.http import MOST_AT_ONCE, MOST_STREAMS, Server, text_answer
+from nri.service.probes import probes
+from tests.support.inspected import ATTACK, Inspected
+from tests.support.waiting import wait_for
+
+CLIENTS = 1000
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Inspected]:
+    with tempfile.TemporaryDirectory(prefix="nri-watchers-", dir="/tmp") as folder, Inspected(Path(folder)) as made:
+        made.work()
+        yield made
+
+
+@pytest.fixture
+def web(node: Inspected) -> Iterator[Web]:
+    with node.source() as source, Web(source) as made:
+        yield made
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=30)
+
+
+def port_of(web: Web) -> int:
+    return int(web.url.partition("127.0.0.1:")[2].partition("/")[0])
+
+
+def request(web: Web, path: str, token: str = "") -> bytes:
+    lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token or web.token}\r\n\r\n"
+    return lines.encode()
+
+
+def answer(web: Web, path: str) -> bytes:
+    with connected(port_of(web)) as sock:
+        sock.sendall(request(web, path))
+        return sock.makefile("rb").read()
+
+
+def threads(name: str) -> int:
+    return sum(thread.name.startswith(name) for thread in threading.enumerate())
+
+
+def test_a_thousand_clients_in_all_ways_keep_the_page_from_nobody(web: Web) -> None:
+    """Some say nothing, some half a request, some a wrong token, some ask and take no answer."""
+    says = (b"", b"GET /api/ov", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", request(web, "/api/overview"))
+    with contextlib.ExitStack() as held:
+        for number in range(CLIENTS):
+            sock = held.enter_context(connected(port_of(web)))
+            with contextlib.suppress(OSError):  # its place is taken already
+                sock.sendall(says[number % len(says)])
+        for _ in range(10):
+            assert answer(web, "/api/overview").startswith(b"HTTP/1.1 200")
+        assert threads("nri-http") < 4 * (MOST_AT_ONCE + MOST_STREAMS)
+
+
+def test_readers_of_the_stream_that_take_nothing_slow_no_event_and_keep_no_page_from_asking(
+    node: Inspected, web: Web
+) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(2 * MOST_STREAMS):
+            held.enter_context(connected(port_of(web))).sendall(request(web, "/api/follow?after=0"))
+        with node.busy(1e6, 2000) as done:
+            wait_for(lambda: done() == 2000, "all events go on")
+        assert answer(web, "/api/events").startswith(b"HTTP/1.1 200")
+
+
+def test_long_lines_and_requests_that_never_end_are_cut_off(web: Web) -> None:
+    for endless in (b"GET /" + b"a" * 100_000, b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000):
+        with connected(port_of(web)) as sock, contextlib.suppress(ConnectionError):
+            sock.sendall(endless)
+            assert sock.makefile("rb").read() == b""
+    assert answer(web, "/api/containers").startswith(b"HTTP/1.1 200")
+
+
+def test_all_that_the_page_gets_is_json_in_which_no_text_ends_a_line_or_a_tag(web: Web) -> None:
+    wait_for(lambda: b"onerror" in answer(web, "/api/events"), "the attack is seen")
+    for path in ("/api/events", "/api/containers", "/api/view?name=agent", "/api/view?name=placement"):
+        head, _, body = answer(web, path).partition(b"\r\n\r\n")
+        assert b"Content-Type: application/json" in head and b"nosniff" in head, path
+        assert ATTACK.encode() not in head and json.loads(body) is not None, path
+
+
+def test_a_thousand_connections_to_the_admin_socket_are_bounded_and_over_when_they_leave(node: Inspected) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(CLIENTS):
+            sock = held.enter_context(socket.socket(socket.AF_UNIX))
+            with contextlib.suppress(OSError):
+                sock.connect(node.admin)
+                sock.sendall(b"\0\0")  # a frame that never ends
+        assert threads("ttrpc-connection") < 100
+        node.work()
+
+    def answers() -> bool:
+        try:
+            return bool(ask(node.admin, "Plugins", {})["plugins"])
+        except NriError:
+            return False
+
+    wait_for(answers, "it answers again")
+
+
+def test_a_reader_of_events_that_takes_nothing_slows_none_and_learns_what_it_has_missed(node: Inspected) -> None:
+    readings = follow(node.admin, {})
+    next(readings)
+    with node.busy(1e6, 20_000) as done:
+        wait_for(lambda: done() == 20_000, "all events go on")
+    seen = missed = 0
+    while seen + missed < 20_000:
+        reading = next(readings)
+        missed += reading["missed"]
+        seen += sum(row.get("container") == "busy" for row in reading["rows"])
+    assert seen >= 4096 and missed > 0
+    readings.close()
+
+
+@pytest.mark.parametrize("where", ["unix", "tcp"])
+def test_who_holds_a_program_s_probes_keeps_no_kubelet_from_them(tmp_path: Path, where: str) -> None:
+    handlers = probes(lambda: (True, "ok\n")) | {"/explain": lambda _: text_answer("x" * 5_000_000)}
+    path = str(tmp_path / "agent.sock")
+    made = Server(handlers, path=path, public=handlers, address="127.0.0.1:0", deadline_s=300.0)
+
+    def reached() -> socket.socket:
+        if where == "tcp":
+            return connected(made.port)
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(path)  # waits for a place in the queue, which it would not with a timeout
+        sock.settimeout(30)
+        return sock
+
+    says = (b"", b"GET /healthz", b"GET /explain HTTP/1.1\r\n\r\n")
+    with contextlib.closing(made), contextlib.ExitStack() as held:
+        for number in range(CLIENTS):
+            sock = held.enter_context(reached())
+            with contextlib.suppress(OSError):
+                sock.sendall(says[number % len(says)])
+        for _ in range(10):
+            with reached() as sock:
+                sock.sendall(b"GET /readyz HTTP/1.1\r\n\r\n")
+                assert sock.makefile("rb").read().endswith(b"ok\n")
+        assert threads("nri-http") < 4 * MOST_AT_ONCE and len(os.listdir("/proc/self/fd")) < 2 * CLIENTS + 200
