@@ -18,7 +18,7 @@ die() { echo "setup: error: $*" >&2; exit 1; }
 # --- system packages: "Debian package:what shows that it is there" -----------------------------------------------
 
 DEMO="runc:runc conmon:conmon skopeo:skopeo umoci:umoci busybox-static:busybox containernetworking-plugins:/usr/lib/cni/bridge ca-certificates:/etc/ssl/certs/ca-certificates.crt xz-utils:xz"
-TEST="$DEMO crun:crun git:git gcc:gcc pkg-config:pkg-config libc6-dev:/usr/include/stdio.h make:make python3-dev:python3-config buildah:buildah systemd:systemd-analyze iptables:iptables iproute2:ip openssl:openssl qemu-system-x86:qemu-system-x86_64 chromium:chromium npm:npm"
+TEST="$DEMO crun:crun git:git gcc:gcc pkg-config:pkg-config libc6-dev:/usr/include/stdio.h make:make python3-dev:python3-config buildah:buildah systemd:systemd-analyze iptables:iptables iproute2:ip openssl:openssl qemu-system-x86:qemu-system-x86_64 chromium:chromium"
 FRESH="debootstrap:debootstrap git:git"
 
 is_there() {

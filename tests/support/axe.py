@@ -1,37 +1,35 @@
-"""axe-core, which looks for what keeps people with other senses from using a page: pinned, from the npm registry."""
+"""axe-core, which looks for what keeps people with other senses from using a page: pinned, out of a wheel that has it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import subprocess
-import tarfile
+import sys
+import zipfile
 from pathlib import Path
 
 from tests.support.browser import Page
-from tests.support.needs import need_tool
 
-VERSION = "4.14.1"
-SHA256 = "e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745"
+WHEEL, VERSION = "axe_playwright_python", "0.1.8"
+SHA256 = "fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8"
 _KEPT = Path(__file__).parents[2] / "build" / "axe"
 #: How bad a finding is, by axe-core's words, that a page must not have.
 SERIOUS = ("serious", "critical")
 
 
 def axe() -> str:
-    """The script, fetched once by npm and compared with its checksum."""
-    archive = _KEPT / f"axe-core-{VERSION}.tgz"
+    """The script, fetched once by pip and compared with its checksum; nothing else of the wheel is used."""
+    archive = _KEPT / f"{WHEEL}-{VERSION}-py3-none-any.whl"
     if not archive.exists():
-        _KEPT.mkdir(parents=True, exist_ok=True)
-        command = [need_tool("npm"), "pack", "--silent", f"axe-core@{VERSION}", "--pack-destination", str(_KEPT)]
+        fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command = [*fetch, "--dest", str(_KEPT), f"{WHEEL}=={VERSION}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, f"npm: {done.stderr}"
+        assert done.returncode == 0, f"pip: {done.stderr}"
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
-    assert found == SHA256, f"{archive} is another axe-core {VERSION}: {found}"
-    with tarfile.open(archive) as tar:
-        member = tar.extractfile("package/axe.min.js")
-        assert member is not None
-        return member.read().decode()
+    assert found == SHA256, f"{archive} is another {WHEEL} {VERSION}: {found}"
+    with zipfile.ZipFile(archive) as wheel:
+        return wheel.read(f"{WHEEL}/axe.min.js").decode()
 
 
 def findings(page: Page, script: str) -> list[str]:
