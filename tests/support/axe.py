@@ -1,4 +1,4 @@
-"""axe-core, which looks for what keeps people with other senses from using a page: pinned, out of a wheel that has it."""
+"""axe-core, which finds what keeps people with other senses from using a page: pinned, out of a wheel that has it."""
 
 from __future__ import annotations
 
