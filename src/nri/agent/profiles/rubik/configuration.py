@@ -50,12 +50,16 @@ class Node:
         has: whether the kernel has a knob.
         disk: the numbers of the block device at a path of the machine, such as `8:0`; "" if there is none.
         cpus: how many the machine has.
+        writeback: whether the kernel counts pages that are written later for the pod that wrote them, on cgroup v1.
+        in_force: by service the knobs that its last round has given to all offline pods.
     """
 
     services: Mapping[str, Any] = field(default_factory=dict)
     has: Callable[[str], bool] = lambda _knob: False
     disk: Callable[[str], str] = lambda _path: ""
     cpus: Callable[[], int] = lambda: 0
+    writeback: Callable[[], bool] = lambda: False
+    in_force: dict[str, Mapping[str, int]] = field(default_factory=dict)
     switched_on: frozenset[str] = frozenset()
     stages_off: frozenset[str] = frozenset()
     fail: bool = False

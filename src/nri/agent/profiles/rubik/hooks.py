@@ -19,7 +19,7 @@ from nri.policies.changes import Changes, Decision, Setting
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.formulas import UNLIMITED
 from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.rubik import io_limit, preemption, quota_burst
+from nri.policies.rubik import io_cost, io_limit, preemption, quota_burst
 from nri.policies.rubik.pods import PREEMPTIBLE
 from nri.policies.rubik.quota_burst import Quota
 
@@ -56,6 +56,10 @@ class Kernel:
             else:
                 self._found.add(knob)
         return knob in self._found
+
+    def writeback(self) -> bool:
+        """Whether it was started so that pages which are written later count for the pod that wrote them."""
+        return io_cost.supported(self._root.find("/proc/cmdline") or "")
 
     def cpus(self) -> int:
         """How many processors there are; they are counted once."""
@@ -101,8 +105,28 @@ def _io_limit(context: ContainerContext, node: Node) -> Decision:
     return Decision(Changes(wanted), f"annotation {io_limit.ANNOTATION}") if wanted else _NOTHING
 
 
+def _weight(context: PodContext, node: Node) -> Decision:
+    """The weight of a pod by its class, where the kernel has cost models."""
+    if not (node.has(io_cost.MODEL) and node.has(io_cost.QOS)):
+        return _NOTHING
+    knob = next(filter(node.has, io_cost.WEIGHTS), "")
+    if not knob or (knob == io_cost.WEIGHTS[0] and not node.writeback()):
+        return _NOTHING
+    weight = io_cost.weight(offline=class_of(context) == OFFLINE)
+    return Decision(Changes({knob: weight}), "online 1000, offline 10")
+
+
+def _memory(context: PodContext, node: Node) -> Decision:
+    """The limit of an offline pod as it is now; none before the service has found out."""
+    found = node.in_force.get("dynMemory", {}) if class_of(context) == OFFLINE else {}
+    wanted: dict[str, Setting] = {knob: value for knob, value in found.items() if node.has(knob)}
+    return Decision(Changes(wanted), "that of all offline pods now") if wanted else _NOTHING
+
+
 HOOKS: Final = (
     Hook("preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}),
     Hook("quotaBurst", False, (), (quota_burst.ANNOTATION,), {CREATE: _burst}),
     Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit}),
+    Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight}),
+    Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory}),
 )

@@ -127,6 +127,7 @@ def _node(settings: AgentSettings, root: Root) -> Node:
     return Node(
         has=kernel.has,
         cpus=kernel.cpus,
+        writeback=kernel.writeback,
         disk=functools.partial(block_device, root),
         switched_on=PROFILE.hooks_on(settings.gates),
         stages_off=frozenset(settings.disabled_stages),

@@ -17,7 +17,7 @@ from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
-from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk, writes
+from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk, limits, writes
 from nri.policies.rubik.pods import PREEMPTIBLE, Pod
 
 __all__ = ["NAME", "DynMemory"]
@@ -65,6 +65,8 @@ class DynMemory(Service):
             made.cannot(NAME, "offline pods have no limit", high.reason)
             return
         walk = self._moved(made) if self.on else None
+        # A pod that comes has them before its first process.
+        made.parts.book.node.in_force[NAME] = {} if walk is None else limits(walk.high)
         limited = set[str]()
         for pod in made.pods:
             now, before = pod_of(pod), _as_offline(pod) if pod.uid in self._limited else Pod("")

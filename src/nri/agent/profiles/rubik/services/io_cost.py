@@ -19,7 +19,7 @@ from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
 from nri.host import Unsupported, probe
-from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, pod_writes, supported, writes
+from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, pod_writes, writes
 from nri.policies.writes import Write
 
 __all__ = ["NAME", "IoCost"]
@@ -77,7 +77,7 @@ class IoCost(Service):
         ]
         reason = lacking[0].reason if lacking else ""
         v1 = not isinstance(probe(hierarchies, WEIGHTS[0]), Unsupported)
-        if v1 and not reason and not supported(made.parts.root.find("/proc/cmdline") or ""):
+        if v1 and not reason and not made.parts.book.node.writeback():
             reason = "the kernel was not booted with cgroup1_writeback"
         if reason:
             made.cannot(NAME, "pods have no weights", reason)
