@@ -17,6 +17,7 @@ import functools
 import json
 import os
 import platform
+import re
 import signal
 import statistics
 import subprocess
@@ -43,6 +44,7 @@ HERE = Path(__file__).parent
 RESULTS, PICTURE = HERE / "RESULTS.md", HERE / "rubik.svg"
 BEGIN, END = "<!-- rubik -->", "<!-- end of rubik -->"
 PERIOD_US: Final = 100_000
+PARTS: Final = ("latency", "quotaTurbo", "evictions", "cost")
 ALONE, WITHOUT, WITH = "alone", "beside load", "with the service"
 #: A probe's work and pause: for how long, and how often; `read` is the bytes of one read that passes by the page cache.
 PROBE: Final = """
@@ -127,6 +129,7 @@ class Bench:
         made = AgentProgram(self.node, "nri,standalone", pods="nri")
         gates = "".join(f"{name} = true\n" for name in blocks)
         text = made.settings_file.read_text().replace("/nowhere", str(self.node.daemon.cri_socket))
+        text = re.sub(r"(?m)^interval = .*\n", "", text)  # the usual pauses, not those of tests
         made.settings_file.write_text(f'profile = "rubik"\n{text}\n[gates]\n{gates}')
         with made:
             yield made
@@ -335,6 +338,18 @@ def cases(disk: str) -> dict[str, Case]:
     }
 
 
+def latency(bench: Bench, rounds: int, say: Callable[[str], None]) -> dict[str, dict[str, list[Arm]]]:
+    """The arms of all cases, in turns, by case and arm."""
+    measured: dict[str, dict[str, list[Arm]]] = {}
+    for _ in range(rounds):
+        for name, case in cases(bench.disk()).items():
+            for arm in (ALONE, WITH) if case.quota else (ALONE, WITHOUT, WITH):
+                last = bench.arm(case, arm)
+                measured.setdefault(name, {}).setdefault(arm, []).append(last)
+                say(f"{name}, {arm}: p50 {last.p(50):.2f}, p99 {last.p(99):.2f} ms, load {last.done:.2f}")
+    return measured
+
+
 def page(measured: Mapping[str, Mapping[str, list[Arm]]], more: Sequence[str], about: str) -> str:
     """The part of the page."""
     rows = []
@@ -384,10 +399,14 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench rubik", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="of each arm")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--pods", type=int, default=110, help="beside which the agent rests; 0: leave that out")
+    parser.add_argument("--pods", type=int, default=110, help="beside which the agent rests")
+    parser.add_argument("--part", choices=PARTS, action="append", help="measure this alone; several times for several")
     parser.add_argument("--shared", action="store_true", help="say on the page that the machine was not quiet")
     parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and bench/rubik.svg")
     chosen = parser.parse_args(arguments)
+    parts = chosen.part or PARTS
+    if chosen.write and len(parts) < len(PARTS):
+        parser.error("--write is for all parts")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # containers and mounts go
     began = time.monotonic()
 
@@ -400,24 +419,21 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-rubik-", dir=HERE)))
         bench = Bench(Node(daemon, root, folder / "agent"), chosen.seconds)
         stack.callback(daemon.cri.remove_all)
-        measured: dict[str, dict[str, list[Arm]]] = {}
-        for _ in range(chosen.rounds):
-            for name, case in cases(bench.disk()).items():
-                for arm in (ALONE, WITH) if case.quota else (ALONE, WITHOUT, WITH):
-                    measured.setdefault(name, {}).setdefault(arm, []).append(bench.arm(case, arm))
-                    last = measured[name][arm][-1]
-                    say(f"{name}, {arm}: p50 {last.p(50):.2f}, p99 {last.p(99):.2f} ms, load {last.done:.2f}")
-        head = ["limit, CPUs", "used without", "used with", "most quota / limit", "taken back after a load begins"]
-        more = ["`quotaTurbo`, a busy container on a node that is idle but for it:", table(head, [turbo(bench)])]
-        say(more[-1])
-        rows = evictions(bench)
-        say(str(rows))
-        more += ["From the mark to the end of the victim:", table(["service", "interval", "until it has ended"], rows)]
-        if chosen.pods:
+        measured = latency(bench, chosen.rounds if "latency" in parts else 0, say)
+        more: list[str] = []
+        if "quotaTurbo" in parts:
+            head = ["limit, CPUs", "used without", "used with", "most quota / limit", "taken back after a load begins"]
+            more += ["`quotaTurbo`, a busy container on a node that is idle but for it:", table(head, [turbo(bench)])]
+        if "evictions" in parts:
+            head = ["service", "interval", "until it has ended"]
+            more += ["From the mark to the end of the victim:", table(head, evictions(bench))]
+        if "cost" in parts:
             head = ["quotaTurbo every", "CPU at rest", "memory", f"sampling {2 * chosen.pods} containers"]
-            rows = cost(bench, chosen.pods)
             services = ", ".join(every_service(0))
-            more += [f"The agent with {services}, beside {chosen.pods} pods that rest:", table(head, rows)]
+            more += [
+                f"The agent with {services}, beside {chosen.pods} pods that rest:",
+                table(head, cost(bench, chosen.pods)),
+            ]
     noise = " The machine was shared with other work, so these figures are rough." if chosen.shared else ""
     about = f"{chosen.rounds} rounds of {chosen.seconds:g} s, {time.strftime('%Y-%m-%d')}, {_cpus()}.{noise}"
     text = page(measured, more, about)

@@ -75,6 +75,9 @@ class Preemption(Service):
     def _look(self, made: Round[Services], pod: StrategyPod, before: Pod | None, resources: Sequence[str]) -> None:
         """Put a pod's network under control, and tell what cannot be done; its levels are the hook's."""
         now = pod_of(pod)
+        if now is before and "net" not in resources:  # the same object as long as nothing of the pod has changed
+            self._before[pod.uid] = now
+            return
         pid = (self._controlled.get(pod.uid) or _process(made, pod)) if "net" in resources else 0
 
         def read(folder: str, knob: str) -> str | None:
@@ -135,7 +138,7 @@ def _memory(pod: StrategyPod, container: str) -> int:
 
 
 def _has(made: Round[Services], knob: str) -> bool:
-    return not isinstance(probe(made.parts.executor.hierarchies, knob), Unsupported)
+    return bool(made.parts.book.node.has(knob))
 
 
 def _process(made: Round[Services], pod: StrategyPod) -> int:
