@@ -26,7 +26,7 @@ from nri.policies.rubik.quota_burst import Quota
 __all__ = ["HOOKS", "Kernel"]
 
 #: For how many seconds a knob that was not there is not looked for: on cgroup v2 it may come with the first pod.
-_ABSENT_S: Final = 60.0
+_ABSENT_S: Final = 10.0
 _BURST: Final = "cpu.cfs_burst"
 _NOTHING: Final = Decision()
 
@@ -42,20 +42,26 @@ class Kernel:
     def __init__(self, root: Root, now: Callable[[], float] = time.monotonic) -> None:
         self._root, self._now = root, now
         self._hierarchies: Hierarchies | None = None
-        self._until: dict[str, float] = {}
+        #: Why a knob is not there, and until when that is believed.
+        self._lacking: dict[str, tuple[str, float]] = {}
         self._found: set[str] = set()
         self._cpus = 0
 
-    def has(self, knob: str) -> bool:
-        """Whether there is a knob."""
-        if knob not in self._found and self._now() >= self._until.get(knob, 0.0):
-            if self._hierarchies is None or self._hierarchies.mode == "none":
-                self._hierarchies = detect(self._root)
-            if isinstance(probe(self._hierarchies, knob), Unsupported):
-                self._until[knob] = self._now() + _ABSENT_S
-            else:
-                self._found.add(knob)
-        return knob in self._found
+    def lacks(self, knob: str) -> str:
+        """Why there is not a knob; "" if there is."""
+        if knob in self._found:
+            return ""
+        reason, until = self._lacking.get(knob, ("", 0.0))
+        if reason and self._now() < until:
+            return reason
+        if self._hierarchies is None or self._hierarchies.mode == "none":
+            self._hierarchies = detect(self._root)
+        found = probe(self._hierarchies, knob)
+        if isinstance(found, Unsupported):
+            self._lacking[knob] = found.reason, self._now() + _ABSENT_S
+            return found.reason
+        self._found.add(knob)
+        return ""
 
     def writeback(self) -> bool:
         """Whether it was started so that pages which are written later count for the pod that wrote them."""

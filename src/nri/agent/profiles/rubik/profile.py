@@ -125,7 +125,7 @@ def _owners(names: Iterable[str]) -> Iterator[Owner]:
 def _node(settings: AgentSettings, root: Root) -> Node:
     kernel = Kernel(root)
     return Node(
-        has=kernel.has,
+        lacks=kernel.lacks,
         cpus=kernel.cpus,
         writeback=kernel.writeback,
         disk=functools.partial(block_device, root),

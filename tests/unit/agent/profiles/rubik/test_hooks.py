@@ -186,12 +186,13 @@ def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tm
     ]
 
 
-def test_a_knob_that_comes_with_the_first_pod_is_found_a_minute_later(tmp_path: Path) -> None:
+def test_a_knob_that_comes_with_the_first_pod_is_found_a_moment_later(tmp_path: Path) -> None:
     now = [0.0]
     kernel = Kernel(Root(tmp_path), lambda: now[0])
-    assert not kernel.has("cpu.idle")
+    assert kernel.lacks("cpu.idle")
     v2(tmp_path, "kubepods.slice")
-    now[0] = 59.0
-    assert not kernel.has("cpu.idle")
-    now[0] = 60.0
-    assert kernel.has("cpu.idle") and not kernel.has("cpu.qos_level")
+    now[0] = 9.0
+    assert kernel.lacks("cpu.idle")
+    now[0] = 10.0
+    assert not kernel.lacks("cpu.idle")
+    assert "use cpu.idle" in kernel.lacks("cpu.qos_level")
