@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
+from weakref import finalize
 
 from tests.support.growing.big import Case
 from tests.support.rubik_world import RubikWorld, pod
@@ -25,15 +27,11 @@ SERVICES: dict[str, Any] = {
 
 def rubik(n: int) -> Callable[[], object]:
     """Rounds of rubik's services, of which a third of the pods is offline."""
-    folder = TemporaryDirectory(prefix="nri-linear-")
+    folder = mkdtemp(prefix="nri-linear-")
     pods = [pod(f"p{each}", offline=not each % 3, cpu="1", quota_turbo="true") for each in range(n // _PART)]
-    world = RubikWorld(Path(folder.name), *pods, **SERVICES)
-
-    def run() -> object:
-        world.loop(_ROUNDS)
-        return folder  # which is there as long as this is
-
-    return run
+    world = RubikWorld(Path(folder), *pods, **SERVICES)
+    finalize(world, shutil.rmtree, folder, ignore_errors=True)
+    return lambda: world.loop(_ROUNDS)
 
 
 CASES: dict[str, Case] = {"agent: rounds of rubik's services": rubik}
