@@ -5,8 +5,8 @@ online containers. A probe does a fixed piece of work over and over, with pauses
 probe alone, beside offline load without the service, and with it; and what the offline load got done. Arms are
 interleaved. Then how long the evictions take from the moment at which their mark is crossed, and what an agent costs
 that has every service on that this machine has, at rest, with `--pods` pods of two containers each that all ask for
-quotaTurbo. With --write the tables go into bench/RESULTS.md and the picture beside it. It needs root, and a machine
-that nobody else uses.
+quotaTurbo. With --write the tables go into bench/RESULTS.md, and the pictures into the documentation. It needs root,
+and a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from xml.sax.saxutils import escape
 
 from bench.plugins import memory
-from bench.report import table
+from bench.report import put, table
+from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
 from nri import host
 from nri.host.usage import ProcessorFiles
 from tests.agent import files
@@ -39,10 +40,10 @@ from tests.agent.node import AgentProgram, Node, machine
 from tests.agent.pods import containerd
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.cri import Pod
+from tools.runtimes.mounts import unmount
 
 HERE = Path(__file__).parent
-RESULTS, PICTURE = HERE / "RESULTS.md", HERE / "rubik.svg"
-BEGIN, END = "<!-- rubik -->", "<!-- end of rubik -->"
+PICTURES = HERE.parent / "docs/_static/rubik"
 PERIOD_US: Final = 100_000
 PARTS: Final = ("latency", "quotaTurbo", "evictions", "cost")
 ALONE, WITHOUT, WITH = "alone", "beside load", "with the service"
@@ -72,6 +73,10 @@ while True:
 _FILE_MIB: Final = 256
 _SETTLE_S: Final = 1.0
 _PATIENCE_S: Final = 30.0
+#: The quota of the container that shows quotaTurbo, for how long it rests, and for how long it runs alone.
+_TURBO_US: Final = PERIOD_US // 10
+_REST_S: Final = 8.0
+_BURST_S: Final = 2.0
 
 
 class Case(NamedTuple):
@@ -219,54 +224,120 @@ def quota_of(folder: str) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _below(folder: str, quota: int) -> bool:
-    return quota_of(folder) < quota
-
-
 def _gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def turbo(bench: Bench) -> list[str]:
-    """A throttled container on an idle node, and a load that ends that: a row of a table."""
-    quota, used = PERIOD_US // 2, list[float]()
-    most, back = quota, float("inf")
+class Turbo(NamedTuple):
+    """How a container's burst went, by quotaTurbo: seconds from its begin, and the quota as a share of the limit.
+
+    Attributes:
+        used: CPUs that it had of the limit in the burst, without and with the service.
+        quotas: moments and shares, while it is alone and then beside load.
+        load_s: when the load began, and `back_s` for how many seconds it was until the quota fell.
+    """
+
+    used: tuple[float, float]
+    quotas: list[tuple[float, float]]
+    load_s: float
+    back_s: float
+
+    @property
+    def most(self) -> float:
+        """The highest quota as a share of the limit."""
+        return max(share for _, share in self.quotas)
+
+    def row(self) -> list[str]:
+        """Of the table."""
+        limit = f"{_TURBO_US / PERIOD_US:g}"
+        return [limit, *(f"{each:.2f}" for each in self.used), f"{self.most:.2f}", f"{self.back_s * 1e3:.0f} ms"]
+
+
+def turbo(bench: Bench) -> Turbo:
+    """A container that rests, and then wants all that it can get; a load ends that.
+
+    It has little of the node, because quotaTurbo raises nothing while the node's use swings by more than a tenth, and
+    it has rested for as long as it is remembered, because what it had more of before it gets less of later.
+    """
+    used, quotas = [], list[tuple[float, float]]()
+    load_s, back = 0.0, float("inf")
     for on in (False, True):
         with contextlib.ExitStack() as stack:
+            stack.enter_context(_counted(bench.node))
             if on:
                 stack.enter_context(bench.agent({"quotaTurbo": {"syncInterval": 100}}))
-            pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, ("sh", "-c", f"sleep 3; {_burn(1)[2]}"), quota)
+            rest = ("sh", "-c", f"sleep {_REST_S}; {_burn(1)[2]}")
+            pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, rest, _TURBO_US)
+            began = time.monotonic() + _REST_S
             stack.callback(bench.node.remove_pod, pod)
-            time.sleep(3 + _SETTLE_S)
-            before, end = bench.done(folder, disk=False), time.monotonic() + bench.seconds
-            while time.monotonic() < end:
-                time.sleep(0.05)
-                most = max(most, quota_of(folder))
-            used.append((bench.done(folder, disk=False) - before) / bench.seconds)
+            other, load = bench.pod("batch", {"preemptable": "true"}, ("sleep", "100000"))
+            stack.callback(bench.node.remove_pod, other)
+            time.sleep(began - time.monotonic())
+            before, found = bench.done(folder, disk=False), list[tuple[float, float]]()
+            _watch(folder, began, _BURST_S, found)
+            used.append((bench.done(folder, disk=False) - before) / _BURST_S)
             if on:
-                other, _ = bench.pod("batch", {"preemptable": "true"}, _burn(2 * (os.cpu_count() or 1)))
-                stack.callback(bench.node.remove_pod, other)
-                high = quota_of(folder)
-                back = until(functools.partial(_below, folder, high)) if high > quota else float("inf")
-    shown = "never rose" if back == float("inf") else f"{back * 1e3:.0f} ms"
-    return [f"{quota / PERIOD_US:g}", f"{used[0]:.2f}", f"{used[1]:.2f}", f"{most / quota:.2f}", shown]
+                high, load_s = quota_of(folder), time.monotonic() - began
+                stack.callback(_end, inside(load, _burn(2 * (os.cpu_count() or 1))))
+                _watch(folder, began, load_s + 2, found)
+                fell = [at for at, share in found if at > load_s and share < high / _TURBO_US]
+                back = fell[0] - load_s if fell else back
+                quotas = found
+    return Turbo((used[0], used[1]), quotas, load_s, back)
 
 
-def evictions(bench: Bench) -> list[list[str]]:
-    """From a mark that is crossed to the end of the victim's process: rows of a table."""
-    rows = []
+def _watch(folder: str, began: float, until_s: float, found: list[tuple[float, float]]) -> None:
+    """Note the quota of a cgroup as a share of its limit until so long after the begin."""
+    while (at := time.monotonic() - began) < until_s:
+        found.append((at, quota_of(folder) / _TURBO_US))
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _counted(node: Node) -> Iterator[None]:
+    """Have the agent see a node whose processors do nothing but the run's own pods, whatever else this machine does."""
+    file, target, stop = node.folder / "stat", node.root / "proc/stat", threading.Event()
+    hierarchies, hertz, cpus = host.detect(host.Root("/")), os.sysconf("SC_CLK_TCK"), os.cpu_count() or 1
+    begin = time.monotonic()
+
+    def write() -> None:
+        use = host.cgroup_usage(hierarchies, node.cgroup, processor_only=True)
+        busy = int((use.cpu_ns or 0) / 1e9 * hertz)
+        all_of = int((time.monotonic() - begin) * cpus * hertz) + 1_000_000
+        (node.folder / "stat.new").write_text(f"cpu {busy} 0 0 {max(all_of - busy, 0)} 0 0 0 0 0 0\n")
+        file.write_text((node.folder / "stat.new").read_text())
+
+    def count() -> None:
+        while not stop.wait(0.01):
+            write()
+
+    write()
+    subprocess.run(["mount", "--bind", str(file), str(target)], check=True, timeout=10)
+    thread = threading.Thread(target=count, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        unmount(target)
+
+
+def evictions(bench: Bench) -> dict[str, float]:
+    """By service the seconds from a mark that is crossed to the end of the victim's process."""
+    found = {}
     for name, more in (("cpuevict", {"windows": 2}), ("memoryevict", {})):
         high, low = ({name: {"threshold": threshold, "interval": 1, **more}} for threshold in (99, 1))
-        with bench.agent(high), contextlib.ExitStack() as stack:
+        with _counted(bench.node), bench.agent(high), contextlib.ExitStack() as stack:
             pod, folder = bench.pod("batch", {"preemptable": "true"}, _burn(1))
             stack.callback(bench.node.remove_pod, pod)
             pid = bench.node.pid(folder.rpartition("/")[2])
             time.sleep(3)
-            early = _gone(pid)
+            if _gone(pid):
+                raise RuntimeError(f"{name} has evicted before the mark moved")
             bench.configure(low)
-            seconds = until(functools.partial(_gone, pid))
-            rows.append([name, "1 s", "before the mark moved" if early else f"{seconds:.2f} s"])
-    return rows
+            found[name] = until(functools.partial(_gone, pid))
+    return found
 
 
 def cost(bench: Bench, pods: int) -> list[list[str]]:
@@ -350,43 +421,58 @@ def latency(bench: Bench, rounds: int, say: Callable[[str], None]) -> dict[str, 
     return measured
 
 
-def page(measured: Mapping[str, Mapping[str, list[Arm]]], more: Sequence[str], about: str) -> str:
-    """The part of the page."""
+def measure(bench: Bench, chosen: argparse.Namespace, say: Callable[[str], None]) -> tuple[list[str], dict[str, str]]:
+    """The chosen parts: tables with a line above each, and pictures by name."""
+    parts, texts, pictures = chosen.part or PARTS, list[str](), dict[str, str]()
+    if "latency" in parts:
+        arms = latency(bench, chosen.rounds, say)
+        texts.append(latencies(arms))
+        pictures |= {name: _bars(name, found) for name, found in arms.items()}
+    if "quotaTurbo" in parts:
+        burst = turbo(bench)
+        head = ["limit, CPUs", "used in a burst without", "with", "most quota / limit", "falls after a load begins"]
+        texts += [
+            f"`quotaTurbo`, a burst of {_BURST_S:g} s on a node that is idle but for it:",
+            table(head, [burst.row()]),
+        ]
+        lines = {"quota / limit": burst.quotas}
+        pictures["quotaTurbo"] = line("Quota of a container in a burst", lines, {"load begins": burst.load_s})
+    if "evictions" in parts:
+        took = evictions(bench)
+        rows = [[name, "1 s", f"{seconds:.2f} s"] for name, seconds in took.items()]
+        texts += ["From the mark to the end of the victim:", table(["service", "interval", "until it has ended"], rows)]
+        marked = [(name, seconds, f"{seconds:.2f} s", OURS) for name, seconds in took.items()]
+        title = "Seconds from the mark to the end of the victim"
+        pictures["evictions"] = bars(title, [*marked, ("interval", 1.0, "1 s", PLAIN)])
+    if "cost" in parts:
+        head = ["quotaTurbo every", "CPU at rest", "memory", f"sampling {2 * chosen.pods} containers"]
+        about = f"The agent with {', '.join(every_service(0))}, beside {chosen.pods} pods that rest:"
+        texts += [about, table(head, cost(bench, chosen.pods))]
+    return texts, pictures
+
+
+def latencies(measured: Mapping[str, Mapping[str, list[Arm]]]) -> str:
+    """The table of probes and of what the offline load got done."""
     rows = []
     for name, arms in measured.items():
         for arm, found in arms.items():
-            values = [
-                Arm([each for one in found for each in one.took_ms], statistics.median(one.done for one in found))
-            ]
+            one = Arm([each for one in found for each in one.took_ms], statistics.median(one.done for one in found))
             unit = "MiB/s" if name == "ioLimit" else "CPUs"
-            done = f"{values[0].done:.2f} {unit}" if values[0].done else "-"
-            rows.append([name, arm, f"{values[0].p(50):.2f}", f"{values[0].p(99):.2f}", done])
-    first = table(["service", "online container", "p50, ms", "p99, ms", "offline load"], rows)
-    return "\n\n".join([about, first, *more])
+            done = f"{one.done:.2f} {unit}" if one.done else "-"
+            rows.append([name, arm, f"{one.p(50):.2f}", f"{one.p(99):.2f}", done])
+    return table(["service", "online container", "p50, ms", "p99, ms", "offline load"], rows)
 
 
-def picture(measured: Mapping[str, Mapping[str, list[Arm]]]) -> str:
-    """p99 of the probe, a panel for each service, on a scale of its own."""
-    colours = {ALONE: "#9db4c8", WITHOUT: "#d9534f", WITH: "#2a7de1"}
-    drawn, y = [], 40
-    for name, arms in measured.items():
-        p99 = {arm: Arm([each for one in found for each in one.took_ms], 0).p(99) for arm, found in arms.items()}
-        drawn.append(f'<text x="12" y="{y + 12}" font-weight="600">{escape(name)}</text>')
-        for arm, value in p99.items():
-            y += 20
-            width = 420 * value / max(*p99.values(), 1e-9)
-            drawn.append(
-                f'<text x="142" y="{y + 12}" text-anchor="end">{arm}</text>'
-                f'<rect x="150" y="{y}" width="{width:.1f}" height="14" rx="2" fill="{colours[arm]}"/>'
-                f'<text x="{156 + width:.0f}" y="{y + 12}">{value:.2f} ms</text>'
-            )
-        y += 34
-    heading = "p99 of a probe in an online container (shorter is better)"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="680" height="{y}" font-family="sans-serif" font-size="12">'
-        f'<rect width="100%" height="100%" fill="white"/><text x="12" y="22" font-size="15" font-weight="700">{heading}'
-        f"</text>{''.join(drawn)}</svg>\n"
-    )
+def _bars(name: str, arms: Mapping[str, list[Arm]]) -> str:
+    """The picture of a probe's p99 and p50."""
+    colours = {ALONE: PLAIN, WITHOUT: WORSE, WITH: OURS}
+    pooled = {arm: Arm([each for one in found for each in one.took_ms], 0) for arm, found in arms.items()}
+    rows = [
+        (f"p{percent}, {arm}", found.p(percent), f"{found.p(percent):.2f} ms", colours[arm])
+        for percent in (99, 50)
+        for arm, found in pooled.items()
+    ]
+    return bars(f"{name}: a piece of work in an online container", rows)
 
 
 def _cpus() -> str:
@@ -402,10 +488,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--pods", type=int, default=110, help="beside which the agent rests")
     parser.add_argument("--part", choices=PARTS, action="append", help="measure this alone; several times for several")
     parser.add_argument("--shared", action="store_true", help="say on the page that the machine was not quiet")
-    parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and bench/rubik.svg")
+    parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and docs/_static/rubik")
     chosen = parser.parse_args(arguments)
-    parts = chosen.part or PARTS
-    if chosen.write and len(parts) < len(PARTS):
+    if chosen.write and chosen.part:
         parser.error("--write is for all parts")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # containers and mounts go
     began = time.monotonic()
@@ -419,28 +504,15 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-rubik-", dir=HERE)))
         bench = Bench(Node(daemon, root, folder / "agent"), chosen.seconds)
         stack.callback(daemon.cri.remove_all)
-        measured = latency(bench, chosen.rounds if "latency" in parts else 0, say)
-        more: list[str] = []
-        if "quotaTurbo" in parts:
-            head = ["limit, CPUs", "used without", "used with", "most quota / limit", "taken back after a load begins"]
-            more += ["`quotaTurbo`, a busy container on a node that is idle but for it:", table(head, [turbo(bench)])]
-        if "evictions" in parts:
-            head = ["service", "interval", "until it has ended"]
-            more += ["From the mark to the end of the victim:", table(head, evictions(bench))]
-        if "cost" in parts:
-            head = ["quotaTurbo every", "CPU at rest", "memory", f"sampling {2 * chosen.pods} containers"]
-            services = ", ".join(every_service(0))
-            more += [
-                f"The agent with {services}, beside {chosen.pods} pods that rest:",
-                table(head, cost(bench, chosen.pods)),
-            ]
+        texts, pictures = measure(bench, chosen, say)
     noise = " The machine was shared with other work, so these figures are rough." if chosen.shared else ""
     about = f"{chosen.rounds} rounds of {chosen.seconds:g} s, {time.strftime('%Y-%m-%d')}, {_cpus()}.{noise}"
-    text = page(measured, more, about)
+    text = "\n\n".join([about, *texts])
     print(f"{text}\n\n{time.monotonic() - began:.0f} s in all")
     if chosen.write:
-        before, _, rest = RESULTS.read_text().partition(BEGIN)
-        image = "![p99 of the probe, by service](rubik.svg)"
-        RESULTS.write_text(f"{before}{BEGIN}\n{image}\n\n{text}\n{END}{rest.partition(END)[2]}")
-        PICTURE.write_text(picture(measured))
+        images = "\n".join(f"![{name}](../docs/_static/rubik/{name}.svg)" for name in pictures)
+        put("rubik", f"{text}\n\n{images}")
+        PICTURES.mkdir(exist_ok=True)
+        for name, drawn in pictures.items():
+            (PICTURES / f"{name}.svg").write_text(drawn)
     return 0

@@ -208,6 +208,7 @@ class Churn:
         """Have all pods go, and the agent; nothing may be left."""
         while self.pods:
             self.remove()
+        self.kill_runtime()  # containerd tells nothing of pods that are older than its restart, until the next one
         folders = [path for path in Path(f"/proc/{self.agent.pid}/fd").iterdir() if "cgroup" in _target(path)]
         assert folders == [], "files of cgroups that are gone are open"
         for name in (self.agent.socket, self.agent.socket.replace("agent.sock", "agent-rubik.sock")):
