@@ -76,7 +76,7 @@ _PATIENCE_S: Final = 30.0
 #: The quota of the container that shows quotaTurbo, for how long it rests, and for how long it runs alone.
 _TURBO_US: Final = PERIOD_US // 10
 _REST_S: Final = 8.0
-_BURST_S: Final = 2.0
+_BURST_S: Final = 2.5
 
 
 class Case(NamedTuple):
@@ -218,10 +218,15 @@ def until(ready: Callable[[], bool]) -> float:
     return time.monotonic() - begin
 
 
-def quota_of(folder: str) -> int:
-    """The CPU quota of a cgroup."""
-    found = host.Writer(host.detect(host.Root("/")), refresh_s=0).read(folder, "cpu.cfs_quota")
-    return found if isinstance(found, int) else 0
+def quota_of(folder: str) -> Callable[[], int]:
+    """What reads the CPU quota of a cgroup."""
+    writer = host.Writer(host.detect(host.Root("/")), refresh_s=0)
+
+    def read() -> int:
+        found = writer.read(folder, "cpu.cfs_quota")
+        return found if isinstance(found, int) else 0
+
+    return read
 
 
 def _gone(pid: int) -> bool:
@@ -273,23 +278,23 @@ def turbo(bench: Bench) -> Turbo:
             other, load = bench.pod("batch", {"preemptable": "true"}, ("sleep", "100000"))
             stack.callback(bench.node.remove_pod, other)
             time.sleep(began - time.monotonic())
-            before, found = bench.done(folder, disk=False), list[tuple[float, float]]()
-            _watch(folder, began, _BURST_S, found)
+            before, found, quota = bench.done(folder, disk=False), list[tuple[float, float]](), quota_of(folder)
+            _watch(quota, began, _BURST_S, found)
             used.append((bench.done(folder, disk=False) - before) / _BURST_S)
             if on:
-                high, load_s = quota_of(folder), time.monotonic() - began
+                high, load_s = quota(), time.monotonic() - began
                 stack.callback(_end, inside(load, _burn(2 * (os.cpu_count() or 1))))
-                _watch(folder, began, load_s + 2, found)
+                _watch(quota, began, load_s + 2, found)
                 fell = [at for at, share in found if at > load_s and share < high / _TURBO_US]
                 back = fell[0] - load_s if fell else back
                 quotas = found
     return Turbo((used[0], used[1]), quotas, load_s, back)
 
 
-def _watch(folder: str, began: float, until_s: float, found: list[tuple[float, float]]) -> None:
+def _watch(quota: Callable[[], int], began: float, until_s: float, found: list[tuple[float, float]]) -> None:
     """Note the quota of a cgroup as a share of its limit until so long after the begin."""
     while (at := time.monotonic() - began) < until_s:
-        found.append((at, quota_of(folder) / _TURBO_US))
+        found.append((at, quota() / _TURBO_US))
         time.sleep(0.01)
 
 
