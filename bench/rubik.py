@@ -35,6 +35,7 @@ from bench.report import put, table
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
 from nri import host
 from nri.host.usage import ProcessorFiles
+from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk
 from tests.agent import files
 from tests.agent.node import AgentProgram, Node, machine
 from tests.agent.pods import containerd
@@ -456,6 +457,18 @@ def measure(bench: Bench, chosen: argparse.Namespace, say: Callable[[str], None]
     return texts, pictures
 
 
+def decided() -> dict[str, str]:
+    """Pictures of decisions that this machine cannot carry out, by the numbers of a made-up node."""
+    walk, free, high = Walk(100), list[tuple[float, float]](), list[tuple[float, float]]()
+    for place in range(60):
+        left = 5 if 6 <= place < 9 else 30
+        walk.read(left)
+        free.append((place * INTERVAL_S, left / 100))
+        high.append((place * INTERVAL_S, walk.high / 100))
+    title = "dynMemory: parts of the node's memory (decided, not measured)"
+    return {"dynMemory": line(title, {"memory.high": high, "free": free}, {"memory runs short": 6.0 * INTERVAL_S})}
+
+
 def latencies(measured: Mapping[str, Mapping[str, list[Arm]]]) -> str:
     """The table of probes and of what the offline load got done."""
     rows = []
@@ -518,6 +531,6 @@ def main(arguments: Sequence[str]) -> int:
         images = "\n".join(f"![{name}](../docs/_static/rubik/{name}.svg)" for name in pictures)
         put("rubik", f"{text}\n\n{images}")
         PICTURES.mkdir(exist_ok=True)
-        for name, drawn in pictures.items():
+        for name, drawn in (pictures | decided()).items():
             (PICTURES / f"{name}.svg").write_text(drawn)
     return 0

@@ -10,7 +10,7 @@ __all__ = ["OURS", "PLAIN", "WORSE", "bars", "line"]
 
 PLAIN, WORSE, OURS = "#9db4c8", "#d9534f", "#2a7de1"
 _WIDTH, _LEFT, _MOST = 680, 190, 380
-_COLOURS: Final = (OURS, WORSE, PLAIN)
+_COLOURS: Final = (OURS, PLAIN)
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str, str]]) -> str:
@@ -36,7 +36,9 @@ def line(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], moments
     def at(x: float, y: float) -> tuple[float, float]:
         return 50 + across * x / right, 50 + down * (1 - y / top)
 
-    drawn = [f'<text x="50" y="{down + 72}">0 s</text><text x="{50 + across}" y="{down + 72}">{right:.1f} s</text>']
+    drawn = [
+        f'<text x="50" y="{down + 72}">0 s</text><text x="{50 + across}" y="{down + 72}" text-anchor="end">{right:.1f} s</text>'
+    ]
     for mark in (0.0, 1.0, top):
         x, y = at(0, mark)
         drawn.append(
