@@ -75,8 +75,8 @@ _FILE_MIB: Final = 256
 _SETTLE_S: Final = 1.0
 _PATIENCE_S: Final = 30.0
 #: The quota of the container that shows quotaTurbo, for how long it rests, and for how long it runs alone.
-_TURBO_US: Final = PERIOD_US // 10
-_REST_S: Final = 8.0
+_TURBO_US: Final = PERIOD_US // 20
+_REST_S: Final = 12.0
 _BURST_S: Final = 2.5
 
 
@@ -265,31 +265,31 @@ def turbo(bench: Bench) -> Turbo:
     It has little of the node, because quotaTurbo raises nothing while the node's use swings by more than a tenth, and
     it has rested for as long as it is remembered, because what it had more of before it gets less of later.
     """
-    used, quotas = [], list[tuple[float, float]]()
+    used, found = [], list[tuple[float, float]]()
     load_s, back = 0.0, float("inf")
     for on in (False, True):
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_counted(bench.node))
-            if on:
-                stack.enter_context(bench.agent({"quotaTurbo": {"syncInterval": 100}}))
             rest = ("sh", "-c", f"sleep {_REST_S}; {_burn(1)[2]}")
             pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, rest, _TURBO_US)
             began = time.monotonic() + _REST_S
             stack.callback(bench.node.remove_pod, pod)
             other, load = bench.pod("batch", {"preemptable": "true"}, ("sleep", "100000"))
             stack.callback(bench.node.remove_pod, other)
+            if on:  # from now on: to create containers takes CPU, which would be a swing
+                stack.enter_context(_numbers(bench.node))
+                stack.enter_context(bench.agent({"quotaTurbo": {"syncInterval": 100}}))
             time.sleep(began - time.monotonic())
-            before, found, quota = bench.done(folder, disk=False), list[tuple[float, float]](), quota_of(folder)
-            _watch(quota, began, _BURST_S, found)
+            before, quota = bench.done(folder, disk=False), quota_of(folder)
+            _watch(quota, began, _BURST_S, found if on else [])
             used.append((bench.done(folder, disk=False) - before) / _BURST_S)
             if on:
                 high, load_s = quota(), time.monotonic() - began
-                stack.callback(_end, inside(load, _burn(2 * (os.cpu_count() or 1))))
+                for _ in range(2 * (os.cpu_count() or 1)):
+                    stack.callback(_end, inside(load, _burn(1)))
                 _watch(quota, began, load_s + 2, found)
                 fell = [at for at, share in found if at > load_s and share < high / _TURBO_US]
                 back = fell[0] - load_s if fell else back
-                quotas = found
-    return Turbo((used[0], used[1]), quotas, load_s, back)
+    return Turbo((used[0], used[1]), found, load_s, back)
 
 
 def _watch(quota: Callable[[], int], began: float, until_s: float, found: list[tuple[float, float]]) -> None:
@@ -300,49 +300,68 @@ def _watch(quota: Callable[[], int], began: float, until_s: float, found: list[t
 
 
 @contextlib.contextmanager
-def _counted(node: Node) -> Iterator[None]:
-    """Have the agent see a node whose processors do nothing but the run's own pods, whatever else this machine does."""
-    file, target, stop = node.folder / "stat", node.root / "proc/stat", threading.Event()
-    hierarchies, hertz, cpus = host.detect(host.Root("/")), os.sysconf("SC_CLK_TCK"), os.cpu_count() or 1
-    begin = time.monotonic()
+def _numbers(node: Node) -> Iterator[threading.Event]:
+    """Have the agent see a node that does nothing but the run's own pods, whatever else this machine does.
+
+    What is yielded has the node's processors and memory be in use as a whole, from the moment on at which it is set.
+    """
+    # A tick is a hundredth of the kernel's: on two processors those are a twentieth of the node in a tenth of a second.
+    hierarchies, hertz, cpus = host.detect(host.Root("/")), 100 * os.sysconf("SC_CLK_TCK"), os.cpu_count() or 1
+    began, stop, full = time.monotonic(), threading.Event(), threading.Event()
+    usual, since = Path("/proc/meminfo").read_text(), list[float]()
 
     def write() -> None:
-        use = host.cgroup_usage(hierarchies, node.cgroup, processor_only=True)
-        busy = int((use.cpu_ns or 0) / 1e9 * hertz)
-        all_of = int((time.monotonic() - begin) * cpus * hertz) + 1_000_000
-        (node.folder / "stat.new").write_text(f"cpu {busy} 0 0 {max(all_of - busy, 0)} 0 0 0 0 0 0\n")
-        file.write_text((node.folder / "stat.new").read_text())
+        now = time.monotonic()
+        since.extend([now] if full.is_set() and not since else [])
+        busy_s = (host.cgroup_usage(hierarchies, node.cgroup, processor_only=True).cpu_ns or 0) / 1e9
+        busy = int((busy_s + (cpus * (now - since[0]) if since else 0)) * hertz)
+        idle = max(int((now - began) * cpus * hertz) + 1_000_000 - busy, 0)
+        _overwrite(node.folder / "stat", f"cpu {busy} 0 0 {idle} 0 0 0 0 0 0\n")
+        _overwrite(node.folder / "meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\n" if since else usual)
 
     def count() -> None:
         while not stop.wait(0.01):
             write()
 
     write()
-    subprocess.run(["mount", "--bind", str(file), str(target)], check=True, timeout=10)
-    thread = threading.Thread(target=count, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        unmount(target)
+    with contextlib.ExitStack() as stack:
+        for name in ("stat", "meminfo"):
+            target = node.root / "proc" / name
+            subprocess.run(["mount", "--bind", str(node.folder / name), str(target)], check=True, timeout=10)
+            stack.callback(unmount, target)
+        thread = threading.Thread(target=count, daemon=True)
+        thread.start()
+        try:
+            yield full
+        finally:
+            stop.set()
+            thread.join()
+
+
+def _overwrite(path: Path, text: str) -> None:
+    """Write a file at once, as one that is mounted elsewhere as well: it is never cut short."""
+    with path.open("r+" if path.exists() else "w") as file:
+        file.write(text)
+        file.truncate()
 
 
 def evictions(bench: Bench) -> dict[str, float]:
-    """By service the seconds from a mark that is crossed to the end of the victim's process."""
+    """By service the seconds from the moment at which its mark is crossed to the end of the victim's process."""
     found = {}
-    for name, more in (("cpuevict", {"windows": 2}), ("memoryevict", {})):
-        high, low = ({name: {"threshold": threshold, "interval": 1, **more}} for threshold in (99, 1))
-        with _counted(bench.node), bench.agent(high), contextlib.ExitStack() as stack:
-            pod, folder = bench.pod("batch", {"preemptable": "true"}, _burn(1))
+    # Of two seconds one has to be in use as a whole until the average is at the mark.
+    blocks = {"cpuevict": ({"threshold": 50, "windows": 2}, 1.0), "memoryevict": ({"threshold": 90}, 0.0)}
+    for name, (block, later_s) in blocks.items():
+        with contextlib.ExitStack() as stack:
+            full = stack.enter_context(_numbers(bench.node))
+            stack.enter_context(bench.agent({name: {"interval": 1, **block}}))
+            pod, folder = bench.pod("batch", {"preemptable": "true"}, ("sleep", "100000"))
             stack.callback(bench.node.remove_pod, pod)
             pid = bench.node.pid(folder.rpartition("/")[2])
-            time.sleep(3)
+            time.sleep(4)
             if _gone(pid):
-                raise RuntimeError(f"{name} has evicted before the mark moved")
-            bench.configure(low)
-            found[name] = until(functools.partial(_gone, pid))
+                raise RuntimeError(f"{name} has evicted before the mark was crossed")
+            full.set()
+            found[name] = until(functools.partial(_gone, pid)) - later_s
     return found
 
 

@@ -36,9 +36,8 @@ def line(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], moments
     def at(x: float, y: float) -> tuple[float, float]:
         return 50 + across * x / right, 50 + down * (1 - y / top)
 
-    drawn = [
-        f'<text x="50" y="{down + 72}">0 s</text><text x="{50 + across}" y="{down + 72}" text-anchor="end">{right:.1f} s</text>'
-    ]
+    end = f'<text x="{50 + across}" y="{down + 72}" text-anchor="end">{right:.1f} s</text>'
+    drawn = [f'<text x="50" y="{down + 72}">0 s</text>{end}']
     for mark in (0.0, 1.0, top):
         x, y = at(0, mark)
         drawn.append(
