@@ -183,7 +183,7 @@ def test_a_throttled_container_gets_more_on_an_idle_node(
         node.overwrite(folder, "cpu.cfs_quota", "2000" if node.hierarchies.mode != "v2" else "2000 100000")
     node.until(lambda: node.value(container, "cpu.cfs_quota") > 2000)
     assert node.value(own, "cpu.cfs_quota") > 2000
-    node.loops._give_back()
+    node.loops.stop()
     assert (node.value(container, "cpu.cfs_quota"), node.value(own, "cpu.cfs_quota")) == (2000, 2000)
 
 
