@@ -239,13 +239,13 @@ class Turbo(NamedTuple):
 
     Attributes:
         used: CPUs that it had of the limit in the burst, without and with the service.
-        quotas: moments and shares, while it is alone and then beside load.
-        load_s: when the load began, and `back_s` for how many seconds it was until the quota fell.
+        quotas: moments and shares, while the node is idle but for it, and then full.
+        full_s: when the node became full, and `back_s` for how many seconds it was until the quota fell.
     """
 
     used: tuple[float, float]
     quotas: list[tuple[float, float]]
-    load_s: float
+    full_s: float
     back_s: float
 
     @property
@@ -260,36 +260,34 @@ class Turbo(NamedTuple):
 
 
 def turbo(bench: Bench) -> Turbo:
-    """A container that rests, and then wants all that it can get; a load ends that.
+    """A container that rests, and then wants all that it can get, until the node is full.
 
     It has little of the node, because quotaTurbo raises nothing while the node's use swings by more than a tenth, and
     it has rested for as long as it is remembered, because what it had more of before it gets less of later.
     """
     used, found = [], list[tuple[float, float]]()
-    load_s, back = 0.0, float("inf")
+    full_s, back = 0.0, float("inf")
     for on in (False, True):
         with contextlib.ExitStack() as stack:
             rest = ("sh", "-c", f"sleep {_REST_S}; {_burn(1)[2]}")
             pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, rest, _TURBO_US)
             began = time.monotonic() + _REST_S
             stack.callback(bench.node.remove_pod, pod)
-            other, load = bench.pod("batch", {"preemptable": "true"}, ("sleep", "100000"))
-            stack.callback(bench.node.remove_pod, other)
-            if on:  # from now on: to create containers takes CPU, which would be a swing
-                stack.enter_context(_numbers(bench.node))
+            full = threading.Event()
+            if on:  # from now on: to create a container takes CPU, which would be a swing
+                full = stack.enter_context(_numbers(bench.node))
                 stack.enter_context(bench.agent({"quotaTurbo": {"syncInterval": 100}}))
             time.sleep(began - time.monotonic())
             before, quota = bench.done(folder, disk=False), quota_of(folder)
             _watch(quota, began, _BURST_S, found if on else [])
             used.append((bench.done(folder, disk=False) - before) / _BURST_S)
             if on:
-                high, load_s = quota(), time.monotonic() - began
-                for _ in range(2 * (os.cpu_count() or 1)):
-                    stack.callback(_end, inside(load, _burn(1)))
-                _watch(quota, began, load_s + 2, found)
-                fell = [at for at, share in found if at > load_s and share < high / _TURBO_US]
-                back = fell[0] - load_s if fell else back
-    return Turbo((used[0], used[1]), found, load_s, back)
+                high, full_s = quota(), time.monotonic() - began
+                full.set()
+                _watch(quota, began, full_s + 2, found)
+                fell = [at for at, share in found if at > full_s and share < high / _TURBO_US]
+                back = fell[0] - full_s if fell else back
+    return Turbo((used[0], used[1]), found, full_s, back)
 
 
 def _watch(quota: Callable[[], int], began: float, until_s: float, found: list[tuple[float, float]]) -> None:
@@ -455,13 +453,13 @@ def measure(bench: Bench, chosen: argparse.Namespace, say: Callable[[str], None]
         pictures |= {name: _bars(name, found) for name, found in arms.items()}
     if "quotaTurbo" in parts:
         burst = turbo(bench)
-        head = ["limit, CPUs", "used in a burst without", "with", "most quota / limit", "falls after a load begins"]
+        head = ["limit, CPUs", "used in a burst without", "with", "most quota / limit", "falls after the node is full"]
         texts += [
             f"`quotaTurbo`, a burst of {_BURST_S:g} s on a node that is idle but for it:",
             table(head, [burst.row()]),
         ]
         lines = {"quota / limit": burst.quotas}
-        pictures["quotaTurbo"] = line("Quota of a container in a burst", lines, {"load begins": burst.load_s})
+        pictures["quotaTurbo"] = line("Quota of a container in a burst", lines, {"the node is full": burst.full_s})
     if "evictions" in parts:
         took = evictions(bench)
         rows = [[name, "1 s", f"{seconds:.2f} s"] for name, seconds in took.items()]
