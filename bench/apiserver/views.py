@@ -195,7 +195,7 @@ def informed(socket_path: Path | None, kubeconfig: Path | None = None) -> Sample
     settings = AgentSettings(
         profile="rubik",
         modes=("nri",),
-        nri=NriSettings(socket=str(socket_path), index=PLUGIN_INDEX, name=f"rubik{next(_numbers)}"),
+        nri=NriSettings(socket=str(socket_path or "/nowhere"), index=PLUGIN_INDEX, name=f"rubik{next(_numbers)}"),
         pods=PodSettings(source="nri" if kubeconfig is None else "apiserver"),
         rules=RuleSettings(kubeconfig=str(kubeconfig or ""), node_name=NODE),
     )
