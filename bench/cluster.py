@@ -141,9 +141,9 @@ def runs(pod: Json) -> bool:
 
 
 def container_ids(pod: Json) -> list[str]:
-    """The runtime's ids of a pod's containers, as far as the API knows them."""
+    """The runtime's ids of a pod's containers, as far as the API, or the agent, knows them."""
     rows = pod["status"].get("containerStatuses") or []
-    return [row["containerID"].partition("://")[2] for row in rows if row.get("containerID")]
+    return [row["containerID"].rpartition("://")[2] for row in rows if row.get("containerID")]
 
 
 def process_ms(pid: int) -> float:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from tests.support.growing import creations, records, texts, traces, updates
+from tests.support.growing import creations, records, services, texts, traces, updates
 from tests.support.growing.big import Case
 
 #: Twice the input may cost so many times as much.
@@ -26,7 +26,9 @@ LARGEST = 16_000
 #: The same for whole events, whose replies have limits.
 LARGEST_EVENT = 2_000
 
-CASES: dict[str, Case] = {**creations.CASES, **updates.CASES, **records.CASES, **texts.CASES, **traces.CASES}
+CASES: dict[str, Case] = {
+    **creations.CASES, **updates.CASES, **records.CASES, **services.CASES, **texts.CASES, **traces.CASES,
+}  # fmt: skip
 
 
 def cost_s(work: Callable[[], object]) -> float:

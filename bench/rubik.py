@@ -5,8 +5,8 @@ online containers. A probe does a fixed piece of work over and over, with pauses
 probe alone, beside offline load without the service, and with it; and what the offline load got done. Arms are
 interleaved. Then how long the evictions take from the moment at which their mark is crossed, and what an agent costs
 that has every service on that this machine has, at rest, with `--pods` pods of two containers each that all ask for
-quotaTurbo. With --write the tables go into bench/RESULTS.md and the picture beside it. It needs root, and a machine
-that nobody else uses.
+quotaTurbo. With --write the tables go into bench/RESULTS.md, and the pictures into the documentation. It needs root,
+and a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -17,32 +17,36 @@ import functools
 import json
 import os
 import platform
+import re
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from xml.sax.saxutils import escape
 
 from bench.plugins import memory
-from bench.report import table
+from bench.report import put, table
+from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
 from nri import host
 from nri.host.usage import ProcessorFiles
+from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk
 from tests.agent import files
 from tests.agent.node import AgentProgram, Node, machine
 from tests.agent.pods import containerd
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.cri import Pod
+from tools.runtimes.mounts import unmount
 
 HERE = Path(__file__).parent
-RESULTS, PICTURE = HERE / "RESULTS.md", HERE / "rubik.svg"
-BEGIN, END = "<!-- rubik -->", "<!-- end of rubik -->"
+PICTURES = HERE.parent / "docs/_static/rubik"
 PERIOD_US: Final = 100_000
+PARTS: Final = ("latency", "quotaTurbo", "evictions", "cost")
 ALONE, WITHOUT, WITH = "alone", "beside load", "with the service"
 #: A probe's work and pause: for how long, and how often; `read` is the bytes of one read that passes by the page cache.
 PROBE: Final = """
@@ -70,6 +74,10 @@ while True:
 _FILE_MIB: Final = 256
 _SETTLE_S: Final = 1.0
 _PATIENCE_S: Final = 30.0
+#: The quota of the container that shows quotaTurbo, for how long it rests, and for how long it runs alone.
+_TURBO_US: Final = PERIOD_US // 20
+_REST_S: Final = 12.0
+_BURST_S: Final = 2.5
 
 
 class Case(NamedTuple):
@@ -127,6 +135,7 @@ class Bench:
         made = AgentProgram(self.node, "nri,standalone", pods="nri")
         gates = "".join(f"{name} = true\n" for name in blocks)
         text = made.settings_file.read_text().replace("/nowhere", str(self.node.daemon.cri_socket))
+        text = re.sub(r"(?m)^interval = .*\n", "", text)  # the usual pauses, not those of tests
         made.settings_file.write_text(f'profile = "rubik"\n{text}\n[gates]\n{gates}')
         with made:
             yield made
@@ -210,60 +219,148 @@ def until(ready: Callable[[], bool]) -> float:
     return time.monotonic() - begin
 
 
-def quota_of(folder: str) -> int:
-    """The CPU quota of a cgroup."""
-    found = host.Writer(host.detect(host.Root("/")), refresh_s=0).read(folder, "cpu.cfs_quota")
-    return found if isinstance(found, int) else 0
+def quota_of(folder: str) -> Callable[[], int]:
+    """What reads the CPU quota of a cgroup."""
+    writer = host.Writer(host.detect(host.Root("/")), refresh_s=0)
 
+    def read() -> int:
+        found = writer.read(folder, "cpu.cfs_quota")
+        return found if isinstance(found, int) else 0
 
-def _below(folder: str, quota: int) -> bool:
-    return quota_of(folder) < quota
+    return read
 
 
 def _gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def turbo(bench: Bench) -> list[str]:
-    """A throttled container on an idle node, and a load that ends that: a row of a table."""
-    quota, used = PERIOD_US // 2, list[float]()
-    most, back = quota, float("inf")
+class Turbo(NamedTuple):
+    """How a container's burst went, by quotaTurbo: seconds from its begin, and the quota as a share of the limit.
+
+    Attributes:
+        used: CPUs that it had of the limit in the burst, without and with the service.
+        quotas: moments and shares, while the node is idle but for it, and then full.
+        full_s: when the node became full, and `back_s` for how many seconds it was until the quota fell.
+    """
+
+    used: tuple[float, float]
+    quotas: list[tuple[float, float]]
+    full_s: float
+    back_s: float
+
+    @property
+    def most(self) -> float:
+        """The highest quota as a share of the limit."""
+        return max(share for _, share in self.quotas)
+
+    def row(self) -> list[str]:
+        """Of the table."""
+        limit = f"{_TURBO_US / PERIOD_US:g}"
+        return [limit, *(f"{each:.2f}" for each in self.used), f"{self.most:.2f}", f"{self.back_s * 1e3:.0f} ms"]
+
+
+def turbo(bench: Bench) -> Turbo:
+    """A container that rests, and then wants all that it can get, until the node is full.
+
+    It has little of the node, because quotaTurbo raises nothing while the node's use swings by more than a tenth, and
+    it has rested for as long as it is remembered, because what it had more of before it gets less of later.
+    """
+    used, found = [], list[tuple[float, float]]()
+    full_s, back = 0.0, float("inf")
     for on in (False, True):
         with contextlib.ExitStack() as stack:
-            if on:
-                stack.enter_context(bench.agent({"quotaTurbo": {"syncInterval": 100}}))
-            pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, ("sh", "-c", f"sleep 3; {_burn(1)[2]}"), quota)
+            rest = ("sh", "-c", f"sleep {_REST_S}; {_burn(1)[2]}")
+            pod, folder = bench.pod("turbo", {"quota-turbo": "true"}, rest, _TURBO_US)
+            began = time.monotonic() + _REST_S
             stack.callback(bench.node.remove_pod, pod)
-            time.sleep(3 + _SETTLE_S)
-            before, end = bench.done(folder, disk=False), time.monotonic() + bench.seconds
-            while time.monotonic() < end:
-                time.sleep(0.05)
-                most = max(most, quota_of(folder))
-            used.append((bench.done(folder, disk=False) - before) / bench.seconds)
+            full = threading.Event()
+            if on:  # from now on: to create a container takes CPU, which would be a swing
+                full = stack.enter_context(_numbers(bench.node))
+                stack.enter_context(bench.agent({"quotaTurbo": {"syncInterval": 100}}))
+            time.sleep(began - time.monotonic())
+            before, quota = bench.done(folder, disk=False), quota_of(folder)
+            _watch(quota, began, _BURST_S, found if on else [])
+            used.append((bench.done(folder, disk=False) - before) / _BURST_S)
             if on:
-                other, _ = bench.pod("batch", {"preemptable": "true"}, _burn(2 * (os.cpu_count() or 1)))
-                stack.callback(bench.node.remove_pod, other)
-                high = quota_of(folder)
-                back = until(functools.partial(_below, folder, high)) if high > quota else float("inf")
-    shown = "never rose" if back == float("inf") else f"{back * 1e3:.0f} ms"
-    return [f"{quota / PERIOD_US:g}", f"{used[0]:.2f}", f"{used[1]:.2f}", f"{most / quota:.2f}", shown]
+                high, full_s = quota(), time.monotonic() - began
+                full.set()
+                _watch(quota, began, full_s + 2, found)
+                fell = [at for at, share in found if at > full_s and share < high / _TURBO_US]
+                back = fell[0] - full_s if fell else back
+    return Turbo((used[0], used[1]), found, full_s, back)
 
 
-def evictions(bench: Bench) -> list[list[str]]:
-    """From a mark that is crossed to the end of the victim's process: rows of a table."""
-    rows = []
-    for name, more in (("cpuevict", {"windows": 2}), ("memoryevict", {})):
-        high, low = ({name: {"threshold": threshold, "interval": 1, **more}} for threshold in (99, 1))
-        with bench.agent(high), contextlib.ExitStack() as stack:
-            pod, folder = bench.pod("batch", {"preemptable": "true"}, _burn(1))
+def _watch(quota: Callable[[], int], began: float, until_s: float, found: list[tuple[float, float]]) -> None:
+    """Note the quota of a cgroup as a share of its limit until so long after the begin."""
+    while (at := time.monotonic() - began) < until_s:
+        found.append((at, quota() / _TURBO_US))
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def _numbers(node: Node) -> Iterator[threading.Event]:
+    """Have the agent see a node that does nothing but the run's own pods, whatever else this machine does.
+
+    What is yielded has the node's processors and memory be in use as a whole, from the moment on at which it is set.
+    """
+    # A tick is a hundredth of the kernel's: on two processors those are a twentieth of the node in a tenth of a second.
+    hierarchies, hertz, cpus = host.detect(host.Root("/")), 100 * os.sysconf("SC_CLK_TCK"), os.cpu_count() or 1
+    began, stop, full = time.monotonic(), threading.Event(), threading.Event()
+    usual, since = Path("/proc/meminfo").read_text(), list[float]()
+
+    def write() -> None:
+        now = time.monotonic()
+        since.extend([now] if full.is_set() and not since else [])
+        busy_s = (host.cgroup_usage(hierarchies, node.cgroup, processor_only=True).cpu_ns or 0) / 1e9
+        busy = int((busy_s + (cpus * (now - since[0]) if since else 0)) * hertz)
+        idle = max(int((now - began) * cpus * hertz) + 1_000_000 - busy, 0)
+        _overwrite(node.folder / "stat", f"cpu {busy} 0 0 {idle} 0 0 0 0 0 0\n")
+        _overwrite(node.folder / "meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\n" if since else usual)
+
+    def count() -> None:
+        while not stop.wait(0.01):
+            write()
+
+    write()
+    with contextlib.ExitStack() as stack:
+        for name in ("stat", "meminfo"):
+            target = node.root / "proc" / name
+            subprocess.run(["mount", "--bind", str(node.folder / name), str(target)], check=True, timeout=10)
+            stack.callback(unmount, target)
+        thread = threading.Thread(target=count, daemon=True)
+        thread.start()
+        try:
+            yield full
+        finally:
+            stop.set()
+            thread.join()
+
+
+def _overwrite(path: Path, text: str) -> None:
+    """Write a file at once, as one that is mounted elsewhere as well: it is never cut short."""
+    with path.open("r+" if path.exists() else "w") as file:
+        file.write(text)
+        file.truncate()
+
+
+def evictions(bench: Bench) -> dict[str, float]:
+    """By service the seconds from the moment at which its mark is crossed to the end of the victim's process."""
+    found = {}
+    # Of two seconds one has to be in use as a whole until the average is at the mark.
+    blocks = {"cpuevict": ({"threshold": 50, "windows": 2}, 1.0), "memoryevict": ({"threshold": 90}, 0.0)}
+    for name, (block, later_s) in blocks.items():
+        with contextlib.ExitStack() as stack:
+            full = stack.enter_context(_numbers(bench.node))
+            stack.enter_context(bench.agent({name: {"interval": 1, **block}}))
+            pod, folder = bench.pod("batch", {"preemptable": "true"}, ("sleep", "100000"))
             stack.callback(bench.node.remove_pod, pod)
             pid = bench.node.pid(folder.rpartition("/")[2])
-            time.sleep(3)
-            early = _gone(pid)
-            bench.configure(low)
-            seconds = until(functools.partial(_gone, pid))
-            rows.append([name, "1 s", "before the mark moved" if early else f"{seconds:.2f} s"])
-    return rows
+            time.sleep(4)
+            if _gone(pid):
+                raise RuntimeError(f"{name} has evicted before the mark was crossed")
+            full.set()
+            found[name] = until(functools.partial(_gone, pid)) - later_s
+    return found
 
 
 def cost(bench: Bench, pods: int) -> list[list[str]]:
@@ -335,43 +432,82 @@ def cases(disk: str) -> dict[str, Case]:
     }
 
 
-def page(measured: Mapping[str, Mapping[str, list[Arm]]], more: Sequence[str], about: str) -> str:
-    """The part of the page."""
+def latency(bench: Bench, rounds: int, say: Callable[[str], None]) -> dict[str, dict[str, list[Arm]]]:
+    """The arms of all cases, in turns, by case and arm."""
+    measured: dict[str, dict[str, list[Arm]]] = {}
+    for _ in range(rounds):
+        for name, case in cases(bench.disk()).items():
+            for arm in (ALONE, WITH) if case.quota else (ALONE, WITHOUT, WITH):
+                last = bench.arm(case, arm)
+                measured.setdefault(name, {}).setdefault(arm, []).append(last)
+                say(f"{name}, {arm}: p50 {last.p(50):.2f}, p99 {last.p(99):.2f} ms, load {last.done:.2f}")
+    return measured
+
+
+def measure(bench: Bench, chosen: argparse.Namespace, say: Callable[[str], None]) -> tuple[list[str], dict[str, str]]:
+    """The chosen parts: tables with a line above each, and pictures by name."""
+    parts, texts, pictures = chosen.part or PARTS, list[str](), dict[str, str]()
+    if "latency" in parts:
+        arms = latency(bench, chosen.rounds, say)
+        texts.append(latencies(arms))
+        pictures |= {name: _bars(name, found) for name, found in arms.items()}
+    if "quotaTurbo" in parts:
+        burst = turbo(bench)
+        head = ["limit, CPUs", "used in a burst without", "with", "most quota / limit", "falls after the node is full"]
+        texts += [
+            f"`quotaTurbo`, a burst of {_BURST_S:g} s on a node that is idle but for it:",
+            table(head, [burst.row()]),
+        ]
+        lines = {"quota / limit": burst.quotas}
+        pictures["quotaTurbo"] = line("Quota of a container in a burst", lines, {"the node is full": burst.full_s})
+    if "evictions" in parts:
+        took = evictions(bench)
+        rows = [[name, "1 s", f"{seconds:.2f} s"] for name, seconds in took.items()]
+        texts += ["From the mark to the end of the victim:", table(["service", "interval", "until it has ended"], rows)]
+        marked = [(name, seconds, f"{seconds:.2f} s", OURS) for name, seconds in took.items()]
+        title = "Seconds from the mark to the end of the victim"
+        pictures["evictions"] = bars(title, [*marked, ("interval", 1.0, "1 s", PLAIN)])
+    if "cost" in parts:
+        head = ["quotaTurbo every", "CPU at rest", "memory", f"sampling {2 * chosen.pods} containers"]
+        about = f"The agent with {', '.join(every_service(0))}, beside {chosen.pods} pods that rest:"
+        texts += [about, table(head, cost(bench, chosen.pods))]
+    return texts, pictures
+
+
+def decided() -> dict[str, str]:
+    """Pictures of decisions that this machine cannot carry out, by the numbers of a made-up node."""
+    walk, free, high = Walk(100), list[tuple[float, float]](), list[tuple[float, float]]()
+    for place in range(60):
+        left = 5 if 6 <= place < 9 else 30
+        walk.read(left)
+        free.append((place * INTERVAL_S, left / 100))
+        high.append((place * INTERVAL_S, walk.high / 100))
+    title = "dynMemory: parts of the node's memory (decided, not measured)"
+    return {"dynMemory": line(title, {"memory.high": high, "free": free}, {"memory runs short": 6.0 * INTERVAL_S})}
+
+
+def latencies(measured: Mapping[str, Mapping[str, list[Arm]]]) -> str:
+    """The table of probes and of what the offline load got done."""
     rows = []
     for name, arms in measured.items():
         for arm, found in arms.items():
-            values = [
-                Arm([each for one in found for each in one.took_ms], statistics.median(one.done for one in found))
-            ]
+            one = Arm([each for one in found for each in one.took_ms], statistics.median(one.done for one in found))
             unit = "MiB/s" if name == "ioLimit" else "CPUs"
-            done = f"{values[0].done:.2f} {unit}" if values[0].done else "-"
-            rows.append([name, arm, f"{values[0].p(50):.2f}", f"{values[0].p(99):.2f}", done])
-    first = table(["service", "online container", "p50, ms", "p99, ms", "offline load"], rows)
-    return "\n\n".join([about, first, *more])
+            done = f"{one.done:.2f} {unit}" if one.done else "-"
+            rows.append([name, arm, f"{one.p(50):.2f}", f"{one.p(99):.2f}", done])
+    return table(["service", "online container", "p50, ms", "p99, ms", "offline load"], rows)
 
 
-def picture(measured: Mapping[str, Mapping[str, list[Arm]]]) -> str:
-    """p99 of the probe, a panel for each service, on a scale of its own."""
-    colours = {ALONE: "#9db4c8", WITHOUT: "#d9534f", WITH: "#2a7de1"}
-    drawn, y = [], 40
-    for name, arms in measured.items():
-        p99 = {arm: Arm([each for one in found for each in one.took_ms], 0).p(99) for arm, found in arms.items()}
-        drawn.append(f'<text x="12" y="{y + 12}" font-weight="600">{escape(name)}</text>')
-        for arm, value in p99.items():
-            y += 20
-            width = 420 * value / max(*p99.values(), 1e-9)
-            drawn.append(
-                f'<text x="142" y="{y + 12}" text-anchor="end">{arm}</text>'
-                f'<rect x="150" y="{y}" width="{width:.1f}" height="14" rx="2" fill="{colours[arm]}"/>'
-                f'<text x="{156 + width:.0f}" y="{y + 12}">{value:.2f} ms</text>'
-            )
-        y += 34
-    heading = "p99 of a probe in an online container (shorter is better)"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="680" height="{y}" font-family="sans-serif" font-size="12">'
-        f'<rect width="100%" height="100%" fill="white"/><text x="12" y="22" font-size="15" font-weight="700">{heading}'
-        f"</text>{''.join(drawn)}</svg>\n"
-    )
+def _bars(name: str, arms: Mapping[str, list[Arm]]) -> str:
+    """The picture of a probe's p99 and p50."""
+    colours = {ALONE: PLAIN, WITHOUT: WORSE, WITH: OURS}
+    pooled = {arm: Arm([each for one in found for each in one.took_ms], 0) for arm, found in arms.items()}
+    rows = [
+        (f"p{percent}, {arm}", found.p(percent), f"{found.p(percent):.2f} ms", colours[arm])
+        for percent in (99, 50)
+        for arm, found in pooled.items()
+    ]
+    return bars(f"{name}: a piece of work in an online container", rows)
 
 
 def _cpus() -> str:
@@ -384,10 +520,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench rubik", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="of each arm")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--pods", type=int, default=110, help="beside which the agent rests; 0: leave that out")
+    parser.add_argument("--pods", type=int, default=110, help="beside which the agent rests")
+    parser.add_argument("--part", choices=PARTS, action="append", help="measure this alone; several times for several")
     parser.add_argument("--shared", action="store_true", help="say on the page that the machine was not quiet")
-    parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and bench/rubik.svg")
+    parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and docs/_static/rubik")
     chosen = parser.parse_args(arguments)
+    if chosen.write and chosen.part:
+        parser.error("--write is for all parts")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # containers and mounts go
     began = time.monotonic()
 
@@ -400,31 +539,15 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-rubik-", dir=HERE)))
         bench = Bench(Node(daemon, root, folder / "agent"), chosen.seconds)
         stack.callback(daemon.cri.remove_all)
-        measured: dict[str, dict[str, list[Arm]]] = {}
-        for _ in range(chosen.rounds):
-            for name, case in cases(bench.disk()).items():
-                for arm in (ALONE, WITH) if case.quota else (ALONE, WITHOUT, WITH):
-                    measured.setdefault(name, {}).setdefault(arm, []).append(bench.arm(case, arm))
-                    last = measured[name][arm][-1]
-                    say(f"{name}, {arm}: p50 {last.p(50):.2f}, p99 {last.p(99):.2f} ms, load {last.done:.2f}")
-        head = ["limit, CPUs", "used without", "used with", "most quota / limit", "taken back after a load begins"]
-        more = ["`quotaTurbo`, a busy container on a node that is idle but for it:", table(head, [turbo(bench)])]
-        say(more[-1])
-        rows = evictions(bench)
-        say(str(rows))
-        more += ["From the mark to the end of the victim:", table(["service", "interval", "until it has ended"], rows)]
-        if chosen.pods:
-            head = ["quotaTurbo every", "CPU at rest", "memory", f"sampling {2 * chosen.pods} containers"]
-            rows = cost(bench, chosen.pods)
-            services = ", ".join(every_service(0))
-            more += [f"The agent with {services}, beside {chosen.pods} pods that rest:", table(head, rows)]
+        texts, pictures = measure(bench, chosen, say)
     noise = " The machine was shared with other work, so these figures are rough." if chosen.shared else ""
     about = f"{chosen.rounds} rounds of {chosen.seconds:g} s, {time.strftime('%Y-%m-%d')}, {_cpus()}.{noise}"
-    text = page(measured, more, about)
+    text = "\n\n".join([about, *texts])
     print(f"{text}\n\n{time.monotonic() - began:.0f} s in all")
     if chosen.write:
-        before, _, rest = RESULTS.read_text().partition(BEGIN)
-        image = "![p99 of the probe, by service](rubik.svg)"
-        RESULTS.write_text(f"{before}{BEGIN}\n{image}\n\n{text}\n{END}{rest.partition(END)[2]}")
-        PICTURE.write_text(picture(measured))
+        images = "\n".join(f"![{name}](../docs/_static/rubik/{name}.svg)" for name in pictures)
+        put("rubik", f"{text}\n\n{images}")
+        PICTURES.mkdir(exist_ok=True)
+        for name, drawn in (pictures | decided()).items():
+            (PICTURES / f"{name}.svg").write_text(drawn)
     return 0

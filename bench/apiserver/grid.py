@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.apiserver import tables, views
 from bench.apiserver.tables import Cell, Taken
 from bench.apiserver.turns import in_turns
-from bench.apiserver.views import LISTED, READY, Lists, Way, synchronized
+from bench.apiserver.views import INFORMER, INFORMER_LIST, LISTED, READY, Lists, Way, synchronized
 from bench.cluster import NODE_PODS, PODS, Api, Json, Place
 from nri.api import messages as m
 from tests.kubernetes.control_plane import ControlPlane
@@ -33,6 +33,8 @@ from tools.runtimes.machine import Say
 PODS_EACH, CONTAINERS_EACH, ANNOTATIONS = (10, 50, 110), (1, 2, 5), (512, 4 << 10, 64 << 10)
 #: Milliseconds to the API server and back, with one container and 4 KiB of annotations.
 DISTANCES_MS = (0.2, 1.0, 5.0)
+#: Where rubik's informers are measured.
+INFORMED = [Cell(pods, 1, ANNOTATIONS[0], ms) for ms in (0.0, DISTANCES_MS[-1]) for pods in (1, *PODS_EACH)]
 _ENV, _VOLUMES = 10, 4
 _NAME = "main"
 
@@ -203,6 +205,20 @@ class Bench:
         with LineProcess(words) as relay:
             yield here._replace(port=int(relay.wait_event("ready", timeout_s=30)["port"]))
 
+    def informers(self, cell: Cell, rounds: int, each: int) -> dict[str, Taken]:
+        """Have rubik's informers take the first view, in turns."""
+        self.make(cell)
+        with self.runtime(cell) as (path, pid), self.place(cell) as place:
+            far = self._folder / "kubeconfig"
+            far.write_text(
+                self.plane.kubeconfig.read_text().replace(f":{Place.of(self.plane.kubeconfig).port}", f":{place.port}")
+            )
+            ways: dict[str, Way] = {
+                INFORMER_LIST: lambda: views.informed(None, far),
+                INFORMER: lambda: views.informed(path),
+            }
+            return in_turns(ways, {INFORMER_LIST: self.plane.pids, INFORMER: [pid]}, rounds, each)
+
     def take(self, cell: Cell, rounds: int, each: int) -> dict[str, Taken]:
         """Take the first view in all ways, in turns."""
         self.make(cell)
@@ -219,8 +235,8 @@ class Bench:
             return found | {READY: found[READY]._replace(bytes=views.relayed(path))}
 
 
-def report(rounds: int, each: int, say: Say, chosen: Sequence[Cell] = ()) -> str:
-    """Measure the grid, or the chosen cells; the text of all tables."""
+def report(rounds: int, each: int, say: Say, chosen: Sequence[Cell] = (), *, informers: bool = False) -> str:
+    """Measure the grid, or the chosen cells, or rubik's informers; the text of all tables."""
     found: dict[Cell, Mapping[str, Taken]] = {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-grid-")))
@@ -229,13 +245,14 @@ def report(rounds: int, each: int, say: Say, chosen: Sequence[Cell] = ()) -> str
         plane.start()
         bench = Bench(plane, folder)
         stack.callback(bench.api.close)
-        for cell in chosen or cells():
+        take, table = (bench.informers, tables.informers) if informers else (bench.take, tables.grid)
+        for cell in chosen or (INFORMED if informers else cells()):
             say(f"grid: {cell}")
-            found[cell] = bench.take(cell, rounds, each)
-            say(tables.grid([(cell, found[cell])]))
+            found[cell] = take(cell, rounds, each)
+            say(table([(cell, found[cell])]))
     about = (
         f"{rounds} interleaved rounds of {each} views, {time.strftime('%Y-%m-%d')}, CPython "
         f"{platform.python_version()}, Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores that etcd, "
         "kube-apiserver 1.34, the runtime and the agent's side share; no kubelet and no containers run."
     )
-    return f"{about}\n\n{tables.grid([*found.items()])}\n"
+    return f"{about}\n\n{table([*found.items()])}\n"

@@ -207,11 +207,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runtimes", nargs="+", choices=both, default=both, metavar="RUNTIME")
     parser.add_argument("--singles", type=int, default=SINGLES, help="pods that are made one after the other")
     parser.add_argument("--grid", action="store_true", help="vary pods, containers, annotations and distance instead")
+    parser.add_argument("--informers", action="store_true", help="rubik's own informers on such pods, near and far")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
     options = parser.parse_args(arguments)
-    name = "apiserver-grid" if options.grid else "apiserver"
+    made = options.grid or options.informers
+    name = "apiserver-informers" if options.informers else "apiserver-grid" if options.grid else "apiserver"
     try:
-        text = grid.report(options.rounds, options.each, _say) if options.grid else report(options)
+        text = grid.report(options.rounds, options.each, _say, informers=options.informers) if made else report(options)
     except MissingError as error:
         _say(f"bench: error: {error}")
         return 2

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from bench.apiserver.views import CACHED, CLIENT, LISTED, NRI, READY
+from bench.apiserver.views import CACHED, CLIENT, INFORMER, INFORMER_LIST, LISTED, NRI, READY
 from bench.report import ratios, table
 
 #: The most that NRI's first view may take of the API server's list, as a ratio of medians.
@@ -97,6 +97,25 @@ def grid(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
     head = ["pods", "containers", "annotations KiB", "away ms", "list p50 (p95, p99) ms", "NRI p50 (p95, p99) ms",
             "NRI to list", "to list from cache", "to the agent's client", f"<= {GOAL:.2f}", "CPU ms, list",
             "CPU ms, NRI", "KiB, list", "KiB, NRI"]  # fmt: skip
+    return table(head, rows)
+
+
+def informers(measured: Sequence[tuple[Cell, Mapping[str, Taken]]]) -> str:
+    """Rubik's informers by the API server and by NRI, by place on the grid."""
+    rows = []
+    for cell, ways in measured:
+        by_list, by_nri = ways[INFORMER_LIST], ways[INFORMER]
+        reached = statistics.median(_medians(by_nri)) <= GOAL * statistics.median(_medians(by_list))
+        used = [f"{statistics.median(taken.cpu_ms):.1f}" for taken in (by_list, by_nri)]
+        against = ratios(_medians(by_nri), _medians(by_list))
+        rows.append(
+            [
+                *(str(cell.pods), f"{cell.distance_ms:g}", _times(by_list), _times(by_nri), against),
+                *("yes" if reached else "no", *used),
+            ]
+        )
+    head = ["pods", "away ms", "apiserver p50 (p95, p99) ms", "NRI p50 (p95, p99) ms", "NRI to apiserver",
+            f"<= {GOAL:.2f}", "CPU ms, apiserver", "CPU ms, NRI"]  # fmt: skip
     return table(head, rows)
 
 

@@ -22,10 +22,14 @@ from typing import Any, NamedTuple
 
 import nri
 from bench.cluster import JSON, NODE_PODS, OF_NODE, Place, container_ids, unchecked
+from nri.agent.agent import Agent
+from nri.agent.settings import AgentSettings
+from nri.agent.settings.tables import NriSettings, PodSettings, RuleSettings
 from nri.api import messages as m
 from nri.kube.client.connection import connect
 from nri.kube.client.objects import PODS
 from nri.stub.session.session import Session
+from tests.kubernetes.kubelet import NODE
 
 #: The ways, in the order of the tables; ratios are to the first.
 LISTED = "apiserver: list"
@@ -35,9 +39,13 @@ BARE = "apiserver: list from its cache, as protobuf, not read"
 CLIENT = "apiserver: list by the agent's client"
 NRI = "NRI: connect to Synchronize"
 READY = "NRI: the same from a runtime that has it ready"
+#: The same by the agent itself with rubik's profile, from the start of its informer on.
+INFORMER_LIST, INFORMER = "rubik's informer by the apiserver", "rubik's informer by NRI"
 CACHE = NODE_PODS + "&resourceVersion=0"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 PLUGIN_INDEX = "97"
+#: How often it is looked whether an informer is through, in seconds.
+_GLANCE_S = 0.0002
 #: Each plugin has a name of its own: that of the one before may still be taken.
 _numbers = itertools.count()
 #: Offsets of the bytes that were acknowledged and received in Linux's `struct tcp_info`.
@@ -179,6 +187,30 @@ def by_our_client(kubeconfig: Path) -> Sample:
         items, _ = server.list(PODS, OF_NODE["fieldSelector"])
         view = listed(items)
         took, used = time.perf_counter() - began, time.process_time() - cpu
+    return Sample(took * 1e3, used * 1e3, 0, view)
+
+
+def informed(socket_path: Path | None, kubeconfig: Path | None = None) -> Sample:
+    """By the agent with rubik's profile: from the start of its source of pods until that can be asked for all."""
+    settings = AgentSettings(
+        profile="rubik",
+        modes=("nri",),
+        nri=NriSettings(socket=str(socket_path or "/nowhere"), index=PLUGIN_INDEX, name=f"rubik{next(_numbers)}"),
+        pods=PodSettings(source="nri" if kubeconfig is None else "apiserver"),
+        rules=RuleSettings(kubeconfig=str(kubeconfig or ""), node_name=NODE),
+    )
+    agent = Agent(settings)
+    pods = agent.parts.pods
+    parts = [pods, *(agent.transports if kubeconfig is None else ())]
+    began, cpu = time.perf_counter(), time.process_time()
+    for part in parts:
+        part.start()
+    while not pods.synced:
+        time.sleep(_GLANCE_S)
+    view = listed([dict(each) for each in pods.pods()])
+    took, used = time.perf_counter() - began, time.process_time() - cpu
+    for part in reversed(parts):
+        part.stop()
     return Sample(took * 1e3, used * 1e3, 0, view)
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "UnixListener",
     "check_free",
     "credentials",
+    "is_live",
     "make_folder",
     "put_in_place",
     "remove_own",
@@ -173,7 +174,7 @@ def check_free(path: str, *, replace_live: bool = False) -> bool:
         return False
     if not stat.S_ISSOCK(mode):
         raise OSError(errno.EADDRINUSE, f"{path} is in use: it is not a socket; remove it or choose another path")
-    if not replace_live and _is_live(path):
+    if not replace_live and is_live(path):
         raise OSError(errno.EADDRINUSE, f"{path} is in use: another process listens there; choose another path")
     return True
 
@@ -184,7 +185,7 @@ def _remove_dead(path: str, replace_live: bool = False) -> None:
         os.unlink(path)
 
 
-def _is_live(path: str) -> bool:
+def is_live(path: str) -> bool:
     """Whether a process has the socket open. One that cannot be asked counts as well: it is another user's."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)

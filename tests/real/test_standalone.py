@@ -24,6 +24,7 @@ from nri.agent.explain import History
 from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
+from nri.agent.profile import Profile
 from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.rules.book import RuleBook
 from nri.agent.settings.values import AgentSettings
@@ -51,20 +52,31 @@ class Source(Known):
 
 
 class Machine:
-    """A part of this machine that is the agent's alone, and standalone mode on it."""
+    """A part of this machine that is the agent's alone, and standalone mode on it.
 
-    def __init__(self, bundles: Bundles, top: str, node: Node) -> None:
+    Args:
+        bundles: makes containers.
+        top: the cgroup that is its own, and the top for the agent.
+        node: the rules.
+        profile: whose they are.
+        whole: the agent sees the machine's own top, which has settings that no other cgroup has.
+    """
+
+    def __init__(
+        self, bundles: Bundles, top: str, node: object, *, profile: Profile = PROFILE, whole: bool = False
+    ) -> None:
         self.bundles, self.top = bundles, top
+        self.prefix = f"{top}/" if whole else ""
         self.names: list[str] = []
         root = Root()
         self.everything = detect(root)
         rows = tuple(replace(row, path=f"{row.path}/{top}") for row in self.everything.rows)
-        self.hierarchies = Hierarchies(root, rows)
-        self.book, self.source, self.history, observer = RuleBook(node, PROFILE.kinds), Source(), History(), Observer()
+        self.hierarchies = self.everything if whole else Hierarchies(root, rows)
+        self.book, self.source, self.history, observer = RuleBook(node, profile.kinds), Source(), History(), Observer()
         executor = Executor(root, observer=observer, hierarchies=self.hierarchies)
-        decisions = Decisions(PROFILE, self.book, executor, self.history, observer)
+        decisions = Decisions(profile, self.book, executor, self.history, observer)
         self.parts = Parts(
-            PROFILE,
+            profile,
             root,
             self.book,
             self.source,
@@ -78,12 +90,12 @@ class Machine:
 
     def run(self, manifest: Mapping[str, Any], command: str = "sleep 600") -> tuple[str, str, int]:
         """Run the container of a pod; return the folders of both, and its process."""
-        pod = pod_folder(manifest, paths.CGROUPFS)
+        pod = f"{self.prefix}{pod_folder(manifest, paths.CGROUPFS)}"
         (status,) = manifest["status"]["containerStatuses"]
         name = status["containerID"].removeprefix("containerd://")
         self.names.append(name)
         spec = self.bundles.spec(command)
-        spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod}/{name}"
+        spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod.removeprefix(self.prefix)}/{name}"
         self.bundles.start(str(self.bundles.bundle(name, spec)), name)
         pid = json.loads(self.bundles.call("state", name))["pid"]
         wait_own_process(pid)

@@ -101,6 +101,7 @@ class LoopWorld(World):
         for path, milli in self.uses.items():
             self._add(path, "cpuacct.usage", int(milli * seconds * 1_000_000))
         for path in self.throttled:
+            self._add(path, "cpuacct.usage", 1)
             file = self.folder / TOP / "cpu,cpuacct" / path / "cpu.stat"
             before = int(file.read_text().split()[3])
             file.write_text(f"nr_periods 0\nnr_throttled {before + 1}\nthrottled_time {(before + 1) * _THROTTLED_NS}\n")

@@ -11,7 +11,7 @@ import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -102,7 +102,7 @@ class Agent:
         root: the machine; None for the root of the settings.
         pods: this node's pods; None for the source of the settings.
         tell: told "READY=1" and "STOPPING=1"; systemd, if it has started us.
-        reporters: told every step of every event that comes over NRI.
+        reporter: told every step of every event that comes over NRI.
 
     Raises:
         ConfigError: a source or a transport cannot be made as the settings say.
@@ -116,7 +116,7 @@ class Agent:
         root: host.Root | None = None,
         pods: PodSource | None = None,
         tell: Callable[[str], None] = notify,
-        reporters: Iterable[Reporter] = (),
+        reporter: Reporter | None = None,
     ) -> None:
         self.settings, self._tell = settings, tell
         root = host.Root(settings.root) if root is None else root
@@ -131,7 +131,7 @@ class Agent:
         driver = settings.standalone.cgroup_driver
         self.parts = Parts(
             profile, root, book, pods or pod_source(settings), decisions, executor, history, observer,
-            "" if driver == "auto" else driver, tuple(reporters),
+            "" if driver == "auto" else driver, reporter,
         )  # fmt: skip
         self._rules = rule_sources(settings, book)
         known = {**TRANSPORTS, **profile.transports}
@@ -281,7 +281,7 @@ class Agents:
 
     Args:
         settings: of each, with names and sockets of their own, as of `nri.agent.settings.load_each`.
-        reporters: as for `Agent`, told of the events of all.
+        reporter: as for `Agent`, told of the events of all.
         tell: as for `Agent`.
 
     Raises:
@@ -294,14 +294,13 @@ class Agents:
         self,
         settings: Sequence[AgentSettings],
         *,
-        reporters: Iterable[Reporter] = (),
+        reporter: Reporter | None = None,
         tell: Callable[[str], None] = notify,
     ) -> None:
         check_apart(profile_of(each.profile).owners_on(each.gates) for each in settings)
         if any(mode not in _SHARED_MODES for each in settings for mode in each.modes):
             raise NriError(f"several profiles go together in modes {' and '.join(_SHARED_MODES)} alone")
-        several = tuple(reporters)
-        self.agents = [Agent(each, reporters=several, tell=lambda _: None) for each in settings]
+        self.agents = [Agent(each, reporter=reporter, tell=lambda _: None) for each in settings]
         self._tell = tell
 
     def start(self) -> None:

@@ -36,7 +36,7 @@ class Parts:
         executor: writes to the machine.
         history: the records, for `explain`.
         observer: the counts.
-        reporters: told every step of every event that comes over NRI; recorders.
+        reporter: told every step of every event that comes over NRI; a recorder.
         chosen_driver: the kubelet's cgroup driver, `paths.SYSTEMD` or `paths.CGROUPFS`; empty: that of the machine.
     """
 
@@ -49,7 +49,7 @@ class Parts:
     history: History
     observer: Observer
     chosen_driver: str = ""
-    reporters: tuple[Reporter, ...] = ()
+    reporter: Reporter | None = None
 
     @property
     def driver(self) -> str:

@@ -29,12 +29,12 @@ __all__ = [
 
 #: Of the first ten words of a line of /proc/stat: user, nice, system, irq, softirq, steal; the guests' are in user's.
 _BUSY, _IDLE = (0, 1, 2, 5, 6, 7), (3, 4)
-#: Controllers and files of a reading of processors, on either version; the table is first.
+#: Controllers and files of a reading of processors, on either version; the first one changes whenever it has run.
 _HELD_V1 = (
+    ("cpuacct", "cpuacct.usage"),
     ("cpu", "cpu.stat"),
     ("cpu", "cpu.cfs_quota_us"),
     ("cpu", "cpu.cfs_period_us"),
-    ("cpuacct", "cpuacct.usage"),
 )
 _HELD_V2 = (("cpu", "cpu.stat"), ("cpu", "cpu.max"))
 
@@ -182,6 +182,8 @@ class ProcessorFiles:
         row = hierarchies.of("cpu")
         self._v1 = row is not None and row.version == 1
         self._held: list[int] = []
+        #: The text of the first file, and the reading that it was part of.
+        self._before: tuple[bytes, Processor | None] = b"", None
         try:
             for controller, file in _HELD_V1 if self._v1 else _HELD_V2:
                 folder = hierarchies.folder(controller, cgroup)
@@ -192,21 +194,33 @@ class ProcessorFiles:
             self.close()
             raise
 
-    def read(self) -> Processor | None:
-        """Read all of it; None if the cgroup is gone, or tells too little."""
+    def read(self, *, resting: bool = False) -> Processor | None:
+        """Read all of it; None if the cgroup is gone, or tells too little.
+
+        Args:
+            resting: the reading before will do if the cgroup has not run since, which one file tells.
+        """
         try:
-            texts = [os.pread(each, 4096, 0).split() for each in self._held]
-            table = dict(zip(texts[0][::2], map(int, texts[0][1::2]), strict=True))
-            if self._v1:
-                quota, period, usage = (int(words[0]) for words in texts[1:])
-                return Processor(quota, period, table.get(b"nr_throttled", 0), table.get(b"throttled_time", 0), usage)
-            quota = -1 if texts[1][0] == b"max" else int(texts[1][0])
-            stalled = table.get(b"throttled_usec", 0) * 1000
-            return Processor(
-                quota, int(texts[1][1]), table.get(b"nr_throttled", 0), stalled, table[b"usage_usec"] * 1000
-            )
+            first = os.pread(self._held[0], 4096, 0)
+            if resting and first == self._before[0]:
+                return self._before[1]
+            found = self._whole([first.split(), *(os.pread(each, 4096, 0).split() for each in self._held[1:])])
         except (OSError, ValueError, IndexError, KeyError):
             return None
+        self._before = first, found
+        return found
+
+    def _whole(self, texts: list[list[bytes]]) -> Processor:
+        """The reading of all files' words."""
+        words = texts[1] if self._v1 else texts[0]
+        table = dict(zip(words[::2], map(int, words[1::2]), strict=True))
+        throttled = table.get(b"nr_throttled", 0)
+        if self._v1:
+            quota, period = int(texts[2][0]), int(texts[3][0])
+            return Processor(quota, period, throttled, table.get(b"throttled_time", 0), int(texts[0][0]))
+        quota = -1 if texts[1][0] == b"max" else int(texts[1][0])
+        stalled = table.get(b"throttled_usec", 0) * 1000
+        return Processor(quota, int(texts[1][1]), throttled, stalled, table[b"usage_usec"] * 1000)
 
     def close(self) -> None:
         """Let go of the files; a second time does nothing."""

@@ -58,6 +58,11 @@ FIELDS: Final[Mapping[str, str]] = {
 AT_CREATION: Final = frozenset({OOM_SCORE, *(name for name in FIELDS if name not in KNOBS)})
 _HUGE, _LIMIT = "hugetlb.", ".limit"
 
+#: The fields by knob: how the message that has each is found, if it is below, and its name there.
+_PLACES: Final = {
+    name: (attrgetter(above) if above else None, field)
+    for name, (above, _, field) in ((name, path.rpartition(".")) for name, path in FIELDS.items())
+}
 #: A pod of the kubelet's former docker shim bears this.
 _DOCKER_TYPE = "io.kubernetes.docker.type"
 
@@ -76,10 +81,22 @@ def pod_context(pod: m.PodSandbox) -> PodContext:
 
 
 def container_context(
-    pod: m.PodSandbox, container: m.Container, runtime: str = "containerd", driver: str = paths.SYSTEMD
+    pod: m.PodSandbox,
+    container: m.Container,
+    runtime: str = "containerd",
+    driver: str = paths.SYSTEMD,
+    context: PodContext | None = None,
 ) -> ContainerContext:
-    """Return the context of a container. Its folder is computed from its pod's; empty variables are left out."""
-    context = pod_context(pod)
+    """Return the context of a container. Its folder is computed from its pod's; empty variables are left out.
+
+    Args:
+        pod: its pod.
+        container: what the runtime tells of it.
+        runtime: what its ids have in front.
+        driver: the kubelet's.
+        context: that of its pod, if it is there already.
+    """
+    context = context or pod_context(pod)
     number = container_id(container.id, context.annotations, runtime)
     pairs = (entry.partition("=") for entry in container.env)
     has_resources = container.HasField("linux") and container.linux.HasField("resources")
@@ -187,9 +204,8 @@ def update(
 def reported(resources: m.LinuxResources) -> dict[str, Setting]:
     """Return what a message says of resources, by knob; a file of cgroup v2 that has none is `unified.FILE`."""
     found: dict[str, Setting] = {}
-    for name, path in FIELDS.items():
-        above, _, field = path.rpartition(".")
-        part: Any = attrgetter(above)(resources) if above else resources
+    for name, (above, field) in _PLACES.items():
+        part: Any = above(resources) if above else resources
         held = getattr(part, field)
         if isinstance(held, str):
             found |= {name: held} if held else {}

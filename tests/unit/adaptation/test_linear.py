@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.growing import creations, records, texts, traces, updates
+from tests.support.growing import creations, records, services, texts, traces, updates
 from tests.support.growing.big import Case
 
-CASES = {**creations.CASES, **updates.CASES, **records.CASES, **texts.CASES, **traces.CASES}
+CASES = {
+    **creations.CASES, **updates.CASES, **records.CASES, **services.CASES, **texts.CASES, **traces.CASES,
+}  # fmt: skip
 SIZE = 200
 
 

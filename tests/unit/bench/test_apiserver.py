@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.apiserver import tables
 from bench.apiserver.tables import Lag, Taken
-from bench.apiserver.views import CACHED, LISTED, NRI, View, listed, same, synchronized, told
+from bench.apiserver.views import CACHED, LISTED, NRI, View, informed, listed, same, synchronized, told
 from nri.api import messages as m
 from nri.testing import FakeRuntime
 from tests.peers.drivers import LineProcess
@@ -46,6 +46,15 @@ def test_what_a_runtime_tells_is_told_again_by_one_that_has_it_ready(tmp_path: P
         sample = synchronized(tmp_path / "two")
     assert (set(sample.view.pods), sample.view.containers) == ({"u"}, {"c": "u"})
     assert sample.ms > 0
+
+
+def test_rubiks_informer_has_the_same_view_by_nri(tmp_path: Path) -> None:
+    pods = [m.PodSandbox(id="s", uid="u", name="p", namespace="d")]
+    running = m.ContainerState.CONTAINER_RUNNING
+    containers = [m.Container(id="c", pod_sandbox_id="s", name="app", state=running)]
+    with FakeRuntime(socket_path=str(tmp_path / "nri.sock"), pods=pods, containers=containers):
+        sample = informed(tmp_path / "nri.sock")
+    assert (set(sample.view.pods), sample.view.containers) == ({"u"}, {"c": "u"})
 
 
 def test_the_goal_is_told_for_each_number_of_pods() -> None:

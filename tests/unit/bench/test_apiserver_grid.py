@@ -11,7 +11,7 @@ import pytest
 
 from bench.apiserver import grid, tables
 from bench.apiserver.tables import Cell, Taken
-from bench.apiserver.views import CACHED, LISTED, READY, View, listed, same
+from bench.apiserver.views import CACHED, INFORMER, INFORMER_LIST, LISTED, READY, View, listed, same
 from tests.peers.drivers import LineProcess
 
 
@@ -59,6 +59,13 @@ def test_a_far_server_answers_after_its_round_trips_and_in_full() -> None:
         thread.join()
     assert got == answer
     assert took_s >= 0.2, "one round trip for the handshake, one for the question and its answer"
+
+
+def test_rubiks_informers_are_a_row_for_each_place() -> None:
+    ways = {INFORMER_LIST: taken(20.0, 40.0), INFORMER: taken(1.0, 2.0)}
+    row = [each.strip() for each in tables.informers([(Cell(10, 1, 512, 5.0), ways)]).splitlines()[2].split("|")]
+    assert row[1:3] == ["10", "5"]
+    assert row[5:7] == ["0.05 (0.05-0.05)", "yes"]
 
 
 def test_each_place_on_the_grid_is_a_row_that_says_whether_the_goal_is_reached() -> None:

@@ -108,6 +108,25 @@ def test_files_of_processors_on_version_2(tmp_path: Path) -> None:
     files.close()
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_cgroup_that_rests_is_read_whole_again_when_it_has_run(tmp_path: Path, version: int) -> None:
+    root = (host_trees.v1 if version == 1 else host_trees.v2)(tmp_path, "pod")
+    base = tmp_path / "sys/fs/cgroup" / ("cpu,cpuacct" if version == 1 else "") / "pod"
+    limit, used = ("cpu.cfs_quota_us", "cpuacct.usage") if version == 1 else ("cpu.max", "cpu.stat")
+    (base / "cpu.stat").write_text("usage_usec 11\nnr_throttled 2\n")
+    (base / "cpu.cfs_period_us").write_text("100000\n")
+    (base / limit).write_text("5000 100000\n")
+    files = ProcessorFiles(detect(root), root, "pod")
+    (before, _) = (files.read(), (base / limit).write_text("6000 100000\n"))
+    assert before is not None
+    assert (before.quota_us, files.read(resting=True)) == (5000, before)
+    (base / used).write_text("usage_usec 12\nnr_throttled 2\n" if version == 2 else "8\n")
+    found = files.read(resting=True)
+    assert found is not None
+    assert (found.quota_us, found.cpu_ns > before.cpu_ns) == (6000, True)
+    files.close()
+
+
 def test_a_cgroup_that_is_not_there_has_no_files_of_processors_and_leaves_none_open(tmp_path: Path) -> None:
     root = host_trees.v1(tmp_path, "pod")
     (tmp_path / "sys/fs/cgroup/cpu,cpuacct/pod/cpuacct.usage").unlink()

@@ -45,11 +45,12 @@ class Row:
     rbac: str = ""
     unit: tuple[Line, ...] = ()
     unit_only: str = ""
+    component: str = ""
 
     @property
     def name(self) -> str:
         """The name of its component."""
-        return f"{self.choice}-{self.value}".lower()
+        return self.component or f"{self.choice}-{self.value}".lower()
 
     @property
     def opens(self) -> bool:

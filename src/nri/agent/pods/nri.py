@@ -8,6 +8,7 @@ say which containers initialize a pod, and what has ended is left out. Next: `nr
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -92,6 +93,10 @@ class NriPods:
         self._evict: dict[int, Evict] = {}
         self._listeners: list[Callable[[], None]] = []
         self._worker = Worker("pods of NRI", self._tell, _SELDOM_S)
+        #: The pods, and whether nothing has changed since they were put together.
+        self._listed: list[Pod] = []
+        self._current = False
+        self._lock = threading.Lock()
         #: By pod: the contexts that it was made of, and the object.
         self._made: dict[str, tuple[tuple[object, ...], Pod]] = {}
         try:
@@ -103,10 +108,22 @@ class NriPods:
         """Follow what a plugin keeps, which asks its runtime for evictions by `evict`; before the start."""
         self._followed.append(held)
         self._evict[id(held)] = evict
-        held.subscribe(lambda: self._worker.poke(_CHANGED))
+        held.subscribe(self._changed)
+
+    def _changed(self) -> None:
+        self._current = False
+        self._worker.poke(_CHANGED)
 
     def pods(self) -> list[Pod]:
         """Return the pods that a runtime has; those that have not changed are the same objects as before."""
+        with self._lock:  # whoever comes while it is put together waits for it
+            if not self._current:
+                self._current = True  # before looking: what changes meanwhile is looked at again
+                self._made = self._put_together()
+                self._listed = [pod for _, pod in self._made.values()]
+            return self._listed
+
+    def _put_together(self) -> dict[str, tuple[tuple[object, ...], Pod]]:
         made: dict[str, tuple[tuple[object, ...], Pod]] = {}
         for held in self._followed:
             own: dict[str, list[ContainerContext]] = {}
@@ -120,8 +137,7 @@ class NriPods:
                 if known is None or not _same(known[0], parts):
                     known = parts, api_pod(context, containers, self._capacity)
                 made[pod_id] = known
-        self._made = made
-        return [pod for _, pod in made.values()]
+        return made
 
     def evict(self, container: str, reason: str) -> None:
         """Ask the runtime that has a container to evict it. Raises NriError if none has, or it refuses."""

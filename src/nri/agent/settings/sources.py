@@ -6,7 +6,6 @@ A file may also be one of a profile's own, such as another agent's configuration
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,6 +15,7 @@ from nri.agent.settings.values import AgentSettings
 from nri.config.settings import FileLayer, Given, Loaded, SettingsLoader, file_layer
 from nri.config.source import read_file
 from nri.errors import ConfigError
+from nri.unix import is_live
 
 __all__ = ["AGENT_SETTINGS", "load_each", "socket_of"]
 
@@ -77,9 +77,9 @@ def load_each(profiles: Sequence[str], paths: Sequence[str], flags: Mapping[str,
 
 
 def socket_of(settings: AgentSettings) -> str:
-    """The socket of an agent of this profile: that of the settings, unless it has one beside another profile's."""
+    """The socket of an agent of this profile: that of the settings, unless one listens beside another profile's."""
     beside = _apart(settings.socket, settings.socket, settings.profile)
-    return beside if os.path.exists(beside) else settings.socket
+    return beside if is_live(beside) else settings.socket
 
 
 def _apart(first: str, own: str, profile: str) -> str:

@@ -122,7 +122,8 @@ class HookPlugin(Plugin):
         by_id = {pod.id: pod for pod in pods}
         for pod in pods:
             self.held.put_pod(pod.id, places.pod_context(pod))
-        asked = words.by_api(self._parts.pods.pods())
+        # Pods of NRI are made of what is taken in here, and know no more.
+        asked = {} if isinstance(self._parts.pods, NriPods) else words.by_api(self._parts.pods.pods())
         for container in containers:
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
@@ -279,7 +280,7 @@ class HookPlugin(Plugin):
 
     def _found(self, pod: m.PodSandbox, container: m.Container, asked: Asked, now: int) -> None:
         """Take in a container that runs already; what is known of an earlier connection stays known."""
-        context = places.container_context(pod, container, self._scheme)
+        context = places.container_context(pod, container, self._scheme, self.held.pod(pod.id))
         before = self.held.container(container.id)
         if before is not None:
             resources = before.context.resources

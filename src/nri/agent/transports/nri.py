@@ -119,7 +119,7 @@ class NriTransport(PluginTransport[HookPlugin]):
             silent=True,
             notify=lambda state: self._connected(backoff) if state == "READY=1" else None,
             backoff=self._backoff(),
-            reporter=next(iter(self._reporters), None),
+            reporter=self._reporter,
         )
         with self._lock:
             if self._stopped.is_set():

@@ -22,13 +22,15 @@ def pod_context(pod: m.PodSandbox) -> PodContext:
     return replace(messages.pod_context(pod), cgroup_parent=tidy(pod.linux.cgroup_parent))
 
 
-def container_context(pod: m.PodSandbox, container: m.Container, runtime: str) -> ContainerContext:
-    """Return the context of a container; `runtime` is what its ids have in front."""
-    own = pod_context(pod)
+def container_context(
+    pod: m.PodSandbox, container: m.Container, runtime: str, own: PodContext | None = None
+) -> ContainerContext:
+    """Return the context of a container; `runtime` is what its ids have in front, `own` its pod's if that is there."""
+    own = own or pod_context(pod)
     driver = paths.SYSTEMD if own.cgroup_parent.endswith(".slice") else paths.CGROUPFS
-    made = messages.container_context(pod, container, runtime, driver)
-    folder = tidy(container.linux.cgroups_path) or paths.container_path(own.cgroup_parent, made.id, driver)
-    return replace(made, pod=own, cgroup_parent=folder)
+    made = messages.container_context(pod, container, runtime, driver, own)
+    folder = tidy(container.linux.cgroups_path)
+    return replace(made, cgroup_parent=folder) if folder else made
 
 
 def placed(context: ContainerContext, pod: m.PodSandbox, container: m.Container, runtime: str) -> ContainerContext:

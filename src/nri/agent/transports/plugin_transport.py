@@ -39,7 +39,7 @@ class PluginTransport(Generic[P]):
     def __init__(self, name: str, settings: AgentSettings, parts: Parts, plugin: P) -> None:
         self.name, self.plugin = name, plugin
         self.label = naming.full_name(settings.nri.index, settings.nri.name)
-        self._nri, self._observer, self._reporters = settings.nri, parts.observer, parts.reporters
+        self._nri, self._observer, self._reporter = settings.nri, parts.observer, parts.reporter
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None

@@ -62,7 +62,8 @@ class ProxyTransport(PluginTransport[ProxyPlugin]):
         if self.proxy is not None:
             return
         self._stopped.clear()
-        proxy = Proxy(proxy_settings(self._settings), admit=self._admit, reporters=self._reporters)
+        reporters = () if self._reporter is None else (self._reporter,)
+        proxy = Proxy(proxy_settings(self._settings), admit=self._admit, reporters=reporters)
         self.proxy = proxy
         try:
             proxy.start()

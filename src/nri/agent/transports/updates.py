@@ -121,7 +121,9 @@ class RuntimeUpdates:
         if not runtime.connected:
             return []
         listed = dict(self._held.containers())
-        by_folder = {tidy(known.context.cgroup_parent).rpartition("/")[2]: key for key, known in listed.items()}
+        by_folder: dict[str, str] = {}
+        if wanted:
+            by_folder = {tidy(known.context.cgroup_parent).rpartition("/")[2]: key for key, known in listed.items()}
         places: dict[tuple[str, str], int] = {}
         for place, write in enumerate(wanted):
             number = by_folder.get(tidy(write.folder).rpartition("/")[2], "")

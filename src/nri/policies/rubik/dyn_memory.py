@@ -13,7 +13,7 @@ from nri.policies.formulas import UNLIMITED
 from nri.policies.rubik.pods import Pod, offline
 from nri.policies.writes import Write
 
-__all__ = ["INTERVAL_S", "Walk", "writes"]
+__all__ = ["INTERVAL_S", "Walk", "limits", "writes"]
 
 INTERVAL_S: Final = 5
 #: Readings that are only counted before the next one raises.
@@ -59,7 +59,9 @@ def writes(before: Pod, pod: Pod, high: int) -> list[Write]:
     reason = "dynMemory"
     if not offline(pod):
         return [Write(pod.folder, "memory.high", str(UNLIMITED), reason)] if offline(before) else []
-    return [
-        Write(pod.folder, "memory.high_async_ratio", str(_ASYNC_RATIO), reason),
-        Write(pod.folder, "memory.high", str(high), reason),
-    ]
+    return [Write(pod.folder, knob, str(value), reason) for knob, value in limits(high).items()]
+
+
+def limits(high: int) -> dict[str, int]:
+    """Return the knobs of an offline pod, in the order in which they are written."""
+    return {"memory.high_async_ratio": _ASYNC_RATIO, "memory.high": high}

@@ -13,7 +13,7 @@ from nri.policies.rubik.pods import Pod, offline
 from nri.policies.rubik.settings import IoCostDevice, IoCostNode, IoCostParam
 from nri.policies.writes import Write
 
-__all__ = ["MODEL", "QOS", "USUAL", "WEIGHTS", "clear", "devices_of", "pod_writes", "supported", "writes"]
+__all__ = ["MODEL", "QOS", "USUAL", "WEIGHTS", "clear", "devices_of", "pod_writes", "supported", "weight", "writes"]
 
 MODEL, QOS = "io.cost_model", "io.cost_qos"
 #: The knobs of weights, on cgroup v1 and on v2; and the weight that a kernel gives.
@@ -65,9 +65,13 @@ def clear(numbers: Iterable[str]) -> list[Write]:
 
 def pod_writes(pod: Pod, inode: str, knob: str = WEIGHTS[0]) -> list[Write]:
     """Return the writes for a pod; `inode` is that of its block I/O cgroup on v1, to which its memory is bound."""
-    weight = _OFFLINE if offline(pod) else _ONLINE
     bound = [Write(pod.folder, _INODE, inode, _REASON)] if inode else []
-    return [Write(pod.folder, knob, str(weight), _REASON), *bound]
+    return [Write(pod.folder, knob, str(weight(offline=offline(pod))), _REASON), *bound]
+
+
+def weight(*, offline: bool) -> int:
+    """Return the weight of a pod."""
+    return _OFFLINE if offline else _ONLINE
 
 
 def _switch(number: str, *, on: bool) -> Write:

@@ -192,6 +192,8 @@ def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> fl
 
 def next_quota(each: Managed, delta: float) -> int:
     """Return the next quota of a container: whole microseconds, never below its limit."""
+    if each.quota + delta <= each.base():  # it may have more, and does not need it: most containers, most of the time
+        return int(each.base())
     return int(max(min(each.quota + delta, max_next(each.limit, each.period, each.usages)), each.base()))
 
 

@@ -1,5 +1,6 @@
 """Settings come from files, environment and flags; each says where it came from, and all mistakes are told at once."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,10 @@ def test_each_of_two_profiles_has_its_files_and_a_name_and_socket_of_its_own(tmp
     assert [(each.http.address, each.log_level) for each in (first, second)] == [("127.0.0.1:9", "debug"), ("", "info")]
     asked = AGENT_SETTINGS.load(both, theirs).settings
     assert socket_of(asked) == f"{tmp_path}/agent.sock"
-    Path(second.socket).touch()
-    assert socket_of(asked) == second.socket
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(second.socket)
+        assert socket_of(asked) == f"{tmp_path}/agent.sock", "nobody listens there"
+        listener.listen()
+        assert socket_of(asked) == second.socket
     with pytest.raises(ConfigError, match=r"config.json: profile: is rubik, which no --profile names"):
         load_each(["koordinator"], [theirs], {})

@@ -112,7 +112,7 @@ def test_what_the_agent_is_asked_and_answers_is_recorded_and_another_agent_answe
 ) -> None:
     pod, container = SHARED.pod.messages()
     with Recorder(tmp_path / "traces", redact=False, about={"command": "nri agent"}) as recorder:
-        transport = NriTransport(settings(tmp_path), replace(parts, reporters=(recorder,)))
+        transport = NriTransport(settings(tmp_path), replace(parts, reporter=recorder))
         transport.start()
         with FakeRuntime(socket_path=str(run_dir / "nri.sock")) as runtime:
             wait_for(lambda: ready(transport), "the registration")

@@ -47,18 +47,26 @@ class Node:
         switched_on: what the settings switch on.
         stages_off: the stages at which no hook decides.
         fail: whether the first hook that fails fails the request.
-        has: whether the kernel has a knob.
+        lacks: why the kernel has not a knob; "" if it has it.
         disk: the numbers of the block device at a path of the machine, such as `8:0`; "" if there is none.
         cpus: how many the machine has.
+        writeback: whether the kernel counts pages that are written later for the pod that wrote them, on cgroup v1.
+        in_force: by service the knobs that its last round has given to all offline pods.
     """
 
     services: Mapping[str, Any] = field(default_factory=dict)
-    has: Callable[[str], bool] = lambda _knob: False
+    lacks: Callable[[str], str] = lambda _knob: "this is no machine"
     disk: Callable[[str], str] = lambda _path: ""
     cpus: Callable[[], int] = lambda: 0
+    writeback: Callable[[], bool] = lambda: False
+    in_force: dict[str, Mapping[str, int]] = field(default_factory=dict)
     switched_on: frozenset[str] = frozenset()
     stages_off: frozenset[str] = frozenset()
     fail: bool = False
+
+    def has(self, knob: str) -> bool:
+        """Whether the kernel has a knob."""
+        return not self.lacks(knob)
 
     @property
     def gates(self) -> frozenset[str]:

@@ -19,14 +19,14 @@ from nri.policies.changes import Changes, Decision, Setting
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.formulas import UNLIMITED
 from nri.policies.hooks import CREATE, RUN_POD, UPDATE, Hook
-from nri.policies.rubik import io_limit, preemption, quota_burst
+from nri.policies.rubik import io_cost, io_limit, preemption, quota_burst
 from nri.policies.rubik.pods import PREEMPTIBLE
 from nri.policies.rubik.quota_burst import Quota
 
 __all__ = ["HOOKS", "Kernel"]
 
 #: For how many seconds a knob that was not there is not looked for: on cgroup v2 it may come with the first pod.
-_ABSENT_S: Final = 60.0
+_ABSENT_S: Final = 10.0
 _BURST: Final = "cpu.cfs_burst"
 _NOTHING: Final = Decision()
 
@@ -42,20 +42,30 @@ class Kernel:
     def __init__(self, root: Root, now: Callable[[], float] = time.monotonic) -> None:
         self._root, self._now = root, now
         self._hierarchies: Hierarchies | None = None
-        self._until: dict[str, float] = {}
+        #: Why a knob is not there, and until when that is believed.
+        self._lacking: dict[str, tuple[str, float]] = {}
         self._found: set[str] = set()
         self._cpus = 0
 
-    def has(self, knob: str) -> bool:
-        """Whether there is a knob."""
-        if knob not in self._found and self._now() >= self._until.get(knob, 0.0):
-            if self._hierarchies is None or self._hierarchies.mode == "none":
-                self._hierarchies = detect(self._root)
-            if isinstance(probe(self._hierarchies, knob), Unsupported):
-                self._until[knob] = self._now() + _ABSENT_S
-            else:
-                self._found.add(knob)
-        return knob in self._found
+    def lacks(self, knob: str) -> str:
+        """Why there is not a knob; "" if there is."""
+        if knob in self._found:
+            return ""
+        reason, until = self._lacking.get(knob, ("", 0.0))
+        if reason and self._now() < until:
+            return reason
+        if self._hierarchies is None or self._hierarchies.mode == "none":
+            self._hierarchies = detect(self._root)
+        found = probe(self._hierarchies, knob)
+        if isinstance(found, Unsupported):
+            self._lacking[knob] = found.reason, self._now() + _ABSENT_S
+            return found.reason
+        self._found.add(knob)
+        return ""
+
+    def writeback(self) -> bool:
+        """Whether it was started so that pages which are written later count for the pod that wrote them."""
+        return io_cost.supported(self._root.find("/proc/cmdline") or "")
 
     def cpus(self) -> int:
         """How many processors there are; they are counted once."""
@@ -101,8 +111,28 @@ def _io_limit(context: ContainerContext, node: Node) -> Decision:
     return Decision(Changes(wanted), f"annotation {io_limit.ANNOTATION}") if wanted else _NOTHING
 
 
+def _weight(context: PodContext, node: Node) -> Decision:
+    """The weight of a pod by its class, where the kernel has cost models."""
+    if not (node.has(io_cost.MODEL) and node.has(io_cost.QOS)):
+        return _NOTHING
+    knob = next(filter(node.has, io_cost.WEIGHTS), "")
+    if not knob or (knob == io_cost.WEIGHTS[0] and not node.writeback()):
+        return _NOTHING
+    weight = io_cost.weight(offline=class_of(context) == OFFLINE)
+    return Decision(Changes({knob: weight}), "online 1000, offline 10")
+
+
+def _memory(context: PodContext, node: Node) -> Decision:
+    """The limit of an offline pod as it is now; none before the service has found out."""
+    found = node.in_force.get("dynMemory", {}) if class_of(context) == OFFLINE else {}
+    wanted: dict[str, Setting] = {knob: value for knob, value in found.items() if node.has(knob)}
+    return Decision(Changes(wanted), "that of all offline pods now") if wanted else _NOTHING
+
+
 HOOKS: Final = (
     Hook("preemption", False, (), (PREEMPTIBLE,), {RUN_POD: _preemption, CREATE: _preemption, UPDATE: _preemption}),
     Hook("quotaBurst", False, (), (quota_burst.ANNOTATION,), {CREATE: _burst}),
     Hook("ioLimit", False, (), (io_limit.ANNOTATION,), {CREATE: _io_limit}),
+    Hook("ioCost", False, (), (PREEMPTIBLE,), {RUN_POD: _weight}),
+    Hook("dynMemory", False, (), (PREEMPTIBLE,), {RUN_POD: _memory}),
 )

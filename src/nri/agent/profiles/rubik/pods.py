@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from nri.agent.loops.round import StrategyPod
 from nri.agent.profiles.rubik.configuration import Node
@@ -38,6 +39,8 @@ _ANNOTATIONS: Final = (
     dyn_cache.ANNOTATION,
     cpi.ANNOTATION,
 )
+#: The pods of the rounds' objects, as long as these are.
+_SEEN: Final[WeakKeyDictionary[StrategyPod, Pod]] = WeakKeyDictionary()
 #: How alike two names are that differ by a slip alone.
 _ALIKE: Final = 0.88
 
@@ -48,7 +51,14 @@ def class_of(pod: PodContext) -> str:
 
 
 def pod_of(pod: StrategyPod) -> Pod:
-    """Return a pod of a round as a service sees it."""
+    """Return a pod of a round as a service sees it; rounds have the same object while nothing of the pod changes."""
+    found = _SEEN.get(pod)
+    if found is None:
+        found = _SEEN[pod] = _pod_of(pod)
+    return found
+
+
+def _pod_of(pod: StrategyPod) -> Pod:
     limits = {each.get("name", ""): _cpu_limit(each) for each in pod.specs}
     namespace, _, name = pod.key.partition("/")
     return Pod(

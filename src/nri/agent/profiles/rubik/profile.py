@@ -125,8 +125,9 @@ def _owners(names: Iterable[str]) -> Iterator[Owner]:
 def _node(settings: AgentSettings, root: Root) -> Node:
     kernel = Kernel(root)
     return Node(
-        has=kernel.has,
+        lacks=kernel.lacks,
         cpus=kernel.cpus,
+        writeback=kernel.writeback,
         disk=functools.partial(block_device, root),
         switched_on=PROFILE.hooks_on(settings.gates),
         stages_off=frozenset(settings.disabled_stages),

@@ -78,10 +78,6 @@ class NothingMore:
     def end(self, pods: Sequence[RunningPod], kinds: frozenset[str], tally: Tally) -> None:
         """Clear nothing up."""
 
-    def apply(self, _pods: Iterable[RunningPod], _tally: Tally, *, force: bool) -> list[Result]:  # noqa: ARG002
-        """Set nothing in the network."""
-        return []
-
 
 class PodRound:
     """Goes over pods.

@@ -77,12 +77,11 @@ class Standalone:
         profile = parts.profile
         self._reconciler: Reconciler = load(profile.reconciler)(parts) if profile.reconciler else NothingMore()
         self._pods = PodRound(parts, self._reconciler)
-        self._network = network or (load(profile.network)(settings, parts) if profile.network else NothingMore())
+        self._network = network or (load(profile.network)(settings, parts) if profile.network else None)
         interval_s = settings.standalone.interval
-        self._workers = (
-            Worker("nri-standalone", self.round, interval_s, now=now),
-            Worker("nri-standalone-network", self.network_round, interval_s, now=now),
-        )
+        self._workers = [Worker("nri-standalone", self.round, interval_s, now=now)]
+        if self._network is not None:
+            self._workers.append(Worker("nri-standalone-network", self.network_round, interval_s, now=now))
         self._subscribed = False
         self.last = Tally()
         self.last_network = Tally()
@@ -134,7 +133,7 @@ class Standalone:
 
     def network_round(self, reasons: frozenset[str]) -> None:
         """Go once over what is set in the network."""
-        if not self._parts.pods.synced:
+        if self._network is None or not self._parts.pods.synced:
             return
         tally = Tally()
         pods = self._running(tally)

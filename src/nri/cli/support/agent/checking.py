@@ -12,8 +12,12 @@ from nri.cli.errors import FAILED, USAGE
 from nri.cli.support.agent.offline import book_of, explained, missing_rules, no_pods, pods_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
+from nri.policies.ownership import KnobConflict, check_apart
+from nri.policies.ownership import check as check_owners
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nri.agent.profile import Profile
     from nri.agent.rules.book import RuleBook
     from nri.agent.settings import AgentSettings
@@ -40,26 +44,61 @@ class Checked(NamedTuple):
     code: int
 
 
-def check(loaded: Loaded[AgentSettings] | ConfigError, default: AgentSettings, rules: bool, pods: str) -> Checked:
+def check(
+    loaded: Sequence[Loaded[AgentSettings]] | ConfigError, default: AgentSettings, rules: bool, pods: str
+) -> Checked:
     """Check everything.
 
     Args:
-        loaded: the settings, or what is wrong with them.
+        loaded: the settings of each profile that is to run, or what is wrong with them.
         default: the settings by which rules and pods are read if the settings cannot be.
-        rules: whether the settings' files of rules are there to be read.
+        rules: whether rules are looked at; else only where the settings have them in files.
         pods: a file or folder of pods; empty for none.
     """
-    wrong = _of_settings(loaded) if isinstance(loaded, ConfigError) else []
-    code = USAGE if wrong else 0
-    settings = default if isinstance(loaded, ConfigError) else loaded.settings
-    words, notes = ["settings"], [] if isinstance(loaded, ConfigError) else list(loaded.notes)
+    if isinstance(loaded, ConfigError):
+        found = _files(default, rules, pods)
+        return found._replace(findings=[*_of_settings(loaded), *found.findings], code=USAGE)
+    every = [_one(each, rules, pods) for each in loaded]
+    apart_from = [f"{each.settings.profile}: " * (len(loaded) > 1) for each in loaded]
+    conflicts = _conflicts([each.settings for each in loaded])
+    findings = [*conflicts, *(one for found in every for one in found.findings)]
+    return Checked(
+        list(dict.fromkeys(findings)),
+        "; ".join(f"{whose}{found.looked_at}" for whose, found in zip(apart_from, every, strict=True)),
+        list(dict.fromkeys(note for found in every for note in found.notes)),
+        USAGE if conflicts else max(found.code for found in every),
+    )
+
+
+def _conflicts(every: Sequence[AgentSettings]) -> list[Finding]:
+    """The first two hooks or strategies that set one knob, of one profile or of two."""
+    tables = [profile_of(each.profile).owners_on(each.gates) for each in every]
+    try:
+        for table in tables:
+            check_owners(table)
+        check_apart(tables)
+    except KnobConflict as error:
+        return [Finding("settings", "gates", str(error))]
+    return []
+
+
+def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
+    """Check what the settings of one profile name."""
+    found = _files(loaded.settings, rules or loaded.settings.rules.source == "files", pods)
+    lacking = missing_rules(loaded)
+    wrong = [_of(lacking)] if lacking else []
+    code = found.code or (FAILED if wrong else 0)
+    return found._replace(findings=[*wrong, *found.findings], notes=[*loaded.notes, *found.notes], code=code)
+
+
+def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
+    """Check rules and pods by settings that can be read."""
+    wrong: list[Finding] = []
+    words, notes = ["settings"], list[str]()
     node = None
     if rules:
         book = book_of(settings)
-        if not isinstance(loaded, ConfigError) and (lacking := missing_rules(loaded)):
-            wrong.append(_of(lacking))
-        found = [Finding(each.source, each.kind, each.error) for each in book.problems()]
-        wrong += found
+        wrong += [Finding(each.source, each.kind, each.error) for each in book.problems()]
         profile = profile_of(settings.profile)
         strategies = profile.strategy_rules()
         kind = strategies.kind
@@ -83,7 +122,7 @@ def check(loaded: Loaded[AgentSettings] | ConfigError, default: AgentSettings, r
             wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
             # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
             notes += [f"{pods}: {_name(row)}: {note}" for row in rows for note in row["notes"]]
-    return Checked(wrong, ", ".join(words), notes, code or (FAILED if wrong else 0))
+    return Checked(wrong, ", ".join(words), notes, FAILED if wrong else 0)
 
 
 def _gates_off(book: RuleBook, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:

@@ -28,7 +28,7 @@ _log = logging.getLogger("nri.agent")
 _PATIENCE_S = 2.0
 
 
-def run(settings: Settings, every: Sequence[Loaded[AgentSettings]], reporters: Sequence[Reporter] = ()) -> int:
+def run(settings: Settings, every: Sequence[Loaded[AgentSettings]], reporter: Reporter | None = None) -> int:
     """Run an agent, or one for each of several profiles, until a signal; returns the exit code.
 
     Raises:
@@ -48,7 +48,7 @@ def run(settings: Settings, every: Sequence[Loaded[AgentSettings]], reporters: S
         from nri.agent.agent import Agent, Agents
 
         loaded_settings = [loaded.settings for loaded in every]
-        agent = Agent(config, reporters=reporters) if len(every) == 1 else Agents(loaded_settings, reporters=reporters)
+        agent = Agent(config, reporter=reporter) if len(every) == 1 else Agents(loaded_settings, reporter=reporter)
         told = threading.Timer(_PATIENCE_S, tell_who_waits, [agent])
         told.daemon = True
         told.start()

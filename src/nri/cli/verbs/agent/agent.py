@@ -5,7 +5,7 @@ Next: `nri.cli.support.agent`, which does the work.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from nri.agent.settings import AgentSettings
-    from nri.config.settings import SettingsLoader
+    from nri.config.settings import Loaded, SettingsLoader
 
 #: How long an agent has to answer, in seconds, unless --timeout says otherwise.
 _ANSWER_S = 5.0
@@ -52,7 +52,11 @@ AGENT_OPTIONS = SettingsOptions(
     "nri.index=10",
     (
         Flag(
-            "--profile", "profile", "NAME", "The rules to enforce: koordinator or rubik; run takes both.", multiple=True
+            "--profile",
+            "profile",
+            "NAME",
+            "The rules to enforce: koordinator or rubik; run and check take both.",
+            multiple=True,
         ),
         Flag("--mode", _modes, "MODES", "How: nri, proxy, hooks, standalone; several with commas between."),
         Flag("--rules", _rules, "PATH", "Take the rules from this file, or folder of files."),
@@ -119,16 +123,11 @@ def run(settings: Settings, /, **options: Any) -> int:
 
     Exits with 0 after SIGTERM, with 130 after Ctrl-C, with 1 if it cannot start, with 2 for mistakes in its settings.
     """
-    from nri.agent.settings import load_each
     from nri.cli.support.agent.process import run as run_agent
 
-    profiles = tuple(dict.fromkeys(options["set_profile"]))
-    if len(profiles) < 2:
-        every = [AGENT_OPTIONS.load(settings, options)]
-    else:
-        every = load_each(profiles, options["files"], AGENT_OPTIONS.given(settings, options))
+    every = _each(options["set_profile"], options["files"], AGENT_OPTIONS.given(settings, options))
     with recorded(options, "nri agent", modes=",".join(every[0].settings.modes)) as reporters:
-        return run_agent(settings, every, reporters)
+        return run_agent(settings, every, next(iter(reporters), None))
 
 
 @agent.command(
@@ -138,6 +137,7 @@ def run(settings: Settings, /, **options: Any) -> int:
         "nri agent check                         # /etc/nri/agent.toml, and the rules that it names",
         "nri agent check agent.toml --rules rules/",
         "nri agent check agent.toml --rules slo.yaml --pods pods.yaml",
+        "nri agent check --profile koordinator --profile rubik agent.toml config.json",
         "kubectl get nodeslo node-1 -o json > slo.json; nri agent check --rules slo.json",
     ],
 )
@@ -150,7 +150,7 @@ def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **opt
 
     FILE is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override earlier ones. Annotations
     of pods are read as the hooks that the settings switch on read them. A key that has no effect, or is misspelt, is a
-    note and not a mistake.
+    note and not a mistake. With --profile twice each is checked with its files, and whether both go together.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
@@ -161,14 +161,11 @@ def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **opt
     flags = AGENT_OPTIONS.given(settings, options)
     only_rules = {key: value for key, value in flags.items() if key.startswith("rules.")}
     try:
-        loaded: Any = AGENT_SETTINGS.load(*files, flags=flags)
+        loaded: Any = _each(options["set_profile"], files, flags)
     except ConfigError as error:
         loaded = error
     default = AGENT_SETTINGS.load(flags=only_rules, environment={"NRI_AGENT_CONFIG": "/dev/null"}).settings
-    with_rules = bool(options["set_rules"]) or (
-        not isinstance(loaded, ConfigError) and loaded.settings.rules.source == "files"
-    )
-    done = run_check(loaded, default, with_rules, pods or "")
+    done = run_check(loaded, default, bool(options["set_rules"]), pods or "")
     out = Output(settings)
     for note in done.notes:
         out.note(f"note: {note}")
@@ -312,6 +309,14 @@ def keys(settings: Settings, prefix: str) -> None:
     NRI_AGENT_SOCKET, NRI_AGENT_ROOT, NRI_AGENT_LOG_LEVEL, NRI_SOCKET, NODE_NAME, KUBECONFIG); flags.
     """
     AGENT_OPTIONS.list_keys(settings, prefix, "nri agent keys")
+
+
+def _each(profiles: Iterable[str], files: Iterable[str], flags: Mapping[str, Any]) -> list[Loaded[AgentSettings]]:
+    """The settings of each profile that is named, or of the one of the files. Raises ConfigError."""
+    from nri.agent.settings import AGENT_SETTINGS, load_each
+
+    named = tuple(dict.fromkeys(profiles))
+    return load_each(named, tuple(files), flags) if len(named) > 1 else [AGENT_SETTINGS.load(*files, flags=flags)]
 
 
 def _asked(settings: Settings, path: str, target: str, **query: str) -> Any:

@@ -136,6 +136,45 @@ def test_a_container_has_its_limits_of_block_io_before_its_first_instruction(
     assert read(world, "kubepods/burstable/podu/c", "io.read_bps", "io.write_iops") == [expected, {}]
 
 
+def comes(world: RubikWorld, name: str, offline: bool) -> str:
+    """Have a runtime run a pod in a cgroup that is there before; no service has a round."""
+    path = f"kubepods/burstable/pod{name}"
+    world.cgroup(path)
+    given = make_pod(name=name, uid=name, annotations={"volcano.sh/preemptable": str(offline).lower()})
+    given.linux.cgroup_parent = f"/{path}"
+    with FakeRuntime() as runtime:
+        runtime.add(HookPlugin(world.parts))
+        runtime.run_pod_sandbox(given)
+    return path
+
+
+@pytest.mark.parametrize(("cmdline", "weights"), [("cgroup1_writeback", [10, 1000]), ("", [100, 100])])
+def test_a_pod_has_its_weight_before_a_service_has_a_round(tmp_path: Path, cmdline: str, weights: list[int]) -> None:
+    world = RubikWorld(tmp_path, ioCost=[])
+    names = (*(f"blkio.cost.{name}" for name in ("model", "qos")), "kubepods/blkio.cost.weight")
+    write_files(tmp_path, {f"{TOP}/blkio/{name}": "100\n" for name in names} | {"proc/cmdline": f"{cmdline}\n"})
+    paths = [f"kubepods/burstable/pod{name}" for name in ("batch", "web")]
+    write_files(tmp_path, {f"{TOP}/blkio/{path}/blkio.cost.weight": "100\n" for path in paths})
+    comes(world, "batch", offline=True)
+    comes(world, "web", offline=False)
+    assert [world.value(path, "io.cost_weight") for path in paths] == weights
+
+
+def test_a_kernel_without_cost_models_gives_no_weights(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, ioCost=[])
+    write_files(tmp_path, {f"{TOP}/blkio/kubepods/burstable/podweb/blkio.weight": "100\n"})
+    assert world.value(comes(world, "web", offline=False), "io.weight") == 100
+
+
+def test_an_offline_pod_has_the_limit_of_all_before_its_first_process(tmp_path: Path) -> None:
+    world = RubikWorld(tmp_path, pod("first", offline=True), dynMemory={"policy": "fssr"})
+    world.memory(100 << 30, 0, 50 << 30)
+    unlimited = world.value(comes(world, "early", offline=True), "memory.high")
+    world.loop(1, 5)
+    later = [world.value(comes(world, name, offline), "memory.high") for name, offline in (("a", True), ("b", False))]
+    assert later == [80 << 30, unlimited]
+
+
 def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tmp_path: Path) -> None:
     world = RubikWorld(tmp_path, preview=("quotaBurst",), quotaBurst=None)
     creation(world, 50_000, quota_burst_time="20000")
@@ -147,12 +186,13 @@ def test_a_service_in_preview_says_what_a_creation_would_get_and_sets_nothing(tm
     ]
 
 
-def test_a_knob_that_comes_with_the_first_pod_is_found_a_minute_later(tmp_path: Path) -> None:
+def test_a_knob_that_comes_with_the_first_pod_is_found_a_moment_later(tmp_path: Path) -> None:
     now = [0.0]
     kernel = Kernel(Root(tmp_path), lambda: now[0])
-    assert not kernel.has("cpu.idle")
+    assert kernel.lacks("cpu.idle")
     v2(tmp_path, "kubepods.slice")
-    now[0] = 59.0
-    assert not kernel.has("cpu.idle")
-    now[0] = 60.0
-    assert kernel.has("cpu.idle") and not kernel.has("cpu.qos_level")
+    now[0] = 9.0
+    assert kernel.lacks("cpu.idle")
+    now[0] = 10.0
+    assert not kernel.lacks("cpu.idle")
+    assert "use cpu.idle" in kernel.lacks("cpu.qos_level")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def loaded(settings: AgentSettings) -> Loaded[AgentSettings]:
 
 
 def test_without_rules_and_pods_the_settings_alone_are_looked_at(settings: AgentSettings) -> None:
-    assert check(loaded(settings), settings, rules=False, pods="") == ([], "settings", [], 0)
+    elsewhere = replace(settings, rules=RuleSettings(source="apiserver"))
+    assert check([loaded(elsewhere)], settings, rules=False, pods="") == ([], "settings", [], 0)
 
 
 def test_all_mistakes_of_settings_are_findings_and_give_2_also_with_others(settings: AgentSettings) -> None:
@@ -65,7 +67,7 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
 ) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD)
-    done = check(loaded(settings), settings, rules=False, pods=str(path))
+    done = check([loaded(settings)], settings, rules=False, pods=str(path))
     assert done.code == 1
     assert {(each.where, each.what) for each in done.findings} == {(str(path), "web"), (str(path), "web/app")}
     assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
@@ -77,7 +79,7 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
         "kind: NodeSLO\nspec:\n  resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 165}\n"
         "  cpuBurstStrategy: {policy: atuo}\n"
     )
-    done = check(loaded(settings), settings, rules=True, pods="")
+    done = check([loaded(settings)], settings, rules=True, pods="")
     assert done.code == 1
     assert [(each.where, each.what, each.problem) for each in done.findings] == [
         (f"{path}:3", "NodeSLO", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
@@ -88,34 +90,34 @@ def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSe
 def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSettings, tmp_path: Path) -> None:
     path = tmp_path / "pod.yaml"
     path.write_text(BAD_POD.replace("scheduling.koordinator.sh/resource-status", "koordinator.sh/cpuBurst"))
-    (finding,) = check(loaded(settings), settings, rules=False, pods=str(path)).findings
+    (finding,) = check([loaded(settings)], settings, rules=False, pods=str(path)).findings
     assert (finding.what, finding.problem[:46]) == ("web", "CPUBurst: annotation koordinator.sh/cpuBurst: ")
 
 
 def test_rules_that_are_not_there_are_a_finding(settings: AgentSettings) -> None:
     settings.rules.path.rmdir()
-    done = check(loaded(settings), settings, rules=True, pods="")
+    done = check([loaded(settings)], settings, rules=True, pods="")
     assert done.findings == [Finding("--rules", "rules.path", f"there is no {settings.rules.path}")]
     assert done.code == 1
-    assert check(Loaded(settings, {}, ()), settings, rules=True, pods="").findings == []  # a default may be absent
+    assert check([Loaded(settings, {}, ())], settings, rules=True, pods="").findings == []  # a default may be absent
 
 
 def test_a_file_of_pods_that_cannot_be_read_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
-    done = check(loaded(settings), settings, rules=True, pods=str(tmp_path / "none.yaml"))
+    done = check([loaded(settings)], settings, rules=True, pods=str(tmp_path / "none.yaml"))
     assert done.findings == [Finding(str(tmp_path / "none.yaml"), "", "there is no such file")]
     assert (done.looked_at, done.code) == (f"settings, rules (none in {settings.rules.path})", 1)
 
 
 def test_a_file_without_a_pod_is_a_finding(settings: AgentSettings, tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text("kind: NodeSLO\nspec: {}\n")
-    done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "rules.yaml"))
+    done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "rules.yaml"))
     (finding,) = done.findings
     assert (finding.where, finding.problem, done.code) == (str(tmp_path / "rules.yaml"), "there is no pod in it", 1)
 
 
 def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_path: Path) -> None:
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: web, labels: {koordinator.sh/qosclass: LS}}\n")
-    done = check(loaded(settings), settings, rules=False, pods=str(tmp_path / "pod.yaml"))
+    done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
     (note,) = done.notes
     assert note.startswith(f"{tmp_path}/pod.yaml: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
     assert done.code == 0
@@ -127,7 +129,7 @@ def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: Agen
         "kind: NodeSLO\nspec:\n  resourceQOSStrategy:\n    lsClass:\n      cpuQOS: {enabel: true}\n    beClass:\n"
         "      memoryQOS: {enable: true}\n---\nkind: NodeResourceTopologie\n---\nkind: Node\nmetadata: {name: far}\n"
     )
-    done = check(loaded(settings), settings, rules=True, pods="")
+    done = check([loaded(settings)], settings, rules=True, pods="")
     assert (done.code, done.findings) == (0, [])
     assert [note.split(": ", 1)[0] for note in done.notes] == [f"{path}:{n}" if n else f"{path}" for n in (9, 0, 5, 7)]
     odd, foreign, unread, gate = done.notes
@@ -135,3 +137,25 @@ def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: Agen
     assert "Node is of node far, and this is " in foreign
     assert unread.endswith("cpuQOS.enabel: nothing reads it; did you mean enable?")
     assert gate.endswith("for CgroupReconcile is off (gates.CgroupReconcile = true switches it on)")
+
+
+def test_each_profile_is_checked_with_its_pods_and_whether_both_go_together(
+    settings: AgentSettings, tmp_path: Path
+) -> None:
+    rubik = replace(settings, profile="rubik", gates={"quotaTurbo": True})
+    (tmp_path / "pod.yaml").write_text(BAD_POD)
+    done = check([loaded(settings), loaded(rubik)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
+    conflict, *others = done.findings
+    assert "BatchResource and quotaTurbo both set cpu.cfs_quota" in conflict.problem
+    assert "gates.BatchResource = false" in conflict.problem
+    assert {each.what for each in others} == {"web", "web/app"}
+    looked_at = f"settings, rules (none in {settings.rules.path}), 1 pod"
+    assert (done.code, done.looked_at) == (2, f"koordinator: {looked_at}; rubik: {looked_at}")
+    apart = replace(rubik, gates={"ioLimit": True})
+    assert check([loaded(settings), loaded(apart)], settings, rules=False, pods="").code == 0
+
+
+def test_two_hooks_of_one_profile_that_set_one_knob_are_told(settings: AgentSettings) -> None:
+    both = replace(settings, profile="rubik", gates={"quotaTurbo": True, "quotaBurst": True})
+    done = check([loaded(both)], settings, rules=False, pods="")
+    assert (done.code, [each.where for each in done.findings]) == (2, ["settings"])

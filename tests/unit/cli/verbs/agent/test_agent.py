@@ -223,6 +223,21 @@ def test_rules_of_another_node_are_told_because_they_do_not_count_here(nri, rule
     assert nri("agent", "check", "--rules", str(rules), "--set", "rules.node_name=far").stderr.startswith("nothing is")
 
 
+def test_check_of_two_profiles_takes_the_file_of_each_and_tells_of_two_writers(nri, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text('{"agent": {"informerType": "nri", "enabledFeatures": ["quotaTurbo"]}, "quotaTurbo": {}}')
+    both = ("agent", "check", "--profile", "koordinator", "--profile", "rubik", str(config))
+    done = nri(*both, "-o", "json")
+    assert (done.returncode, [row["what"] for row in document(done.stdout)]) == (2, ["gates"])
+    mine = tmp_path / "agent.toml"
+    mine.write_text(
+        'profile = "koordinator"\n[gates]\nBatchResource = false\nCPUBurst = false\nCPUSetAllocator = false\n'
+    )
+    good = nri(*both, str(mine))
+    assert good.returncode == 0, good.stdout
+    assert "rubik: settings, rules (RubikConfiguration)" in good.stderr
+
+
 # -- the rest ----------------------------------------------------------------------------------------------------------
 
 

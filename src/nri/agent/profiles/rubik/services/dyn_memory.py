@@ -16,8 +16,7 @@ from nri.agent.profiles.rubik.configuration import Services
 from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
-from nri.host import Unsupported, probe
-from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk, writes
+from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk, limits, writes
 from nri.policies.rubik.pods import PREEMPTIBLE, Pod
 
 __all__ = ["NAME", "DynMemory"]
@@ -59,12 +58,13 @@ class DynMemory(Service):
 
     def round(self, made: Round[Services]) -> None:
         """Look at all pods, and at the free memory when that is due."""
-        hierarchies = made.parts.executor.hierarchies
-        high = probe(hierarchies, _HIGH)
-        if isinstance(high, Unsupported):
-            made.cannot(NAME, "offline pods have no limit", high.reason)
+        node = made.parts.book.node
+        if reason := node.lacks(_HIGH):
+            made.cannot(NAME, "offline pods have no limit", reason)
             return
         walk = self._moved(made) if self.on else None
+        # A pod that comes has them before its first process.
+        node.in_force[NAME] = {} if walk is None else limits(walk.high)
         limited = set[str]()
         for pod in made.pods:
             now, before = pod_of(pod), _as_offline(pod) if pod.uid in self._limited else Pod("")
@@ -72,7 +72,7 @@ class DynMemory(Service):
                 now = replace(now, annotations={}, labels={})
             found = writes(before, now, 0 if walk is None else walk.high)
             for write in found:
-                if isinstance(probe(hierarchies, write.knob), Unsupported):
+                if not node.has(write.knob):
                     continue
                 reason = f"{made.sample.sizes.get('MemFree', 0) >> 20} MiB are free on the node"
                 made.set(pod.subject(), write.folder, write.knob, write.value, NAME, reason)

@@ -18,8 +18,7 @@ from nri.agent.profiles.rubik.pods import block_device, pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.node_name import node_name
 from nri.agent.settings.values import AgentSettings
-from nri.host import Unsupported, probe
-from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, pod_writes, supported, writes
+from nri.policies.rubik.io_cost import MODEL, QOS, USUAL, WEIGHTS, clear, devices_of, pod_writes, writes
 from nri.policies.writes import Write
 
 __all__ = ["NAME", "IoCost"]
@@ -71,13 +70,9 @@ class IoCost(Service):
 
     def _knob(self, made: Round[Services]) -> str:
         """The knob of weights here; "" if there is no control by cost."""
-        hierarchies = made.parts.executor.hierarchies
-        lacking = [
-            found for found in (probe(hierarchies, name, "") for name in (MODEL, QOS)) if isinstance(found, Unsupported)
-        ]
-        reason = lacking[0].reason if lacking else ""
-        v1 = not isinstance(probe(hierarchies, WEIGHTS[0]), Unsupported)
-        if v1 and not reason and not supported(made.parts.root.find("/proc/cmdline") or ""):
+        node = made.parts.book.node
+        reason, v1 = node.lacks(MODEL) or node.lacks(QOS), node.has(WEIGHTS[0])
+        if v1 and not reason and not node.writeback():
             reason = "the kernel was not booted with cgroup1_writeback"
         if reason:
             made.cannot(NAME, "pods have no weights", reason)

@@ -17,7 +17,6 @@ from nri.agent.profiles.rubik.configuration import Services
 from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
-from nri.host import Unsupported, probe
 from nri.policies.rubik.pods import Pod, offline
 from nri.policies.rubik.preemption import bandwidth, decide, protection, update
 
@@ -62,7 +61,7 @@ class Preemption(Service):
         resources = self.block.resource if self.on else ()
         self._protect(made, "memory" in resources)
         net = self._network(made, "net" in resources and not self._preview)
-        levels = [name for name in resources if name != "net" and _has(made, f"{name}.qos_level")]
+        levels = [name for name in resources if name != "net" and made.parts.book.node.has(f"{name}.qos_level")]
         before, self._before = self._before, {}
         for pod in made.pods if self.on else ():
             self._look(made, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
@@ -75,6 +74,9 @@ class Preemption(Service):
     def _look(self, made: Round[Services], pod: StrategyPod, before: Pod | None, resources: Sequence[str]) -> None:
         """Put a pod's network under control, and tell what cannot be done; its levels are the hook's."""
         now = pod_of(pod)
+        if now is before and "net" not in resources:  # the same object as long as nothing of the pod has changed
+            self._before[pod.uid] = now
+            return
         pid = (self._controlled.get(pod.uid) or _process(made, pod)) if "net" in resources else 0
 
         def read(folder: str, knob: str) -> str | None:
@@ -92,9 +94,10 @@ class Preemption(Service):
 
     def _protect(self, made: Round[Services], on: bool) -> None:
         """Have memory of online pods reclaimed last, where no level does that."""
-        on = on and not _has(made, "memory.qos_level")
-        if on and isinstance(lacking := probe(made.parts.executor.hierarchies, _LOW), Unsupported):
-            made.cannot(NAME, "memory of online pods has no protection but OOM scores", lacking.reason)
+        node = made.parts.book.node
+        on = on and not node.has("memory.qos_level")
+        if on and (reason := node.lacks(_LOW)):
+            made.cannot(NAME, "memory of online pods has no protection but OOM scores", reason)
             on = False
         online = [pod for pod in made.pods if not offline(pod_of(pod))] if on else []
         asked = {pod.folder: {each.cgroup_parent: _memory(pod, each.name) for each in pod.containers} for pod in online}
@@ -132,10 +135,6 @@ def _memory(pod: StrategyPod, container: str) -> int:
     """The bytes that a container asks for, or its limit; 0 for none."""
     asked = pod.amount(container, "requests", "memory")
     return max(asked if asked >= 0 else pod.amount(container, "limits", "memory"), 0)
-
-
-def _has(made: Round[Services], knob: str) -> bool:
-    return not isinstance(probe(made.parts.executor.hierarchies, knob), Unsupported)
 
 
 def _process(made: Round[Services], pod: StrategyPod) -> int:

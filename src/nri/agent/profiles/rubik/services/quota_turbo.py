@@ -9,6 +9,7 @@ starts later decodes. Next: `nri.agent.profiles.rubik.services.evict`.
 
 from __future__ import annotations
 
+import operator
 import resource
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -19,7 +20,6 @@ from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service, nanoseconds, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.host.usage import ProcessorFiles
-from nri.policies.rubik.pods import Container
 from nri.policies.rubik.quota_turbo import ANNOTATION, Knobs, Reading, Turbo, chain, manageable
 from nri.policies.writes import Write
 from nri.text import count
@@ -52,11 +52,13 @@ class QuotaTurbo(Service):
         self._turbo: Turbo | None = None
         #: The pod and the name of each container that is managed, by its folder.
         self._known: dict[str, _Wanted] = {}
-        #: The pods that ask for it, with their containers, by uid.
-        self._asking: dict[str, tuple[StrategyPod, tuple[Container, ...]]] = {}
         #: The files of the containers that are managed, of which no more are held than half of what may be open.
         self._files: dict[str, ProcessorFiles] = {}
         self._most_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (2 * _HELD_EACH)
+        #: The pods and CPUs by which the containers of all that ask for it were found last, and these.
+        self._asked: tuple[list[StrategyPod], int, dict[str, _Wanted]] = [], 0, {}
+        #: The containers whose quotas the last tick has changed.
+        self._moved: frozenset[str] = frozenset()
         #: The percent of the node that was in use in the last tick, once there was one.
         self._use: float | None = None
 
@@ -90,42 +92,43 @@ class QuotaTurbo(Service):
         now = nanoseconds(made.sample)
         quotas = _Quotas(made)
         self._release(turbo, wanted, made, quotas)
-        readings = {folder: found for folder in wanted if (found := self._reading(made, folder)) is not None}
+        readings = {folder: found for folder in wanted if (found := self._reading(turbo, made, folder)) is not None}
         for folder in self._files.keys() - readings.keys():
             self._files.pop(folder).close()
         for folder, reading in readings.items():
             if folder not in turbo.managed:
                 self._take(turbo, folder, wanted[folder], reading, now)
         self._known = {folder: each for folder, each in wanted.items() if folder in turbo.managed}
-        use = ticks(made.sample)
+        use, moved = ticks(made.sample), set[str]()
         if use is None:
             made.cannot(NAME, "quotas stay as they are", made.sample.no_cpu)
         elif self.on:
             percent = self._use = turbo.observe(use, now)
             for folder, quota in turbo.decide(readings, now).items():
                 reason = f"the node uses {percent:.0f} %, the limit is {wanted[folder].limit:g} CPUs"
-                quotas.change(folder, readings[folder].quota, quota, wanted[folder], reason)
+                if quota != readings[folder].quota:
+                    moved.add(folder)
+                    quotas.change(folder, readings[folder].quota, quota, wanted[folder], reason)
+        self._moved = frozenset(moved)
         quotas.say()
 
     def _wanted(self, made: Round[Services]) -> dict[str, _Wanted]:
         """The containers whose pods ask for it, and whose limits leave something to raise, by folder."""
-        before, self._asking = self._asking, {}
-        found: dict[str, _Wanted] = {}
-        for pod in made.pods:
-            if pod.annotations.get(ANNOTATION) != "true":
-                continue
-            known = before.get(pod.uid)
-            if known is None or known[0] is not pod:  # the same object as long as nothing of it has changed
-                known = pod, pod_of(pod).containers
-            self._asking[pod.uid] = known
-            found |= {
-                each.folder: _Wanted(pod, each.name, each.cpu_limit)
-                for each in known[1]
-                if each.cpu_limit is not None and manageable(each.cpu_limit, made.sample.cpus)
-            }
+        pods, cpus, found = self._asked
+        # Pods are the same objects as long as nothing of them has changed.
+        if cpus == made.sample.cpus and len(pods) == len(made.pods) and all(map(operator.is_, pods, made.pods)):
+            return found
+        found = {
+            each.folder: _Wanted(pod, each.name, each.cpu_limit)
+            for pod in made.pods
+            if pod.annotations.get(ANNOTATION) == "true"
+            for each in pod_of(pod).containers
+            if each.cpu_limit is not None and manageable(each.cpu_limit, made.sample.cpus)
+        }
+        self._asked = made.pods, made.sample.cpus, found
         return found
 
-    def _reading(self, made: Round[Services], folder: str) -> Reading | None:
+    def _reading(self, turbo: Turbo, made: Round[Services], folder: str) -> Reading | None:
         """One reading of a container's cgroup, whose files are held open; None if it is gone, or tells too little."""
         files = self._files.get(folder)
         if files is None:
@@ -135,7 +138,9 @@ class QuotaTurbo(Service):
                 files = self._files[folder] = ProcessorFiles(made.parts.executor.hierarchies, made.parts.root, folder)
             except (OSError, ValueError):
                 return None
-        found = files.read()
+        # One with its limit is not moved before it has run: until then its last reading will do.
+        known = turbo.managed.get(folder)
+        found = files.read(resting=known is not None and known.quota == int(known.base()) and folder not in self._moved)
         return None if found is None else Reading(*found)
 
     def _release(self, turbo: Turbo, wanted: dict[str, _Wanted], made: Round[Services], quotas: _Quotas) -> None:
