@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +82,15 @@ def container(name: str, cpu_m: int = 0, memory: int = 0, qos: str = "", limit_m
     given = {f"{word}.resource-policy.nri.io{slash}{scope}": value for word, slash, scope, value in parts}
     requests = Requests(cpu_m, limit_m or (cpu_m if qos == "Guaranteed" else 0), memory, memory_limit or memory)
     return Container(name, name, Pod(pod or name, pod or name, namespace, qos=qos, annotations=given), requests)
+
+
+def sequence(pods: int, most: int) -> Iterator[tuple[str, int]]:
+    """`create N` and `stop N` of so many pods, at most `most` at a time; drawn, and the same each time."""
+    draw, alive = random.Random(24), list[int]()
+    for number in range(pods):
+        while len(alive) >= most or (alive and draw.random() < 0.3):
+            yield "stop", alive.pop(draw.randrange(len(alive)))
+        alive.append(number)
+        yield "create", number
+    for number in alive:
+        yield "stop", number

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["BalloonsPlugin"]
 
 #: Keys of a type that have no effect here.
-_OF_TYPES = ("cpuClass", "irqClaim", "irqMode", "showContainersInNrt")
+_OF_TYPES = ("showContainersInNrt",)
 _SUFFIX = ".resource-policy.nri.io"
 
 
@@ -36,7 +36,14 @@ class BalloonsPlugin(PlacementPlugin):
     """Pin containers to sets of CPUs that grow and shrink with what they request: balloons, of types that you name."""
 
     name = "balloons"
-    no_hints = "preferCloseToDevices of a type says what its balloons are near to"
+    unread: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
+            "preferCloseToDevices of a type says what its balloons are near to",
+        ),
+        "cpu-class": "cpuClass of a type says how its CPUs are set",
+        "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
+    }
     flags: ClassVar[Mapping[str, Flag]] = FLAGS
     annotations: ClassVar[Mapping[str, str]] = {
         f"{key}{_SUFFIX}": what

@@ -48,6 +48,8 @@ class TopologyAwarePlugin(PlacementPlugin):
             "deny.topologyhints": "{type: prefix or glob, paths}: paths that are no hints",
             "strict.topologyhints": "true: the container is refused if its place does not meet its hints",
             "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
+            "cpu-class": "one of cpuClasses: how its own CPUs are set",
+            "irq-affinity": "{claim, mask, mode}: interrupts that its own CPUs take, or are spared",
             "cpu.preserve": "true: its CPUs are left alone",
             "memory.preserve": "true: its memory nodes are left alone",
         }.items()

@@ -84,6 +84,16 @@ def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
     assert "set cpuManagerPolicy to none" in caplog.text
 
 
+def test_a_kubelet_that_pins_itself_is_warned_about_at_the_start(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_machine(tmp_path, guest())
+    write_files(tmp_path, {"var/lib/kubelet/cpu_manager_state": '{"policyName": "static", "defaultCpuSet": "0-3"}'})
+    started(runtime, tmp_path)
+    assert "/var/lib/kubelet/cpu_manager_state: the kubelet's CPU manager is on, with the policy static" in caplog.text
+    assert "set cpuManagerPolicy to none, remove /var/lib/kubelet/cpu_manager_state" in caplog.text
+
+
 def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -345,12 +355,10 @@ def test_keys_without_an_effect_are_told(
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (TopologyAwarePlugin, {"sharedPoolCPUClass": "x", "reservedPoolCPUClass": "x", "defaultExclusiveCPUClass": "x",
-                               "controllableInterrupts": ["nvme*"], "control": {"rdt": {}}}),
-        (BalloonsPlugin, {"idleCPUClass": "x", "turboDomain": "system", "showContainersInNrt": True,
-                          "cpuClasses": [{"name": "x"}]}),
+        (TopologyAwarePlugin, {"control": {"rdt": {}}}),
+        (BalloonsPlugin, {"showContainersInNrt": True}),
     ],
-)  # fmt: skip
+)
 def test_every_class_that_nobody_reads_is_told_by_its_key(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
 ) -> None:
@@ -358,12 +366,27 @@ def test_every_class_that_nobody_reads_is_told_by_its_key(
     assert {key for key in given if f"{key} has no effect: " in caplog.text} == set(given)
 
 
+def test_a_key_of_a_class_that_is_not_carried_out_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = {"podResourceAPI": True, "nodeResourceTopology": False, "other": {}, "configFile": "x"}
+    started(
+        runtime, tmp_path, cpuClasses=[{"name": "low", "pctPriority": "low"}], sharedPoolCPUClass="low", agent=agent
+    )
+    assert "agent: podResourceAPI has no effect: the kubelet's pod resources are not asked" in caplog.text
+    assert "agent: configFile has no effect: there is no agent beside the plugin" in caplog.text
+    assert "nodeResourceTopology" not in caplog.text and "agent: other" not in caplog.text
+    assert "cpuClasses low: pctPriority has no effect: Intel's speed select is not driven" in caplog.text
+
+
 def test_annotations_that_nobody_reads_are_told_for_the_container(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
-    runtime.create_container(pod("own", cold_start="60s", cpu_class="fast"), ask("own", 1))
-    for key in ("cold-start", "cpu-class"):
+    runtime.create_container(
+        pod("own", cold_start="60s", toptierlimit="1G", pick_resources_by_hints="true"), ask("own", 1)
+    )
+    for key in ("cold-start", "toptierlimit", "pick-resources-by-hints"):
         assert f"default/own/own: annotation {key}.resource-policy.nri.io has no effect: " in caplog.text
     assert "annotation rdtclass" not in caplog.text
 

@@ -29,6 +29,7 @@ from nri.policies.placement.kept import Kept, KeptBalloon, KeptContainer, KeptPa
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
+from nri.policies.placement.tuning import Tuning, Wish
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -214,6 +215,22 @@ class Balloons:
             return Explanation(container, f"{container.qos}, left alone as it asks for", "", True, [])
         decision = self._decisions.get(container_id)
         return view.explanation(container, str(balloon), decision, self.types, balloon.type)
+
+    def tuning(self) -> Tuning:
+        """The class of each balloon's CPUs and of idle ones, and the interrupts that its type wants or not."""
+        classes = {self.options.idleCPUClass: self.free}
+        wishes = []
+        for balloon in self.balloons:
+            kind = balloon.type
+            for part in balloon.parts():
+                if not part.components:
+                    name = part.type.cpuClass
+                    classes[name] = classes.get(name, 0) | part.cpus
+            if kind.irqClaim or kind.irqMode:
+                mask = ("*",) if kind.irqMode == "isolate" else ()
+                wish = Wish(str(balloon), balloon.cpus, tuple(kind.irqClaim), mask, sink=kind.irqMode == "sink")
+                wishes.append(wish)
+        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, wishes)
 
     # -- types --------------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request, request_of
 from nri.policies.placement.topology_aware.scoring import Score, Scoring, affinity_score
+from nri.policies.placement.tuning import Tuning, check_asked, class_of, wish_of
 from nri.policies.placement.zones import ALL_KINDS, PRIORITIES, MemoryZones, NoMemory, Offer
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -225,10 +226,29 @@ class TopologyAware:
         default = self.options.scheduling_class(container.pod.namespace, container.qos)
         return named(container, self.options.schedulingClasses, default)
 
+    def tuning(self) -> Tuning:
+        """The class of shared, reserved and exclusive CPUs, and whose interrupts go where."""
+        options = self.options
+        classes = {options.sharedPoolCPUClass: self.allowed & ~self.reserved}
+
+        def put(name: str, cpus: int) -> None:
+            for each in classes:
+                classes[each] &= ~cpus
+            classes[name] = classes.get(name, 0) | cpus
+
+        put(options.reservedPoolCPUClass or options.sharedPoolCPUClass, self.reserved)
+        own = [grant for grant in self.grants.values() if grant.exclusive]
+        for grant in own:
+            default = options.defaultExclusiveCPUClass or options.sharedPoolCPUClass
+            put(class_of(grant.container, options.cpuClasses, default), grant.exclusive)
+        wishes = [wish for grant in own if (wish := wish_of(grant.container, grant.exclusive)) is not None]
+        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, wishes)
+
     # -- placing ------------------------------------------------------------------------------------------------------
 
     def _place(self, container: Container, hinted: str) -> None:
         request, candidates = self._looked_at(container, hinted)
+        check_asked(container, request.exclusive > 0, self.options.cpuClasses)
         grant = self._first_that_serves(candidates, request)
         self._decisions[container.id] = view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
         self._enter(grant)
