@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BalloonsPlugin"]
 
-#: Keys of a type that have no effect here.
-_OF_TYPES = ("showContainersInNrt",)
 _SUFFIX = ".resource-policy.nri.io"
 
 
@@ -70,9 +68,6 @@ class BalloonsPlugin(PlacementPlugin):
     def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
         yield from super().without_effect(options)
         for each in options.balloonTypes:
-            for key in _OF_TYPES:
-                if getattr(each, key):
-                    yield f"balloonTypes {each.name}: {key}", "it is not carried out here"
             for device in each.preferCloseToDevices:
                 if device.startswith("podresourceapi:"):
                     yield f"balloonTypes {each.name}: {device}", "the kubelet's pod resources are not asked"

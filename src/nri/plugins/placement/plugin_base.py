@@ -52,9 +52,8 @@ _PICKED = "hints choose the pool, and not the CPUs and memory nodes in it"
 #: Keys of all policies that have no effect here, with the reason.
 _WITHOUT_EFFECT = {
     "control": _CLASSES,
-    "instrumentation": "metrics are served at --metrics ADDRESS",
+    "instrumentation": "metrics are served at --metrics HOST:PORT",
     "log": "the log is set by --log-level",
-    "showContainersInNrt": "containers are in no NodeResourceTopology",
 }
 #: The same for keys of `agent`.
 _AGENT = {"podResourceAPI": _HINTS, "nodeResourceTopology": "nri placement follow writes it, beside the plugin"}
@@ -280,8 +279,11 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _metrics(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import text_answer
 
+        return text_answer(self.measurements())
+
+    def measurements(self) -> str:
         with self._lock:
-            return text_answer(exposition(self.present.gauges()))
+            return exposition(self._policy.gauges()) if self._policy is not None else ""
 
     def _show(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer

@@ -132,6 +132,10 @@ class Policy(Protocol):
         """The classes of CPUs, and the interrupts that containers want or not."""
         ...
 
+    def in_zones(self, container_id: str) -> bool:
+        """Whether a container has a zone of its own in the node's NodeResourceTopology."""
+        ...
+
     def saved(self) -> Kept:
         """The placements that it has given."""
         ...
@@ -237,6 +241,7 @@ def _container(container: Container, place: str, policy: Policy) -> dict[str, An
         "cpus": pins.cpus or "",
         "mems": pins.mems or "",
         "shares": pins.shares or 0,
+        "in_zones": policy.in_zones(container.id),
     }
 
 

@@ -356,10 +356,10 @@ def test_keys_without_an_effect_are_told(
     ("kind", "given"),
     [
         (TopologyAwarePlugin, {"control": {"rdt": {}}}),
-        (BalloonsPlugin, {"showContainersInNrt": True}),
+        (BalloonsPlugin, {"control": {"cpu": {}}, "log": {"debug": ["policy"]}}),
     ],
 )
-def test_every_class_that_nobody_reads_is_told_by_its_key(
+def test_every_key_that_nobody_reads_is_told(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
 ) -> None:
     started(runtime, tmp_path, kind(), **given)
@@ -407,3 +407,9 @@ def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match="make"):
         Nameless()  # type: ignore[abstract]
+
+
+def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path: Path) -> None:
+    assert TopologyAwarePlugin().measurements() == ""
+    plugin = started(runtime, tmp_path)
+    assert 'topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()

@@ -203,6 +203,12 @@ class Balloons:
         """All balloons."""
         return view.places(self.balloons, self.zones, self.machine, self._free_m)
 
+    def in_zones(self, container_id: str) -> bool:
+        """Whether a container has a zone of its own in the node's NodeResourceTopology."""
+        balloon = self._balloon_of(self.containers[container_id])
+        own = None if balloon is None else balloon.type.showContainersInNrt
+        return balloon is not None and (self.options.showContainersInNrt if own is None else own)
+
     def gauges(self) -> Iterator[Gauge]:
         """The measurement of each balloon, under the original's name."""
         return view.gauges(self.balloons, self.places(), self.machine, self.containers)

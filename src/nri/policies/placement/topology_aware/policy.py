@@ -447,6 +447,10 @@ class TopologyAware:
         """All pools, from the root down."""
         return view.places(self.pools, self.zones, self.grants)
 
+    def in_zones(self, _container_id: str) -> bool:
+        """Whether a container has a zone of its own in the node's NodeResourceTopology: the original has none."""
+        return False
+
     def gauges(self) -> Iterator[Gauge]:
         """The measurements of all pools, under the original's names."""
         shared = {name for name, grant in self.grants.items() if grant.portion_m}
