@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.config import Source, read
-from nri.host.topology import MemoryKind, Node, Topology
+from nri.host.topology import Node, Topology
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.policy import Balloons
@@ -20,7 +20,7 @@ from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import overridden
-from tests.support.placement import GIB, balloons, container, guest, topology_aware
+from tests.support.placement import GIB, balloons, container, guest, topology_aware, with_memory
 
 Policy = TopologyAware | Balloons
 
@@ -48,16 +48,6 @@ NUMA_OFF = replace(
 )
 
 
-def with_memory(kind: MemoryKind, gib: int, normal: bool) -> Topology:
-    """The first machine with two more memory nodes, which have no CPUs, one near to each package."""
-    nodes = {n: replace(node, distances={**node.distances, 4: 14 + 14 * (n > 1), 5: 28 - 14 * (n > 1)})
-             for n, node in SHAPES[0].nodes.items()}  # fmt: skip
-    for number in (4, 5):
-        distances = {n: node.distances[number] for n, node in nodes.items() if n < 4} | {4: 28, 5: 28, number: 10}
-        nodes[number] = Node(number, frozenset(), gib * GIB, kind, distances, normal)
-    return replace(SHAPES[0], nodes=nodes)
-
-
 CXL, HBM, PMEM = with_memory("pmem", 16, True), with_memory("hbm", 1, True), with_memory("pmem", 16, False)
 machines = st.sampled_from([*SHAPES, ISOLATED, SPARSE, OFF, NODE_OFF, HYBRID, NUMA_OFF, CXL, HBM, PMEM])
 modes = st.sampled_from([Choices.DEFAULT, Choices.REFERENCE])
@@ -75,6 +65,7 @@ ANNOTATIONS = [
     {"memory_type": "pmem"},
     {"memory_type": "hbm,dram"},
     {"memory_type": "mixed"},
+    {"cold_start": "{duration: 60s}"},
     {"prefer_cpu_priority": "low"},
     {"balloon.balloons": "small"},
     {"balloon.balloons": "nosuch"},

@@ -39,6 +39,7 @@ class BalloonsPlugin(PlacementPlugin):
             ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
             "preferCloseToDevices of a type says what its balloons are near to",
         ),
+        "cold-start": "memory of all kinds is given at once",
         "cpu-class": "cpuClass of a type says how its CPUs are set",
         "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
     }

@@ -60,7 +60,6 @@ _AGENT = {"podResourceAPI": _HINTS, "nodeResourceTopology": "nri placement follo
 _NOTHING: Any = (None, "", False, [], {})
 #: Annotations of the originals that have no effect here, without their domain, with the reason.
 _UNREAD = {
-    "cold-start": "there is no cold start, memory of all kinds is given at once",
     "toptierlimit": "memory is not tiered",
     **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
     "pick-resources-by-hints": _PICKED,

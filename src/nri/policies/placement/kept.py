@@ -56,6 +56,7 @@ class KeptGrant:
     exclusive: str = ""
     portion_m: int = 0
     zone: str = ""
+    cold: bool = False
 
 
 @dataclass(frozen=True)

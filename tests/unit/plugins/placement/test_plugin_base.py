@@ -384,11 +384,11 @@ def test_annotations_that_nobody_reads_are_told_for_the_container(
 ) -> None:
     started(runtime, tmp_path)
     runtime.create_container(
-        pod("own", cold_start="60s", toptierlimit="1G", pick_resources_by_hints="true"), ask("own", 1)
+        pod("own", rdtclass="gold", toptierlimit="1G", pick_resources_by_hints="true"), ask("own", 1)
     )
-    for key in ("cold-start", "toptierlimit", "pick-resources-by-hints"):
+    for key in ("rdtclass", "toptierlimit", "pick-resources-by-hints"):
         assert f"default/own/own: annotation {key}.resource-policy.nri.io has no effect: " in caplog.text
-    assert "annotation rdtclass" not in caplog.text
+    assert "annotation blockioclass" not in caplog.text
 
 
 def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path: Path) -> None:
