@@ -173,8 +173,12 @@ def placing(daemon: Runtime, name: str, folder: Path) -> Iterator[Placing]:
         made.kill()
 
 
-def assert_found_as_decided(beside: Placing) -> None:
-    """Each step of the table, then a killed plugin: a container finds just what is decided on paper."""
+def assert_found_as_decided(beside: Placing) -> set[frozenset[int]]:
+    """Each step of the table, then a killed plugin: a container finds just what is decided on paper.
+
+    Returns the sets of memory nodes that some container found.
+    """
+    seen = set[frozenset[int]]()
     policy = make_policy(beside.name, Machine.of(TOPOLOGY), CONFIGS[beside.name], Choices.DEFAULT)
     beside.start()
     for step, name in STEPS:
@@ -193,11 +197,13 @@ def assert_found_as_decided(beside: Placing) -> None:
                 placed = False
             assert beside.create(name) is placed, f"{step} {name}"
         expected = {each: _sets(policy.pins.get(each, Pins())) for each in beside.pods}
-        assert beside.all_inside() == expected, f"{beside.name}: {step} {name}"
-    found = beside.all_inside()
+        found = beside.all_inside()
+        assert found == expected, f"{beside.name}: {step} {name}"
+        seen |= {mems for _, mems in found.values()}
     beside.kill()
     beside.start()
     assert beside.all_inside() == found, "after the plugin was killed"
+    return seen
 
 
 def _sets(pins: Pins) -> Sets:
