@@ -175,8 +175,8 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
     out.table(_PLACES, [_place_row(each) for each in found["places"]])
     out.text("")
     out.table(_CONTAINERS, found["containers"])
-    wishes = [_interrupts_row(each) for each in found["interrupts"]]
-    for columns, rows in ((_CPU_CLASSES, found["cpu_classes"]), (_INTERRUPTS, wishes)):
+    wishes = [_interrupts_row(each) for each in found.get("interrupts", ())]  # an older plugin says nothing of them
+    for columns, rows in ((_CPU_CLASSES, found.get("cpu_classes")), (_INTERRUPTS, wishes)):
         if rows:
             out.text("")
             out.table(columns, rows)
