@@ -48,6 +48,7 @@ ALL_SETTINGS = (
 KUSTOMIZED = [f"{name}{part}" for name in PLUGINS for part in ("", "/unstable")] + [
     f"{name}/configured" for name in PLUGINS if NEEDS[name].config
 ]
+FOLLOWING = [name for name in PLUGINS if NEEDS[name].follows]
 
 
 def both(name: str) -> list[str]:
@@ -226,3 +227,63 @@ def test_a_configuration_becomes_a_file_that_the_plugin_is_told_of(name: str) ->
         assert f"--config={mount['mountPath']}/config.yaml" in container(text)["args"]
         assert "subPath" not in mount, "a file mounted by itself never changes"
         assert yaml.safe_load(found["data"]["config.yaml"]).keys() == NEEDS[name].config.keys()
+
+
+def _followed(name: str) -> list[str]:
+    """Manifests of a plugin with its custom resource, in both ways."""
+    config = json.dumps(NEEDS[name].config)
+    return [kustomized(f"{name}/followed"), charted(name, "follow.enabled=true", f"config={config}")]
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_what_brings_a_plugin_its_custom_resource_is_beside_it_and_alone_has_a_token(name: str) -> None:
+    (state,) = NEEDS[name].mounts
+    for text in _followed(name):
+        spec, found = pod(text), objects(text)
+        (first,), (plugin, beside) = spec["initContainers"], spec["containers"]
+        assert f"--config={state.at}/{name}.policy.json" in plugin["args"]
+        assert first["args"][:3] == beside["args"][:3] == ["placement", "follow", name]
+        assert "--once" in first["args"] and "--once" not in beside["args"]
+        for one in (first, beside):
+            assert one["image"] == f"localhost/nri-agent:{version()}"
+            assert {each["name"] for each in one["volumeMounts"]} == {state.name, "token"}
+            assert one["securityContext"] == plugin["securityContext"]
+            assert one["env"][0]["name"] == "NODE_NAME"
+        assert "token" not in {each["name"] for each in plugin["volumeMounts"]}
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["serviceAccountName"] == found["ServiceAccount"]["metadata"]["name"]
+        assert found["ClusterRoleBinding"]["subjects"][0]["name"] == spec["serviceAccountName"]
+        assert found["ClusterRoleBinding"]["roleRef"]["name"] == found["ClusterRole"]["metadata"]["name"]
+        assert "ConfigMap" not in found
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_a_chart_has_the_kind_the_default_resource_and_the_least_of_roles(name: str) -> None:
+    need = NEEDS[name]
+    found = objects(_followed(name)[1])
+    assert found[need.follows]["metadata"]["name"] == "default"
+    assert found[need.follows]["spec"] == need.config
+    assert found["NetworkPolicy"]["spec"]["policyTypes"] == ["Ingress"]
+    (crd,) = yaml.safe_load_all((DEPLOY / f"helm/{name}/crds/crd.yaml").read_text())
+    assert crd["spec"]["names"]["kind"] == need.follows and crd["spec"]["names"]["plural"] == need.followed
+    least = {resource for rule in found["ClusterRole"]["rules"] for resource in rule["resources"]}
+    assert least == {"nodes", need.followed, f"{need.followed}/status", "noderesourcetopologies"}
+    by_hand = {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / "placement/rbac.yaml").read_text())}
+    assert [each["verbs"] for each in by_hand["ClusterRole"]["rules"]] == [
+        each["verbs"] for each in found["ClusterRole"]["rules"]
+    ]
+    digest = f"localhost/x@sha256:{'0f' * 32}"
+    text = charted(name, "follow.enabled=true", f"follow.image={digest}", "patchRuntimeConfig.enabled=true")
+    patched, first = pod(text)["initContainers"]
+    assert (patched["name"], first["name"], first["image"]) == ("patch-runtime", "first", digest)
+
+
+def test_what_follows_conforms_to_kubernetes_schema(check) -> None:
+    made = {name: charted(name, "follow.enabled=true") for name in FOLLOWING}
+    for name in FOLLOWING:  # a real server takes the kinds; this schema knows no x-kubernetes-preserve-unknown-fields
+        every = yaml.safe_load_all(kustomized(f"{name}/followed"))
+        made[f"{name}/followed"] = yaml.safe_dump_all(
+            each for each in every if each["kind"] != "CustomResourceDefinition"
+        )
+    done = check(made)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -7,8 +7,6 @@ is stopped ends also if nobody answers.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import permutations
@@ -23,6 +21,7 @@ from nri.api import messages as m
 from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.testing import FakeRuntime
+from tests.support.placement import sequence
 from tests.unit.plugins.placement.placing import ask, create, pod, started, stop
 
 PODS = 100
@@ -57,18 +56,6 @@ class Node:
     def keep(self, runtime: FakeRuntime) -> None:
         self.pods = deepcopy(dict(runtime.pods))
         self.containers = deepcopy(dict(runtime.containers))
-
-
-def sequence() -> Iterator[tuple[str, int]]:
-    """`create N` and `stop N`, drawn, the same each time."""
-    draw, alive = random.Random(24), list[int]()
-    for number in range(PODS):
-        while len(alive) >= ALIVE or (alive and draw.random() < 0.3):
-            yield "stop", alive.pop(draw.randrange(len(alive)))
-        alive.append(number)
-        yield "create", number
-    for number in alive:
-        yield "stop", number
 
 
 def asked(number: int) -> tuple[m.PodSandbox, m.Container]:
@@ -114,7 +101,7 @@ def test_a_plugin_that_dies_at_every_step_moves_nothing_and_grants_nothing_twice
     tmp_path: Path, kind: Any, options: dict[str, Any], idle_follow: bool
 ) -> None:
     node, made, refused, freed = Node(), 0, 0, False
-    for step, number in sequence():
+    for step, number in sequence(PODS, ALIVE):
         for answer_arrives in (False, True):
             before = node.cpus(), node.mems()
             with FakeRuntime(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.config import Source, read
-from nri.host.topology import Topology
+from nri.host.topology import Node, Topology
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.policy import Balloons
@@ -19,7 +19,8 @@ from nri.policies.placement.containers import Container, NoPlace, Pins
 from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.policy import TopologyAware
-from tests.support.placement import GIB, balloons, container, guest, topology_aware
+from nri.testing.placement.machines import overridden
+from tests.support.placement import GIB, balloons, container, guest, topology_aware, with_memory
 
 Policy = TopologyAware | Balloons
 
@@ -35,7 +36,20 @@ SPARSE = replace(
 OFF = replace(
     SHAPES[0], cpus={n: cpu for n, cpu in SHAPES[0].cpus.items() if n not in (5, 9)}, offline=frozenset({5, 9})
 )
-machines = st.sampled_from([*SHAPES, ISOLATED, SPARSE, OFF])
+#: A memory node all of whose CPUs are off line.
+NODE_OFF = replace(
+    SHAPES[0], cpus={n: cpu for n, cpu in SHAPES[0].cpus.items() if cpu.node != 1}, offline=SHAPES[0].nodes[1].cpus
+)
+HYBRID = overridden(SHAPES[2], {"performance_cores": "0-7", "efficient_cores": "8-23"})
+NUMA_OFF = replace(
+    SHAPES[0],
+    cpus={n: replace(cpu, node=0) for n, cpu in SHAPES[0].cpus.items()},
+    nodes={0: Node(0, SHAPES[0].online, 8 * GIB, "dram", {0: 10})},
+)
+
+
+CXL, HBM, PMEM = with_memory("pmem", 16, True), with_memory("hbm", 1, True), with_memory("pmem", 16, False)
+machines = st.sampled_from([*SHAPES, ISOLATED, SPARSE, OFF, NODE_OFF, HYBRID, NUMA_OFF, CXL, HBM, PMEM])
 modes = st.sampled_from([Choices.DEFAULT, Choices.REFERENCE])
 
 ANNOTATIONS = [
@@ -49,6 +63,10 @@ ANNOTATIONS = [
     {"prefer_reserved_cpus": "true"},
     {"unlimited_burstable": "numa"},
     {"memory_type": "pmem"},
+    {"memory_type": "hbm,dram"},
+    {"memory_type": "mixed"},
+    {"cold_start": "{duration: 60s}"},
+    {"prefer_cpu_priority": "low"},
     {"balloon.balloons": "small"},
     {"balloon.balloons": "nosuch"},
 ]
@@ -83,8 +101,9 @@ def make(name: str, topology: Topology, choices: Choices) -> Policy:
         return topology_aware(topology, choices, colocatePods=True, reservedResources={"cpu": "1"})
     types = [
         {"name": "small", "maxCPUs": 2, "minCPUs": 1, "preferNewBalloons": True, "shareIdleCPUsInSame": "package"},
-        {"name": "web", "namespaces": ["web"], "maxBalloons": 2, "preferSpreadingPods": True},
-    ]
+        {"name": "web", "namespaces": ["web"], "maxBalloons": 2, "preferSpreadingPods": True,
+         "preferCoreType": "efficient", "memoryTypes": ["HBM", "DRAM"]},
+    ]  # fmt: skip
     return balloons(*types, topology=topology, choices=choices)
 
 

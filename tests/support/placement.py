@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nri.api import cpuset
-from nri.host.topology import Topology
+from nri.host.topology import MemoryKind, Node, Topology
 from nri.kube.requests import Requests
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
@@ -24,6 +27,17 @@ def guest(packages: int = 2, nodes: int = 2, cores: int = 2, threads: int = 2, *
     """A machine by its shape, 2 GiB in each memory node; CPUs are numbered depth first."""
     shape = {"kind": "tree", "packages": packages, "numa_per_die": nodes, "cores_per_numa": cores, "threads": threads}
     return Machines({"guest": {"mem_kib_per_node": 2 << 20, **shape, **more}}, DATA).get("guest")
+
+
+def with_memory(kind: MemoryKind, gib: int, normal: bool) -> Topology:
+    """The guest with two more memory nodes, which have no CPUs, one near to each package."""
+    topology = guest()
+    nodes = {n: replace(node, distances={**node.distances, 4: 14 + 14 * (n > 1), 5: 28 - 14 * (n > 1)})
+             for n, node in topology.nodes.items()}  # fmt: skip
+    for number in (4, 5):
+        distances = {n: node.distances[number] for n, node in nodes.items() if n < 4} | {4: 28, 5: 28, number: 10}
+        nodes[number] = Node(number, frozenset(), gib * GIB, kind, distances, normal)
+    return replace(topology, nodes=nodes)
 
 
 def write_machine(folder: Path, topology: Topology) -> Path:
@@ -80,3 +94,15 @@ def container(name: str, cpu_m: int = 0, memory: int = 0, qos: str = "", limit_m
     given = {f"{word}.resource-policy.nri.io{slash}{scope}": value for word, slash, scope, value in parts}
     requests = Requests(cpu_m, limit_m or (cpu_m if qos == "Guaranteed" else 0), memory, memory_limit or memory)
     return Container(name, name, Pod(pod or name, pod or name, namespace, qos=qos, annotations=given), requests)
+
+
+def sequence(pods: int, most: int) -> Iterator[tuple[str, int]]:
+    """`create N` and `stop N` of so many pods, at most `most` at a time; drawn, and the same each time."""
+    draw, alive = random.Random(24), list[int]()
+    for number in range(pods):
+        while len(alive) >= most or (alive and draw.random() < 0.3):
+            yield "stop", alive.pop(draw.randrange(len(alive)))
+        alive.append(number)
+        yield "create", number
+    for number in alive:
+        yield "stop", number

@@ -18,7 +18,7 @@ from nri.config import typed
 from nri.policies.default_validator import KEYS, ValidatorConfig
 from tools.deployment.kustomize import HEAD, IMAGE
 from tools.deployment.readme import readme
-from tools.deployment.table import HEALTH_PORT, SOCKET_DIR, Need, semantic_version, version
+from tools.deployment.table import HEALTH_PORT, ROOT, SOCKET_DIR, Need, semantic_version, version
 
 LIBRARY = "nri-plugin"
 PAGE = "docs/howto/deploy.md"
@@ -44,7 +44,7 @@ VALUES = """\
 args: []
 {config}
 config: {{}}
-
+{follow}
 log:
   level: info # debug, info, warning, error
   format: text # or json
@@ -90,6 +90,16 @@ podAnnotations: {{}}
 podLabels: {{}}
 """
 
+FOLLOW = """\
+# Let it have the custom resource of its node, and write back whether it took it, and the node's NodeResourceTopology:
+# two containers beside it do that, which have a token; the plugin has none. `config` then is the resource `default`.
+follow:
+  enabled: false # have these beside it
+  # What these run: built with deploy/agent.Containerfile; without a digest of its own it has the tag of `image`.
+  image: localhost/nri-agent
+  groupLabel: config.nri/group # the node's label that says of which group it is
+"""
+
 HOST_PATHS = """\
 # Where the node has what needs.yaml names, if elsewhere:
 #   {of}
@@ -108,7 +118,15 @@ def files(need: Need) -> dict[str, str]:
         "templates/plugin.yaml": '{{ include "nri-plugin.all" . }}\n',
         "templates/NOTES.txt": '{{ include "nri-plugin.notes" . }}\n',
     }
+    if need.follows:
+        made["crds/crd.yaml"] = HEAD + _resource(need)
     return {f"{need.name}/{path}": text for path, text in made.items()}
+
+
+def _resource(need: Need) -> str:
+    """The definition of its custom resource."""
+    every = yaml.safe_load_all((ROOT / "deploy/placement/crds.yaml").read_text(encoding="utf-8"))
+    return next(as_yaml(each) for each in every if each["spec"]["names"]["kind"] == need.follows)
 
 
 def library() -> dict[str, str]:
@@ -153,6 +171,7 @@ def needs(need: Need) -> str:
             "capabilities": [{"name": name, "why": why} for name, why in need.capabilities.items()],
             "mounts": mounts,
         }
+        | ({"follows": need.follows, "followed": need.followed} if need.follows else {})
     )
 
 
@@ -171,6 +190,7 @@ def values(need: Need) -> str:
         of_pod=POD_VALUES.format(cpu="2m", memory="24Mi", limit="128Mi"),
         place=place.rstrip("\n"),
         config=config,
+        follow=FOLLOW if need.follows else "",
         port=HEALTH_PORT,
         socket_dir=SOCKET_DIR,
         host_paths=HOST_PATHS.format(of="\n#   ".join(f"{one.name}: {one.host}" for one in need.mounts))
@@ -188,6 +208,9 @@ def schema(need: Need) -> Json:
         place = {"indices": {"type": "string", "pattern": "^[0-9]{2}(,[0-9]{2})+$"}}
     if need.mounts:
         place["hostPaths"] = an_object(**{mount.name: PATH for mount in need.mounts})
+    if need.follows:
+        text = {"type": "string", "minLength": 1}
+        place["follow"] = an_object(enabled={"type": "boolean"}, image=text, groupLabel=text)
     own: Json = {
         **place,
         "args": {"type": "array", "items": {"type": "string"}},

@@ -118,6 +118,57 @@ patches:
         value: {{name: config, configMap: {{name: {name}}}}}
 """
 
+#: Beside the plugin: what brings it the custom resource of its node. Only these containers have a token.
+FOLLOWED = """\
+resources:
+  - ../base
+  - ../../../placement
+components:
+  - ../../components/image-stable
+patches:
+  - target:
+      kind: DaemonSet
+    patch: |
+      - op: add
+        path: /spec/template/spec/containers/0/args/-
+        value: --config={state}/{name}.policy.json
+      - op: add
+        path: /spec/template/spec/serviceAccountName
+        value: nri-placement
+      - op: add
+        path: /spec/template/spec/volumes/-
+        value:
+          name: token
+          projected:
+            sources:
+              - serviceAccountToken: {{path: token, expirationSeconds: 3607}}
+              - configMap: {{name: kube-root-ca.crt, items: [{{key: ca.crt, path: ca.crt}}]}}
+              - downwardAPI: {{items: [{{path: namespace, fieldRef: {{fieldPath: metadata.namespace}}}}]}}
+{containers}"""
+
+FOLLOW = """\
+      - op: add
+        path: /spec/template/spec/{path}
+        value:
+{dash}name: {container}
+{space}image: localhost/nri-agent:{tag}
+{space}args: [placement, follow, {name}, --state-dir, {state}{more}]
+{space}env:
+{space}  - {{name: NODE_NAME, valueFrom: {{fieldRef: {{fieldPath: spec.nodeName}}}}}}
+{space}resources: {{requests: {{cpu: 2m, memory: 48Mi}}, limits: {{memory: 128Mi}}}}
+{space}securityContext:
+{space}  runAsUser: 0
+{space}  runAsGroup: 0
+{space}  privileged: false
+{space}  allowPrivilegeEscalation: false
+{space}  readOnlyRootFilesystem: true
+{space}  capabilities: {{drop: [ALL]}}
+{space}  seccompProfile: {{type: RuntimeDefault}}
+{space}volumeMounts:
+{space}  - {{name: {mount}, mountPath: {state}}}
+{space}  - {{name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}}
+"""
+
 IMAGES = """\
 images:
   - name: "*"
@@ -167,10 +218,24 @@ def files(need: Need) -> dict[str, str]:
     if need.config:  # an overlay that gives the plugin the file config.yaml beside it
         configured = CONFIGURED.format(name=need.object_name, folder=CONFIG_DIR)
         made["configured/kustomization.yaml"] = KUSTOMIZATION + configured
+    if need.follows:  # an overlay that brings it the custom resource of its node
+        made["followed/kustomization.yaml"] = KUSTOMIZATION + _followed(need)
     found = {f"{need.name}/{path}": HEAD + text for path, text in made.items()}
     if need.config:
         found[f"{need.name}/configured/config.yaml"] = yaml.safe_dump(need.config)
     return found
+
+
+def _followed(need: Need) -> str:
+    (mount,) = need.mounts
+    what = {"name": need.name, "state": mount.at, "mount": mount.name, "tag": version()}
+    first = FOLLOW.format(
+        **what, path="initContainers", container="first", more=", --once", dash="          - ", space="            "
+    )
+    beside = FOLLOW.format(
+        **what, path="containers/-", container="follow", more="", dash="          ", space="          "
+    )
+    return FOLLOWED.format(**what, containers=first + beside)
 
 
 def daemon_set(need: Need) -> str:

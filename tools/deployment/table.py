@@ -58,6 +58,7 @@ class Need:
     capabilities: dict[str, str] = field(default_factory=dict)
     host_network: str = ""
     host_pid: str = ""
+    follows: str = ""
     unit: tuple[Line, ...] = ()
     unit_args: tuple[str, ...] = ()
 
@@ -65,6 +66,11 @@ class Need:
     def object_name(self) -> str:
         """The name of its DaemonSet, and of its unit."""
         return f"nri-plugin-{self.name}"
+
+    @property
+    def followed(self) -> str:
+        """Its custom resources as the API calls them: a kind's name in small letters, and several of them."""
+        return f"{self.follows.lower().removesuffix('y')}ies"
 
     @property
     def indexed(self) -> bool:

@@ -81,8 +81,12 @@ class Cri:
         labels: Mapping[str, str] | None = None,
         own_network: bool = False,
         handler: str = "",
+        under: str = "",
     ) -> Pod:
-        """Create and start a pod sandbox in the namespace `default`; `handler` names an OCI runtime."""
+        """Create and start a pod sandbox in the namespace `default`; `handler` names an OCI runtime.
+
+        `under` is a folder of its cgroup's parent, from which plugins read the class of service.
+        """
         namespaces = pb.NamespaceOption(network=pb.POD if own_network else pb.NODE, pid=pb.CONTAINER, ipc=pb.POD)
         config = pb.PodSandboxConfig(
             metadata=pb.PodSandboxMetadata(name=name, uid=str(uuid.uuid4()), namespace="default"),
@@ -91,7 +95,7 @@ class Cri:
             labels=labels or {},
             annotations=annotations or {},
             linux=pb.LinuxPodSandboxConfig(
-                cgroup_parent=f"/{self._cgroup_parent}",
+                cgroup_parent=f"/{self._cgroup_parent}/{under}".rstrip("/"),
                 security_context=pb.LinuxSandboxSecurityContext(namespace_options=namespaces),
             ),
         )

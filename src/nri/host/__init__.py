@@ -5,8 +5,8 @@ on every kernel (:data:`KNOBS`), and each write comes back as a :class:`Result`:
 unsupported, refused or gone, with the reason. Nothing decides here: policies do.
 
 Reading order: :mod:`nri.host.root`; :mod:`nri.host.outcome`; :mod:`nri.host.cgroups`, most of it; then `process`,
-`core_sched`, `locality`, `switches`, `net_class`, `pressure`, `perf`, `resctrl`, `topology` and `usage`, each by
-itself.
+`core_sched`, `locality`, `switches`, `net_class`, `pressure`, `perf`, `resctrl`, `cpu_tuning`, `interrupts`, `topology`
+and `usage`, each by itself.
 """
 
 from nri.host.cgroups import (

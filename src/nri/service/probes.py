@@ -30,9 +30,9 @@ def probes(state: Callable[[], tuple[bool, str]]) -> dict[str, Handler]:
     return {"/healthz": lambda _: text_answer("ok\n"), "/readyz": ready}
 
 
-def metrics(registry: CollectorRegistry) -> dict[str, Handler]:
-    """The handler of /metrics, which collects from a registry of prometheus-client at each scrape."""
+def metrics(registry: CollectorRegistry, more: Callable[[], str] = str) -> dict[str, Handler]:
+    """The handler of /metrics, which collects from a registry of prometheus-client, and `more` text, at each scrape."""
     from prometheus_client import generate_latest  # noqa: PLC0415 - an optional dependency
 
     kind = "text/plain; version=0.0.4; charset=utf-8"
-    return {"/metrics": lambda _: (200, kind, generate_latest(registry))}
+    return {"/metrics": lambda _: (200, kind, generate_latest(registry) + more().encode())}

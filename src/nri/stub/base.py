@@ -125,6 +125,10 @@ class PluginBase:
     def closed(self) -> Awaitable[None] | None:
         """The connection is gone; unless this is the end, another one follows."""
 
+    def measurements(self) -> str:
+        """Measurements of its own, as text of Prometheus: they are served with those of the process at `--metrics`."""
+        return ""
+
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def run_pod_sandbox(self, pod: m.PodSandbox, /) -> Awaitable[None] | None:

@@ -5,6 +5,7 @@ change it; what an operator may choose stands in values.yaml.
 {{- define "nri-plugin.daemonset" -}}
 {{- $need := .Files.Get "needs.yaml" | fromYaml -}}
 {{- $values := .Values -}}
+{{- $follows := include "nri-plugin.follows" . -}}
 apiVersion: apps/v1
 kind: DaemonSet
 metadata:
@@ -34,6 +35,9 @@ spec:
       {{- end }}
     spec:
       priorityClassName: {{ $values.priorityClassName }}
+      {{- if $follows }}
+      serviceAccountName: {{ include "nri-plugin.name" . }}
+      {{- end }}
       automountServiceAccountToken: false
       enableServiceLinks: false
       terminationGracePeriodSeconds: 5
@@ -60,9 +64,11 @@ spec:
       {{- if $need.hostPID }}
       hostPID: true
       {{- end }}
+      {{- if or $follows $values.patchRuntimeConfig.enabled }}
+      initContainers:
+      {{- end }}
       {{- with $values.patchRuntimeConfig }}
       {{- if .enabled }}
-      initContainers:
         - name: patch-runtime
           image: {{ include "nri-plugin.image" $ }}
           imagePullPolicy: {{ $values.image.pullPolicy }}
@@ -83,6 +89,9 @@ spec:
             - name: host-root
               mountPath: /host
       {{- end }}
+      {{- end }}
+      {{- if $follows }}
+        {{- include "nri-plugin.follow.container" (dict "root" . "name" "first" "once" true) | nindent 8 }}
       {{- end }}
       containers:
         - name: plugin
@@ -125,11 +134,14 @@ spec:
               mountPath: {{ $path | quote }}
               readOnly: true
             {{- end }}
-            {{- if $values.config }}
+            {{- if and $values.config (not $follows) }}
             - name: config
               mountPath: /etc/nri-plugin
               readOnly: true
             {{- end }}
+        {{- if $follows }}
+        {{- include "nri-plugin.follow.container" (dict "root" . "name" "follow") | nindent 8 }}
+        {{- end }}
       volumes:
         - name: nri-socket
           hostPath:
@@ -152,7 +164,24 @@ spec:
           hostPath:
             path: {{ $path | quote }}
         {{- end }}
-        {{- if $values.config }}
+        {{- if $follows }}
+        - name: token
+          projected:
+            sources:
+              - serviceAccountToken:
+                  path: token
+                  expirationSeconds: 3607
+              - configMap:
+                  name: kube-root-ca.crt
+                  items:
+                    - key: ca.crt
+                      path: ca.crt
+              - downwardAPI:
+                  items:
+                    - path: namespace
+                      fieldRef:
+                        fieldPath: metadata.namespace
+        {{- else if $values.config }}
         - name: config
           configMap:
             name: {{ include "nri-plugin.name" . }}

@@ -34,7 +34,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - "-idx"
 - {{ .Values.idx | quote }}
 {{- end }}
-{{- if .Values.config }}
+{{- if include "nri-plugin.follows" . }}
+- "--config={{ (first $need.mounts).at }}/{{ $need.plugin }}.policy.json"
+{{- else if .Values.config }}
 - "--config=/etc/nri-plugin/config.yaml"
 {{- end }}
 - "--log-level={{ .Values.log.level }}"

@@ -1,7 +1,10 @@
 {{/* Everything that a plugin's chart makes: its configuration, its wall to the network, its DaemonSet. */}}
 {{- define "nri-plugin.all" -}}
 {{- $need := .Files.Get "needs.yaml" | fromYaml -}}
-{{- if .Values.config }}
+{{- $follows := include "nri-plugin.follows" . -}}
+{{- if $follows }}
+{{ include "nri-plugin.follow.objects" . }}
+{{- else if .Values.config }}
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -29,7 +32,9 @@ spec:
       {{- include "nri-plugin.selector" . | nindent 6 }}
   policyTypes:
     - Ingress
+    {{- if not $follows }}
     - Egress
+    {{- end }}
 {{- end }}
 ---
 {{ include "nri-plugin.daemonset" . }}

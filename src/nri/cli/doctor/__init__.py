@@ -3,7 +3,7 @@
 Rules: a check reads, never changes, and takes the root folder to look under, so that a copied /etc or a container's
 view of the host (`--root /host`) can be examined; it never raises for what it finds. `nri.config.runtimes` reads the
 runtimes' files; `runtimes` says what is wrong in them and compares them, `engine` adds ours, `sockets` and `plugins`
-look at the machine, and `examination` has the order.
+look at the machine, `kubelet` at who pins containers besides, and `examination` has the order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The order of the doctor's checks: the runtimes' configuration, their sockets, their plugins, this installation.
+"""The order of the doctor's checks: the runtimes' configuration, sockets and plugins, the kubelet, this installation.
 
 Next: `nri.cli.doctor.runtimes`, the first of the checks.
 """
@@ -10,7 +10,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
+from nri.cli.doctor import Finding, engine, kubelet, launched, plugins, runtimes, sockets
 from nri.cli.support.versions import versions
 from nri.config.runtimes import containerd, crio, isulad
 
@@ -41,6 +41,7 @@ def examine(settings: Settings, root: str) -> list[Finding]:
             launched.check(root, nri, programs, findings, listens=nri.socket_path in listen)
     # A plugin that the runtime starts knows no other place than the default one.
     plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
+    kubelet.check(root, findings)
     _python(findings)
     return findings
 

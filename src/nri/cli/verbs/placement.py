@@ -46,6 +46,13 @@ _CONTAINERS = [
     Column("MEMORY", "mems"),
     Column("SHARES", "shares", extra=True),
 ]
+_CPU_CLASSES = [Column("CPU CLASS", "class"), Column("CPUS", "cpus"), Column("SETTINGS", "settings")]
+_INTERRUPTS = [
+    Column("INTERRUPTS FOR", "who"),
+    Column("CPUS", "cpus"),
+    Column("TAKES", "claim"),
+    Column("IS SPARED", "mask"),
+]
 _CANDIDATES = [
     Column("PLACE", "place"),
     Column("HAS", "has"),
@@ -145,6 +152,8 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
 def show(settings: Settings, svg: str | None, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
     """Show pools or balloons with their CPUs, memory and what is free, and the containers in them.
 
+    With classes of CPUs, or containers that want interrupts or not, also how CPUs and interrupts are set.
+
     The plugin that runs here answers, to root. With --pods nothing is asked: the pods are placed on paper.
     """
     from nri.policies.placement.drawing import draw
@@ -166,6 +175,13 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
     out.table(_PLACES, [_place_row(each) for each in found["places"]])
     out.text("")
     out.table(_CONTAINERS, found["containers"])
+    wishes = [_interrupts_row(each) for each in found.get("interrupts", ())]  # an older plugin says nothing of them
+    for columns, rows in ((_CPU_CLASSES, found.get("cpu_classes")), (_INTERRUPTS, wishes)):
+        if rows:
+            out.text("")
+            out.table(columns, rows)
+    for problem in found.get("not_set", ()):
+        out.text(f"not set: {problem}")
 
 
 @placement.command(
@@ -358,6 +374,12 @@ def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:
         "memory": f"{place['memory_free_bytes'] / gib:.1f} of {place['memory_bytes'] / gib:.1f} GiB",
         "containers": ", ".join(place["containers"]),
     }
+
+
+def _interrupts_row(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """Who wants interrupts, or is spared them, as a row of the table."""
+    takes = [*wish["claim"], *(["those that nobody takes"] if wish["sink"] else [])]
+    return {**wish, "claim": ", ".join(takes), "mask": ", ".join(wish["mask"])}
 
 
 command = placement

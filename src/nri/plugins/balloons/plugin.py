@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["BalloonsPlugin"]
 
-#: Keys of a type that have no effect here.
-_OF_TYPES = ("cpuClass", "irqClaim", "irqMode", "showContainersInNrt")
 _SUFFIX = ".resource-policy.nri.io"
 
 
@@ -36,7 +34,15 @@ class BalloonsPlugin(PlacementPlugin):
     """Pin containers to sets of CPUs that grow and shrink with what they request: balloons, of types that you name."""
 
     name = "balloons"
-    no_hints = "preferCloseToDevices of a type says what its balloons are near to"
+    unread: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
+            "preferCloseToDevices of a type says what its balloons are near to",
+        ),
+        "cold-start": "memory of all kinds is given at once",
+        "cpu-class": "cpuClass of a type says how its CPUs are set",
+        "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
+    }
     flags: ClassVar[Mapping[str, Flag]] = FLAGS
     annotations: ClassVar[Mapping[str, str]] = {
         f"{key}{_SUFFIX}": what
@@ -63,9 +69,6 @@ class BalloonsPlugin(PlacementPlugin):
     def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
         yield from super().without_effect(options)
         for each in options.balloonTypes:
-            for key in _OF_TYPES:
-                if getattr(each, key):
-                    yield f"balloonTypes {each.name}: {key}", "it is not carried out here"
             for device in each.preferCloseToDevices:
                 if device.startswith("podresourceapi:"):
                     yield f"balloonTypes {each.name}: {device}", "the kubelet's pod resources are not asked"

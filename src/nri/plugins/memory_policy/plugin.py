@@ -197,6 +197,8 @@ def check(policy: Policy) -> None:
             raise ValueError(f"flags must be of {', '.join(MpolFlag.keys())}, not {quote(cut(flag, 40))}")
     if not policy.nodes and policy.mode not in WITHOUT_NODES:
         raise ValueError(f"nodes must be given for {policy.mode}: {NODES_HELP}")
+    if policy.nodes and policy.mode in WITHOUT_NODES:
+        raise ValueError(f"nodes must not be given for {policy.mode}: the kernel refuses it with some")
 
 
 def resolve(nodes: str, topology: Topology, cpus: frozenset[int], mems: frozenset[int]) -> frozenset[int]:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from time import monotonic, sleep
 
 from nri.errors import Reject
-from nri.files import read_regular, remove_tree, write_whole
+from nri.files import open_regular, read_regular, remove_tree, write_whole
 from nri.host import process
 from nri.host.root import Root
 
@@ -32,6 +32,8 @@ CONFIG, OUTPUT, PID, STATS = "memtierd.config.yaml", "memtierd.output", "memtier
 PATIENCE_S, PAUSE_S = 5.0, 0.005
 #: A configuration is a few lines; a pid file has one.
 MOST_BYTES = 1 << 20
+#: Of its output, at a look for it: what is longer begins anew.
+MOST_OUTPUT = 4 << 20
 
 #: Namespace, pod and container.
 Owner = tuple[str, str, str]
@@ -58,7 +60,7 @@ class Daemon:
             write_whole(os.path.join(folder, CONFIG), text.encode(), sync=False)
             with suppress(FileNotFoundError):
                 os.unlink(os.path.join(folder, OUTPUT))
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
             output = os.open(os.path.join(folder, OUTPUT), flags, 0o600)
             try:
                 streams: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
@@ -111,6 +113,16 @@ class Daemon:
         except OSError:
             return ""
         return next((line for line in reversed(lines) if line.strip()), "")
+
+    def trim(self) -> None:
+        """Let its output begin anew if it has become long: it may run for years, and its folder is in memory."""
+        with suppress(OSError):
+            output = open_regular(os.path.join(self.folder, OUTPUT), os.O_WRONLY | os.O_NOFOLLOW)
+            try:
+                if os.fstat(output).st_size > MOST_OUTPUT:
+                    os.ftruncate(output, 0)
+            finally:
+                os.close(output)
 
     def stop(self) -> None:
         """Kill it and remove its folder. OSError if that cannot be removed."""

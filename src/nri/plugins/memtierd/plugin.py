@@ -137,8 +137,9 @@ class Memtierd(nri.Plugin):
 
     @nri.every(LOOK_S)
     def look(self) -> None:
-        """Tell of processes that have ended by themselves."""
+        """Tell of processes that have ended by themselves, and keep their output short."""
         for owner, daemon in list(self._daemons.items()):
+            daemon.trim()
             if daemon.ended and not daemon.told:
                 daemon.told = True
                 words = daemon.last_words()

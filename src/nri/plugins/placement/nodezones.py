@@ -15,7 +15,10 @@ _TYPES = {"system": "virtual node", "package": "socket", "die": "die", "numa": "
 
 
 def zones_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One zone for each pool or balloon: CPU and memory that it has and has left, its sets of CPUs and of memory."""
+    """One zone for each pool or balloon: CPU and memory that it has and has left, its sets of CPUs and of memory.
+
+    Behind them one for each container that is to have one.
+    """
     pooled = document["policy"] == "topology-aware"
     parents: list[str] = []
     zones = []
@@ -36,6 +39,19 @@ def zones_of(document: Mapping[str, Any]) -> list[dict[str, Any]]:
         if len(parents) > 1:
             zone["parent"] = parents[-2]
         zones.append(zone)
+    for container in document["containers"]:
+        if container.get("in_zones"):
+            cpu = _resource("cpu", container["cpu_m"], 0, "m")
+            attributes = [("cpuset", container["cpus"]), ("memory set", container["mems"])]
+            zones.append(
+                {
+                    "name": container["container"],
+                    "type": "allocation for container",
+                    "parent": container["place"],
+                    "resources": [cpu],
+                    "attributes": [{"name": name, "value": value} for name, value in attributes],
+                }
+            )
     return zones
 
 

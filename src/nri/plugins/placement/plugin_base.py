@@ -12,18 +12,21 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import nri
 from nri.api import messages as m
+from nri.config.kubelet import pinning
 from nri.errors import ConfigError, NriError
 from nri.host import Root, read_topology
 from nri.kube.requests import Requests
 from nri.plugins.placement.answers import adjustment_of, differing, requests_after, updates_of
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.devices import hints_of
+from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement.containers import SUFFIX, Container, NoPlace, Pins, always, container_of
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import Policy, account, document, exposition, find
@@ -43,33 +46,24 @@ _PART = 0.8
 _TURN_S = 0.5
 _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
 
-_CPU_CLASSES = "frequencies and idle states of CPUs are left as they are"
-_INTERRUPTS = "interrupts are left where they are"
 _CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
 _HINTS = "the kubelet's pod resources are not asked"
+_PICKED = "hints choose the pool, and not the CPUs and memory nodes in it"
 #: Keys of all policies that have no effect here, with the reason.
 _WITHOUT_EFFECT = {
-    "agent": "there is no agent beside the plugin",
     "control": _CLASSES,
-    "controllableInterrupts": _INTERRUPTS,
-    "instrumentation": "metrics are served at --metrics ADDRESS",
+    "instrumentation": "metrics are served at --metrics HOST:PORT",
     "log": "the log is set by --log-level",
-    "showContainersInNrt": "containers are in no NodeResourceTopology",
-    **dict.fromkeys(("cpuClasses", "idleCPUClass", "turboDomain", "sharedPoolCPUClass"), _CPU_CLASSES),
-    **dict.fromkeys(("reservedPoolCPUClass", "defaultExclusiveCPUClass"), _CPU_CLASSES),
 }
-_NOTHING: Any = (None, "", False, [], {}, ["*"], "package")
+#: The same for keys of `agent`.
+_AGENT = {"podResourceAPI": _HINTS, "nodeResourceTopology": "nri placement follow writes it, beside the plugin"}
+_NOTHING: Any = (None, "", False, [], {})
 #: Annotations of the originals that have no effect here, without their domain, with the reason.
 _UNREAD = {
-    "cold-start": "memory is given at once",
-    "cpu-class": _CPU_CLASSES,
-    "irq-affinity": _INTERRUPTS,
     "toptierlimit": "memory is not tiered",
     **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
-    "pick-resources-by-hints": _HINTS,
+    "pick-resources-by-hints": _PICKED,
 }
-#: Annotations of those policies that take hints.
-_OF_HINTS = ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints")
 
 FLAGS: Mapping[str, Flag] = {
     "state-dir": Flag("stateDir", "DIR", "where the state file is (default /var/lib/nri/placement)"),
@@ -81,10 +75,10 @@ class PlacementPlugin(nri.Plugin, ABC):
     """The base of plugins that pin containers to CPUs and memory nodes.
 
     Attributes:
-        no_hints: why devices and mounts of a container are no hints for its place; "" where they are.
+        unread: annotations of the other policy that have no effect in this one, each with the reason.
     """
 
-    no_hints: ClassVar[str] = ""
+    unread: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,6 +89,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._kept: Kept | None = None
         self._connected = False
         self._server: Server | None = None
+        self._tuner: Tuner | None = None
         #: How often a configuration was given, and why the last one was not taken.
         self._configured = 0
         self._problem = ""
@@ -109,7 +104,14 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
         """Keys of the configuration that are given, and have no effect here, each with the reason."""
-        return [(key, reason) for key, reason in _WITHOUT_EFFECT.items() if getattr(options, key, None) not in _NOTHING]
+        for key, reason in _WITHOUT_EFFECT.items():
+            if getattr(options, key, None) not in _NOTHING:
+                yield key, reason
+        for key, value in options.agent.items():
+            if value:
+                yield f"agent: {key}", _AGENT.get(key, "there is no agent beside the plugin")
+        for each in options.cpuClasses:
+            yield from each.without_effect()
 
     # -- configuration ------------------------------------------------------------------------------------------------
 
@@ -132,6 +134,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         options = self.config
         for key, reason in self.without_effect(options):
             self.log.warning("%s has no effect: %s", key, reason)
+        for each in pinning(options.hostRoot):
+            self.log.warning("%s: two that pin the same containers undo each other's work; %s", each, each.next)
         topology = read_topology(self.root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
@@ -141,6 +145,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._kept, complaint = Checkpoint(options.stateDir, self.name).read()
             if complaint:
                 self.log.warning("%s; all containers are placed again", complaint)
+            self._tuner = Tuner(self.root, self.log.warning, self._kept.interrupts if self._kept else {})
             policy = self._made(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
@@ -238,6 +243,18 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._save(policy)
         self._ask(changes)
 
+    @nri.every(1.0)
+    def tune(self) -> None:
+        """Set frequencies, idle states and interrupts as they are decided, without making an answer wait for it."""
+        with self._lock:
+            policy, tuner = self._policy, self._tuner
+            if policy is None or tuner is None or not self._connected:
+                return
+            wanted = policy.tuning()
+        if tuner.apply(wanted, policy.options, policy.machine):
+            with self._lock:
+                self._save(self.present)
+
     def closed(self) -> None:
         with self._lock:
             self._connected = False
@@ -261,15 +278,19 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _metrics(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import text_answer
 
+        return text_answer(self.measurements())
+
+    def measurements(self) -> str:
         with self._lock:
-            return text_answer(exposition(self.present.gauges()))
+            return exposition(self._policy.gauges()) if self._policy is not None else ""
 
     def _show(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer
 
         with self._lock:
             configuration = {"given": self._configured, "problem": self._problem}
-            return json_answer(document(self.present) | {"configuration": configuration})
+            problems = self._tuner.problems if self._tuner else []
+            return json_answer(document(self.present) | {"configuration": configuration, "not_set": problems})
 
     def _explain(self, asked: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer
@@ -304,7 +325,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
         made = container_of(pod, container, self._node_bytes)
-        if not self.no_hints:
+        if "topologyhints" not in self.unread:
             made.hints = hints_of(made, container, self.root)
         return made
 
@@ -399,15 +420,15 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _save(self, policy: Policy) -> None:
         try:
-            Checkpoint(self._options.stateDir, self.name).write(policy.saved())
+            first = self._tuner.first if self._tuner else {}
+            Checkpoint(self._options.stateDir, self.name).write(replace(policy.saved(), interrupts=first))
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
 
     def _tell(self, container: Container) -> None:
         for doubt in container.doubts:
             self.log.warning("%s: %s; it counts as not given", container, doubt)
-        unread = _UNREAD | (dict.fromkeys(_OF_HINTS, self.no_hints) if self.no_hints else {})
-        for key, reason in unread.items() if container.pod.annotations else ():
+        for key, reason in {**_UNREAD, **self.unread}.items() if container.pod.annotations else ():
             if container.asks(key) is not None:
                 self.log.warning("%s: annotation %s has no effect: %s", container, key + SUFFIX, reason)
 

@@ -7,9 +7,12 @@ nri-plugins' plugin of this name. The plugin around it is `nri.plugins.placement
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import nri
 from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
+from nri.policies.placement.containers import Pins
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.policy import TopologyAware
 
@@ -41,6 +44,7 @@ class TopologyAwarePlugin(PlacementPlugin):
             "prefer-reserved-cpus": "true: the CPUs of the system",
             "prefer-cpu-priority": "high, normal, low or none",
             "memory-type": "dram, pmem, hbm or mixed; several with commas",
+            "cold-start": "{duration: 60s}: without DRAM for so long, on machines with PMEM or CXL memory",
             "hide-hyperthreads": "true: one thread of each core",
             "unlimited-burstable": "system, package, die, numa or l3cache: where containers without a limit are",
             "topologyhints": "mounts, devices, all or none: what of it is a hint for its place",
@@ -48,6 +52,8 @@ class TopologyAwarePlugin(PlacementPlugin):
             "deny.topologyhints": "{type: prefix or glob, paths}: paths that are no hints",
             "strict.topologyhints": "true: the container is refused if its place does not meet its hints",
             "scheduling-class": "one of schedulingClasses: how its processes are scheduled",
+            "cpu-class": "one of cpuClasses: how its own CPUs are set",
+            "irq-affinity": "{claim, mask, mode}: interrupts that its own CPUs take, or are spared",
             "cpu.preserve": "true: its CPUs are left alone",
             "memory.preserve": "true: its memory nodes are left alone",
         }.items()
@@ -65,6 +71,28 @@ class TopologyAwarePlugin(PlacementPlugin):
         hostRoot: str = "/"
 
     config: Config
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: When a container that began without DRAM is to have it.
+        self._warm_at: dict[str, float] = {}
+
+    @nri.every(1.0)
+    def warm(self) -> None:
+        """Let containers have DRAM whose cold start is over."""
+        with self._lock:
+            policy, now, changes = self._policy, monotonic(), dict[str, Pins]()
+            if not isinstance(policy, TopologyAware) or not self._connected:
+                return
+            cold = policy.cold_starts()
+            self._warm_at = {name: self._warm_at.get(name, now + after_s) for name, after_s in cold.items()}
+            over = [name for name, at in self._warm_at.items() if at <= now]
+            for name in over:
+                changes |= policy.warm(name)
+            if over:
+                self._save(policy)
+        if changes:
+            self._ask(changes)
 
     def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
         return TopologyAware(machine, options, kept=kept, containers=containers)

@@ -19,6 +19,8 @@ __all__ = ["draw", "users_of"]
 
 _SQUARE, _GAP, _TITLE = 26, 5, 20
 _MOST_ROWS, _MOST_NAMES, _ROW = 40, 4, 22
+#: Where texts of the legend begin, how wide a letter is there at most, and from how many digits on a number is small.
+_KEY, _LETTER, _LONG = 29, 8, 4
 #: How wide the boxes in a box may be together, by the outer one's kind.
 _WIDEST = {"core": 4 * _SQUARE, "cache": 340, "node": 720, "package": 760, "machine": 1540}
 #: Light, dark.
@@ -68,8 +70,8 @@ def draw(document: Mapping[str, Any]) -> str:
     users = users_of(document)
     groups = {names: number for number, names in enumerate(dict.fromkeys(users.values()))}
     machine = _boxes(document["machine"], users, groups)
-    rows = _legend(groups, users, document)
     width = max(machine.width, 560)
+    rows = _legend(groups, users, document, (width - _KEY - _GAP) // _LETTER)
     height = machine.height + _ROW * len(rows) + 2 * _GAP
     box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     parts = [
@@ -81,7 +83,7 @@ def draw(document: Mapping[str, Any]) -> str:
     for number, (fill, text) in enumerate(rows):
         y = machine.height + _GAP + _ROW * number
         parts.append(_rect(_GAP, y, 16, 16, "free", fill))
-        parts.append(f'<text class="ink" x="{_GAP + 24}" y="{y + 13}">{_xml(text)}</text>')
+        parts.append(f'<text class="ink" x="{_KEY}" y="{y + 13}">{_xml(text)}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
 
@@ -107,7 +109,7 @@ def _boxes(
     def thread(cpu: int) -> _Box:
         names = users.get(cpu, ())
         fill = _colour(groups[names]) if names else ""
-        return _Box("free", str(cpu), fill=fill, hint=f"CPU {cpu}: {_names(names) or 'free'}")
+        return _Box("free", str(cpu), fill=fill, hint=f"CPU {cpu}: {_names(names) if names else 'free'}")
 
     packages = []
     for package in machine["packages"]:
@@ -128,9 +130,9 @@ def _node(node: Mapping[str, Any]) -> str:
 
 
 def _legend(
-    groups: Mapping[tuple[str, ...], int], users: Mapping[int, tuple[str, ...]], document: Mapping[str, Any]
+    groups: Mapping[tuple[str, ...], int], users: Mapping[int, tuple[str, ...]], document: Mapping[str, Any], most: int
 ) -> list[tuple[str, str]]:
-    """A colour and a text for each group of containers that run on the same CPUs."""
+    """A colour and a text of at most so many letters for each group of containers that run on the same CPUs."""
     cpus: dict[tuple[str, ...], list[int]] = {}
     for cpu, names in users.items():
         cpus.setdefault(names, []).append(cpu)
@@ -139,14 +141,22 @@ def _legend(
     for names, number in groups.items():
         nodes = sorted({mems[name] for name in names if mems[name]})
         memory = f"; memory nodes {' or '.join(nodes)}" if nodes else ""
-        rows.append((_colour(number), f"{_names(names)}: CPUs {cpuset.to_text(cpus[names])}{memory}"))
+        where = plain(f"CPUs {cpuset.to_text(cpus[names])}{memory}: ", most // 2)
+        rows.append((_colour(number), where + _names(names, most - len(where))))
     more = len(rows) - _MOST_ROWS
     return rows if more <= 0 else [*rows[:_MOST_ROWS], ("", f"and {more} more")]
 
 
-def _names(names: tuple[str, ...]) -> str:
-    shown = ", ".join(plain(name, 60) for name in names[:_MOST_NAMES])
-    return shown + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")
+def _names(names: tuple[str, ...], most: int = 4 * 60) -> str:
+    """As many of the names as fit into so many letters, the first of them in any case."""
+    shown = plain(names[0], min(60, most))
+    for number, name in enumerate(names[1:], 1):
+        more = f" and {len(names) - number} more"
+        longer = f"{shown}, {plain(name, 60)}"
+        if number == _MOST_NAMES or len(longer) + len(more) > most:
+            return shown + more
+        shown = longer
+    return shown
 
 
 def _colour(number: int) -> str:
@@ -163,8 +173,8 @@ def _drawn(machine: _Box) -> list[str]:
         if box.kind == "free":
             hint = f"<title>{_xml(box.hint)}</title>"
             parts.append(_rect(x, y, box.width, box.height, "free", box.fill, hint))
-            ink = "on" if box.fill else "soft"
-            parts.append(f'<text class="{ink} cpu" x="{x + _SQUARE // 2}" y="{y + 17}">{box.title}</text>')
+            ink = f"{'on' if box.fill else 'soft'} {'cpu' if len(box.title) < _LONG else 'long'}"
+            parts.append(f'<text class="{ink}" x="{x + _SQUARE // 2}" y="{y + 17}">{box.title}</text>')
             continue
         if box.kind != "machine":
             parts.append(_rect(x, y, box.width, box.height, box.kind))
@@ -195,6 +205,7 @@ def _style() -> str:
         ".nri-placement .soft{fill:var(--soft)}",
         ".nri-placement .on{fill:#101418}",
         ".nri-placement .cpu{font-size:11px;text-anchor:middle}",
+        ".nri-placement .long{font-size:9px;text-anchor:middle}",
         *(f".nri-placement .{kind}{{fill:var(--{kind})}}" for kind in ("package", "node", "cache", "core", "free")),
     ]
     return "\n".join(rules)

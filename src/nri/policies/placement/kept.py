@@ -56,6 +56,7 @@ class KeptGrant:
     exclusive: str = ""
     portion_m: int = 0
     zone: str = ""
+    cold: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,14 @@ class KeptBalloon:
 
 @dataclass(frozen=True)
 class Kept:
-    """All of it. `version` and `policy` say who can read it."""
+    """All of it. `version` and `policy` say who can read it; `interrupts` the CPUs of those that were moved, before."""
 
     policy: str
     version: int = _VERSION
     containers: dict[str, KeptContainer] = field(default_factory=dict)
     grants: dict[str, KeptGrant] = field(default_factory=dict)
     balloons: list[KeptBalloon] = field(default_factory=list)
+    interrupts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.version != _VERSION:
@@ -109,4 +111,5 @@ class Kept:
                 {"parts": [vars(part) for part in each.parts], "idle": each.idle, "containers": each.containers}
                 for each in self.balloons
             ],
+            "interrupts": self.interrupts,
         }

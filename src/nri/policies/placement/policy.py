@@ -17,6 +17,7 @@ from nri.policies.placement.containers import Container, Pins
 from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.scheduling import SchedulingClass
+from nri.policies.placement.tuning import Tuning, described
 from nri.text import quote
 
 __all__ = ["Candidate", "Explanation", "Gauge", "Place", "Policy", "account", "document", "exposition", "find"]
@@ -102,6 +103,7 @@ class Policy(Protocol):
 
     name: str
     machine: Machine
+    options: Any
     containers: dict[str, Container]
     in_time: Callable[[], None]
 
@@ -124,6 +126,14 @@ class Policy(Protocol):
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
         """How a container's processes are scheduled; None if that is left as it is."""
+        ...
+
+    def tuning(self) -> Tuning:
+        """The classes of CPUs, and the interrupts that containers want or not."""
+        ...
+
+    def in_zones(self, container_id: str) -> bool:
+        """Whether a container has a zone of its own in the node's NodeResourceTopology."""
         ...
 
     def saved(self) -> Kept:
@@ -168,13 +178,14 @@ def find(policy: Policy, words: str) -> Container:
 
 
 def document(policy: Policy) -> dict[str, Any]:
-    """A policy as it is now: `policy`, `places`, `containers` and, for pictures, `machine`."""
+    """A policy as it is now: its name, places, containers, classes of CPUs, interrupts and, for pictures, machine."""
     places = policy.places()
     where = {container: place.name for place in places for container in place.containers}
     return {
         "policy": policy.name,
         "places": [_place(place, policy) for place in places],
         "containers": [_container(each, where.get(each.id, ""), policy) for each in policy.containers.values()],
+        **described(policy.options.cpuClasses, policy.tuning()),
         "machine": _machine(policy.machine),
     }
 
@@ -230,6 +241,7 @@ def _container(container: Container, place: str, policy: Policy) -> dict[str, An
         "cpus": pins.cpus or "",
         "mems": pins.mems or "",
         "shares": pins.shares or 0,
+        "in_zones": policy.in_zones(container.id),
     }
 
 

@@ -50,6 +50,7 @@ class Endpoints:
         health_addr: HOST:PORT of health; empty or None for none.
         metrics_addr: HOST:PORT of metrics and health.
         registry: the metrics.
+        more: further ones, as text.
 
     Raises:
         ConfigError: an address cannot be listened on.
@@ -61,12 +62,13 @@ class Endpoints:
         health_addr: str | None,
         metrics_addr: str | None = None,
         registry: CollectorRegistry | None = None,
+        more: Callable[[], str] = str,
     ) -> None:
         self._servers: list[Server] = []
         handlers: dict[str, dict[str, Handler]] = {}
         flags: dict[str, str] = {}
         if metrics_addr and registry is not None:
-            handlers[metrics_addr] = {**probes(health), **metrics(registry)}
+            handlers[metrics_addr] = {**probes(health), **metrics(registry, more)}
             flags[metrics_addr] = "--metrics"
         if health_addr and health_addr not in handlers:
             handlers[health_addr] = probes(health)

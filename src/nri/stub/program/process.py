@@ -261,6 +261,14 @@ class Program:
             return False, f"a handler has not returned for {HANG_S:g} s\n"
         return True, "ready\n"
 
+    def measurements(self) -> str:
+        """The plugin's own, as text; one that cannot tell them has none."""
+        try:
+            return self.plugin.measurements()
+        except Exception:
+            self.plugin.log.exception("measurements cannot be told")
+            return ""
+
     def _stop_session(self) -> None:
         session = self._session
         if session is not None:

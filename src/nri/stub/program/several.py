@@ -102,6 +102,10 @@ class Several:
         found = [(program.label, *program.health()) for program in self._programs]
         return all(ready for _, ready, _ in found), "".join(f"{label}: {text}" for label, _, text in found)
 
+    def measurements(self) -> str:
+        """Those of each."""
+        return "".join(program.measurements() for program in self._programs)
+
     def _serve(self, program: Program) -> None:
         """Run one of them to its end, and end the others if it was not asked to end."""
         code, reason = 0, ""

@@ -82,7 +82,7 @@ def run_all(chosen: Sequence[tuple[type[PluginBase], Options]], *, reporter: Rep
 
         registry, counting = counted(reporter) if options.metrics_addr else (None, reporter)
         program = _program(chosen, counting)
-        endpoints = Endpoints(program.health, options.health_addr, options.metrics_addr, registry)
+        endpoints = Endpoints(program.health, options.health_addr, options.metrics_addr, registry, program.measurements)
         return program.run()
     except ConfigError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -174,3 +174,27 @@ def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None
         assert done.returncode == 2
         assert missing in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_cpu_classes_and_interrupts_are_shown_on_paper_and_of_a_plugin(nri, machine, short) -> None:
+    key = "irq-affinity.resource-policy.nri.io/pod"
+    (machine / "pods.yaml").write_text(
+        POD.replace("name: web", f'name: web, annotations: {{{key}: \'{{claim: ["*nvme*"], mask: ["*"]}}\'}}')
+    )
+    (machine / "policy.yaml").write_text(
+        "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: 'cpuset:0'}, sharedPoolCPUClass: low,"
+        " defaultExclusiveCPUClass: fast, cpuClasses: [{name: low, maxFreq: base}, {name: fast, minFreq: turbo}]}\n"
+    )
+    done = on_paper(nri, machine, "show", "--policy", str(machine / "policy.yaml"))
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert ["fast", "1-2", "minFreq", "turbo"] in rows, done.stdout + done.stderr
+    assert ["low", "0,3", "maxFreq", "base"] in rows
+    assert ["default/web/main", "1-2", "*nvme*", "*"] in rows
+    with FakeRuntime(real_time=False) as runtime:
+        types = [{"name": "nic", "irqClaim": ["*eth*"], "irqMode": "sink", "minBalloons": 1}]
+        idle = {"cpuClasses": [{"name": "low", "maxFreq": "base"}], "idleCPUClass": "low"}
+        plugin = started(runtime, short, BalloonsPlugin(), balloonTypes=types, **idle)
+        plugin.tune()
+        told = nri("placement", "show", "--state-dir", str(short / "state")).stdout
+    assert "*eth*, those that nobody takes" in told
+    assert "not set: cpu0, cpu1, cpu2 and 1" in told

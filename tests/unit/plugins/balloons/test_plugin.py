@@ -32,13 +32,6 @@ def test_an_unknown_type_is_refused_with_those_that_there_are(nri_runtime: FakeR
         nri_runtime.create_container(asking, ask("a", 1000))
 
 
-def test_keys_of_types_without_an_effect_are_told(
-    nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE | {"cpuClass": "fast"}])
-    assert "balloonTypes shop: cpuClass has no effect" in caplog.text
-
-
 def test_annotations_about_hints_have_no_effect_and_that_is_told(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

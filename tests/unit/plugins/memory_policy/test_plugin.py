@@ -54,6 +54,8 @@ def test_without_injection_the_policy_is_that_of_nri(nri_runtime: FakeRuntime, t
         ({"policy@": "{mode: MPOL_BIND, nodes: 9}"}, "annotation policy@: nodes: must be of this machine"),
         ({"policy@": "{mode: MPOL_BIND, nodes: 'max-dist:1'}"}, 'annotation policy@: nodes: must mean some: "max'),
         ({"policy@": "{mode: MPOL_BIND, nodes: 0, flags: [F]}"}, "annotation policy@: flags: must be of MPOL_F_STATIC"),
+        ({"policy@": "{mode: MPOL_LOCAL, nodes: all}"}, "annotation policy@: nodes: must not be given for MPOL_LOCAL"),
+        ({"policy@": "{mode: MPOL_DEFAULT, nodes: 0}"}, "annotation policy@: nodes: must not be given for MPOL_DEF"),
         ({"policy@": "{nodes: all}"}, "annotation policy@: mode is missing"),
         ({"policy@": "{mode: MPOL_LOCAL}", "class@": "x"}, "annotation policy@: class@ is there as well"),
         ({"class@": "x"}, 'annotation class@: there is no class "x"; classes here: none'),

@@ -90,3 +90,24 @@ def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
     assert daemon.last_words() == "" and daemon.ended and not daemon.has("", "")
     (tmp_path / "memtierd.output").write_text("first\nlast\n\n")
     assert daemon.last_words() == "last"
+
+
+def test_output_that_has_become_long_begins_anew_and_what_writes_goes_on_at_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.plugins.memtierd.daemon.MOST_OUTPUT", 10)
+    output, running = tmp_path / "memtierd.output", Daemon(str(tmp_path))
+    running.trim()  # there is none
+    with output.open("ab", buffering=0) as writing:
+        writing.write(b"short\n")
+        running.trim()
+        assert output.read_bytes() == b"short\n"
+        writing.write(b"longer\n")
+        running.trim()
+        writing.write(b"again\n")
+    assert output.read_bytes() == b"again\n"
+    output.unlink()
+    output.symlink_to(tmp_path / "other")
+    (tmp_path / "other").write_bytes(b"x" * 20)
+    running.trim()
+    assert (tmp_path / "other").read_bytes() == b"x" * 20, "a link is not followed"

@@ -34,3 +34,15 @@ def test_balloons_are_zones_with_their_own_cpus() -> None:
     assert (zone["name"], zone["type"]) == ("web[0]", "balloon")
     assert attributes(zone)["cpuset"] == policy.pins["a"].cpus
     assert "parent" not in zone
+
+
+def test_containers_are_zones_below_their_balloons_where_that_is_wanted() -> None:
+    dark = {"name": "dark", "namespaces": ["dark"], "showContainersInNrt": False}
+    policy = balloons({"name": "web", "namespaces": ["default"]}, dark, showContainersInNrt=True)
+    for name, namespace in (("a", "default"), ("b", "dark")):
+        policy.create(container(name, 2000, namespace=namespace))
+    policy.create(container("left", 0, **{"cpu.preserve": "true"}))
+    (zone,) = [each for each in zones_of(document(policy)) if each["type"] == "allocation for container"]
+    assert (zone["name"], zone["parent"]) == ("default/a/a", "web[0]")
+    assert attributes(zone) == {"cpuset": policy.pins["a"].cpus, "memory set": policy.pins["a"].mems}
+    assert zone["resources"][0]["capacity"] == "2000m"

@@ -84,6 +84,16 @@ def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
     assert "set cpuManagerPolicy to none" in caplog.text
 
 
+def test_a_kubelet_that_pins_itself_is_warned_about_at_the_start(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_machine(tmp_path, guest())
+    write_files(tmp_path, {"var/lib/kubelet/cpu_manager_state": '{"policyName": "static", "defaultCpuSet": "0-3"}'})
+    started(runtime, tmp_path)
+    assert "/var/lib/kubelet/cpu_manager_state: the kubelet's CPU manager is on, with the policy static" in caplog.text
+    assert "set cpuManagerPolicy to none, remove /var/lib/kubelet/cpu_manager_state" in caplog.text
+
+
 def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -345,27 +355,40 @@ def test_keys_without_an_effect_are_told(
 @pytest.mark.parametrize(
     ("kind", "given"),
     [
-        (TopologyAwarePlugin, {"sharedPoolCPUClass": "x", "reservedPoolCPUClass": "x", "defaultExclusiveCPUClass": "x",
-                               "controllableInterrupts": ["nvme*"], "control": {"rdt": {}}}),
-        (BalloonsPlugin, {"idleCPUClass": "x", "turboDomain": "system", "showContainersInNrt": True,
-                          "cpuClasses": [{"name": "x"}]}),
+        (TopologyAwarePlugin, {"control": {"rdt": {}}}),
+        (BalloonsPlugin, {"control": {"cpu": {}}, "log": {"debug": ["policy"]}}),
     ],
-)  # fmt: skip
-def test_every_class_that_nobody_reads_is_told_by_its_key(
+)
+def test_every_key_that_nobody_reads_is_told(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
 ) -> None:
     started(runtime, tmp_path, kind(), **given)
     assert {key for key in given if f"{key} has no effect: " in caplog.text} == set(given)
 
 
+def test_a_key_of_a_class_that_is_not_carried_out_is_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = {"podResourceAPI": True, "nodeResourceTopology": False, "other": {}, "configFile": "x"}
+    started(
+        runtime, tmp_path, cpuClasses=[{"name": "low", "pctPriority": "low"}], sharedPoolCPUClass="low", agent=agent
+    )
+    assert "agent: podResourceAPI has no effect: the kubelet's pod resources are not asked" in caplog.text
+    assert "agent: configFile has no effect: there is no agent beside the plugin" in caplog.text
+    assert "nodeResourceTopology" not in caplog.text and "agent: other" not in caplog.text
+    assert "cpuClasses low: pctPriority has no effect: Intel's speed select is not driven" in caplog.text
+
+
 def test_annotations_that_nobody_reads_are_told_for_the_container(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path)
-    runtime.create_container(pod("own", cold_start="60s", cpu_class="fast"), ask("own", 1))
-    for key in ("cold-start", "cpu-class"):
+    runtime.create_container(
+        pod("own", rdtclass="gold", toptierlimit="1G", pick_resources_by_hints="true"), ask("own", 1)
+    )
+    for key in ("rdtclass", "toptierlimit", "pick-resources-by-hints"):
         assert f"default/own/own: annotation {key}.resource-policy.nri.io has no effect: " in caplog.text
-    assert "annotation rdtclass" not in caplog.text
+    assert "annotation blockioclass" not in caplog.text
 
 
 def test_a_machine_that_has_changed_is_read_again(runtime: FakeRuntime, tmp_path: Path) -> None:
@@ -384,3 +407,9 @@ def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match="make"):
         Nameless()  # type: ignore[abstract]
+
+
+def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path: Path) -> None:
+    assert TopologyAwarePlugin().measurements() == ""
+    plugin = started(runtime, tmp_path)
+    assert 'topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()

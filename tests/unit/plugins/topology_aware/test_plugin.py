@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.testing import FakeRuntime
+from tests.support.placement import with_memory, write_machine
 from tests.support.plugin_program import plugin_program
-from tests.unit.plugins.placement.placing import ask, config, cpus, create, pod
+from tests.support.waiting import wait_for
+from tests.unit.plugins.placement.placing import ask, config, cpus, create, pod, started
 
 
 def test_it_pins_and_heeds_its_file_and_a_mistake_in_it_changes_nothing(tmp_path: Path) -> None:
@@ -38,3 +41,22 @@ def test_flags_come_before_the_file(tmp_path: Path) -> None:
             assert runtime.adaptation.ready(["90-topology-aware"], 20), runtime.plugins
             create(runtime, pod("a"), ask("a", 2000))
     assert "exclusive" in (tmp_path / "kept/topology-aware.json").read_text()
+
+
+def test_a_container_gets_dram_when_its_cold_start_is_over(nri_runtime: FakeRuntime, tmp_path: Path) -> None:
+    TopologyAwarePlugin().warm()  # it takes no part yet
+    write_machine(tmp_path, with_memory("pmem", 16, True))
+    plugin = started(nri_runtime, tmp_path)
+    for name, duration in (("long", "1h"), ("short", "1ms")):
+        create(nri_runtime, pod(name, cold_start=f"{{duration: {duration}}}"), ask(name, 500))
+    mems = {each.name: each.linux.resources.cpu.mems for each in nri_runtime.containers.values()}
+    assert set(mems.values()) <= {"4", "5"}
+
+    def warm() -> bool:
+        plugin.warm()
+        return [each.container_id for each in nri_runtime.updates] == [
+            each.id for each in nri_runtime.containers.values() if each.name == "short"
+        ]
+
+    wait_for(warm, "an update of the short one alone")
+    assert list(plugin.present.cold_starts().values()) == [3600.0]

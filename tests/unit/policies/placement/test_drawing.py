@@ -62,9 +62,28 @@ def test_names_are_escaped_and_cut_and_a_long_legend_ends() -> None:
     picture = draw(document(policy))
     assert "\x1b" not in picture
     words = [each.text or "" for each in ET.fromstring(picture).iter(f"{SVG}text")]
-    assert any(text.startswith("default/<b>&") for text in words)
-    assert max(map(len, words)) < 400
+    assert any(": default/<b>&" in text for text in words)
     assert words[-1] == "and 21 more"
+
+
+def test_a_row_of_the_legend_is_no_longer_than_the_picture_is_wide_and_counts_what_it_leaves_out() -> None:
+    policy = topology_aware(guest(cores=32))
+    for number in range(12):
+        policy.create(container(f"a-long-name-{number}", 100, qos="Burstable"))
+    picture = ET.fromstring(draw(document(policy)))
+    rows = [each for each in picture.iter(f"{SVG}text") if "ink" in each.get("class", "")]
+    for row in rows:
+        text = row.text or ""
+        assert 8 * len(text) < int(picture.get("width", 0)), text
+        names = text.partition(": ")[2].partition(" and ")
+        assert names[0].count("a-long-name") == 2 * len(names[0].split(", ")), "a name is cut"
+    assert any(" and " in (row.text or "") for row in rows)
+
+
+def test_numbers_of_four_digits_are_small_enough_for_their_squares() -> None:
+    picture = ET.fromstring(draw(document(topology_aware(guest(cores=256)))))
+    kinds = {each.text: each.get("class", "") for each in picture.iter(f"{SVG}text")}
+    assert ("cpu" in kinds["999"], "long" in kinds["1000"]) == (True, True)
 
 
 def test_both_themes_have_every_colour() -> None:

@@ -45,6 +45,12 @@ def test_health_and_metrics_share_a_listener_where_their_addresses_are_the_same(
     assert f"nri_plugin_latency_seconds_sum{{{labels}}} 0.75" in text
 
 
+def test_a_plugin_s_own_measurements_are_behind_those_of_the_process(free: list[str]) -> None:
+    registry, _ = counted(None)
+    with contextlib.closing(Endpoints(lambda: (True, ""), None, free[0], registry, lambda: "own_gauge 1\n")):
+        assert get(free[0], "/metrics")[1].endswith("own_gauge 1\n")
+
+
 def test_each_of_two_addresses_serves_what_its_flag_says(free: list[str]) -> None:
     registry, _ = counted(None)
     with contextlib.closing(Endpoints(lambda: (True, "ready\n"), free[0], free[1], registry)):

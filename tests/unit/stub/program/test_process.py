@@ -461,3 +461,21 @@ def test_a_mistake_of_this_package_is_no_lost_connection(options: Options, monke
     monkeypatch.setattr("nri.stub.program.process.Session.run", broken)
     with pytest.raises(ZeroDivisionError):
         run(Program(Names(), options), lambda runtime: runtime.close())
+
+
+def test_measurements_of_the_plugin_are_the_program_s_and_a_mistake_in_them_is_logged(
+    options: Options, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Measured(Names):
+        def measurements(self) -> str:
+            return f"gauge {1 / self.parts}\n"
+
+        parts = 1
+
+    plugin = Measured()
+    program = Program(plugin, options)
+    assert program.measurements() == "gauge 1.0\n"
+    plugin.parts = 0
+    assert program.measurements() == ""
+    assert "measurements cannot be told" in caplog.text
+    assert Names().measurements() == ""

@@ -233,3 +233,14 @@ def test_the_log_is_made_before_the_first_thread_could_write_to_it(monkeypatch: 
     finally:
         log_destination.take()
     assert seen == [["DEBUG"], ["DEBUG"]]
+
+
+def test_measurements_are_those_of_each(tmp_path: Path) -> None:
+    class Measured(Env):
+        def measurements(self) -> str:
+            return "gauge 1\n"
+
+    path = str(tmp_path / "nri.sock")
+    plugins = {"10": Measured(), "20": Env(), "30": Measured()}
+    made = Several([(plugin, options_of(path, index)) for index, plugin in plugins.items()])
+    assert made.measurements() == "gauge 1\n" * 2

@@ -12,6 +12,7 @@ from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.expressions import Expression
 from nri.policies.placement.machine import Priority
 from nri.policies.placement.scheduling import SchedulingClass, check_names
+from nri.policies.placement.tuning import CpuClass, check_classes
 from nri.policies.placement.zones import parse_kinds
 
 __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
@@ -134,8 +135,8 @@ class Options:
     showContainersInNrt: bool = False
     loadClasses: list[LoadClass] = field(default_factory=list)
     schedulingClasses: list[SchedulingClass] = field(default_factory=list)
-    cpuClasses: list[dict[str, Any]] = field(default_factory=list)
-    turboDomain: str = "package"
+    cpuClasses: list[CpuClass] = field(default_factory=list)
+    turboDomain: Literal["package", "system"] = "package"
     controllableInterrupts: list[str] = field(default_factory=lambda: ["*"])
     agent: dict[str, Any] = field(default_factory=dict)
     control: dict[str, Any] = field(default_factory=dict)
@@ -151,6 +152,9 @@ class Options:
         loads = {each.name for each in self.loadClasses}
         asked = {f"balloonTypes {each.name}": each.schedulingClass for each in self.balloonTypes}
         check_names(self.schedulingClasses, asked)
+        classes = {"idleCPUClass": self.idleCPUClass}
+        classes |= {f"balloonTypes {each.name}: cpuClass": each.cpuClass for each in self.balloonTypes}
+        check_classes(self.cpuClasses, classes)
         for each in self.balloonTypes:
             for load in each.loads:
                 if load not in loads:

@@ -29,6 +29,7 @@ from nri.policies.placement.kept import Kept, KeptBalloon, KeptContainer, KeptPa
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
+from nri.policies.placement.tuning import Tuning, Wish
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -202,6 +203,12 @@ class Balloons:
         """All balloons."""
         return view.places(self.balloons, self.zones, self.machine, self._free_m)
 
+    def in_zones(self, container_id: str) -> bool:
+        """Whether a container has a zone of its own in the node's NodeResourceTopology."""
+        balloon = self._balloon_of(self.containers[container_id])
+        own = None if balloon is None else balloon.type.showContainersInNrt
+        return balloon is not None and (self.options.showContainersInNrt if own is None else own)
+
     def gauges(self) -> Iterator[Gauge]:
         """The measurement of each balloon, under the original's name."""
         return view.gauges(self.balloons, self.places(), self.machine, self.containers)
@@ -214,6 +221,22 @@ class Balloons:
             return Explanation(container, f"{container.qos}, left alone as it asks for", "", True, [])
         decision = self._decisions.get(container_id)
         return view.explanation(container, str(balloon), decision, self.types, balloon.type)
+
+    def tuning(self) -> Tuning:
+        """The class of each balloon's CPUs and of idle ones, and the interrupts that its type wants or not."""
+        classes = {self.options.idleCPUClass: self.free}
+        wishes = []
+        for balloon in self.balloons:
+            kind = balloon.type
+            for part in balloon.parts():
+                if not part.components:
+                    name = part.type.cpuClass
+                    classes[name] = classes.get(name, 0) | part.cpus
+            if kind.irqClaim or kind.irqMode:
+                mask = ("*",) if kind.irqMode == "isolate" else ()
+                wish = Wish(str(balloon), balloon.cpus, tuple(kind.irqClaim), mask, sink=kind.irqMode == "sink")
+                wishes.append(wish)
+        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, wishes)
 
     # -- types --------------------------------------------------------------------------------------------------------
 

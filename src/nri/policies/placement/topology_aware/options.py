@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.scheduling import SchedulingClass, check_names
+from nri.policies.placement.tuning import CpuClass, check_classes
 
 __all__ = ["Level", "Options"]
 
@@ -33,7 +34,7 @@ class Options:
     schedulingClasses: list[SchedulingClass] = field(default_factory=list)
     namespaceSchedulingClasses: dict[str, str] = field(default_factory=dict)
     podQoSSchedulingClasses: dict[str, str] = field(default_factory=dict)
-    cpuClasses: list[dict[str, Any]] = field(default_factory=list)
+    cpuClasses: list[CpuClass] = field(default_factory=list)
     sharedPoolCPUClass: str = ""
     reservedPoolCPUClass: str = ""
     defaultExclusiveCPUClass: str = ""
@@ -50,6 +51,10 @@ class Options:
                 raise ValueError(f"podQoSSchedulingClasses: {qos!r} is none of guaranteed, burstable and besteffort")
             asked[f"podQoSSchedulingClasses {qos}"] = each
         check_names(self.schedulingClasses, asked)
+        keys = ("sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
+        check_classes(self.cpuClasses, {key: getattr(self, key) for key in keys})
+        if self.cpuClasses and not self.sharedPoolCPUClass:
+            raise ValueError("sharedPoolCPUClass is missing: it says how CPUs are set that come back from a container")
 
     def scheduling_class(self, namespace: str, qos: str) -> str:
         """The name of the scheduling class of containers that ask for none; "" for none."""

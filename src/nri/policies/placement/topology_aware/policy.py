@@ -8,6 +8,7 @@ which pools were looked at and what each lacked. Next: the plugin.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
@@ -26,9 +27,10 @@ from nri.policies.placement.scheduling import SchedulingClass, named
 from nri.policies.placement.topology_aware import view
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
-from nri.policies.placement.topology_aware.requests import CpuKind, Request, request_of
+from nri.policies.placement.topology_aware.requests import CpuKind, Request, cold_start_s, request_of
 from nri.policies.placement.topology_aware.scoring import Score, Scoring, affinity_score
-from nri.policies.placement.zones import ALL_KINDS, PRIORITIES, MemoryZones, NoMemory, Offer
+from nri.policies.placement.tuning import Tuning, check_asked, class_of, wish_of
+from nri.policies.placement.zones import ALL_KINDS, DRAM, PRIORITIES, MemoryZones, NoMemory, Offer
 from nri.policies.placement.zones import Request as MemoryRequest
 
 __all__ = ["Grant", "TopologyAware"]
@@ -44,7 +46,7 @@ class Grant:
         exclusive: its own CPUs; `portion_m` thousandths of those of its kind that it shares.
         zone: its memory nodes.
         idle: whether it asks for no CPU.
-        preserved: whether its memory is left alone.
+        preserved: whether its memory is left alone; `cold` whether DRAM is still to come.
     """
 
     container: Container
@@ -55,6 +57,7 @@ class Grant:
     zone: int = 0
     idle: bool = False
     preserved: bool = False
+    cold: bool = False
 
     @property
     def shares(self) -> bool:
@@ -95,6 +98,8 @@ class TopologyAware:
         self.grants: dict[str, Grant] = {}
         self.containers: dict[str, Container] = {}
         self._decisions: dict[str, view.Decision] = {}
+        #: Containers whose cold start is over.
+        self._warm: set[str] = set()
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
         grants = {} if kept is None else kept.grants
@@ -143,6 +148,7 @@ class TopologyAware:
                     masks.text(grant.exclusive),
                     grant.portion_m,
                     masks.text(grant.zone),
+                    grant.cold,
                 )
                 for name, grant in self.grants.items()
             },
@@ -155,7 +161,8 @@ class TopologyAware:
         if pool is None or exclusive & ~(pool.free_isolated | pool.free_sharable):
             return
         grant = Grant(container, pool, kind, exclusive, kept.portion_m, zone, preserved=container.preserves("memory"))
-        grant.idle = self._is_idle(grant)
+        grant.idle, grant.cold = self._is_idle(grant), kept.cold
+        self._warm |= set() if kept.cold else {container.id}
         try:
             self.zones.adopt(self._memory_of(grant), zone)
         except NoMemory:
@@ -196,6 +203,7 @@ class TopologyAware:
         self._changes.forget(container_id)
         self.containers.pop(container_id, None)
         self._decisions.pop(container_id, None)
+        self._warm.discard(container_id)
         return self._changes.take()
 
     def resize(self, container_id: str, requests: Requests) -> dict[str, Pins]:
@@ -220,15 +228,49 @@ class TopologyAware:
             raise
         return self._changes.take()
 
+    def cold_starts(self) -> dict[str, float]:
+        """The containers that began without DRAM, and for how many seconds they are to be without it."""
+        return {name: cold_start_s(grant.container) for name, grant in self.grants.items() if grant.cold}
+
+    def warm(self, container_id: str) -> dict[str, Pins]:
+        """Let a container have DRAM as well, at the end of its cold start; without enough of it it stays as it is."""
+        grant = self.grants.get(container_id)
+        if grant is not None and grant.cold:
+            grant.cold = False
+            self._warm.add(container_id)
+            with suppress(NoMemory):
+                grant.zone, moved = self.zones.widen(container_id, 0, DRAM)
+                self._move({**moved, container_id: grant.zone})
+        return self._changes.take()
+
     def scheduling(self, container: Container) -> SchedulingClass | None:
         """How a container's processes are scheduled: by its annotation, else by its namespace, else by its class."""
         default = self.options.scheduling_class(container.pod.namespace, container.qos)
         return named(container, self.options.schedulingClasses, default)
 
+    def tuning(self) -> Tuning:
+        """The class of shared, reserved and exclusive CPUs, and whose interrupts go where."""
+        options = self.options
+        classes = {options.sharedPoolCPUClass: self.allowed & ~self.reserved}
+
+        def put(name: str, cpus: int) -> None:
+            for each in classes:
+                classes[each] &= ~cpus
+            classes[name] = classes.get(name, 0) | cpus
+
+        put(options.reservedPoolCPUClass or options.sharedPoolCPUClass, self.reserved)
+        own = [grant for grant in self.grants.values() if grant.exclusive]
+        for grant in own:
+            default = options.defaultExclusiveCPUClass or options.sharedPoolCPUClass
+            put(class_of(grant.container, options.cpuClasses, default), grant.exclusive)
+        wishes = [wish for grant in own if (wish := wish_of(grant.container, grant.exclusive)) is not None]
+        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, wishes)
+
     # -- placing ------------------------------------------------------------------------------------------------------
 
     def _place(self, container: Container, hinted: str) -> None:
         request, candidates = self._looked_at(container, hinted)
+        check_asked(container, request.exclusive > 0, self.options.cpuClasses)
         grant = self._first_that_serves(candidates, request)
         self._decisions[container.id] = view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
         self._enter(grant)
@@ -238,6 +280,8 @@ class TopologyAware:
     def _looked_at(self, container: Container, hinted: str) -> tuple[Request, list[Score]]:
         """The request of a container, and the pools for it, the best first."""
         request = request_of(container, self.options, self.choices, self.zones)
+        if request.cold and container.id in self._warm:
+            request.cold, request.memory_kinds = False, (request.memory_kinds or 0) | DRAM
         root = self.pools.root
         if request.kind is CpuKind.RESERVED and not root.reserved:
             request.kind = CpuKind.NORMAL
@@ -303,7 +347,7 @@ class TopologyAware:
         cpus = self._pick(pool, request, exclusive)
         pool.take(cpus)
         grant = Grant(request.container, pool, kind, cpus, 0, preserved=request.memory_kinds is None)
-        grant.idle = self._is_idle(grant)
+        grant.idle, grant.cold = self._is_idle(grant), request.cold
         try:
             if kind is CpuKind.NORMAL and shared_m > 0 and pool.free_shared_m() < shared_m:
                 raise ValueError(f"{shared_m - pool.free_shared_m()}m shared CPU")
@@ -365,7 +409,11 @@ class TopologyAware:
         """Take memory, and move others; never one whose memory is left alone, for it has all nodes."""
         offer = self.zones.commit(offer)
         grant.zone = offer.zone
-        for user, zone in offer.moved.items():
+        self._move(offer.moved)
+
+    def _move(self, moved: Mapping[str, int]) -> None:
+        """Let others have the memory nodes to which they were moved."""
+        for user, zone in moved.items():
             other = self.grants[user]
             other.zone = zone
             if self.options.pinMemory:
@@ -426,6 +474,10 @@ class TopologyAware:
     def places(self) -> list[Place]:
         """All pools, from the root down."""
         return view.places(self.pools, self.zones, self.grants)
+
+    def in_zones(self, _container_id: str) -> bool:
+        """Whether a container has a zone of its own in the node's NodeResourceTopology: the original has none."""
+        return False
 
     def gauges(self) -> Iterator[Gauge]:
         """The measurements of all pools, under the original's names."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from nri.config import Duration, Source, read
+from nri.errors import ConfigError
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container
 from nri.policies.placement.expressions import matches
@@ -15,7 +17,9 @@ from nri.policies.placement.machine import Priority
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.zones import DRAM, PMEM, MemoryZones
 
-__all__ = ["CpuKind", "Request", "request_of"]
+__all__ = ["CpuKind", "Request", "cold_start_s", "request_of"]
+
+_LONGEST_S = 3600.0
 
 
 class CpuKind(Enum):
@@ -35,6 +39,7 @@ class Request:
         limit_m: what a Burstable container may use at most; None for no limit.
         isolated: whether exclusive ones are best isolated by the kernel, `only_isolated` whether nothing else will do.
         memory_kinds: None if its memory is left alone.
+        cold: whether it gets DRAM only later, which is not among the kinds then.
     """
 
     container: Container
@@ -46,6 +51,7 @@ class Request:
     only_isolated: bool = False
     priority: Priority = Priority.NONE
     memory_kinds: int | None = 0
+    cold: bool = False
 
     @property
     def memory_bytes(self) -> int:
@@ -61,7 +67,10 @@ class Request:
 def request_of(container: Container, options: Options, choices: Choices, zones: MemoryZones) -> Request:
     """The request of a container."""
     request = _cpu_request(container, options, choices)
-    request.memory_kinds = _memory_kinds(container, zones)
+    kinds = request.memory_kinds = _memory_kinds(container, zones)
+    if kinds and kinds & DRAM and kinds & PMEM and not zones.nodes_of_kinds(PMEM) & ~zones.normal:
+        request.cold = cold_start_s(container) > 0
+        request.memory_kinds = kinds & ~DRAM if request.cold else kinds
     return request
 
 
@@ -132,6 +141,27 @@ def _priority(container: Container, default: Priority) -> Priority:
         container.doubt("prefer-cpu-priority", f"{found[1]!r} is none of high, normal, low, none and default")
         return default
     return Priority.named(found[1])
+
+
+@dataclass(frozen=True)
+class _Cold:
+    duration: Duration = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.duration <= _LONGEST_S:
+            raise ValueError("duration is at most 1h")
+
+
+def cold_start_s(container: Container) -> float:
+    """For how many seconds a container is to begin without DRAM; 0 if it does not say, or cannot be understood."""
+    found = container.asks("cold-start")
+    if found is None:
+        return 0.0
+    try:
+        return read(_Cold, [Source("cold-start", found[1], "yaml")]).duration
+    except ConfigError as error:
+        container.doubt("cold-start", str(error))
+        return 0.0
 
 
 def _memory_kinds(container: Container, zones: MemoryZones) -> int | None:

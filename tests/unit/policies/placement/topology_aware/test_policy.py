@@ -13,7 +13,7 @@ from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.policy import TopologyAware
-from tests.support.placement import GIB, container, guest, topology_aware
+from tests.support.placement import GIB, container, guest, topology_aware, with_memory
 
 MODES = (Choices.DEFAULT, Choices.REFERENCE)
 
@@ -225,3 +225,57 @@ def test_those_that_share_are_told_of_what_changes_for_them_alone() -> None:
     assert list(policy.create(container("more", 500, qos="Burstable"))) == ["more"]
     assert list(policy.create(container("own", 2000))) == ["own", "shared", "more"]
     assert list(policy.resize("shared", Requests(600))) == ["shared"]
+
+
+# -- cold start --------------------------------------------------------------------------------------------------------
+
+COLD = {"cold_start": "{duration: 60s}"}
+
+
+def test_a_cold_container_has_no_dram_until_it_is_warm() -> None:
+    policy = topology_aware(with_memory("pmem", 16, True))
+    policy.create(container("plain", 500, GIB))
+    assert policy.pins["plain"].mems == "1,4"
+    policy.create(container("cold", 500, GIB, **COLD))
+    assert (policy.pins["cold"].mems, policy.cold_starts()) == ("5", {"cold": 60.0})
+    assert policy.warm("cold") == {"cold": Pins(mems="2-3,5")}
+    assert policy.cold_starts() == {}
+    assert policy.warm("cold") == policy.warm("plain") == policy.warm("none") == {}
+    grown = policy.resize("cold", Requests(600, 600, GIB, GIB))
+    assert masks.parse(grown["cold"].mems or "") & masks.parse("0-3"), "it is still warm"
+    policy.release("cold")
+    policy.create(container("cold", 500, GIB, **COLD))
+    assert policy.cold_starts() == {"cold": 60.0}
+
+
+def test_a_cold_start_is_kept_by_the_policy_that_follows() -> None:
+    policy = topology_aware(with_memory("pmem", 16, True))
+    for name in ("cold", "warm"):
+        policy.create(container(name, 500, GIB, **COLD))
+    policy.warm("warm")
+    told = {name: container(name, 500, GIB, **COLD) for name in ("cold", "warm")}
+    again = TopologyAware(policy.machine, policy.options, kept=policy.saved(), containers=told)
+    assert (again.cold_starts(), again.pins) == ({"cold": 60.0}, policy.pins)
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked"),
+    [
+        (guest(), "{duration: 60s}"),
+        (with_memory("pmem", 16, False), "{duration: 60s}"),
+        (with_memory("pmem", 16, True), "{duration: 0s}"),
+        (with_memory("pmem", 16, True), "{duration: 2h}"),
+        (with_memory("pmem", 16, True), "soon"),
+    ],
+)
+def test_without_such_memory_or_a_duration_there_is_no_cold_start(machine, asked: str) -> None:
+    policy, one = topology_aware(machine), container("c", 500, GIB, cold_start=asked)
+    policy.create(one)
+    assert policy.cold_starts() == {}
+    assert bool(one.doubts) is (asked in ("soon", "{duration: 2h}"))
+
+
+def test_a_container_that_finds_no_dram_stays_with_what_it_has() -> None:
+    policy = topology_aware(with_memory("pmem", 16, True), pinMemory=False)
+    policy.create(container("cold", 500, GIB, **COLD))
+    assert policy.warm("cold") == {}

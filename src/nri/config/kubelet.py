@@ -1,0 +1,60 @@
+"""The kubelet's own pinning of containers: its CPU manager and its memory manager, where they are on.
+
+One job: :func:`pinning`. They are found in the state files that they write, and in the configuration at kubeadm's
+place; command line flags show in the state files. A file that cannot be read says nothing.
+Next: `nri.cli.doctor.kubelet`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from nri.config.root import inside
+from nri.config.source import read_file
+from nri.config.syntax import parse_text
+from nri.errors import ConfigError
+
+__all__ = ["Pinning", "pinning"]
+
+_FOLDER = "/var/lib/kubelet"
+#: Of each manager: its name, the key of its policy in the configuration, and its state file.
+_MANAGERS = (
+    ("CPU", "cpuManagerPolicy", f"{_FOLDER}/cpu_manager_state"),
+    ("memory", "memoryManagerPolicy", f"{_FOLDER}/memory_manager_state"),
+)
+_OFF = ("", "none", "None")
+
+
+class Pinning(NamedTuple):
+    """A manager that pins: `CPU` or `memory`, its policy, the file that says so, and what to do about it."""
+
+    manager: str
+    policy: str
+    file: str
+    next: str
+
+    def __str__(self) -> str:
+        return f"{self.file}: the kubelet's {self.manager} manager is on, with the policy {self.policy}"
+
+
+def pinning(root: str) -> list[Pinning]:
+    """The managers of the kubelet below this root that pin containers; empty where none does."""
+    configured = _tree(root, f"{_FOLDER}/config.yaml")
+    found = []
+    for manager, key, state in _MANAGERS:
+        kept, wanted = _tree(root, state).get("policyName"), configured.get(key)
+        for file, policy in ((state, kept), (f"{_FOLDER}/config.yaml", wanted)):
+            if isinstance(policy, str) and policy not in _OFF:
+                off = "none" if manager == "CPU" else "None"
+                step = f"set {key} to {off}, remove {state}, and start the kubelet again"
+                found.append(Pinning(manager, policy[:64], file, step))
+                break
+    return found
+
+
+def _tree(root: str, path: str) -> dict[str, Any]:
+    try:
+        tree = parse_text(read_file(inside(root, path), "yaml"))
+    except ConfigError:
+        return {}
+    return tree if isinstance(tree, dict) else {}

@@ -1,0 +1,113 @@
+"""The CPUs' frequencies and idle states, and the interrupts' CPUs, written as a policy has them.
+
+One job: :class:`Tuner`. Rules: only what has changed since the last time is written; a machine that lacks a file, or a
+root that is read-only, is told once for each kind of file, and keeps no container from running; an interrupt that
+nobody asks for any more comes to the CPUs that it had at first, also after a restart. Next: `plugin_base`, which calls
+it within a second of each decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import cache, partial
+from typing import Any
+
+from nri.host import Result, Root
+from nri.host.cpu_tuning import Setting, limits_of, tune, tune_uncore
+from nri.host.interrupts import affinity_of, read_interrupts, set_affinity
+from nri.policies.placement import masks
+from nri.policies.placement.machine import Machine
+from nri.policies.placement.tuning import Settings, Tuning, affinities, settings
+from nri.text import count
+
+__all__ = ["Tuner"]
+
+#: Places that a complaint names.
+_MOST_NAMED = 3
+
+
+class Tuner:
+    """The settings that are in force.
+
+    Args:
+        say: told of what this machine does not take.
+        first: the CPUs of interrupts before they were moved, by number, as an earlier life left them.
+    """
+
+    def __init__(self, root: Root, say: Callable[[str], None], first: Mapping[str, str]) -> None:
+        self._root, self._say = root, say
+        self.first = dict(first)
+        self.problems: list[str] = []
+        self._limits = cache(partial(limits_of, root))
+        self._done: tuple[Any, ...] | None = None
+        self._now = Settings({}, {})
+        self._interrupts: dict[int, tuple[str, int]] | None = None
+
+    def apply(self, tuning: Tuning, options: Any, machine: Machine) -> bool:
+        """Write what a policy wants; whether an interrupt's first CPUs have become known, or been given back."""
+        wanted = tuning, options, machine
+        if wanted == self._done:
+            return False
+        self._done = wanted
+        whole = getattr(options, "turboDomain", "package") == "system"
+        new = settings(options.cpuClasses, tuning.classes, machine, self._limits, whole)
+        results = list(self._write_cpus(new))
+        self._now = new
+        before = dict(self.first)
+        results += self._write_interrupts(tuning, options.controllableInterrupts, machine)
+        self._complain(results)
+        return self.first != before
+
+    def _write_cpus(self, new: Settings) -> Iterable[Result]:
+        for cpu, setting in new.cpus.items():
+            if self._now.cpus.get(cpu, Setting()) != setting:
+                yield from tune(self._root, cpu, setting)
+        for die, between in new.uncore.items():
+            if self._now.uncore.get(die) != between:
+                yield from tune_uncore(self._root, *die, *between)
+
+    def _write_interrupts(self, tuning: Tuning, controllable: list[str], machine: Machine) -> Iterable[Result]:
+        if not tuning.wishes and not self.first:
+            return []
+        if self._interrupts is None:
+            self._interrupts = self._read()
+        wanted = affinities(self._interrupts, tuning.wishes, controllable, machine.online)
+        found = []
+        for number, (_, first) in self._interrupts.items():
+            cpus = wanted.get(number, first)
+            if cpus == first and str(number) not in self.first:
+                continue
+            result = set_affinity(self._root, number, masks.text(cpus))
+            found.append(result)
+            if cpus == first:
+                self.first.pop(str(number), None)
+            elif result.in_force:
+                self.first.setdefault(str(number), masks.text(first))
+        return found
+
+    def _read(self) -> dict[int, tuple[str, int]]:
+        """The description of each interrupt, and the CPUs that it had at first."""
+        found = {}
+        for number, words in read_interrupts(self._root).items():
+            with suppress(ValueError):
+                cpus = masks.parse(self.first.get(str(number)) or affinity_of(self._root, number) or "")
+                if cpus:
+                    found[number] = words, cpus
+        return found
+
+    def _complain(self, results: Iterable[Result]) -> None:
+        """Tell what is not in force, places that lack the same in one sentence, and each sentence once."""
+        kinds: dict[tuple[str, str], list[str]] = {}
+        for result in results:
+            if not result.in_force:
+                reason = result.reason.replace(result.target, "*")
+                kinds.setdefault((f"{result.name} {result.outcome.value}", reason), []).append(result.target)
+        problems = []
+        for (what, reason), places in kinds.items():
+            more = f" and {count(len(places) - _MOST_NAMED, 'more place')}" if len(places) > _MOST_NAMED else ""
+            problems.append(f"{', '.join(places[:_MOST_NAMED])}{more}: {what}: {reason}")
+        for problem in problems:
+            if problem not in self.problems:
+                self._say(problem)
+        self.problems = problems or self.problems

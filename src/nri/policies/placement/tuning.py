@@ -1,0 +1,292 @@
+"""Classes of CPUs, by which their frequencies and idle states are set, and interrupts that containers want or not.
+
+One job: from which CPUs have which class, and who wants which interrupts, to the settings of every CPU and interrupt.
+Pure. Rules: the keys are nri-plugins'; "turbo" is the highest frequency only for the class of the highest
+`turboPriority` among those with CPUs in the same package (or machine), and the base frequency for others. What can be
+said in a configuration and is not carried out, has its reason in :meth:`CpuClass.without_effect`.
+Next: `nri.plugins.placement.tuner`, which writes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple
+
+from nri.config import Source, read
+from nri.errors import ConfigError
+from nri.host.cpu_tuning import UNKNOWN, Limits, Setting
+from nri.policies.placement import masks
+from nri.policies.placement.containers import SUFFIX, Container, NoPlace
+from nri.policies.placement.machine import Machine
+
+__all__ = ["CpuClass", "Settings", "Tuning", "Wish", "affinities", "check_asked", "check_classes", "class_of",
+           "described", "settings", "wish_of"]  # fmt: skip
+
+_UNITS: Final = {"ghz": 1_000_000, "mhz": 1000, "khz": 1, "": 1}
+_FREQUENCY: Final = re.compile(r"(\d{1,10}(?:\.\d{1,9})?) ?(ghz|mhz|khz|)", re.IGNORECASE)
+_SYMBOLS: Final = ("min", "base", "turbo")
+_MOST_KHZ: Final = 100_000_000
+_FREQUENCIES: Final = ("minFreq", "maxFreq", "uncoreMinFreq", "uncoreMaxFreq", "pctMinFreq", "pctMaxFreq")
+_PCT: Final = ("pctPriority", "sstClosID", "pctMinFreq", "pctMaxFreq")
+
+
+@dataclass(frozen=True)
+class CpuClass:
+    """One class; what is not given is left as it is. Frequencies: `3.2GHz`, a number of kHz, min, base or turbo."""
+
+    name: str
+    minFreq: str | int = ""
+    maxFreq: str | int = ""
+    uncoreMinFreq: str | int = ""
+    uncoreMaxFreq: str | int = ""
+    energyPerformancePreference: int | None = None
+    freqGovernor: str = ""
+    disabledCstates: list[str] = field(default_factory=list)
+    turboPriority: int = 0
+    pctPriority: Literal["", "high", "low"] = ""
+    sstClosID: int | None = None
+    pctMinFreq: str | int = ""
+    pctMaxFreq: str | int = ""
+    publishExtendedResource: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("a CPU class has no name")
+        for key in _FREQUENCIES:
+            try:
+                _khz(getattr(self, key), Limits(), turbo=True)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+        preference = self.energyPerformancePreference
+        if preference is not None and not 0 <= preference <= 255:
+            raise ValueError(f"energyPerformancePreference {preference} is not from 0 to 255")
+        if self.freqGovernor and not re.fullmatch(r"[a-z0-9_-]{1,64}", self.freqGovernor):
+            raise ValueError(f"freqGovernor {self.freqGovernor!r} is no name of a governor, such as performance")
+        if self.pctPriority and self.sstClosID is not None:
+            raise ValueError("pctPriority and sstClosID exclude each other")
+
+    def without_effect(self) -> Iterator[tuple[str, str]]:
+        """Keys that are given, and are not carried out, each with the reason."""
+        for key in _PCT:
+            if getattr(self, key) not in ("", None):
+                yield f"cpuClasses {self.name}: {key}", "Intel's speed select is not driven"
+        if self.publishExtendedResource:
+            yield f"cpuClasses {self.name}: publishExtendedResource", "no resource of the node is made of it"
+
+
+def check_classes(classes: Sequence[CpuClass], asked: Mapping[str, str]) -> None:
+    """Raise ValueError for two classes of one name, or for a key that asks for one that is not there."""
+    names = [each.name for each in classes]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"cpuClasses: two are called {name!r}; rename one")
+    for key, name in asked.items():
+        if name and name not in names:
+            raise ValueError(f"{key}: there is no CPU class {name!r}; {', '.join(names) or 'none is defined'}")
+
+
+class Wish(NamedTuple):
+    """Interrupts that some CPUs want, or are to be kept from; patterns of descriptions, or numbers.
+
+    `claim_first`: of those that are both, the mask wins. `sink`: those that nobody wants come here, too.
+    """
+
+    who: str
+    cpus: int
+    claim: tuple[str, ...] = ()
+    mask: tuple[str, ...] = ()
+    claim_first: bool = False
+    sink: bool = False
+
+
+class Tuning(NamedTuple):
+    """A policy's wishes: which CPUs have which class, and whose interrupts go where."""
+
+    classes: Mapping[str, int] = MappingProxyType({})
+    wishes: Sequence[Wish] = ()
+
+
+class Settings(NamedTuple):
+    """Settings by CPU, and of each die, by package and die, the lowest and the highest frequency between its CPUs."""
+
+    cpus: dict[int, Setting]
+    uncore: dict[tuple[int, int], tuple[int, int]]
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Asked:
+    claim: list[str] = field(default_factory=list)
+    mask: list[str] = field(default_factory=list)
+    mode: Literal["", "mask-first", "claim-first"] = ""
+
+
+def check_asked(container: Container, own: bool, classes: Sequence[CpuClass]) -> None:
+    """Note what a container asks for in vain; raise NoPlace if it does so for itself, and not for its whole pod.
+
+    `own` says whether it has CPUs of its own.
+    """
+    if container.qos == "Guaranteed" and not container.requests.cpu_m:
+        return  # it runs, and what it asked for is not to be had
+    for key in ("cpu-class", "irq-affinity"):
+        found = container.asks(key)
+        if found is None:
+            continue
+        problem = _wrong(key, found[1], classes)
+        if found[0] == 0 and (problem or not own):
+            lacks = problem or "it has no CPUs of its own"
+            raise NoPlace(str(container), f"annotation {key}{SUFFIX}/container.{container.name}: {lacks}")
+        if problem:
+            container.doubt(key, problem)
+
+
+def _wrong(key: str, value: str, classes: Sequence[CpuClass]) -> str:
+    """Why a value cannot be used, "" if it can."""
+    if key == "irq-affinity":
+        try:
+            _interrupts(value)
+        except ValueError as error:
+            return str(error)
+        return ""
+    names = [each.name for each in classes]
+    return "" if value in names else f"there is no CPU class {value!r}; {', '.join(names) or 'none is defined'}"
+
+
+def _interrupts(value: str) -> _Asked:
+    try:
+        return read(_Asked, [Source("irq-affinity", value, "yaml")])
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+
+
+def class_of(container: Container, classes: Sequence[CpuClass], default: str) -> str:
+    """The class of a container's own CPUs: that of its annotation, else this one."""
+    found = container.asks("cpu-class")
+    return found[1] if found is not None and not _wrong("cpu-class", found[1], classes) else default
+
+
+def wish_of(container: Container, cpus: int) -> Wish | None:
+    """The interrupts that a container wants on its own CPUs, or is to be spared; None if it does not say."""
+    found = container.asks("irq-affinity")
+    if found is None or not cpus or _wrong("irq-affinity", found[1], ()):
+        return None
+    asked = _interrupts(found[1])
+    return Wish(str(container), cpus, tuple(asked.claim), tuple(asked.mask), asked.mode == "claim-first")
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def settings(
+    classes: Iterable[CpuClass],
+    members: Mapping[str, int],
+    machine: Machine,
+    limits: Callable[[int], Limits],
+    one_turbo_domain: bool = False,
+) -> Settings:
+    """The settings of all CPUs that have a class."""
+    found, by_name = Settings({}, {}), {each.name: each for each in classes}
+    idle = any(each.disabledCstates for each in by_name.values())
+    of_cpu = {cpu: by_name[name] for name, mask in members.items() if name in by_name for cpu in masks.members(mask)}
+    best: dict[int, int] = {}
+    for cpu, kind in of_cpu.items():
+        domain = 0 if one_turbo_domain else machine.topology.cpus[cpu].package
+        best[domain] = max(best.get(domain, 0), kind.turboPriority)
+    for cpu, kind in of_cpu.items():
+        place, can = machine.topology.cpus[cpu], limits(cpu)
+        turbo = kind.turboPriority == best[0 if one_turbo_domain else place.package]
+        preference = kind.energyPerformancePreference
+        found.cpus[cpu] = Setting(
+            _khz(kind.minFreq, can, turbo),
+            _khz(kind.maxFreq, can, turbo),
+            kind.freqGovernor,
+            "" if preference is None else str(preference),
+            frozenset(kind.disabledCstates) if idle else None,
+        )
+        between = _khz(kind.uncoreMinFreq, can, turbo), _khz(kind.uncoreMaxFreq, can, turbo)
+        if any(between):
+            die = place.package, place.die
+            low, high = found.uncore.get(die, (0, 0))
+            found.uncore[die] = max(low, between[0]), max(high, between[1])
+    return found
+
+
+def _khz(value: str | int, limits: Limits, turbo: bool) -> int:
+    """A frequency in kHz, 0 for none, UNKNOWN for one that the machine does not say. ValueError for no frequency."""
+    word = str(value).strip()
+    if not word:
+        return 0
+    if word in _SYMBOLS:
+        index = _SYMBOLS.index(word)
+        return limits[1 if index == 2 and not turbo else index] or UNKNOWN
+    found = _FREQUENCY.fullmatch(word)
+    khz = round(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
+    if not 0 < khz <= _MOST_KHZ:
+        raise ValueError(f"{value!r} is no frequency; write 3.2GHz, 3200MHz, 3200000 (kHz), min, base or turbo")
+    return khz
+
+
+def affinities(
+    interrupts: Mapping[int, tuple[str, int]], wishes: Sequence[Wish], controllable: Sequence[str], online: int
+) -> dict[int, int]:
+    """The CPUs of each interrupt that may be moved, by its description and the CPUs that it had at first.
+
+    Where a mask leaves it none, those that it had stay: it has to come to some CPU.
+    """
+    found = {}
+    for number, (words, first) in interrupts.items():
+        if not _has(controllable, number, words):
+            continue
+        claimed, masked, sinks = 0, 0, 0
+        for wish in wishes:
+            wants, shuns = _has(wish.claim, number, words), _has(wish.mask, number, words)
+            if shuns and (wish.claim_first or not wants):
+                masked |= wish.cpus
+            elif wants:
+                claimed |= wish.cpus
+            sinks |= wish.cpus if wish.sink else 0
+        found[number] = claimed or (sinks or first) & ~masked or online & ~masked or first
+    return found
+
+
+def _has(patterns: Sequence[str], number: int, words: str) -> bool:
+    """Whether an interrupt is among these: by its number, or by its description, which may have a space behind it."""
+    texts = words, f"{words} "
+    return any(str(number) == pattern or any(fnmatchcase(text, pattern) for text in texts) for pattern in patterns)
+
+
+def described(classes: Iterable[CpuClass], tuning: Tuning) -> dict[str, Any]:
+    """Both as plain values, for a document: `cpu_classes` with their CPUs and settings, `interrupts` by who asks."""
+    by_name = {each.name: each for each in classes}
+    return {
+        "cpu_classes": [
+            {"class": name, "cpus": masks.text(mask), "settings": _words(by_name[name])}
+            for name, mask in tuning.classes.items()
+            if name in by_name
+        ],
+        "interrupts": [
+            {
+                "who": wish.who,
+                "cpus": masks.text(wish.cpus),
+                "claim": list(wish.claim),
+                "mask": list(wish.mask),
+                "sink": wish.sink,
+            }
+            for wish in tuning.wishes
+        ],
+    }
+
+
+def _words(kind: CpuClass) -> str:
+    """The settings of a class, for people."""
+    given = {key: value for key, value in vars(kind).items() if key != "name" and value not in ("", None, 0, [], False)}
+    preference = kind.energyPerformancePreference
+    if preference == 0:
+        given["energyPerformancePreference"] = preference
+    return ", ".join(f"{key} {' '.join(value) if isinstance(value, list) else value}" for key, value in given.items())

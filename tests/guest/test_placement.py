@@ -1,0 +1,39 @@
+"""topology-aware and balloons on two memory nodes and cgroup v2: memory nodes, too, are those that were decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.placing import ALL, CONFIGS, assert_found_as_decided, placing
+from tools.runtimes import Containerd, Installed
+from tools.runtimes.config import DaemonSettings
+from tools.runtimes.daemon import Runtime
+from tools.runtimes.engine import Engine
+from tools.runtimes.machine import PATIENCE
+
+
+@pytest.fixture(scope="module", params=["engine", "containerd"])
+def daemon(request: pytest.FixtureRequest, installed: Installed) -> Iterator[Runtime]:
+    """A runtime that waits for plugins as long as an emulated processor takes."""
+    wait_s = 10 * PATIENCE
+    if request.param == "engine":
+        made: Runtime = Engine(say=lambda _: None, request_timeout_s=wait_s)
+    else:
+        made = Containerd(installed, DaemonSettings(request_timeout_s=wait_s, registration_timeout_s=wait_s))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_containers_find_the_cpus_and_memory_nodes_that_were_decided(
+    daemon: Runtime, name: str, tmp_path: Path
+) -> None:
+    with placing(daemon, name, tmp_path) as beside:
+        seen = assert_found_as_decided(beside)
+    assert any(mems < ALL[1] for mems in seen), "nobody is near to its memory"

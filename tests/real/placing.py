@@ -1,0 +1,263 @@
+"""topology-aware and balloons beside a real runtime: pods come and go, and find their CPUs and memory nodes inside.
+
+One job: :class:`Placing`, a policy's plugin as a program of its own beside a runtime. Rules: what a container should
+find is decided on paper, by the same policy over the machine that this is, so that the table holds on any; the cases
+of tests/conformance say that those decisions are right. The tests: test_placement.py here, in tests/engine and in
+tests/guest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import permutations
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import grpc
+
+from nri.api import cpuset
+from nri.host import Root, read_topology
+from nri.kube.requests import ANNOTATION
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import NoPlace, Pins
+from nri.policies.placement.machine import Machine
+from nri.testing.placement.machines import make_policy
+from tests.support.needs import need
+from tests.support.placement import container, sequence
+from tests.support.plugin_program import PluginProgram
+from tests.support.waiting import wait_for
+from tools.runtimes import Containerd
+from tools.runtimes.cri import Pod
+from tools.runtimes.daemon import Runtime
+
+TOPOLOGY = read_topology(Root("/"))
+CPUS = sorted(TOPOLOGY.online)
+#: What a container finds that is pinned to nothing.
+ALL = frozenset(CPUS), frozenset(number for number, node in TOPOLOGY.nodes.items() if node.memory_bytes)
+CONFIGS: dict[str, dict[str, Any]] = {
+    "topology-aware": {"reservedResources": {"cpu": f"cpuset:{CPUS[0]}"}},
+    "balloons": {
+        "reservedResources": {"cpu": "1"},
+        "balloonTypes": [
+            {"name": "own", "matchExpressions": [{"key": "pod/name", "operator": "Matches", "values": ["own*"]}],
+             "preferNewBalloons": True, "maxCPUs": 1},
+            {"name": "default", "minBalloons": 0, "shareIdleCPUsInSame": "system"},
+        ],
+    },
+}  # fmt: skip
+
+Sets = tuple[frozenset[int], frozenset[int]]
+
+
+def sets_of(status: str) -> Sets:
+    """The CPUs and memory nodes of a process, by the text of its status."""
+    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    return cpuset.parse(found["Cpus_allowed_list"]), cpuset.parse(found["Mems_allowed_list"])
+
+
+class Asked(NamedTuple):
+    """What a pod asks for, with its one container: CPU in thousandths; annotations with `_` for `-`."""
+
+    qos: str
+    cpu_m: int
+    annotations: Mapping[str, str] = MappingProxyType({})
+
+
+ASKED = {
+    "system": Asked("Guaranteed", 100, {"prefer_reserved_cpus": "true", "balloon.balloons": "reserved"}),
+    "own": Asked("Guaranteed", 1000),
+    "part": Asked("Burstable", 200),
+    "idle": Asked("BestEffort", 0),
+    "left": Asked("Guaranteed", 1000, {"cpu.preserve": "true", "memory.preserve": "true"}),
+}
+#: The table: what happens, one after the other; after each step all containers are looked at.
+STEPS = (
+    *(("create", name) for name in ("system", "own", "idle", "left", "part")),
+    *(("stop", "own"), ("create", "part"), ("stop", "idle"), ("create", "own")),
+)
+_MEMORY = "16Mi"
+_BYTES = 16 << 20
+
+
+class Placing:
+    """A policy beside a runtime, its state in a folder, and the pods of a test."""
+
+    def __init__(self, daemon: Runtime, name: str, folder: Path) -> None:
+        need(len(CPUS) > 1, "two CPUs")
+        self.daemon, self.name, self.folder = daemon, name, folder
+        self.pods: dict[str, tuple[Pod, str]] = {}
+        self.program: PluginProgram | None = None
+        self.state = folder / "state" / f"{name}.json"
+        self._config = folder / "policy.json"
+        self._config.write_text(json.dumps({**CONFIGS[name], "stateDir": str(folder / "state")}))
+
+    # -- the plugin ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> PluginProgram:
+        """Start the plugin, and wait until it takes part."""
+        seen = 0 if self.program is None else len(self.program.text())
+        before = len(self.daemon.log_lines(f"plugin .*{self.name}.* connected"))
+        flags = ("-idx", "90", "-socket", self.daemon.nri_socket, "-config", self._config)
+        made = PluginProgram(self.folder, "-m", f"nri.plugins.{self.name.replace('-', '_')}.plugin", *flags)
+        self.program = made
+
+        def takes_part() -> bool:
+            assert made.process.poll() is None, made.text()
+            if isinstance(self.daemon, Containerd):  # its own word comes after the plugin's
+                return len(self.daemon.log_lines(f"plugin .*{self.name}.* connected")) > before
+            return "containers are placed" in made.text()[seen:]
+
+        wait_for(takes_part, lambda: f"{self.name} does not take part: {made.text()}")
+        return made
+
+    def kill(self) -> None:
+        """End the plugin as the kernel does where memory is short."""
+        if self.program is not None and self.program.process.poll() is None:
+            os.kill(self.program.process.pid, 9)
+            self.program.process.wait()
+
+    def squeezed(self) -> set[str]:
+        """The pods that came when no plugin was there, and for which there was no room then."""
+        assert self.program is not None
+        return set(re.findall(r"no place for default/(\S+)/c: .*; it runs without", self.program.text()))
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def create(self, name: str) -> bool:
+        """Run a pod with its container; False if the plugin refuses it."""
+        asked = ASKED[name.partition("-")[0]]
+        amounts = {"cpu": f"{asked.cpu_m}m", "memory": _MEMORY} if asked.cpu_m else {}
+        limits = amounts if asked.qos == "Guaranteed" else {}
+        given = {f"{key.replace('_', '-')}.resource-policy.nri.io": value for key, value in asked.annotations.items()}
+        given[ANNOTATION] = json.dumps({"containers": {"c": {"requests": amounts, "limits": limits}}})
+        cri = self.daemon.cri
+        pod = cri.run_pod(name, annotations=given, under=asked.qos.lower())
+        try:
+            self.pods[name] = pod, cri.run(pod, "c")
+        except grpc.RpcError as error:
+            cri.remove_pod(pod.id)
+            assert f"no place for default/{name}/c: " in str(error.details()), error
+            return False
+        return True
+
+    def stop(self, name: str) -> None:
+        """Remove a pod, if it is there."""
+        if name in self.pods:
+            self.daemon.cri.remove_pod(self.pods.pop(name)[0].id)
+
+    def inside(self, name: str) -> Sets:
+        """The CPUs and memory nodes of a container, as a process in it finds them."""
+        return sets_of(self.daemon.cri.exec(self.pods[name][1], "cat", "/proc/self/status"))
+
+    def all_inside(self) -> dict[str, Sets]:
+        """Those of all containers."""
+        return {name: self.inside(name) for name in self.pods}
+
+
+@contextmanager
+def placing(daemon: Runtime, name: str, folder: Path) -> Iterator[Placing]:
+    """A policy beside a runtime, until the end of the `with`; then its pods and its plugin are gone."""
+    made = Placing(daemon, name, folder)
+    try:
+        yield made
+    finally:
+        for pod in list(made.pods):
+            made.stop(pod)
+        made.kill()
+
+
+def assert_found_as_decided(beside: Placing) -> set[frozenset[int]]:
+    """Each step of the table, then a killed plugin: a container finds just what is decided on paper.
+
+    Returns the sets of memory nodes that some container found.
+    """
+    seen = set[frozenset[int]]()
+    policy = make_policy(beside.name, Machine.of(TOPOLOGY), CONFIGS[beside.name], Choices.DEFAULT)
+    beside.start()
+    for step, name in STEPS:
+        asked = ASKED[name]
+        if step == "stop":
+            policy.release(name)
+            beside.stop(name)
+        elif name not in beside.pods:
+            on_paper = container(name, asked.cpu_m, _BYTES if asked.cpu_m else 0, asked.qos, **asked.annotations)
+            if asked.qos == "Burstable":
+                on_paper.requests = on_paper.requests._replace(memory_limit_bytes=0)
+            try:
+                policy.create(on_paper)
+                placed = True
+            except NoPlace:
+                placed = False
+            assert beside.create(name) is placed, f"{step} {name}"
+        expected = {each: _sets(policy.pins.get(each, Pins())) for each in beside.pods}
+        found = beside.all_inside()
+        assert found == expected, f"{beside.name}: {step} {name}"
+        seen |= {mems for _, mems in found.values()}
+    beside.kill()
+    beside.start()
+    assert beside.all_inside() == found, "after the plugin was killed"
+    return seen
+
+
+def _sets(pins: Pins) -> Sets:
+    return cpuset.parse(pins.cpus or "") or ALL[0], cpuset.parse(pins.mems or "") or ALL[1]
+
+
+KINDS = ("own", "part", "idle", "own")
+
+
+def assert_kills_move_nothing(beside: Placing, pods: int) -> None:
+    """A drawn sequence of pods, and a plugin that is killed before, in the middle of, or for the whole of a step.
+
+    A container that has CPUs of its own has them until it ends, and nobody else has them.
+    """
+    draw, own, kills = random.Random(24), dict[str, Sets](), 0
+    beside.start()
+    for step, number in sequence(pods, 4):
+        name, point = f"{KINDS[number % len(KINDS)]}-{number}", draw.choice(("", "before", "amid", "without"))
+        kills += bool(point)
+        if point in ("before", "without"):
+            beside.kill()
+        if point == "before":
+            beside.start()
+        if point == "amid":
+            _kill_amid(beside, step, name)
+        else:
+            getattr(beside, step)(name)
+        if point in ("amid", "without"):
+            beside.start()
+        own = {each: sets for each, sets in own.items() if each in beside.pods}
+        wait_for(lambda: not _granted_twice(beside), lambda: f"granted twice: {_granted_twice(beside)}")
+        found = beside.all_inside()
+        assert {each: found[each] for each in own} == own, f"moved, {point or 'no kill'} at {step} {name}"
+        own |= {each: found[each] for each in found if each.startswith("own") and each not in beside.squeezed()}
+    assert kills > pods / 2
+    assert json.loads(beside.state.read_text())["containers"] == {}
+
+
+def _kill_amid(beside: Placing, step: str, name: str) -> None:
+    """Kill the plugin when it has just written down what it decided, its answer perhaps on its way."""
+    before = beside.state.stat().st_ino
+    worker = threading.Thread(target=getattr(beside, step), args=(name,))
+    worker.start()
+    wait_for(lambda: not worker.is_alive() or beside.state.stat().st_ino != before, "a decision")
+    beside.kill()
+    worker.join()
+
+
+def _granted_twice(beside: Placing) -> set[tuple[str, str]]:
+    """Containers with CPUs of their own, and others that have some of them."""
+    found, squeezed = beside.all_inside(), beside.squeezed()
+    pinned = {name: cpus for name, (cpus, _) in found.items() if cpus != ALL[0] and name not in squeezed}
+    return {
+        (one, other)
+        for (one, mine), (other, theirs) in permutations(pinned.items(), 2)
+        if one.startswith("own") and mine & theirs
+    }

@@ -1,0 +1,119 @@
+"""Frequencies, governors and idle states of CPUs: what is written, in which order, and what a machine does not take."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from nri.host import Outcome, Root
+from nri.host.cpu_tuning import UNKNOWN, Limits, Setting, limits_of, tune, tune_uncore
+from tests.support.host_trees import write_files
+
+CPU = "sys/devices/system/cpu"
+FREQUENCIES = {
+    f"{CPU}/cpu1/cpufreq/cpuinfo_min_freq": "800000\n",
+    f"{CPU}/cpu1/cpufreq/base_frequency": "2000000\n",
+    f"{CPU}/cpu1/cpufreq/cpuinfo_max_freq": "3600000\n",
+    f"{CPU}/cpu1/cpufreq/scaling_min_freq": "800000\n",
+    f"{CPU}/cpu1/cpufreq/scaling_max_freq": "1000000\n",
+    f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
+    f"{CPU}/cpu1/cpufreq/energy_performance_preference": "balance_performance\n",
+    f"{CPU}/cpu1/cpuidle/state0/name": "POLL\n",
+    f"{CPU}/cpu1/cpuidle/state0/disable": "0\n",
+    f"{CPU}/cpu1/cpuidle/state1/name": "C6\n",
+    f"{CPU}/cpu1/cpuidle/state1/disable": "0\n",
+}
+
+
+class Written(Root):
+    """A root that remembers what was written, and refuses some files."""
+
+    def __init__(self, path: Path, refused: dict[str, int] | None = None, kept: str = "") -> None:
+        super().__init__(path)
+        self.order: list[str] = []
+        self.refused, self.kept = refused or {}, kept
+
+    def write(self, path: str, text: str) -> None:
+        name = path.rpartition("/")[2]
+        self.order.append(f"{name}={text}")
+        if name in self.refused:
+            raise OSError(self.refused[name], "no", path)
+        super().write(path, self.kept or text)
+
+
+def test_the_frequencies_that_a_cpu_can_have_are_read_and_0_where_nothing_says_them(tmp_path: Path) -> None:
+    root = write_files(tmp_path, FREQUENCIES)
+    assert limits_of(root, 1) == Limits(800000, 2000000, 3600000)
+    assert limits_of(root, 2) == Limits(0, 0, 0)
+
+
+def test_all_of_a_setting_is_written_the_governor_first_and_no_lower_limit_above_the_upper_one(tmp_path: Path) -> None:
+    write_files(tmp_path, FREQUENCIES)
+    root = Written(tmp_path)
+    found = tune(root, 1, Setting(2000000, 3000000, "performance", "0", frozenset({"C6"})))
+    assert all(each.in_force for each in found)
+    assert root.order == [
+        "scaling_governor=performance",
+        "energy_performance_preference=0",
+        "scaling_max_freq=3000000",
+        "scaling_min_freq=2000000",
+        "disable=1",
+    ]
+    again = Written(tmp_path)
+    tune(again, 1, Setting(800000, 1000000, disabled=frozenset()))
+    assert again.order == ["scaling_min_freq=800000", "scaling_max_freq=1000000", "disable=0"]
+
+
+def test_a_preference_that_the_kernel_shows_as_a_word_is_as_it_was_wanted(tmp_path: Path) -> None:
+    write_files(tmp_path, FREQUENCIES)
+    (result,) = tune(Root(tmp_path), 1, Setting(preference="128"))
+    assert result.outcome is Outcome.UNCHANGED
+
+
+def test_what_is_as_wanted_is_not_written(tmp_path: Path) -> None:
+    write_files(tmp_path, FREQUENCIES)
+    root = Written(tmp_path)
+    found = tune(root, 1, Setting(800000, 1000000, "powersave"))
+    assert {each.outcome for each in found} == {Outcome.UNCHANGED}
+    assert root.order == []
+
+
+def test_a_machine_without_the_files_is_told_by_the_file(tmp_path: Path) -> None:
+    found = tune(Root(tmp_path), 7, Setting(1, 2, "performance", "0", frozenset({"C6"})))
+    found += tune(Root(tmp_path), 7, Setting(max_khz=UNKNOWN))
+    assert {each.outcome for each in found} == {Outcome.UNSUPPORTED}
+    assert "scaling_max_freq unsupported: the machine does not say its lowest" in str(found.pop())
+    assert f"there is no /{CPU}/cpu7/cpufreq/scaling_governor" in str(found[0])
+    assert str(found[-1]).endswith(f"idle state C6 unsupported: there is no /{CPU}/cpu7/cpuidle")
+
+
+def test_an_idle_state_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    write_files(tmp_path, FREQUENCIES)
+    found = tune(Root(tmp_path), 1, Setting(disabled=frozenset({"C9"})))
+    assert [each.reason for each in found if not each.in_force] == ["it has C6, POLL"]
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(errno.EROFS, Outcome.UNSUPPORTED), (errno.EBUSY, Outcome.REFUSED), (errno.ENODEV, Outcome.UNSUPPORTED)],
+)
+def test_what_the_kernel_refuses_has_its_reason(tmp_path: Path, error: int, outcome: Outcome) -> None:
+    write_files(tmp_path, FREQUENCIES)
+    (result,) = tune(Written(tmp_path, {"scaling_governor": error}), 1, Setting(governor="performance"))
+    assert (result.outcome, result.reason, result.after) == (outcome, "no", "powersave")
+
+
+def test_another_value_that_reads_back_is_told(tmp_path: Path) -> None:
+    write_files(tmp_path, FREQUENCIES)
+    (result,) = tune(Written(tmp_path, kept="3400000"), 1, Setting(max_khz=3600000))
+    assert (result.outcome, result.reason) == (Outcome.CLAMPED, "it reads back as 3400000")
+
+
+def test_what_lies_between_the_cpus_of_a_die_has_limits_of_its_own(tmp_path: Path) -> None:
+    folder = f"{CPU}/intel_uncore_frequency/package_00_die_01"
+    write_files(tmp_path, {f"{folder}/min_freq_khz": "800000", f"{folder}/max_freq_khz": "2400000"})
+    assert [each.outcome for each in tune_uncore(Root(tmp_path), 0, 1, 1200000, 0)] == [Outcome.APPLIED]
+    assert (tmp_path / folder / "min_freq_khz").read_text() == "1200000"
+    assert [each.outcome for each in tune_uncore(Root(tmp_path), 1, 1, 1, 2)] == [Outcome.UNSUPPORTED] * 2

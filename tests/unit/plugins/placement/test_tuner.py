@@ -1,0 +1,121 @@
+"""CPU classes and interrupts on a machine of files: written, told where they cannot be, and given back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nri.host import Root
+from nri.plugins.placement.tuner import Tuner
+from nri.policies.placement import masks
+from nri.policies.placement.machine import Machine
+from nri.policies.placement.topology_aware.options import Options
+from nri.policies.placement.tuning import Tuning, Wish
+from nri.testing import FakeRuntime
+from tests.support.host_trees import write_files
+from tests.support.placement import container, guest, topology_aware, write_machine
+from tests.unit.plugins.placement.placing import ask, create, pod, started, stop
+
+CLASSES: dict[str, Any] = {
+    "cpuClasses": [{"name": "low", "maxFreq": "1GHz", "uncoreMinFreq": "2GHz"}, {"name": "fast", "maxFreq": "3GHz"}],
+    "sharedPoolCPUClass": "low",
+    "defaultExclusiveCPUClass": "fast",
+}
+MOST = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_max_freq"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    files = {MOST.format(cpu): "2000000\n" for cpu in range(16)}
+    files |= {f"proc/irq/{number}/smp_affinity_list": "0-15\n" for number in (24, 25)}
+    files["proc/interrupts"] = "   CPU0\n 24:  1  PCI nvme0q0\n 25:  1  PCI eth0\n 26:  1  timer\n"
+    return write_files(write_machine(tmp_path, guest()), files)
+
+
+@pytest.fixture
+def runtime() -> Iterator[FakeRuntime]:
+    with FakeRuntime(real_time=False) as made:
+        yield made
+
+
+def most(root: Root, *cpus: int) -> list[int]:
+    return [int(root.read("/" + MOST.format(cpu))) for cpu in cpus]
+
+
+def interrupt(root: Root, number: int) -> str:
+    return root.read(f"/proc/irq/{number}/smp_affinity_list").strip()
+
+
+def test_cpus_follow_their_classes_and_what_the_machine_lacks_is_told_once(root: Root) -> None:
+    said: list[str] = []
+    tuner, policy = Tuner(root, said.append, {}), topology_aware(**CLASSES)
+    tuner.apply(policy.tuning(), policy.options, policy.machine)
+    assert most(root, 0, 4, 15) == [1_000_000] * 3
+    lacks = "package_00_die_00, package_01_die_00: min_freq_khz unsupported: there is no /sys/devices/system/cpu/"
+    assert said == tuner.problems == [f"{lacks}intel_uncore_frequency/*/min_freq_khz"]
+    policy.create(container("a", 2000))
+    tuner.apply(policy.tuning(), policy.options, policy.machine)
+    assert most(root, 3, 4, 5, 6) == [1_000_000, 3_000_000, 3_000_000, 1_000_000]
+    policy.release("a")
+    tuner.apply(policy.tuning(), policy.options, policy.machine)
+    assert most(root, 4, 5) == [1_000_000] * 2
+    assert len(said) == 1
+
+
+def test_many_places_that_lack_the_same_are_one_sentence(tmp_path: Path) -> None:
+    said: list[str] = []
+    policy = topology_aware(**CLASSES)
+    Tuner(Root(tmp_path), said.append, {}).apply(policy.tuning(), policy.options, policy.machine)
+    assert said[0] == (
+        "cpu0, cpu1, cpu2 and 13 more places: scaling_max_freq unsupported: there is no "
+        "/sys/devices/system/cpu/*/cpufreq/scaling_max_freq"
+    )
+
+
+def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restart(root: Root) -> None:
+    machine, options = Machine.of(guest()), topology_aware().options
+    said: list[str] = []
+    wishes = Tuning({}, [Wish("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
+    tuner = Tuner(root, said.append, {})
+    assert not tuner.apply(Tuning(), options, machine), "nobody wants any"
+    assert tuner.apply(wishes, options, machine)
+    assert (interrupt(root, 24), interrupt(root, 25)) == ("4-5", "0-3,6-15")
+    assert tuner.first == {"24": "0-15", "25": "0-15"}
+    assert not tuner.apply(wishes, options, machine), "nothing has changed"
+    second = Tuner(root, said.append, tuner.first)
+    assert second.apply(Tuning(), options, machine)
+    assert (interrupt(root, 24), interrupt(root, 25), second.first) == ("0-15", "0-15", {})
+
+
+def test_only_controllable_interrupts_are_moved(root: Root) -> None:
+    options = Options(**{**vars(topology_aware().options), "controllableInterrupts": ["*eth*"]})
+    Tuner(root, print, {}).apply(Tuning({}, [Wish("a", 0b10, ("*",))]), options, Machine.of(guest()))
+    assert (interrupt(root, 24), interrupt(root, 25)) == ("0-15", "1")
+
+
+def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_interrupts(
+    runtime: FakeRuntime, root: Root, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path, **CLASSES)
+    plugin.tune()
+    assert most(root, 4, 5) == [1_000_000] * 2
+    own = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
+    plugin.tune()
+    assert most(root, 4, 5) == [3_000_000] * 2
+    assert interrupt(root, 24) == "4-5"
+    kept = json.loads((tmp_path / "state/topology-aware.json").read_text())
+    assert kept["interrupts"] == {"24": "0-15"}
+    stop(runtime, own)
+    plugin.tune()
+    assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
+
+
+def test_a_plugin_that_takes_no_part_sets_nothing(root: Root) -> None:
+    from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
+
+    TopologyAwarePlugin().tune()
+    assert most(root, 0) == [2_000_000]

@@ -1,0 +1,227 @@
+"""Classes of CPUs and wishes for interrupts: from what is configured and annotated to each CPU and interrupt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nri.host.cpu_tuning import Limits, Setting
+from nri.policies.placement import masks
+from nri.policies.placement.containers import NoPlace
+from nri.policies.placement.machine import Machine
+from nri.policies.placement.policy import document
+from nri.policies.placement.tuning import (
+    CpuClass,
+    Tuning,
+    Wish,
+    affinities,
+    check_asked,
+    check_classes,
+    class_of,
+    described,
+    settings,
+    wish_of,
+)
+from tests.support.placement import balloons, container, guest, topology_aware
+
+LIMITS = Limits(800_000, 2_000_000, 3_600_000)
+MACHINE = Machine.of(guest())
+FAST, SLOW = CpuClass("fast", minFreq="turbo", turboPriority=1), CpuClass("slow", minFreq="base", maxFreq="turbo")
+
+
+@pytest.mark.parametrize(
+    ("given", "khz"),
+    [("3.2GHz", 3_200_000), ("2900MHz", 2_900_000), ("2900000kHz", 2_900_000), ("2900000", 2_900_000),
+     (1_000_000, 1_000_000), ("min", 800_000), ("base", 2_000_000), ("turbo", 3_600_000), ("", 0)],
+)  # fmt: skip
+def test_a_frequency_is_a_number_with_a_unit_or_a_name(given: str | int, khz: int) -> None:
+    kind = CpuClass("x", maxFreq=given)
+    assert settings([kind], {"x": 0b10}, MACHINE, lambda _: LIMITS).cpus == {1: Setting(max_khz=khz)}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"name": ""}, "has no name"),
+        ({"minFreq": "fast"}, "minFreq: 'fast' is no frequency; write 3.2GHz"),
+        ({"uncoreMaxFreq": "3200GHz"}, "uncoreMaxFreq: '3200GHz' is no frequency"),
+        ({"pctMinFreq": "0"}, "pctMinFreq: '0' is no frequency"),
+        ({"energyPerformancePreference": 256}, "is not from 0 to 255"),
+        ({"freqGovernor": "../x"}, "is no name of a governor"),
+        ({"pctPriority": "high", "sstClosID": 1}, "exclude each other"),
+    ],
+)
+def test_a_class_that_no_machine_could_have_is_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        CpuClass(**{"name": "x", **given})
+
+
+def test_classes_have_names_of_their_own_and_those_that_are_asked_for_are_there() -> None:
+    check_classes([FAST, SLOW], {"idleCPUClass": "slow", "sharedPoolCPUClass": ""})
+    with pytest.raises(ValueError, match="cpuClasses: two are called 'fast'"):
+        check_classes([FAST, FAST], {})
+    with pytest.raises(ValueError, match="idleCPUClass: there is no CPU class 'x'; fast, slow"):
+        check_classes([FAST, SLOW], {"idleCPUClass": "x"})
+    with pytest.raises(ValueError, match="none is defined"):
+        check_classes([], {"idleCPUClass": "x"})
+
+
+def test_keys_that_are_not_carried_out_are_told_with_the_reason() -> None:
+    kind = CpuClass("x", pctPriority="high", pctMaxFreq="turbo", publishExtendedResource=True)
+    told = dict(kind.without_effect())
+    assert list(told) == [f"cpuClasses x: {key}" for key in ("pctPriority", "pctMaxFreq", "publishExtendedResource")]
+    assert list(SLOW.without_effect()) == []
+
+
+def test_only_the_class_of_the_highest_priority_in_a_package_has_turbo() -> None:
+    members = {"fast": masks.parse("0"), "slow": masks.parse("1,8")}
+    found = settings([FAST, SLOW], members, MACHINE, lambda _: LIMITS).cpus
+    assert found[0] == Setting(3_600_000)
+    assert found[1] == Setting(2_000_000, 2_000_000), "in the package of the faster class"
+    assert found[8] == Setting(2_000_000, 3_600_000), "in another package"
+    whole = settings([FAST, SLOW], members, MACHINE, lambda _: LIMITS, one_turbo_domain=True).cpus
+    assert whole[8] == Setting(2_000_000, 2_000_000)
+
+
+def test_what_lies_between_the_cpus_of_a_die_has_the_most_of_what_its_classes_ask_for() -> None:
+    kinds = [CpuClass("a", uncoreMinFreq="1GHz"), CpuClass("b", uncoreMinFreq="2GHz", uncoreMaxFreq="3GHz")]
+    found = settings(kinds, {"a": masks.parse("0,8"), "b": masks.parse("1")}, MACHINE, lambda _: LIMITS)
+    assert found.uncore == {(0, 0): (2_000_000, 3_000_000), (1, 0): (1_000_000, 0)}
+
+
+def test_idle_states_are_switched_on_again_where_another_class_has_switched_them_off() -> None:
+    kinds = [CpuClass("awake", disabledCstates=["C6"], energyPerformancePreference=0, freqGovernor="performance"), SLOW]
+    found = settings(kinds, {"awake": 1, "slow": 2, "gone": 4}, MACHINE, lambda _: LIMITS).cpus
+    assert found[0] == Setting(0, 0, "performance", "0", frozenset({"C6"}))
+    assert found[1].disabled == frozenset()
+    assert 2 not in found
+
+
+# -- interrupts --------------------------------------------------------------------------------------------------------
+
+INTERRUPTS = {24: ("PCI-MSI 1-edge nvme0q0", 0b1111), 25: ("PCI-MSI 2-edge eth0", 0b1111), 26: ("timer", 0b1)}
+
+
+def found(*wishes: Wish, controllable: tuple[str, ...] = ("*",)) -> dict[int, int]:
+    return affinities(INTERRUPTS, wishes, controllable, 0b11111111)
+
+
+def test_an_interrupt_that_is_claimed_comes_to_all_that_claim_it() -> None:
+    assert found() == {24: 0b1111, 25: 0b1111, 26: 0b1}
+    assert found(Wish("a", 0b10, ("*nvme*",)), Wish("b", 0b100, ("24",)))[24] == 0b110
+    assert found(Wish("a", 0b10, ("*eth0 *",)))[25] == 0b10, "a description has a space behind it"
+
+
+def test_one_that_is_masked_comes_to_the_other_cpus_and_never_to_none() -> None:
+    masked = found(Wish("a", 0b11, mask=("*",)))
+    assert masked == {24: 0b1100, 25: 0b1100, 26: 0b11111100}
+    assert found(Wish("a", 0b11111111, mask=("*",)))[26] == 0b1
+
+
+def test_of_claims_and_masks_the_second_ones_hold() -> None:
+    both = Wish("a", 0b10, ("*eth0 *",), ("*",))
+    assert found(both)[25] == 0b10
+    assert found(both)[24] == 0b1101
+    assert found(both._replace(claim_first=True))[25] == 0b1101
+
+
+def test_a_sink_takes_those_that_nobody_claims() -> None:
+    sunk = found(Wish("sink", 0b1, sink=True), Wish("b", 0b10, ("*nvme*",)))
+    assert sunk == {24: 0b10, 25: 0b1, 26: 0b1}
+
+
+def test_only_controllable_ones_are_moved() -> None:
+    assert list(found(Wish("a", 1, ("*",)), controllable=("*nvme*",))) == [24]
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+def test_a_container_s_annotations_are_read_or_doubted() -> None:
+    good = container("c", 2000, cpu_class="fast", irq_affinity='{claim: ["*eth*"], mode: claim-first}')
+    check_asked(good, True, [FAST])
+    assert class_of(good, [FAST], "slow") == "fast"
+    assert wish_of(good, 0b110) == Wish("default/c/c", 0b110, ("*eth*",), (), True)
+    assert wish_of(good, 0) is None
+    bad = container("c", 2000, cpu_class="turbo", irq_affinity="[1]")
+    check_asked(bad, True, [FAST])
+    assert (class_of(bad, [FAST], "slow"), wish_of(bad, 1)) == ("slow", None)
+    assert "annotation cpu-class.resource-policy.nri.io: there is no CPU class 'turbo'; fast" in bad.doubts
+    assert any("irq-affinity.resource-policy.nri.io: " in each for each in bad.doubts)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "own", "words"),
+    [
+        ("cpu_class/container.c", "fast", False, "cpu-class.*/container.c: it has no CPUs of its own"),
+        ("cpu_class/container.c", "turbo", True, "cpu-class.*/container.c: there is no CPU class 'turbo'"),
+        ("irq_affinity/container.c", "{mask: ['*']}", False, "irq-affinity.*/container.c: it has no CPUs"),
+        ("irq_affinity/container.c", "{mode: first}", True, "irq-affinity.*mode"),
+    ],
+)
+def test_one_that_asks_for_itself_in_vain_is_refused_and_not_one_whose_pod_asks(
+    key: str, value: str, own: bool, words: str
+) -> None:
+    with pytest.raises(NoPlace, match=words):
+        check_asked(container("c", 2000, **{key: value}), own, [FAST])
+    check_asked(container("c", 2000, **{key.replace("container.c", "pod"): value}), own, [FAST])
+    check_asked(container("c", 0, qos="Guaranteed", **{key: value}), own, [FAST])
+
+
+# -- of policies -------------------------------------------------------------------------------------------------------
+
+CLASSES = [{"name": "low", "maxFreq": "base"}, {"name": "system"}, {"name": "own"}, {"name": "fast", "minFreq": "turbo",
+           "energyPerformancePreference": 0, "disabledCstates": ["C6", "C8"]}]  # fmt: skip
+
+
+def told(tuning: Tuning) -> dict[str, str]:
+    return {name: masks.text(cpus) for name, cpus in tuning.classes.items()}
+
+
+def test_topology_aware_s_shared_reserved_and_own_cpus_have_their_classes() -> None:
+    policy = topology_aware(cpuClasses=CLASSES, sharedPoolCPUClass="low", reservedPoolCPUClass="system",
+                            defaultExclusiveCPUClass="own")  # fmt: skip
+    assert told(policy.tuning()) == {"low": "1-15", "system": "0"}
+    policy.create(container("a", 2000))
+    policy.create(container("b", 2000, irq_affinity="{mask: ['*']}", **{"cpu_class/container.b": "fast"}))
+    policy.create(container("c", 500, qos="Burstable", cpu_class="fast"))
+    assert told(policy.tuning()) == {"low": "1-3,6-7,10-15", "system": "0", "own": "4-5", "fast": "8-9"}
+    assert policy.tuning().wishes == [Wish("default/b/b", 0b1100000000, (), ("*",))]
+    shown = document(policy)
+    assert {"class": "fast", "cpus": "8-9", "settings": "minFreq turbo, disabledCstates C6 C8, "
+            "energyPerformancePreference 0"} in shown["cpu_classes"]  # fmt: skip
+    assert shown["interrupts"] == [{"who": "default/b/b", "cpus": "8-9", "claim": [], "mask": ["*"], "sink": False}]
+    with pytest.raises(NoPlace, match="it has no CPUs of its own"):
+        policy.create(container("d", 500, **{"cpu_class/container.d": "fast"}))
+    policy.release("b")
+    policy.release("a")
+    assert told(policy.tuning()) == {"low": "1-15", "system": "0"}
+    assert policy.tuning().wishes == []
+
+
+def test_without_classes_topology_aware_has_none() -> None:
+    policy = topology_aware()
+    policy.create(container("a", 2000))
+    assert policy.tuning() == Tuning({}, [])
+    assert described([], Tuning({"x": 1})) == {"cpu_classes": [], "interrupts": []}
+    with pytest.raises(ValueError, match="sharedPoolCPUClass is missing"):
+        topology_aware(cpuClasses=CLASSES)
+
+
+def test_balloons_cpus_and_idle_ones_have_their_classes_and_types_their_interrupts() -> None:
+    policy = balloons(
+        {"name": "quiet", "cpuClass": "fast", "irqMode": "isolate", "minCPUs": 2, "namespaces": ["*"]},
+        {"name": "nic", "irqClaim": ["*eth*"], "irqMode": "sink", "minBalloons": 1, "minCPUs": 1},
+        cpuClasses=CLASSES, idleCPUClass="low",
+    )  # fmt: skip
+    policy.create(container("a", 1000))
+    classes, wishes = policy.tuning()
+    (quiet,) = [each for each in policy.balloons if each.type.name == "quiet"]
+    assert classes["fast"] == quiet.cpus
+    assert classes["low"] == policy.free
+    by_name = {wish.who: wish for wish in wishes}
+    assert by_name["quiet[0]"] == Wish("quiet[0]", quiet.cpus, (), ("*",))
+    assert (by_name["nic[0]"].claim, by_name["nic[0]"].sink) == (("*eth*",), True)
+    with pytest.raises(ValueError, match="balloonTypes x: cpuClass: there is no CPU class 'y'"):
+        balloons({"name": "x", "cpuClass": "y"}, cpuClasses=CLASSES)
