@@ -94,7 +94,7 @@ DEVIATIONS: dict[str, dict[str, list[str]]] = {
             "nodes 'max-dist:0', cpus '0', mems ''", "nodes 'max-dist:9', cpus '0', mems ''",
             "nodes '7', cpus '', mems ''", "nodes 'cpu-nodes', cpus '99', mems ''",
         ],
-        "modes that take no nodes need none, and take none": [
+        "modes that take no nodes need none, and are refused with some": [
             "default without nodes", "local without nodes", "local with nodes",
         ],
         "node lists are the kernel's": ["nodes '0 ', cpus '', mems ''", "nodes '0, 1', cpus '', mems ''"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 import urllib.request
@@ -157,8 +158,24 @@ def test_values_that_cannot_be_read_are_not_said_to_be_well(nri, node: Node, fol
         try:
             assert process.stderr is not None
             assert "none of them can be read" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
         finally:
             process.kill()
+
+
+def test_a_watch_in_json_has_a_line_for_each_change(node: Node) -> None:
+    node.limit(70 << 20)
+    words = [*node.words, "--watch", "-o", "json"]
+    with subprocess.Popen(command(*words), stdout=subprocess.PIPE, text=True, env=environment()) as process:
+        try:
+            assert process.stdout is not None
+            row = json.loads(process.stdout.readline())
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+        finally:
+            process.kill()
+    assert (row["knob"], row["found"], row["wanted"]) == ("memory.limit", 70 << 20, LIMIT)
 
 
 def test_a_container_that_has_ended_is_not_missed(nri, folder: Path) -> None:
