@@ -63,7 +63,6 @@ __all__ = [
     "SpecError",
     "UpdateError",
     "ValidationRejected",
-    "quote",
 ]
 
 #: Names of the status codes, as the reference prints them in ``rpc error: code = <name> desc = <text>``.

@@ -158,7 +158,10 @@ class Agent:
         observer.gauge("rule_problems", lambda: Counter(each.kind or "other" for each in book.problems()))
         observer.gauge(
             "rule_keys_unread",
-            lambda: {f"{kind}: {each.key}": 1.0 for kind, found in book.unread().items() for each in found},
+            lambda: {
+                **{f"{kind}: {each.key}": 1.0 for kind, found in book.unread().items() for each in found},
+                **dict.fromkeys(book.remarks(), 1.0),  # kinds that nothing reads among them
+            },
         )
         observer.gauge("held", lambda: {"pods": len(history), "bytes": history.size, **executor.held()})
 

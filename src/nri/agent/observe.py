@@ -40,7 +40,11 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     ),
     "ready": ("gauge", ("part",), "Whether a part does its work: 1 or 0."),
     "rule_problems": ("gauge", ("kind",), "Documents that cannot be read, whose last good form is in force."),
-    "rule_keys_unread": ("gauge", ("key",), "Keys of rules without effect; after its kind each one's place."),
+    "rule_keys_unread": (
+        "gauge",
+        ("key",),
+        "Keys and kinds of rules that nothing reads, and remarks on their sources.",
+    ),
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"

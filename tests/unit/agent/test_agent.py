@@ -245,6 +245,8 @@ def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Age
     agent.parts.book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"polcy": "auto"}}}, "a test")
     metric = 'nri_agent_rule_keys_unread{key="NodeSLO: cpuBurstStrategy.polcy"} 1.0'
     assert metric in scrape(agent.parts.observer)
+    agent.parts.book.remark("a.yaml", ["a.yaml:1: kind: NodeSLOO: nothing reads it; did you mean NodeSLO?"])
+    assert 'key="a.yaml:1: kind: NodeSLOO: nothing reads it' in scrape(agent.parts.observer)
 
 
 def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:

@@ -205,9 +205,9 @@ class Invoker:
 
     @staticmethod
     def _answered(peer: Peer) -> None:
-        """Forget whatever is held against a plugin: it has answered."""
-        peer.breaker.answered()
-        peer.signal(Signal.ANSWERED)
+        """Forget what is held against a plugin: it has answered more than it was asked before it was left out."""
+        if peer.breaker.answered():
+            peer.signal(Signal.ANSWERED)
 
     def _failed(
         self,
@@ -260,12 +260,12 @@ class Invoker:
         if refused:
             _refuse(peer, event, DeadlineExceeded(event.rpc))
 
-    def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event) -> None:
+    def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Draw the consequences for an event that has waited too long for its turn: as of a late answer.
 
-        The plugin stays connected, whatever its policy: it is slow, and answers others.
+        The plugin stays connected, whatever its policy: it is slow, and answers others. `insist` is that of `invoke`.
         """
-        refused = self._refuses(peer, policy, event)
+        refused = insist or self._refuses(peer, policy, event)
         waited_s = TURN * policy.timeout_s
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
         if self._reporting.watched:

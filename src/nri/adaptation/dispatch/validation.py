@@ -21,7 +21,7 @@ from nri.adaptation.peers.state import State
 from nri.adaptation.plugin_policy.event_policy import TURN
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
-from nri.errors import NriError, PluginClosed, PluginError, ValidationRejected
+from nri.errors import DeadlineExceeded, NriError, PluginClosed, PluginError, ValidationRejected
 from nri.policies.default_validator import INDEX, NAME, UNKNOWN_REASON, DefaultValidator, failure
 from nri.text import plain
 
@@ -140,6 +140,14 @@ def _verdict(
         limit = monotonic() + turn_s
     try:
         peer.lock.acquire(limit)
+    except DeadlineExceeded as error:
+        if limit == deadline:  # the caller's own
+            return error
+        try:
+            invoker.missed_turn(peer, policy, event, insist=not policy.policy.shadow)
+        except NriError as refusal:
+            return _no_verdict(peer, refusal)
+        return None
     except NriError as error:
         return error
     try:
@@ -151,13 +159,7 @@ def _verdict(
         reply = invoker.invoke(peer, policy, event, deadline, insist=not policy.policy.shadow)
         verdict = m.ValidateContainerAdjustmentResponse.FromString(reply or b"")
     except NriError as error:
-        kind = type(error) if isinstance(error, PluginError) else PluginError  # a late one raises PluginTimeout
-        wrapped = kind(
-            peer.label, str(error), code=getattr(error, "code", None), message=getattr(error, "message", None)
-        )
-        wrapped.args = (failure(peer.label, error.__cause__ or error),)
-        wrapped.__cause__ = error
-        return wrapped
+        return _no_verdict(peer, error)
     except Exception as error:  # noqa: BLE001 - a verdict that cannot be read is none
         return None if policy.policy.shadow else PluginError(peer.label, f"its verdict cannot be read: {error}")
     finally:
@@ -165,3 +167,12 @@ def _verdict(
     if verdict.reject and not policy.policy.shadow:
         return ValidationRejected(peer.label, plain(verdict.reason) or UNKNOWN_REASON)
     return None
+
+
+def _no_verdict(peer: Peer, error: NriError) -> PluginError:
+    """The error for the runtime where a validator has given none."""
+    kind = type(error) if isinstance(error, PluginError) else PluginError  # a late one raises PluginTimeout
+    wrapped = kind(peer.label, str(error), code=getattr(error, "code", None), message=getattr(error, "message", None))
+    wrapped.args = (failure(peer.label, error.__cause__ or error),)
+    wrapped.__cause__ = error
+    return wrapped

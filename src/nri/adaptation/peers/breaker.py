@@ -65,8 +65,17 @@ class Breaker:
         self._state = BreakerState.HALF_OPEN
         return True
 
-    def answered(self) -> None:
-        """The plugin answered, even if with an error."""
+    def answered(self) -> bool:
+        """The plugin answered, even if with an error. False if the breaker is open, and stays so.
+
+        That is the answer to a request that was on its way before it opened.
+        """
+        if self._state is BreakerState.OPEN:
+            return False
+        self._close()
+        return True
+
+    def _close(self) -> None:
         self._state = BreakerState.CLOSED
         self.missed = 0
         self._part = 0.0
@@ -98,11 +107,11 @@ class Breaker:
 
     def reconnected(self) -> None:
         """A new connection of the plugin is synchronized: it starts with a clean record."""
-        self.answered()
+        self._close()
 
     def configure(self, misses: int, retry_s: float) -> None:
         """Take over new limits. A breaker that is switched off closes; a shorter wait counts from the next opening."""
         self.misses = misses
         self.retry_s = retry_s
         if not misses:
-            self.answered()
+            self._close()

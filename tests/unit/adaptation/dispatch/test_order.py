@@ -349,6 +349,32 @@ def test_an_event_that_a_busy_plugin_must_answer_fails_when_its_turn_does_not_co
     assert "busy with earlier events" in str(error)
 
 
+def test_a_plugin_whose_waiting_events_have_opened_its_breaker_is_left_out_also_after_it_has_answered() -> None:
+    """Else each wave of events would wait as long as the first one."""
+    answered = threading.Event()
+
+    class Slow(Notes):
+        def start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            super().start_container(pod, container)
+            assert answered.wait(20)
+
+    slow = Slow()
+    with FakeRuntime(policy='["10-slow"]\nbreaker = { misses = 2, retry = "1h" }\n') as runtime:
+        runtime.add(slow).timeout(20)
+        peer = parts_of(runtime.adaptation).registry.find("10-slow")
+        assert peer is not None
+        first = threading.Thread(target=runtime.start_container, args=(make_pod(), make_container(id="a")))
+        first.start()
+        wait_for(lambda: slow.asked, "the first one is asked")
+        runtime.timeout(0.05)
+        for name in "bc":
+            runtime.start_container(make_pod(), make_container(id=name))
+        answered.set()
+        first.join(20)
+        runtime.start_container(make_pod(), make_container(id="d"))
+        assert (slow.asked, runtime.health("10-slow").state) == (["start a"], "open")
+
+
 @both
 def test_disposal_passes_others(mode: Mode) -> None:
     busy = Busy(mode, 20)

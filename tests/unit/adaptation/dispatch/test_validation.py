@@ -79,6 +79,28 @@ def test_a_validator_that_does_not_answer_in_time_fails_the_creation_and_stays(n
     check.go.set()
 
 
+@pytest.mark.parametrize("shadow", [False, True])
+def test_a_validator_that_is_busy_for_too_long_is_a_miss_of_its_own_and_decides_nothing_in_shadow(shadow: bool) -> None:
+    policy = '["10-check"]\nshadow = true\n' if shadow else None
+    with FakeRuntime(policy=policy) as runtime:
+        check = Check(refuse="never")
+        runtime.add(check).timeout(0.05)
+        peer = parts_of(runtime.adaptation).registry.find("10-check")
+        assert peer is not None
+        peer.lock.acquire()
+        try:
+            if shadow:
+                runtime.create_container()
+            else:
+                with pytest.raises(PluginTimeout, match=r"validator plugin 10-check failed: .*busy") as caught:
+                    runtime.create_container()
+                assert caught.value.plugin == "10-check"
+        finally:
+            peer.lock.release()
+        assert (peer.breaker.missed, check.requests) == (1, [])
+        assert "busy with earlier events" in runtime.health("10-check").last_error
+
+
 def test_a_validator_that_is_gone_is_not_missed(nri_runtime: FakeRuntime) -> None:
     check = Check(refuse="never")
     nri_runtime.add(check)

@@ -61,6 +61,12 @@ def test_a_trial_that_the_runtime_gave_up_is_held_against_nobody():
     assert breaker.admit(200.0), "the next request must be the trial"
 
 
+def test_an_answer_to_what_was_asked_before_it_opened_leaves_it_open():
+    breaker = opened()
+    assert not breaker.answered()
+    assert not breaker.admit(129.0)
+
+
 def test_a_new_connection_starts_with_a_clean_record():
     breaker = opened()
     breaker.reconnected()
