@@ -40,18 +40,21 @@ class IoLimit(Service):
 
     def wants(self, rules: Services) -> bool:
         """Whether there is work: the file switches it on, or limits are to go."""
-        return super().wants(rules) or bool(self._set)
+        return super().wants(rules) or self.was_on
 
     def round(self, made: Round[Services]) -> None:
         """Look at the pods that ask for limits, and at those that did."""
         kept: dict[tuple[str, str], frozenset[str]] = {}
+        leftovers = self.leftovers(made, ANNOTATION)
         for pod in made.pods:
-            limits = self._limits(made, pod) if self.on else {}
+            ends = not leftovers.isdisjoint(each.cgroup_parent for each in pod.containers)
+            asked = self._limits(made, pod) if self.on or ends else {}
             for each in pod.containers:
                 for knob in KEYS.values():
                     place = (each.cgroup_parent, knob)
-                    wanted = limits.get(knob, {})
-                    gone = dict.fromkeys(self._set.get(place, frozenset()) - wanted.keys(), UNLIMITED)
+                    wanted = asked.get(knob, {}) if self.on else {}
+                    had = self._set.get(place, frozenset()) | (asked.get(knob, {}).keys() if ends else frozenset())
+                    gone = dict.fromkeys(had - wanted.keys(), UNLIMITED)
                     if wanted:
                         kept[place] = frozenset(wanted)
                     if wanted or gone:

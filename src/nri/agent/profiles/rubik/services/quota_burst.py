@@ -38,7 +38,7 @@ class QuotaBurst(Service):
 
     def wants(self, rules: Services) -> bool:
         """Whether there is work: the file switches it on, or bursts are to go."""
-        return super().wants(rules) or bool(self._set)
+        return super().wants(rules) or self.was_on
 
     def round(self, made: Round[Services]) -> None:
         """Look at the pods that ask for it, and at those that did."""
@@ -48,15 +48,15 @@ class QuotaBurst(Service):
             quota, period, burst = (each if isinstance(each, int) else None for each in found)
             return Quota(quota, period, burst)
 
-        kept = set[str]()
+        kept, leftovers = set[str](), self.leftovers(made, ANNOTATION)
         for pod in made.pods:
             annotations = readable(made, pod, NAME, ANNOTATION, burst_of) if self.on else {}
             burst = burst_of(annotations)
-            if burst is None and pod.uid not in self._set:
+            names = {each.cgroup_parent: each.name for each in pod.containers}
+            if burst is None and pod.uid not in self._set and leftovers.isdisjoint(names):
                 continue
             if burst is not None:
                 kept.add(pod.uid)
-            names = {each.cgroup_parent: each.name for each in pod.containers}
             for folder, name in names.items():
                 if burst is not None and (why := refusal(burst, quota_of(folder), made.sample.cpus)):
                     made.errors.append(f"{NAME}: {pod.key}/{name}: no burst: {why}")

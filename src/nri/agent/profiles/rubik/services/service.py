@@ -1,6 +1,7 @@
 """Service: what the services with rounds share, which is how they are switched on and how often they have a round.
 
-Rules: a service is on if the file says so; what it has set goes back in the round after it was switched off. Next:
+Rules: a service is on if the file says so; what it has set goes back in the round after it was switched off, and so
+does what its hook has given a container whose creation had begun by then. Next:
 `nri.agent.profiles.rubik.services.quota_turbo`.
 """
 
@@ -38,6 +39,8 @@ class Service(Strategy):
         self.interval_s = 0.0
         self.block: Any = None
         self.on = False
+        #: The containers that ask, as a round without the service has last seen them; None if it was never on.
+        self._without: frozenset[str] | None = None
 
     def wants(self, rules: Services) -> bool:
         """Whether there is work: the file switches it on."""
@@ -48,6 +51,7 @@ class Service(Strategy):
             self.changed()
         if self.on:
             self.interval_s = self.pause_s()
+            self._without = frozenset()
         return self.on
 
     def pause_s(self) -> float:
@@ -56,6 +60,22 @@ class Service(Strategy):
 
     def changed(self) -> None:
         """Take in another block."""
+
+    @property
+    def was_on(self) -> bool:
+        """Whether the file has switched it on at any time, so that containers may have something of its hook."""
+        return self._without is not None
+
+    def leftovers(self, made: Round[Services], key: str) -> frozenset[str]:
+        """Return the cgroups that a round without the service sees for the first time, of pods that have an annotation.
+
+        They may have been made while it was on: its hook gives a container something before any round sees it.
+        """
+        if self.on or self._without is None:
+            return frozenset()
+        asking = frozenset(each.cgroup_parent for pod in made.pods if key in pod.annotations for each in pod.containers)
+        found, self._without = asking - self._without, asking
+        return found
 
     @abstractmethod
     def round(self, made: Round[Services]) -> None:

@@ -51,6 +51,18 @@ def test_a_limit_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> N
     assert world.text(world.app(a), READ) == "8:0 0"
 
 
+def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses_what_its_hook_gave_it(
+    tmp_path: Path,
+) -> None:
+    world = made(tmp_path)
+    world.configure()
+    world.loop()
+    world.run(a := asking("a", ("8:0", "1048576")))
+    world.overwrite(world.app(a), READ, "8:0 1048576\n8:16 7")
+    world.loop()
+    assert world.text(world.app(a), READ) == "8:0 0", "and nothing is written for the other disk"
+
+
 def test_a_disk_is_found_by_its_path_and_what_is_none_is_told(tmp_path: Path) -> None:
     need_root()
     world = RubikWorld(tmp_path, ioLimit=None)

@@ -51,6 +51,23 @@ def test_a_burst_that_is_no_longer_asked_for_goes(tmp_path: Path, how: str) -> N
     assert len(service) == 0  # type: ignore[arg-type]
 
 
+def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses_what_its_hook_gave_it_once(
+    tmp_path: Path,
+) -> None:
+    world = made(tmp_path)
+    world.configure()
+    world.loop()
+    world.run(a := pod("a", cpu="1", quota_burst_time="20000"))
+    for path in (world.app(a), world.folder_of(a)):
+        world.overwrite(path, "cpu.cfs_burst_us", "20000")
+    world.loop()
+    assert bursts(world, a) == ("0", "0")
+    world.overwrite(world.app(a), "cpu.cfs_burst_us", "5000")
+    world.clock.now += 100
+    world.loop()
+    assert bursts(world, a) == ("5000", "0"), "it is somebody else's by now"
+
+
 def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(tmp_path: Path) -> None:
     a, b = pod("a", cpu="1", quota_burst_time="20000"), pod("b", cpu="1", quota_burst_time="soon")
     world = made(tmp_path, a, b)
