@@ -26,6 +26,16 @@ admin_socket = click.option(
     envvar="NRI_ADMIN_SOCKET",
     help="The runtime's admin socket (environment: NRI_ADMIN_SOCKET).",
 )
+#: Options of verbs that look at all of a node: at the agent beside the runtime, and at cgroups.
+agent_socket = click.option(
+    "--agent-socket",
+    metavar="PATH",
+    envvar="NRI_AGENT_SOCKET",
+    help="The agent's socket (environment: NRI_AGENT_SOCKET). Default: that of the agent that runs here, if one does.",
+)
+machine_root = click.option(
+    "--root", default="/", metavar="DIR", help="Where the machine's root file system is; another one in a container."
+)
 
 
 def ask_runtime(settings: Settings, path: str | None, method: str, request: dict[str, Any]) -> dict[str, Any]:

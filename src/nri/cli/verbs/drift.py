@@ -14,7 +14,7 @@ import click
 from nri.cli.errors import DIFFERS, Failure
 from nri.cli.output import Column, Output, Painted
 from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import admin_socket
+from nri.cli.support.admin_socket import admin_socket, agent_socket, machine_root
 from nri.cli.support.drift import PAST, Setters, row_of, sources
 from nri.cli.support.verb import Verb
 from nri.text import count
@@ -50,15 +50,8 @@ _COLUMNS = [
     help="Between two looks. Default: 2.",
 )
 @click.option("--metrics", metavar="HOST:PORT", help="With --watch: serve /metrics on this address.")
-@click.option(
-    "--agent-socket",
-    metavar="PATH",
-    envvar="NRI_AGENT_SOCKET",
-    help="The agent's socket (environment: NRI_AGENT_SOCKET). Default: that of the agent that runs here, if one does.",
-)
-@click.option(
-    "--root", default="/", metavar="DIR", help="Where the machine's root file system is; another one in a container."
-)
+@agent_socket
+@machine_root
 @admin_socket
 @click.pass_obj
 def command(

@@ -10,7 +10,7 @@ import click
 from nri.cli.errors import Failure
 from nri.cli.output import Output
 from nri.cli.settings import Settings
-from nri.cli.support.admin_socket import admin_socket, ask_runtime, live
+from nri.cli.support.admin_socket import admin_socket, agent_socket, ask_runtime, live, machine_root
 from nri.cli.support.verb import Verb
 
 if TYPE_CHECKING:
@@ -34,21 +34,14 @@ if TYPE_CHECKING:
     help="Where the page is served. Default: this machine alone, any port.",
 )
 @click.option("--export", metavar="OUT.html", type=click.Path(), help="Write a snapshot as one file instead, and end.")
-@click.option(
-    "--agent-socket",
-    metavar="PATH",
-    envvar="NRI_AGENT_SOCKET",
-    help="The agent's socket (environment: NRI_AGENT_SOCKET). Default: that of the agent that runs here, if one does.",
-)
+@agent_socket
 @click.option(
     "--state-dir",
     metavar="DIR",
     default="/var/lib/nri/placement",
     help="The stateDir of topology-aware or balloons, where its socket is.",
 )
-@click.option(
-    "--root", default="/", metavar="DIR", help="Where the machine's root file system is; another one in a container."
-)
+@machine_root
 @click.pass_obj
 def command(
     settings: Settings,

@@ -128,6 +128,16 @@ def test_what_a_client_or_a_plugin_by_itself_has_set_stays_when_an_earlier_answe
     assert in_force(dry, made)["memory"]["limit"] == 64 << 20
 
 
+def test_what_the_answer_to_its_creation_has_set_stays_when_an_earlier_answer_is_carried_out(dry: Any) -> None:
+    before = next(ARRIVALS)
+    dry.told.on["create_container"] = lambda *_: nri.Adjustment().set_cpu_shares(800)
+    made = dry.run(dry.pod())
+    asked = nri.Update(made).set_cpu_shares(700).set_cpu_quota(5000).message
+    (late,) = dry.engine.nri.update(OrderedUpdates([asked], Numbers(before)))
+    assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "cpu.quota": "applied"}
+    assert in_force(dry, made)["cpu"] == {"shares": 800, "quota": 5000}
+
+
 def test_a_device_rule_in_an_answer_reaches_no_runtime_and_those_who_ask_are_told(dry: Any) -> None:
     made = dry.run(dry.pod())
     before = dry.engine.containers.entry(made).spec["linux"]["resources"]["devices"]
