@@ -73,6 +73,7 @@ class Churn:
         self.services: tuple[str, ...] = SERVICES
         self.rules = node.folder / "rubik"
         self.rules.mkdir()
+        self._text = ""
         self.agent = AgentProgram(node, "nri,standalone", pods="nri")
         self._settings()
         self.configure(SERVICES)
@@ -94,7 +95,12 @@ class Churn:
         self.services = tuple(services)
         self._file(json.dumps({"agent": {"informerType": "nri", "enabledFeatures": list(services)}}))
 
+    def _taken(self) -> int:
+        """How often the agent has said what has become of rubik's file."""
+        return self.agent.log.read_text().count("RubikConfiguration of ")
+
     def _file(self, text: str) -> None:
+        self._text = text
         (self.rules / "new").write_text(text)
         (self.rules / "new").rename(self.rules / "config.json")
 
@@ -146,11 +152,17 @@ class Churn:
                 return
 
     def reload(self) -> None:
-        """Rubik's file changes: other services, or a mistake, with which the last good one stays."""
+        """Rubik's file changes: other services, or a mistake, with which the last good one stays.
+
+        The agent looks once a second: a file that another one takes the place of before that was never in force.
+        """
+        before, taken = self._text, self._taken()
         if self.random.random() < 0.3:
             self._file('{"agent": {"enabledFeatures": ["ioLimits"]}}')
         else:
-            self.configure(self.random.sample(SERVICES, self.random.randint(0, len(SERVICES))))
+            self.configure(sorted(self.random.sample(SERVICES, self.random.randint(0, len(SERVICES)))))
+        if self._text != before:
+            wait_for(lambda: self._taken() > taken, lambda: f"the file is not taken in\n{self.agent.story()}")
 
     def kill_agent(self) -> None:
         """The agent is killed, and comes back."""

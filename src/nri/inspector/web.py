@@ -2,8 +2,7 @@
 
 The token is in the page's address behind `#`, which browsers send to nobody, and comes with each question in a header.
 The page itself has no data, and is for all. A page that another site has made a browser open, or a name of another site
-that leads here, gets nothing; an address that has guessed wrong too often is not listened to for a while. What happens
-meanwhile comes as server-sent events. Next: `nri.service.http`.
+that leads here, gets nothing. What happens meanwhile comes as server-sent events. Next: `nri.service.http`.
 """
 
 from __future__ import annotations
@@ -12,9 +11,6 @@ import hmac
 import ipaddress
 import json
 import secrets
-import threading
-from collections import OrderedDict
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -27,12 +23,10 @@ if TYPE_CHECKING:
 
     from nri.inspector.sources import Source
 
-__all__ = ["MOST_ADDRESSES", "MOST_GUESSES", "Web"]
+__all__ = ["Web"]
 
-#: Wrong tokens that one address may send in so many seconds, and addresses that are remembered.
-MOST_GUESSES: Final = 20
-_GUESSING_S: Final = 60.0
-MOST_ADDRESSES: Final = 1024
+#: Bytes of a token, which nobody guesses however often they may try.
+_TOKEN_BYTES: Final = 24
 
 
 class Web:
@@ -51,8 +45,7 @@ class Web:
     """
 
     def __init__(self, source: Source, address: str = "127.0.0.1:0", token: str | None = None) -> None:
-        self.token = token or secrets.token_urlsafe(24)
-        self._guesses = _Guesses()
+        self.token = token or secrets.token_urlsafe(_TOKEN_BYTES)
         self._host = (address.rpartition(":")[0] or "127.0.0.1").lower()
         html = page()
         handlers: dict[str, Callable[[Mapping[str, str]], Answer]] = {
@@ -72,7 +65,7 @@ class Web:
         self._server = Server(public=handlers, address=address, streams=streams, guard=self._guard, headers=headers())
         self.url = f"http://{self._host}:{self._server.port}/#token={self.token}"
 
-    def _guard(self, path: str, given: Mapping[str, str], address: str) -> Answer | None:
+    def _guard(self, path: str, given: Mapping[str, str]) -> Answer | None:
         host = given.get("host", "")
         if not self._is_ours(host):
             return text_answer("open the address that nri inspect has printed, not another name of this machine\n", 403)
@@ -80,13 +73,9 @@ class Web:
             return None
         if given.get("origin", f"http://{host}") != f"http://{host}":
             return text_answer("another site may not ask\n", 403)
-        if not self._guesses.left(address):
-            return text_answer(f"{MOST_GUESSES} wrong tokens came from {address}: wait for a minute\n", 429)
         own = f"Bearer {self.token}".encode()
         if hmac.compare_digest(given.get("authorization", "").encode(), own):
             return None
-        if given.get("authorization"):  # else it is a page that is not told the token yet
-            self._guesses.note(address)
         return text_answer("the token is missing or wrong: open the address that nri inspect has printed\n", 401)
 
     def _is_ours(self, host: str) -> bool:
@@ -112,28 +101,6 @@ class Web:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-class _Guesses:
-    """Wrong tokens of the last minute, by address."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._wrong: OrderedDict[str, list[float]] = OrderedDict()
-
-    def left(self, address: str) -> bool:
-        """Whether an address may try again."""
-        since = monotonic() - _GUESSING_S
-        with self._lock:
-            return sum(at > since for at in self._wrong.get(address, ())) < MOST_GUESSES
-
-    def note(self, address: str) -> None:
-        """Count a wrong token."""
-        with self._lock:
-            before = self._wrong.pop(address, [])
-            self._wrong[address] = [*before, monotonic()][-MOST_GUESSES:]
-            if len(self._wrong) > MOST_ADDRESSES:
-                self._wrong.popitem(last=False)
 
 
 def _most(asked: Mapping[str, str]) -> int:

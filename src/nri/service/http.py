@@ -42,9 +42,8 @@ Answer = tuple[int, str, bytes]
 Handler = Callable[[Mapping[str, str]], Answer]
 #: The parameters of a request to the parts of its answer, server-sent events: each is sent as soon as it is there.
 Stream = Callable[[Mapping[str, str]], Generator[bytes]]
-#: A path, the headers of a request by their names in small letters, and the address that it comes from, to the answer
-#: of those who may not ask.
-Guard = Callable[[str, Mapping[str, str], str], Answer | None]
+#: A path, and the headers of a request by their names in small letters, to the answer of those who may not ask.
+Guard = Callable[[str, Mapping[str, str]], Answer | None]
 
 
 def text_answer(text: str, status: int = 200) -> Answer:
@@ -206,7 +205,7 @@ class Server:
         except ValueError as error:
             return text_answer(f"not a path: {error}\n", 400)
         if self._guard is not None and not trusted:
-            refusal = self._guard(target.path, _fields(head), connection.address)
+            refusal = self._guard(target.path, _fields(head))
             if refusal is not None:
                 return refusal
         if not trusted and target.path in self._streams:
