@@ -125,10 +125,10 @@ def test_a_thousand_connections_to_the_admin_socket_are_bounded_and_over_when_th
 def test_a_reader_of_events_that_takes_nothing_slows_none_and_learns_what_it_has_missed(node: Inspected) -> None:
     readings = follow(node.admin, {})
     next(readings)
-    with node.busy(1e6, 20_000) as done:
-        wait_for(lambda: done() == 20_000, "all events go on")
+    with node.busy(1e6, 8_000) as done:
+        wait_for(lambda: done() == 8_000, "all events go on")
     seen = missed = 0
-    while seen + missed < 20_000:
+    while seen + missed < 8_000:
         reading = next(readings)
         missed += reading["missed"]
         seen += sum(row.get("container") == "busy" for row in reading["rows"])
