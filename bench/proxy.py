@@ -3,7 +3,8 @@
 As root. Pods of one container each are made through the proxy, in front of containerd 2.4 (or `--runtime engine`)
 without NRI; then the calls that a kubelet 1.34 makes of itself when nothing happens are made at its rhythm, `EVERY_S`,
 by a client in this process, and the proxy's processor time is read before and after. The same once for the statuses of
-everything, for which a kubelet asks just after it has made pods. With --write the table goes into bench/RESULTS.md.
+everything, for which a kubelet asks just after it has made pods. With --kubelet a real one makes static pods, and
+calls as it likes, by its own metrics. With --write the table goes into bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
 
 import grpc
 from google.protobuf.message import Message
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.cluster import process_ms
 from bench.modes.tables import cell
 from bench.plugins import memory
 from bench.report import put, table
 from nri.cri.pb import api_pb2 as pb
+from tests.kubernetes import build, kubelet
+from tests.kubernetes import pods as manifests
+from tests.kubernetes.node import Node, condition
 from tools.runtimes.config import DaemonSettings
 from tools.runtimes.containerd import Containerd
 from tools.runtimes.cri import Pod
@@ -54,6 +58,8 @@ EVERY_S: Sequence[tuple[str, float, Sequence[tuple[str, Message]]]] = (
     ("images", 30, [("ListImages", pb.ListImagesRequest())]),
     ("removal of what has ended", 60, [("ListContainers", _ALL), ("ListPodSandbox", pb.ListPodSandboxRequest())]),
 )  # fmt: skip
+#: The metric of a kubelet with its calls of the runtime, and how long its pods may take.
+_OPERATIONS, _PODS_S = "kubelet_runtime_operations_total", 600.0
 #: How long what is still going on has to come to its end, in seconds.
 SETTLE_S = 5.0
 #: As long as a kubelet's texts of a pod and of a container are.
@@ -62,10 +68,13 @@ NOTES = {f"bench.example.com/annotation-{n}": "a value of an annotation that som
 
 
 class Kubelet:
-    """Makes a kubelet's calls of one socket."""
+    """Makes a kubelet's calls of a proxy."""
 
-    def __init__(self, socket: Any) -> None:
-        self._channel = grpc.insecure_channel(f"unix://{socket}", options=[("grpc.enable_http_proxy", 0)])
+    def __init__(self, proxied: Proxied) -> None:
+        address = f"unix://{proxied.cri_socket}"
+        self._channel = grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)])
+        self._cri = proxied.cri
+        self._pods: list[tuple[Pod, str]] = []
         self.calls = 0
 
     def rest(self, seconds: float) -> None:
@@ -82,11 +91,17 @@ class Kubelet:
             heapq.heapreplace(queue, (at + every, number))
         time.sleep(max(began + seconds - time.monotonic(), 0.0))
 
-    def look(self, pods: Sequence[Pod], containers: Sequence[str]) -> None:
+    def make(self, count: int) -> None:
+        """Run so many pods, of a container each."""
+        for number in range(count):
+            pod = self._cri.run_pod(f"p{number}", labels=LABELS, annotations=NOTES)
+            self._pods.append((pod, self._cri.run(pod, "main", annotations=NOTES, cpu_shares=2)))
+
+    def look(self) -> None:
         """Ask for the status of each pod and container, as a kubelet does when they are new to it."""
-        for pod in pods:
+        for pod, _ in self._pods:
             self._call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=pod.id))
-        for container in containers:
+        for _, container in self._pods:
             self._call("ContainerStatus", pb.ContainerStatusRequest(container_id=container))
 
     def _call(self, method: str, request: Message) -> None:
@@ -97,6 +112,38 @@ class Kubelet:
     def close(self) -> None:
         """Hang up."""
         self._channel.close()
+
+
+class RealKubelet:
+    """A released kubelet that has the proxy as its runtime, and static pods."""
+
+    def __init__(self, proxied: Proxied) -> None:
+        self._kubelet = kubelet.Kubelet(build.program("kubelet"), proxied.cri_socket, proxied.run_dir)
+        self._node = Node(self._kubelet, proxied)
+        self._kubelet.start()
+
+    @property
+    def calls(self) -> float:
+        """How many calls of its runtime it has made, by its own metrics."""
+        families = text_string_to_metric_families(self._kubelet.client.get("/metrics"))
+        samples = [each for family in families for each in family.samples if each.name == _OPERATIONS]
+        return sum(each.value for each in samples)
+
+    def make(self, count: int) -> None:
+        """Run so many pods, of a container each."""
+        for pod in [self._node.run(manifests.pod(f"p{number}", annotations=NOTES)) for number in range(count)]:
+            pod.wait(lambda status: condition(status, "Ready") == "True", "ready", _PODS_S)
+
+    def look(self) -> None:
+        """It does that by itself, at once."""
+
+    def rest(self, seconds: float) -> None:
+        """Let it be."""
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        """End it; its pods stay."""
+        self._kubelet.close()
 
 
 class Rest:
@@ -114,23 +161,17 @@ class Rest:
         self.calls = self.look_ms = 0.0
         self.mib = (0.0, 0.0)
 
-    def measure(self, proxied: Proxied, count: int, rounds: int, seconds: float) -> None:
-        """Make so many pods, and rest."""
-        kubelet = Kubelet(proxied.cri_socket)
-        try:
-            pods = [proxied.cri.run_pod(f"p{n}", labels=LABELS, annotations=NOTES) for n in range(count)]
-            containers = [proxied.cri.run(pod, "main", annotations=NOTES, cpu_shares=2) for pod in pods]
-            used = process_ms(proxied.pid)
-            kubelet.look(pods, containers)
-            self.look_ms = process_ms(proxied.pid) - used
-            kubelet.rest(SETTLE_S)
-            for _ in range(rounds):
-                used, made = process_ms(proxied.pid), kubelet.calls
-                kubelet.rest(seconds)
-                self.cpu_ms.append((process_ms(proxied.pid) - used) / seconds)
-                self.calls = (kubelet.calls - made) / seconds
-        finally:
-            kubelet.close()
+    def measure(self, proxied: Proxied, caller: Kubelet | RealKubelet, rounds: int, seconds: float) -> None:
+        """Have a kubelet look at what is there, and rest."""
+        used = process_ms(proxied.pid)
+        caller.look()
+        self.look_ms = process_ms(proxied.pid) - used
+        caller.rest(SETTLE_S)
+        for _ in range(rounds):
+            used, made = process_ms(proxied.pid), caller.calls
+            caller.rest(seconds)
+            self.cpu_ms.append((process_ms(proxied.pid) - used) / seconds)
+            self.calls = (caller.calls - made) / seconds
         resident, proportional = memory(proxied.pid)
         self.mib = resident / 1024, proportional / 1024
 
@@ -146,12 +187,17 @@ def measure(options: argparse.Namespace) -> dict[int, Rest]:
         else:
             ensure_packages(_say, FOR_CONTAINERD)
             runtime = Containerd(install("2.4", _say), DaemonSettings(log_level="warn", nri={"disable": True}), _say)
+        runtime.enable_pod_network()
         proxied = Proxied(runtime)
         stack.callback(proxied.close)
         proxied.start()
+        caller = RealKubelet(proxied) if options.kubelet else Kubelet(proxied)
+        stack.callback(caller.close)
         for count, rest in found.items():
-            rest.measure(proxied, count, options.rounds, options.seconds)
+            caller.make(count)
+            rest.measure(proxied, caller, options.rounds, options.seconds)
             _say(f"{count} pods: {cell(rest.cpu_ms)} ms a second")
+        caller.close()
         runtime.cri.remove_all()
     return found
 
@@ -159,13 +205,20 @@ def measure(options: argparse.Namespace) -> dict[int, Rest]:
 def page(options: argparse.Namespace, found: dict[int, Rest]) -> str:
     """The text of the table."""
     about = (
-        f"{options.rounds} rounds of {options.seconds:g} s, {time.strftime('%Y-%m-%d')}, {options.runtime}, "
+        f"{options.rounds} rounds of {options.seconds:g} s, {time.strftime('%Y-%m-%d')}, "
+        f"{'kubelet ' + build.version() if options.kubelet else 'its calls'}, {options.runtime}, "
         f"CPython {platform.python_version()}, Linux {platform.release().split('-')[0]}, {os.cpu_count()} cores that "
         "everything shares."
     )
     head = ["pods", "calls a second", "at rest CPU ms a second", "all statuses once, CPU ms", "RSS MiB", "PSS MiB"]
     rows = [
-        [str(count), f"{rest.calls:.1f}", cell(rest.cpu_ms), f"{rest.look_ms:.0f}", *(f"{mib:.1f}" for mib in rest.mib)]
+        [
+            str(count),
+            f"{rest.calls:.1f}",
+            cell(rest.cpu_ms),
+            f"{rest.look_ms:.0f}" if rest.look_ms else "",
+            *(f"{mib:.1f}" for mib in rest.mib),
+        ]
         for count, rest in found.items()
     ]
     return f"{about}\n\n{table(head, rows)}\n"
@@ -175,6 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench proxy", description=__doc__)
     parser.add_argument("--runtime", choices=["containerd", "engine"], default="containerd")
+    parser.add_argument("--kubelet", action="store_true", help="a real kubelet instead of its calls")
     parser.add_argument("--pods", type=int, default=110)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each round (default 20)")
@@ -188,7 +242,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = page(options, found)
     print(text)
     if options.write:
-        put("proxy", text)
+        put("proxy under a kubelet" if options.kubelet else "proxy", text)
     return 0
 
 

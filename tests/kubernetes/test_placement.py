@@ -1,0 +1,87 @@
+"""topology-aware and balloons under a real kubelet: its pods find the CPUs and memory nodes that were decided.
+
+The kubelet's numbers (shares, quotas, cgroup parents) are all that the policies know of requests. What should be found
+is decided on paper by the same policy, as in tests/real/placing.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri.api import cpuset
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Pins
+from nri.policies.placement.machine import Machine
+from nri.testing.placement.machines import make_policy
+from tests.kubernetes.conftest import RunPod
+from tests.kubernetes.node import Node, StaticPod
+from tests.kubernetes.pods import container, pod
+from tests.real.placing import ALL, CONFIGS, TOPOLOGY, Placing, Sets, placing, sets_of
+from tests.support.placement import container as on_paper
+from tests.support.waiting import wait_for
+from tools.runtimes.daemon import Runtime
+
+_MEMORY = 16 << 20
+#: What pods ask for, by name: Kubernetes' class, thousandths of a CPU, the resources of their container.
+ASKED = {
+    "own": ("Guaranteed", 1000, {"limits": {"cpu": "1", "memory": "16Mi"}}),
+    "part": ("Burstable", 200, {"requests": {"cpu": "200m", "memory": "16Mi"}}),
+    "idle": ("BestEffort", 0, {}),
+}
+
+
+@pytest.fixture(params=list(CONFIGS))
+def beside(request: pytest.FixtureRequest, node: Node, tmp_path: Path) -> Iterator[Placing]:
+    """A policy beside the node's runtime."""
+    assert isinstance(node.runtime, Runtime)
+    with placing(node.runtime, request.param, tmp_path) as made:
+        made.start()
+        yield made
+
+
+def found(static: StaticPod) -> Sets:
+    """The CPUs and memory nodes that a process in the pod finds."""
+    return sets_of(static.run("cat", "/proc/self/status"))
+
+
+def test_pods_of_a_kubelet_find_what_was_decided_and_keep_it_without_plugin_and_kubelet(
+    beside: Placing, node: Node, run: RunPod
+) -> None:
+    policy = make_policy(beside.name, Machine.of(TOPOLOGY), CONFIGS[beside.name], Choices.DEFAULT)
+    statics: dict[str, StaticPod] = {}
+
+    def create(name: str) -> None:
+        qos, cpu_m, resources = ASKED[name]
+        paper = on_paper(name, cpu_m, _MEMORY if cpu_m else 0, qos)
+        paper.requests = paper.requests._replace(memory_limit_bytes=0 if qos == "Burstable" else _MEMORY)
+        policy.create(paper)
+        statics[name] = run(pod(name, container(resources=resources)))
+        statics[name].wait_ready()
+
+    def expected() -> dict[str, Sets]:
+        pins = {name: policy.pins.get(name, Pins()) for name in statics}
+        return {name: (_set(each.cpus, 0), _set(each.mems, 1)) for name, each in pins.items()}
+
+    def all_found() -> dict[str, Sets]:
+        return {name: found(static) for name, static in statics.items()}
+
+    create("own")
+    assert all_found() == expected()
+    beside.kill()
+    node.kubelet.kill()
+    node.kubelet.start()
+    beside.start()
+    assert all_found() == expected(), "after plugin and kubelet were killed"
+    policy.release("own")
+    statics.pop("own").remove()
+    wait_for(lambda: all_found() == expected(), lambda: f"{all_found()} is not {expected()}", 90)
+    create("idle")
+    create("part")
+    assert all_found() == expected()
+
+
+def _set(text: str | None, which: int) -> frozenset[int]:
+    return cpuset.parse(text or "") or ALL[which]
