@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Mutant(NamedTuple):
-    """One mistake; `file` lies below src/nri, `tests` below tests."""
+    """One mistake; `file` lies below src/nri, `tests` below tests: a folder, a file, or a test as pytest names it."""
 
     file: str
     text: str
@@ -89,6 +89,8 @@ MUTANTS = (
            "unit/adaptation/registration/test_update_queue.py"),
     Mutant("adaptation/registration/sync_gate.py", "held_s += (way_until", "held_s = 0 * (way_until",
            "unit/adaptation/registration/test_sync_gate.py"),
+    Mutant("adaptation/registration/sync_gate.py", "way_until + inside_s + min(held_s, self._preference_s))",
+           "way_until + inside_s)", "torture/test_torture.py::test_a_node_withstands[joiners]"),
     Mutant("adaptation/peers/fifo_lock.py", "or queue[at - 1].pod == pod", "",
            "unit/adaptation/peers/test_fifo_lock.py"),
     Mutant("adaptation/registration/kept_updates.py", "if container_id not in self.waiting:", "if False:",
