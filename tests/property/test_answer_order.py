@@ -1,9 +1,10 @@
 """A plugin's later word wins, whichever thread is first: drawn histories, with threads stalled at every step.
 
-Three plugins answer creations, updates and stops, and ask for updates by themselves, all about a few containers; a fourth
-one joins in the middle, and asks for updates in its answer to Synchronize as well. Creations commit or fail. One thread runs at a time, and which one is drawn at every step: before a plugin answers,
-between its answer and its merge, before the adaptation or the runtime takes a lock. An event that waits for its turn at
-a plugin may miss it. In the end each container has what a model of ten lines says, and so does its history.
+Three plugins answer creations, updates and stops, and ask for updates by themselves, all about a few containers; a
+fourth one joins in the middle, and asks for updates in its answer to Synchronize as well. Creations commit or fail. One
+thread runs at a time, and which one is drawn at every step: before a plugin answers, between its answer and its merge,
+before the adaptation or the runtime takes a lock. An event that waits for its turn at a plugin may miss it. In the end
+each container has what a model of ten lines says, and so does its history.
 `NRI_HISTORIES=100000` draws more of them.
 """
 
