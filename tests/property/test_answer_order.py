@@ -15,6 +15,7 @@ import random
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -25,6 +26,7 @@ from nri.adaptation.dispatch.event import AnsweredEvent
 from nri.adaptation.peers.builtin import BuiltinPeer
 from nri.adaptation.peers.fifo_lock import Ticket
 from nri.adaptation.peers.state import JOINED, Signal
+from nri.adaptation.registration import sync_gate
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.ttrpc.waiters import ARRIVALS
@@ -171,6 +173,8 @@ class Node:
         patch.setattr(Ticket, "wait", take_turn)
         add = AnsweredEvent.add
         patch.setattr(AnsweredEvent, "add", lambda event, *more: (self.pause(), add(event, *more))[1])
+        turn = partial(PausingTurn, self.pause)
+        patch.setattr(sync_gate, "threading", SimpleNamespace(Lock=threading.Lock, Condition=turn))
         plugins = [BuiltinPlugin(index, name, Handlers(self)) for index, name in (each.split("-") for each in PLUGINS)]
         self.adaptation = Adaptation(
             "node", "1", synchronize=self.state, update=self.update, disable_connections=True, policy_path=None,
@@ -184,8 +188,7 @@ class Node:
             peer.turn_s = 1.0  # as one at the end of a socket has: events that wait there may go on without it
             peer.breaker.configure(0, 1.0)
         parts_of(self.adaptation).trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
-        gate, updates = parts_of(self.adaptation).chain.gate, parts_of(self.adaptation).handshake.updates
-        gate._turn = PausingTurn(self.pause, gate._guard)  # type: ignore[assignment]
+        updates = parts_of(self.adaptation).handshake.updates
         apply = updates.in_synchronize
         patch.setattr(updates, "in_synchronize", lambda *asked: (self.pause(), apply(*asked)))
         self.guest: BuiltinPeer | None = None
