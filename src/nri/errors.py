@@ -23,9 +23,10 @@
     ├── SpecError                      an adjustment that cannot be applied to an OCI spec, or a spec that is none
     └── RequestError                   a field of a request to a runtime holds a value that cannot be used
 
-Errors carry their parties as attributes and read as one line that a person can act on: what others have written in it
-is escaped and cut (`nri.text`); the attributes are as they were given. Which status a handler's exception becomes on
-the wire is decided in `nri.stub.session.service`; which exit code a command ends with in `nri.cli.errors`.
+Errors carry their parties as attributes and read as one line that a person can act on: the base class escapes and cuts
+it (`nri.text`), whatever was put in, so that no raiser has to. The attributes, and `text`, are as they were given.
+Which status a handler's exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a
+command ends with in `nri.cli.errors`.
 """
 
 from __future__ import annotations
@@ -73,20 +74,26 @@ CODE_NAMES = (
 )  # fmt: skip
 
 
-#: Characters of a whole error's text at most, where it holds texts of others.
+#: Characters of an error's line at most.
 TEXT_LENGTH = 4096
 
 
 def describe(error: BaseException) -> str:
     """An exception in one line: ours by their text, others by type and text, for `'zone'` alone says nothing."""
-    text = str(error)
-    if not text or isinstance(error, NriError):
-        return plain(text, TEXT_LENGTH) or type(error).__name__
-    return plain(f"{type(error).__name__}: {text}", TEXT_LENGTH)
+    text, name = str(error), type(error).__name__
+    return plain(text or name if isinstance(error, NriError) or not text else f"{name}: {text}", TEXT_LENGTH)
 
 
 class NriError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package. As a `str` it is one line that prints, of 4096 characters at most."""
+
+    def __str__(self) -> str:
+        return plain(self.text, TEXT_LENGTH)
+
+    @property
+    def text(self) -> str:
+        """What it says as it was given: of any length, perhaps of several lines, and with whatever others put in."""
+        return super().__str__()
 
 
 class ProtocolError(NriError):
@@ -121,7 +128,8 @@ class RpcError(NriError):
         self.code = code if isinstance(code, int) else 2
         self.message = message if isinstance(message, str) else str(message or "")
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
         """The text that the reference prints, which is what users of kubelet see."""
         name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
         return f"rpc error: code = {name} desc = {self.message}"
@@ -191,9 +199,9 @@ class ConfigError(NriError):
     def __init__(
         self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()
     ) -> None:
-        where = f"{plain(source)}: {plain(key)}" if key else plain(source)
-        text = f"{where}: {plain(reason)}" + (f" ({plain(suggestion)})" if suggestion else "")
-        super().__init__("\n".join([text, *map(str, others)]))
+        where = f"{cut(source)}: {cut(key)}" if key else cut(source)
+        text = f"{where}: {cut(reason)}" + (f" ({cut(suggestion)})" if suggestion else "")
+        super().__init__("; ".join([text, *map(str, others)]))
         self.source = source
         self.key = key
         self.reason = reason
@@ -220,7 +228,7 @@ class PluginError(NriError):
     CODE = 2
 
     def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
-        super().__init__(plain(f"plugin {plugin}: {reason}", TEXT_LENGTH))
+        super().__init__(f"plugin {plugin}: {reason}")
         self.plugin = plugin
         self.reason = reason
         self.code = self.CODE if code is None else code
@@ -234,7 +242,7 @@ class PluginRejected(PluginError):
 
     def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
         super().__init__(plugin, reason, code=code, message=message)
-        self.args = (plain(f"plugin {plugin} refused: {reason}", TEXT_LENGTH),)
+        self.args = (f"plugin {plugin} refused: {reason}",)
 
 
 class PluginTimeout(PluginError):
@@ -299,8 +307,7 @@ class ValidationRejected(NriError):
     """
 
     def __init__(self, plugin: str, reason: str) -> None:
-        text = f'validator "{plugin}" rejected container adjustment, reason: {reason}'
-        super().__init__(plain(text, TEXT_LENGTH))
+        super().__init__(f'validator "{plugin}" rejected container adjustment, reason: {reason}')
         self.plugin = plugin
         self.reason = reason
 
@@ -316,8 +323,7 @@ class UpdateError(NriError):
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
         """`text` replaces the whole line, for cases where the reference has one that users know."""
-        text = text or f'plugin "{plugin}": update of container "{plain(container_id)}": {reason}'
-        super().__init__(plain(text, TEXT_LENGTH))
+        super().__init__(text or f'plugin "{plugin}": update of container "{cut(container_id)}": {reason}')
         self.plugin = plugin
         self.container_id = container_id
         self.reason = reason
@@ -332,7 +338,7 @@ class SpecError(NriError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(plain(f"the spec's {path} {reason}" if path else reason, TEXT_LENGTH))
+        super().__init__(f"the spec's {path} {reason}" if path else reason)
         self.path = path
         self.reason = reason
 
@@ -348,7 +354,7 @@ class RequestError(NriError):
 
     def __init__(self, field: str, value: object, reason: str) -> None:
         shown = quote(cut(value)) if isinstance(value, str) else str(value)
-        super().__init__(f"{plain(field)}: {plain(shown)}: {plain(reason)}")
+        super().__init__(f"{cut(field)}: {cut(shown)}: {cut(reason)}")
         self.field = field
         self.value = value
         self.reason = reason

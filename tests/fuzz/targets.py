@@ -17,7 +17,7 @@ from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.api.selectors import Pattern, Selector
 from nri.config.duration import format_duration, parse_duration
-from nri.errors import ConfigError, RemoteProtocolError
+from nri.errors import TEXT_LENGTH, ConfigError, RemoteProtocolError, describe
 from nri.host.cgroups import drivers
 from nri.kube import quantity
 from nri.kube.requests import annotated
@@ -52,6 +52,7 @@ from tests.fuzz import (
     streams,
 )
 from tests.fuzz.engine import Target
+from tests.support.every_error import every
 
 __all__ = ["TARGETS"]
 
@@ -155,6 +156,15 @@ def _decode(data: bytes) -> None:
 
 def _text(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
+
+
+def _errors(data: bytes) -> None:
+    """Whatever texts others give: an error is one line that prints, of a bounded length."""
+    text = _text(data)
+    for each in (text, text * (1 + TEXT_LENGTH // max(1, len(text)))):
+        for error in every(each):
+            for line in (str(error), describe(error)):
+                assert line.isprintable() and len(line) <= TEXT_LENGTH, type(error)
 
 
 def _placement(data: bytes) -> None:
@@ -285,6 +295,7 @@ _ROWS = (
         _words('{"policy": "auto"}', '{"lowLimitPercent": 30}', '{"blocks": [{"name": "/dev/sda", "ioCfg": {}}]}'),
         _loop_annotations,
     ),
+    Target("errors", _words("no such key", "10-pin"), _errors, share=0.2),
     Target("plugin-name", _words("10-pin", "99-a.b_c+d"), _plugin_name, (ValueError,)),
 )
 

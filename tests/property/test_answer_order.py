@@ -1,9 +1,10 @@
 """A plugin's later word wins, whichever thread is first: drawn histories, with threads stalled at every step.
 
-Three plugins answer creations, updates and stops, and ask for updates by themselves, all about a few containers.
-Creations commit or fail. One thread runs at a time, and which one is drawn at every step: before a plugin answers,
-between its answer and its merge, before the adaptation or the runtime takes a lock. An event that waits for its turn at
-a plugin may miss it. In the end each container has what a model of ten lines says, and so does its history.
+Three plugins answer creations, updates and stops, and ask for updates by themselves, all about a few containers; a
+fourth one joins in the middle, and asks for updates in its answer to Synchronize as well. Creations commit or fail. One
+thread runs at a time, and which one is drawn at every step: before a plugin answers, between its answer and its merge,
+before the adaptation or the runtime takes a lock. An event that waits for its turn at a plugin may miss it. In the end
+each container has what a model of ten lines says, and so does its history.
 `NRI_HISTORIES=100000` draws more of them.
 """
 
@@ -14,6 +15,7 @@ import random
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,7 +23,10 @@ import pytest
 from nri.adaptation import Adaptation, BuiltinPlugin, FieldOrder, OrderedUpdates, UpdateResult
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch.event import AnsweredEvent
+from nri.adaptation.peers.builtin import BuiltinPeer
 from nri.adaptation.peers.fifo_lock import Ticket
+from nri.adaptation.peers.state import JOINED, Signal
+from nri.adaptation.registration import sync_gate
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.ttrpc.waiters import ARRIVALS
@@ -31,8 +36,12 @@ pytestmark = pytest.mark.pure
 HISTORIES = int(os.environ.get("NRI_HISTORIES", "1000"))
 FIELDS = ("shares", "quota", "memory_high")
 PLUGINS = ("10-a", "20-b", "30-c")
+#: Joins in the middle of a history.
+GUEST = "25-d"
 #: What threads do; some of it more often.
 KINDS = ("create", "create", "early", "late", "change", "change", "change", "stop", "plugin", "plugin", "plugin")
+#: How often a plugin joins.
+JOINS = 0.5
 
 
 class Word(NamedTuple):
@@ -130,6 +139,21 @@ def read(given: m.LinuxResources) -> dict[str, int]:
     return found
 
 
+class PausingTurn:
+    """A condition of the gate, at which threads wait by pausing: they look again each time that they go on."""
+
+    def __init__(self, pause: Callable[[], None], guard: Any) -> None:
+        self._pause, self._guard = pause, guard
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._guard.release()
+        self._pause()
+        return bool(self._guard.acquire())
+
+    def notify_all(self) -> None:
+        """They look by themselves."""
+
+
 class Node:
     """A runtime with three plugins, as docs/howto/runtime.md has it; one history at a time."""
 
@@ -149,9 +173,11 @@ class Node:
         patch.setattr(Ticket, "wait", take_turn)
         add = AnsweredEvent.add
         patch.setattr(AnsweredEvent, "add", lambda event, *more: (self.pause(), add(event, *more))[1])
+        turn = partial(PausingTurn, self.pause)
+        patch.setattr(sync_gate, "threading", SimpleNamespace(Lock=threading.Lock, Condition=turn))
         plugins = [BuiltinPlugin(index, name, Handlers(self)) for index, name in (each.split("-") for each in PLUGINS)]
         self.adaptation = Adaptation(
-            "node", "1", synchronize=lambda: ([], []), update=self.update, disable_connections=True, policy_path=None,
+            "node", "1", synchronize=self.state, update=self.update, disable_connections=True, policy_path=None,
             plugin_path="/nonexistent", builtin=plugins, commits=True, wasm_cache=None, request_timeout_s=600,
         )  # fmt: skip
         self.adaptation.start()
@@ -162,6 +188,11 @@ class Node:
             peer.turn_s = 1.0  # as one at the end of a socket has: events that wait there may go on without it
             peer.breaker.configure(0, 1.0)
         parts_of(self.adaptation).trail.inventory._lock = PausingLock(self.pause)  # type: ignore[assignment]
+        updates = parts_of(self.adaptation).handshake.updates
+        apply = updates.in_synchronize
+        patch.setattr(updates, "in_synchronize", lambda *asked: (self.pause(), apply(*asked)))
+        self.guest: BuiltinPeer | None = None
+        self.joined = 0
 
     def pause(self) -> None:
         if self.baton is not None:
@@ -181,7 +212,10 @@ class Node:
         works: list[Callable[[], None]] = []
         for number in range(draw.randint(3, 6)):
             kind = draw.choice(KINDS)
-            works.append(self.work(kind, f"{seed}-new{number}"))
+            work = self.work(kind, f"{seed}-new{number}")
+            works.append(work if kind == "plugin" else partial(self.request, work))
+        if draw.random() < JOINS:
+            works.append(self.join)
         self.baton = Baton(draw)
         self.baton.run(works)
         errors, self.baton = self.baton.errors, None
@@ -196,6 +230,11 @@ class Node:
         for each in self.containers:
             self.compare_why(seed, each)
         self.containers.clear()
+        if self.guest is not None:
+            assert self.guest.state in JOINED
+            self.guest.signal(Signal.STOP, "it leaves")
+            self.guest = None
+            parts_of(self.adaptation).chain.gate.rest_until = 0.0
         return found, expected
 
     def work(self, kind: str, name: str) -> Callable[[], None]:
@@ -233,6 +272,12 @@ class Node:
 
     # -- the runtime --------------------------------------------------------------------------------------------------
 
+    def state(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
+        """What there is, for a plugin that joins."""
+        self.pause()
+        with self.lock:
+            return [POD], [container for container, _ in self.containers.values()]
+
     def update(self, updates: OrderedUpdates) -> list[UpdateResult]:
         results = []
         for update in updates:
@@ -246,6 +291,11 @@ class Node:
                     order.note(result, numbers)
             results.append(result)
         return results
+
+    def request(self, work: Callable[[], None]) -> None:
+        """One request of a client: no plugin joins in the middle of it."""
+        with self.adaptation.block_sync():
+            work()
 
     def make(self, container: m.Container, *, fails: str = "") -> None:
         """One creation, from the request to its end."""
@@ -321,6 +371,15 @@ class Node:
             self.note(event, name, updates[-1].linux.resources, number)
         return updates
 
+    def join(self) -> None:
+        """A plugin comes in, and leaves at the end of the history."""
+        index, name = GUEST.split("-")
+        peer = BuiltinPeer(parts_of(self.adaptation).registry, BuiltinPlugin(index, name, Guest(self)))
+        parts_of(self.adaptation).registry.adopt(peer)
+        parts_of(self.adaptation).handshake.admit(peer)
+        self.guest = peer
+        self.joined += 1
+
     def by_itself(self, plugin: str) -> None:
         """What a plugin asks for by itself: read, and some time later applied."""
         peer = parts_of(self.adaptation).registry.find(plugin)
@@ -362,6 +421,14 @@ class Handlers:
         return self._node.say(self._node.events[threading.get_ident()], self._node.begun)
 
 
+class Guest(Handlers):
+    """The plugin that joins: wants something of containers as soon as it knows of them."""
+
+    def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[m.ContainerUpdate]:
+        self._node.pause()
+        return self._node.say(object(), [each.id for each in containers])
+
+
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Node:
     return Node(monkeypatch)
@@ -372,5 +439,5 @@ def test_the_last_word_on_each_field_is_in_force_and_in_its_history(node: Node) 
     for seed in range(HISTORIES):
         found, expected = node.history(seed)
         assert found == expected, f"history {seed}: words {node.words}, failed events {node.failed}"
-    assert node.missed
+    assert node.missed and node.joined
     node.adaptation.stop()

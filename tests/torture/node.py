@@ -112,6 +112,8 @@ class Node:
             m.Container(id=f"standing-{n}", pod_sandbox_id=f"pod-{n}", name="main") for n in range(options.standing)
         ]
         self.snapshots = self.updated = self.evicted = self.rounds = 0
+        #: When each snapshot began, and how long it took, in seconds.
+        self.joins: list[tuple[float, float]] = []
         self.overtaking = Overtaking()
         self.adaptation = Adaptation(
             "torture",
@@ -137,8 +139,17 @@ class Node:
     def snapshot(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """All that stands."""
         self.snapshots += 1
+        began = time.monotonic()
         time.sleep(self.options.snapshot_s)
+        self.joins.append((began, time.monotonic() - began))
         return self.pods, self.containers
+
+    def share_of_joins(self) -> float:
+        """The part of the time since `begin` for which joiners held up events, from the first of them to the last."""
+        joins, self.joins = self.joins, []
+        if len(joins) < 3:
+            return 0.0
+        return sum(took_s for _, took_s in joins[:-1]) / (joins[-1][0] - joins[0][0])
 
     def update(self, updates: list[m.ContainerUpdate]) -> None:
         """Count what plugins want."""
@@ -176,6 +187,7 @@ def serve(node: Node) -> None:
             if node.rounds == 1:
                 node.make_histories()
             holdings = Holdings()
+            node.joins.clear()
             threads = [Events(node, number) for number in range(THREADS)]
             for each in threads:
                 each.thread.start()
@@ -209,6 +221,7 @@ def _end(node: Node, threads: list[Events], holdings: Holdings) -> dict[str, Any
         "threads": sorted(each.name for each in threading.enumerate()),
         "forgotten": node.forgotten(),
         "snapshots": node.snapshots,
+        "share_of_joins": node.share_of_joins(),
         "updated": node.updated,
         "plugins": [row.to_json() for row in node.adaptation.plugins],
     }

@@ -6,6 +6,7 @@ import pytest
 
 from nri import errors
 from nri.errors import PluginClosed, PluginError, PluginRejected, PluginTimeout, PluginUnavailable
+from tests.support.every_error import every
 
 
 def test_all_that_is_named_is_there_and_ours() -> None:
@@ -47,26 +48,30 @@ def test_an_exception_in_one_line_says_what_it_is(error: Exception, text: str) -
 HOSTILE = "a\nERROR nri: forged\x1b[2J\u202e" + "b" * 100_000
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        errors.ConfigError(HOSTILE, "", HOSTILE),
-        errors.ConfigError("file", HOSTILE, "no", HOSTILE),
-        PluginError(HOSTILE, HOSTILE),
-        PluginRejected(HOSTILE, HOSTILE),
-        errors.ConflictError(errors.Conflict("c", 1, "Env", HOSTILE, "10-a", "20-b")),
-        errors.ValidationRejected(HOSTILE, HOSTILE),
-        errors.UpdateError(HOSTILE, HOSTILE, HOSTILE),
-        errors.UpdateError("10-a", "c", "no", HOSTILE),
-        errors.SpecError(HOSTILE, HOSTILE),
-        errors.RequestError(HOSTILE, HOSTILE, HOSTILE),
-        errors.RequestError("field", [HOSTILE], "no"),
-        errors.PluginTimeout("10-a", HOSTILE),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_texts_of_others_in_an_error_are_one_short_line(error: Exception) -> None:
-    assert str(error).isprintable() and len(str(error)) <= errors.TEXT_LENGTH
+@pytest.mark.parametrize("error", list(every(HOSTILE)), ids=lambda error: type(error).__qualname__)
+def test_an_error_is_one_short_line_whatever_others_have_put_in(error: errors.NriError) -> None:
+    assert str(error).isprintable() and 0 < len(str(error)) <= errors.TEXT_LENGTH
+
+
+class OfAnAuthor(errors.Reject):
+    """A class that is not of this package."""
+
+
+@pytest.mark.parametrize("error", [errors.RequestError("field", [HOSTILE], "no"), OfAnAuthor(HOSTILE)])
+def test_so_is_one_of_an_author_and_one_of_an_odd_value(error: errors.NriError) -> None:
+    assert str(error).isprintable() and 0 < len(str(error)) <= errors.TEXT_LENGTH
+
+
+def test_the_text_of_an_error_is_as_it_was_given() -> None:
+    assert errors.Reject(HOSTILE).text == HOSTILE
+    assert errors.RpcError(5, HOSTILE).text == f"rpc error: code = NotFound desc = {HOSTILE}"
+    assert PluginError("10-a", HOSTILE).text == f"plugin 10-a: {HOSTILE}"
+
+
+def test_a_long_source_hides_neither_key_nor_reason_nor_the_next_problem() -> None:
+    second = errors.ConfigError("g", "k", "second")
+    text = str(errors.ConfigError(HOSTILE, "key", "reason", "suggestion", [second]))
+    assert text.endswith(": key: reason (suggestion); g: k: second")
 
 
 @pytest.mark.parametrize("error", [ValueError(HOSTILE), errors.Reject(HOSTILE)])

@@ -14,6 +14,7 @@ import click
 
 from nri import errors
 from nri.cli.output import paint, wants_color
+from nri.config.complaint import apart
 from nri.text import escape, plain
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def describe(error: BaseException) -> str:
         where = f"{error.filename}: " if error.filename else ""
         as_root = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
         return f"{where}{error.strerror or error}{as_root}"
+    if isinstance(error, errors.ConfigError):
+        return "\n".join(map(str, apart(error)))
     if isinstance(error, errors.NriError):
         return str(error)
     if isinstance(error, ValueError) and sys.stdout.closed:

@@ -73,6 +73,16 @@ def is_file(path: str) -> bool:
         return False
 
 
+def instead_of_file(path: str) -> str:
+    """What is at a path where `is_file` finds none, in words: "a folder, not a file", or "no such file"."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return "no such file"
+    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return f"{kinds.get(stat.S_IFMT(mode), 'a device')}, not a file"
+
+
 class FileType(click.Path):
     """A regular file that has to be there, as a `pathlib.Path`: a pipe might be waited for for ever."""
 

@@ -52,5 +52,5 @@ def test_wrong_values_are_told_by_their_flags_all_at_once() -> None:
     with pytest.raises(nri.ConfigError) as caught:
         check(Config, layers)
     assert str(caught.value) == (
-        '--how-many: number: expected a whole number, not "x"\n--places: places[1]: expected a whole number, not "y"'
+        '--how-many: number: expected a whole number, not "x"; --places: places[1]: expected a whole number, not "y"'
     )

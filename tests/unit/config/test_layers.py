@@ -3,7 +3,7 @@
 import pytest
 
 from nri.config import Source
-from nri.config.complaint import WrongValue
+from nri.config.complaint import WrongValue, apart
 from nri.config.layers import Layer, layer_of, merge
 from nri.errors import ConfigError
 
@@ -58,7 +58,7 @@ def test_a_table_that_finds_fault_with_one_of_its_keys_has_the_place_of_that_key
 def test_mistakes_of_all_layers_are_told_together() -> None:
     with pytest.raises(ConfigError) as caught:
         merge(Config, [layer("a", "pth = 1"), layer("b", "\npath = 1")])
-    assert str(caught.value).splitlines() == [
+    assert [str(each) for each in apart(caught.value)] == [
         'a:1: pth: unknown key (did you mean "path"?)',
         'b:2: path: expected text, not 1 (write it in quotes: "1")',
     ]

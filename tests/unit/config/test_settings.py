@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.config.complaint import apart
 from nri.config.settings import FileLayer, Loaded, SettingsLoader, file_layer, given_layer, parse_setting
 from nri.errors import ConfigError
 
@@ -70,7 +71,7 @@ def test_all_mistakes_of_all_sources_are_reported_also_of_files_that_cannot_be_r
     (wrong := tmp_path / "wrong.toml").write_text('sockt = "/s"\n[table]\nsize = "2"\n')
     with pytest.raises(ConfigError) as caught:
         loader.load("none.toml", bad, wrong, flags={"table.nam": ("--set", 1)}, environment={"SOCKET": "/s"})
-    lines = str(caught.value).splitlines()
+    lines = [str(each) for each in apart(caught.value)]
     assert lines[0] == "none.toml: cannot read it: No such file or directory"
     assert lines[1].startswith(f"{bad}:1: not valid TOML")
     assert lines[2:] == [

@@ -3,6 +3,7 @@
 import pytest
 
 from nri.api import messages as m
+from nri.config.complaint import apart
 from nri.errors import ConfigError
 from nri.policies import default_validator
 from nri.policies.default_validator import DefaultValidator, ValidatorConfig, failure, rejection
@@ -179,7 +180,7 @@ def test_the_toleration_is_known_in_all_three_dialects(key):
 def test_wrong_configuration_is_reported_at_once_with_suggestions():
     with pytest.raises(ConfigError) as caught:
         ValidatorConfig.from_dict({"rejectHookAdjustment": True, "enable": 1, "requiredPlugins": "a"}, "nri.yaml")
-    assert str(caught.value).splitlines() == [
+    assert [str(each) for each in apart(caught.value)] == [
         "nri.yaml: enable: expected true or false, not 1 (write true or false)",
         'nri.yaml: requiredPlugins: expected a list, not "a"',
         'nri.yaml: rejectHookAdjustment: unknown key (did you mean "rejectOCIHookAdjustment"?)',

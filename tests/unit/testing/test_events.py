@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.api.events import EVENTS
 from nri.errors import PluginError
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.ttrpc.waiters import ARRIVALS
 
 
 def test_an_update_changes_the_container_and_is_noted(nri_runtime: FakeRuntime) -> None:
@@ -29,6 +31,28 @@ def test_an_update_that_is_refused_or_of_no_container_fails_and_changes_nothing(
     assert [each.container_id for each in failed] == ["c", "nobody"]
     assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5
     assert nri_runtime.updates == []
+
+
+@pytest.mark.parametrize("by", ["its creation", "an update of it", "a plugin by itself"])
+def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_after_it(
+    nri_runtime: FakeRuntime, by: str
+) -> None:
+    nri_runtime.add(Sets800(by))
+    parts = parts_of(nri_runtime.adaptation)
+    peer = parts.registry.find("10-sets800")
+    assert peer is not None
+    asked = [nri.Update("c").set_cpu_shares(700).set_cpu_quota(5000).message]
+    earlier = next(ARRIVALS)
+    nri_runtime.create_container(None, make_container(id="c", cpu_shares=5))
+    if by == "an update of it":
+        nri_runtime.update_container(resources=nri.Update("c").set_cpu_period(9000))
+    elif by == "a plugin by itself":
+        itself = m.UpdateContainersRequest(update=[nri.Update("c").set_cpu_shares(800).message])
+        parts.handshake.updates.unsolicited(peer, itself, next(ARRIVALS))
+    failed = parts.handshake.updates.unsolicited(peer, m.UpdateContainersRequest(update=asked), earlier)
+    cpu = nri_runtime.containers["c"].linux.resources.cpu
+    assert (cpu.shares.value, cpu.quota.value) == (800, 5000)
+    assert [each.container_id for each in failed] == ["c"], "it is told that not all of it was done"
 
 
 def test_evictions_are_noted_in_order(nri_runtime: FakeRuntime) -> None:
@@ -58,6 +82,21 @@ def test_a_pod_that_is_not_known_yet_is_from_now_on(nri_runtime: FakeRuntime) ->
     pod = make_pod()
     nri_runtime.run_pod_sandbox(pod)
     assert made and [*nri_runtime.pods] == [made, pod.id]
+
+
+class Sets800(nri.Plugin):
+    """Gives containers 800 shares, in one kind of event."""
+
+    def __init__(self, event: str) -> None:
+        self.event = event
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
+        return nri.Adjustment().set_cpu_shares(800) if self.event == "its creation" else None
+
+    def update_container(
+        self, pod: nri.PodSandbox, container: nri.Container, resources: m.LinuxResources
+    ) -> list[nri.Update]:
+        return [nri.Update(container.id).set_cpu_shares(800)]
 
 
 class Notes(nri.Plugin):

@@ -15,7 +15,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from nri.cli.errors import USAGE, Failure
-from nri.cli.settings import is_file
+from nri.cli.settings import instead_of_file, is_file
 from nri.cli.support import registered
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def load(target: str) -> type[Plugin]:
 
 def is_path(place: str) -> bool:
     """Whether a target is a file, whether it is there or not."""
-    return place.endswith(".py") or os.path.sep in place or place.startswith(".") or os.path.isfile(place)
+    there = os.path.exists(place) and not os.path.isdir(place)  # a folder may be a package
+    return there or place.endswith(".py") or os.path.sep in place or place.startswith(".")
 
 
 def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
@@ -67,7 +68,7 @@ def pick(module: ModuleType, class_name: str, place: str) -> type[Plugin]:
 def _load_file(path: str) -> ModuleType:
     """Run a file as a module of its own name, with its folder importable, as `python FILE` has it."""
     if not is_file(path):
-        raise Failure(f"{path}: {'a folder, not a file' if os.path.isdir(path) else 'no such file'}", USAGE)
+        raise Failure(f"{path}: {instead_of_file(path)}", USAGE)
     name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
     spec = importlib.util.spec_from_file_location(name, path, loader=importlib.machinery.SourceFileLoader(name, path))
     assert spec, "a loader was given"

@@ -51,7 +51,7 @@ def test_a_mistake_is_named_with_line_key_and_remedy(text):
 
 def test_all_mistakes_are_reported_at_once():
     text = complaint('[defaults]\nshadow = 1\n["10-a"]\nshadow = 2\n["20-b"]\nshaddow = true')
-    assert [line.split(":")[1] for line in text.splitlines()] == ["2", "4", "6"]
+    assert [line.split(":")[1] for line in text.split("; ")] == ["2", "4", "6"]
 
 
 def test_a_mistake_in_defaults_is_blamed_once():

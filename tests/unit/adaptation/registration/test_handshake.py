@@ -207,6 +207,34 @@ def test_a_plugin_that_takes_part_has_settled_once_what_it_answered_with_is_appl
         assert [each.container_id for each in runtime.updates] == ["there"]
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["the newest", "overtaken"])
+def test_what_a_plugin_answers_to_synchronize_has_its_place_among_the_answers_of_all(later: bool) -> None:
+    """It wins over an answer before it, and not over one that came while it was on its way to the runtime."""
+    there = make_container(id="there", pod_sandbox_id="p")
+    with FakeRuntime(pods=[make_pod(id="p")], containers=[there]) as runtime:
+        runtime.add(Allocator(), "20")
+        runtime.update_container(resources=nri.Update("there").set_cpu_shares(300))
+        apply = parts_of(runtime.adaptation).handshake.updates.in_synchronize
+
+        def overtaken(*arguments: Any) -> None:
+            if later:
+                runtime.update_container(resources=nri.Update("there").set_cpu_shares(300))
+            apply(*arguments)
+
+        parts_of(runtime.adaptation).handshake.updates.in_synchronize = overtaken  # type: ignore[method-assign]
+        runtime.add(Greedy())
+        assert there.linux.resources.cpu.shares.value == (700 if later else 512)
+
+
+class Allocator(Quiet):
+    """Answers each update with its own."""
+
+    def update_container(
+        self, pod: nri.PodSandbox, container: nri.Container, resources: m.LinuxResources
+    ) -> list[nri.Update]:
+        return [nri.Update(container.id).set_cpu_shares(700)]
+
+
 def test_who_adds_a_plugin_to_the_runtime_of_tests_finds_what_it_answered_with_applied() -> None:
     with FakeRuntime(pods=[make_pod(id="p")], containers=[make_container(id="there", pod_sandbox_id="p")]) as runtime:
         apply = parts_of(runtime.adaptation).handshake.updates.in_synchronize

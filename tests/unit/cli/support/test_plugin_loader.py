@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,3 +94,22 @@ def test_a_target_that_is_not_there_is_named(target: str, reason: str) -> None:
     with pytest.raises(Failure) as caught:
         load(target)
     assert reason in caught.value.message
+
+
+@pytest.mark.parametrize("beginning", ["", "./"], ids=["by its name", "by its path"])
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_what_is_no_regular_file_is_called_what_it_is_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, beginning: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    listening = socket.socket(socket.AF_UNIX)
+    make = {
+        "pipe": lambda: os.mkfifo(kind),
+        "socket": lambda: listening.bind(kind),
+        "device": lambda: os.symlink("/dev/zero", kind),
+    }
+    make[kind]()
+    with pytest.raises(Failure) as caught:
+        load(beginning + kind)
+    listening.close()
+    assert (caught.value.message, caught.value.code) == (f"{beginning}{kind}: a {kind}, not a file", USAGE)

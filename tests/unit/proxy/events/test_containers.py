@@ -9,11 +9,13 @@ import grpc
 import pytest
 
 import nri
+from nri.adaptation import Numbers, OrderedUpdates
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.services.containers import ContainerCalls
 from nri.proxy.events import containers
 from nri.proxy.events.views import RUNTIME_ID
 from nri.proxy.passing import Call, RuntimeFailed
+from nri.ttrpc.waiters import ARRIVALS
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied
 from tests.support.waiting import wait_for
@@ -214,6 +216,27 @@ def test_of_a_kubelets_update_only_what_no_later_answer_has_set_reaches_the_runt
     world.cri.call("UpdateContainerResources", container_id=made, linux=asked)
     resources = world.spec(made)["linux"]["resources"]
     assert (resources["cpu"]["shares"], resources["memory"]["limit"]) == (55, 80 << 20)
+
+
+@pytest.mark.parametrize("event", ["create", "update"])
+def test_what_the_answer_to_an_event_of_its_own_has_set_stays_when_an_earlier_answer_is_carried_out(
+    world: Proxied, plugin: Recorder, event: str
+) -> None:
+    earlier, ids = next(ARRIVALS), list[str]()
+    plugin.on["post_create"] = lambda pod, container: ids.append(container.id)
+    plugin.on[event] = lambda pod, container: (
+        nri.Adjustment().set_cpu_shares(800) if event == "create" else nri.Update(container.id).set_cpu_shares(800)
+    )
+    made = world.run(world.run_pod())
+    if event == "update":
+        linux = pb.LinuxContainerResources(cpu_period=10000)
+        world.cri.call("UpdateContainerResources", container_id=made, linux=linux)
+    asked = nri.Update(ids[0]).set_cpu_shares(700).set_cpu_quota(5000).message
+    assert world.proxy is not None
+    (late,) = world.proxy.domain.updates.apply(OrderedUpdates([asked], Numbers(earlier)))
+    assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "cpu.quota": "applied"}
+    cpu = world.spec(made)["linux"]["resources"]["cpu"]
+    assert (cpu["shares"], cpu["quota"]) == (800, 5000)
 
 
 def test_what_a_plugin_wants_of_another_container_is_done(world: Proxied, plugin: Recorder) -> None:

@@ -1,0 +1,60 @@
+"""The example of a runtime, in this process: the order of plugins' answers holds in it as its page says."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nri
+from nri.adaptation import Numbers, OrderedUpdates
+from nri.api import messages as m
+from nri.testing.attached import Attached
+from nri.ttrpc.waiters import ARRIVALS
+
+FILE = Path(__file__).parents[2] / "examples" / "runtime.py"
+
+
+class Shares(nri.Plugin):
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        return nri.Adjustment().set_cpu_shares(800)
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Iterator[Any]:
+    spec = importlib.util.spec_from_file_location("example_runtime", FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    runtime = module.Runtime(str(tmp_path / "nri.sock"))
+    plugin = Attached(Shares(), "10", "shares", "")
+    plugin.connect(runtime.nri)
+    plugin.wait(runtime.nri)
+    yield runtime
+    plugin.stop()
+    runtime.nri.stop()
+    runtime.folder.cleanup()
+
+
+def test_what_a_later_answer_has_set_stays_when_an_earlier_one_is_carried_out_after_it(example: Any) -> None:
+    pod, container = m.PodSandbox(id="p"), m.Container(id="c", pod_sandbox_id="p")
+
+    def update(shares: int, number: int) -> str:
+        asked = nri.Update("c").set_cpu_shares(shares).message
+        (result,) = example.update(OrderedUpdates([asked], Numbers(number)))
+        return "".join(row.outcome for row in result.fields)
+
+    def shares() -> int:
+        found: int = example.specs["c"].spec["linux"]["resources"]["cpu"]["shares"]
+        return found
+
+    example.run_pod(pod)
+    before = next(ARRIVALS)
+    example.run_container(pod, container)
+    between, after = next(ARRIVALS), next(ARRIVALS)
+    assert (update(700, before), shares()) == ("stale", 800), "its creation was answered later"
+    assert (update(900, after), shares()) == ("applied", 900)
+    assert (update(850, between), shares()) == ("stale", 900), "another update was asked for later"
