@@ -32,7 +32,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.text import cut, plain, quote
+from nri.text import cut as _cut
+from nri.text import plain as _plain
+from nri.text import quote as _quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,8 +83,8 @@ def describe(error: BaseException) -> str:
     """An exception in one line: ours by their text, others by type and text, for `'zone'` alone says nothing."""
     text = str(error)
     if not text or isinstance(error, NriError):
-        return plain(text, TEXT_LENGTH) or type(error).__name__
-    return plain(f"{type(error).__name__}: {text}", TEXT_LENGTH)
+        return _plain(text, TEXT_LENGTH) or type(error).__name__
+    return _plain(f"{type(error).__name__}: {text}", TEXT_LENGTH)
 
 
 class NriError(Exception):
@@ -191,8 +193,8 @@ class ConfigError(NriError):
     def __init__(
         self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()
     ) -> None:
-        where = f"{plain(source)}: {plain(key)}" if key else plain(source)
-        text = f"{where}: {plain(reason)}" + (f" ({plain(suggestion)})" if suggestion else "")
+        where = f"{_plain(source)}: {_plain(key)}" if key else _plain(source)
+        text = f"{where}: {_plain(reason)}" + (f" ({_plain(suggestion)})" if suggestion else "")
         super().__init__("\n".join([text, *map(str, others)]))
         self.source = source
         self.key = key
@@ -220,7 +222,7 @@ class PluginError(NriError):
     CODE = 2
 
     def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
-        super().__init__(plain(f"plugin {plugin}: {reason}", TEXT_LENGTH))
+        super().__init__(_plain(f"plugin {plugin}: {reason}", TEXT_LENGTH))
         self.plugin = plugin
         self.reason = reason
         self.code = self.CODE if code is None else code
@@ -234,7 +236,7 @@ class PluginRejected(PluginError):
 
     def __init__(self, plugin: str, reason: str, *, code: int | None = None, message: str | None = None) -> None:
         super().__init__(plugin, reason, code=code, message=message)
-        self.args = (plain(f"plugin {plugin} refused: {reason}", TEXT_LENGTH),)
+        self.args = (_plain(f"plugin {plugin} refused: {reason}", TEXT_LENGTH),)
 
 
 class PluginTimeout(PluginError):
@@ -278,8 +280,8 @@ class Conflict(NamedTuple):
 
     def __str__(self) -> str:
         # A simple field has no key: the text then ends in a blank, as it does in the reference.
-        who = f"plugins {quote(self.claimant)} and {quote(self.holder)}"
-        return f"{who} both tried to set {self.field_name} {self.key if self.exact else plain(self.key)}"
+        who = f"plugins {_quote(self.claimant)} and {_quote(self.holder)}"
+        return f"{who} both tried to set {self.field_name} {self.key if self.exact else _plain(self.key)}"
 
 
 class ConflictError(NriError):
@@ -300,7 +302,7 @@ class ValidationRejected(NriError):
 
     def __init__(self, plugin: str, reason: str) -> None:
         text = f'validator "{plugin}" rejected container adjustment, reason: {reason}'
-        super().__init__(plain(text, TEXT_LENGTH))
+        super().__init__(_plain(text, TEXT_LENGTH))
         self.plugin = plugin
         self.reason = reason
 
@@ -316,8 +318,8 @@ class UpdateError(NriError):
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
         """`text` replaces the whole line, for cases where the reference has one that users know."""
-        text = text or f'plugin "{plugin}": update of container "{plain(container_id)}": {reason}'
-        super().__init__(plain(text, TEXT_LENGTH))
+        text = text or f'plugin "{plugin}": update of container "{_plain(container_id)}": {reason}'
+        super().__init__(_plain(text, TEXT_LENGTH))
         self.plugin = plugin
         self.container_id = container_id
         self.reason = reason
@@ -332,7 +334,7 @@ class SpecError(NriError):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(plain(f"the spec's {path} {reason}" if path else reason, TEXT_LENGTH))
+        super().__init__(_plain(f"the spec's {path} {reason}" if path else reason, TEXT_LENGTH))
         self.path = path
         self.reason = reason
 
@@ -347,8 +349,8 @@ class RequestError(NriError):
     """
 
     def __init__(self, field: str, value: object, reason: str) -> None:
-        shown = quote(cut(value)) if isinstance(value, str) else str(value)
-        super().__init__(f"{plain(field)}: {plain(shown)}: {plain(reason)}")
+        shown = _quote(_cut(value)) if isinstance(value, str) else str(value)
+        super().__init__(f"{_plain(field)}: {_plain(shown)}: {_plain(reason)}")
         self.field = field
         self.value = value
         self.reason = reason
