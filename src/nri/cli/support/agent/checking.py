@@ -118,10 +118,11 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
-            rows = [explained(pod, settings, node or book_of(settings).node, {}) for pod in listed]
-            wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
-            # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
-            notes += [f"{pods}: {_name(row)}: {note}" for row in rows for note in row["notes"]]
+            for pod, place in listed:
+                row = explained(pod, settings, node or book_of(settings).node, {})
+                wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
+                # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
+                notes += [f"{place(note)}: {_name(row)}: {note}" for note in row["notes"]]
     return Checked(wrong, ", ".join(words), notes, FAILED if wrong else 0)
 
 
@@ -153,8 +154,8 @@ def _of(error: ConfigError) -> Finding:
     return Finding(error.source, error.key, error.reason, error.suggestion)
 
 
-def _hook_error(path: str, row: dict[str, Any], error: dict[str, Any]) -> Finding:
-    return Finding(path, _name(row, error["container"]), f"{error['hook']}: {error['reason']}")
+def _hook_error(place: str, row: dict[str, Any], error: dict[str, Any]) -> Finding:
+    return Finding(place, _name(row, error["container"]), f"{error['hook']}: {error['reason']}")
 
 
 def _name(row: dict[str, Any], container: str = "") -> str:

@@ -14,6 +14,22 @@ from nri.config.complaint import together
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
 
+WRONG_SLO = """\
+kind: NodeSLO
+spec:
+  resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 165}
+  cpuBurstStrategy: {policy: atuo}
+  resourceQOSStrategy:
+    lsClass:
+      memoryQOS: {enable: true, wmarkRatio: x}
+      resctrlQOS: {enable: true, mbaPercent: x}
+    beClass:
+      blkioQOS:
+        enable: true
+        blocks:
+          - {name: /dev/sda, ioCfg: {ioWeightPercent: 100}}
+          - {name: /dev/sdb, ioCfg: {readBPS: -1}}
+"""
 POLICIES = "none, cpuBurstOnly, cfsQuotaBurstOnly, auto"
 BAD_POD = """\
 kind: Pod
@@ -69,22 +85,27 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
     path.write_text(BAD_POD)
     done = check([loaded(settings)], settings, rules=False, pods=str(path))
     assert done.code == 1
-    assert {(each.where, each.what) for each in done.findings} == {(str(path), "web"), (str(path), "web/app")}
+    assert {(each.where, each.what) for each in done.findings} == {(f"{path}:5", "web"), (f"{path}:5", "web/app")}
     assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
 
 
 def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSettings) -> None:
     path = settings.rules.path / "slo.yaml"
-    path.write_text(
-        "kind: NodeSLO\nspec:\n  resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 165}\n"
-        "  cpuBurstStrategy: {policy: atuo}\n"
-    )
+    path.write_text(WRONG_SLO)
     done = check([loaded(settings)], settings, rules=True, pods="")
     assert done.code == 1
-    assert [(each.where, each.what, each.problem) for each in done.findings] == [
-        (f"{path}:3", "NodeSLO", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (f"{path}:4", "NodeSLO", f"cpuBurstStrategy.policy: there is no policy 'atuo'; there are {POLICIES}"),
+    strategy = "resourceQOSStrategy"
+    assert [(each.where, each.problem) for each in done.findings] == [
+        (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
+        (f"{path}:4", f"cpuBurstStrategy.policy: there is no policy 'atuo'; there are {POLICIES}"),
+        (f"{path}:7", f'{strategy}.lsClass.memoryQOS.wmarkRatio: "x" is not a whole number'),
+        (f"{path}:8", f'{strategy}.lsClass.resctrlQOS.mbaPercent: "x" is not a whole number'),
+        (f"{path}:14", f"{strategy}.beClass.blkioQOS.blocks[1].ioCfg.readBPS: -1 is below 0"),
     ]
+    path.write_text("kind: NodeSLO\nspec:\n  cpuBurstStrategy:\n    policy: auto\n    cfsQuotaBurstPercent: 99\n")
+    (finding,) = check([loaded(settings)], settings, rules=True, pods="").findings
+    assert finding.where == f"{path}:5"
+    assert finding.problem == "cpuBurstStrategy.cfsQuotaBurstPercent: 99 is not from 100 to 10000"
 
 
 def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSettings, tmp_path: Path) -> None:
@@ -119,8 +140,41 @@ def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_pat
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: web, labels: {koordinator.sh/qosclass: LS}}\n")
     done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
     (note,) = done.notes
-    assert note.startswith(f"{tmp_path}/pod.yaml: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
+    assert note.startswith(f"{tmp_path}/pod.yaml:2: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
     assert done.code == 0
+
+
+def test_notes_on_pods_name_the_line_of_what_they_are_about(settings: AgentSettings, tmp_path: Path) -> None:
+    annotations = """\
+    node.koordinator.sh/extended-resource-spec: '{"containers": {}}'
+    koordinator.sh/cpuburst: '{}'
+"""
+    pod = f"""\
+kind: Pod
+metadata:
+  name: web
+  labels:
+    koordinator.sh/qosClass: BE
+  annotations:
+{annotations}spec:
+  containers:
+    - {{name: app, resources: {{requests: {{kubernetes.io/batch-cpuu: 1}}}}}}
+"""
+    (tmp_path / "pods").mkdir()
+    path = tmp_path / "pods" / "b.yaml"
+    path.write_text(f"kind: Pod\nmetadata: {{name: fine}}\n---\n{pod}")
+    by_mode = {}
+    for compat in ("default", "reference"):
+        given = loaded(replace(settings, compat=compat))
+        notes = check([given], settings, rules=False, pods=str(path.parent)).notes
+        by_mode[compat] = {note.partition(": web: ")[0]: note.partition(": web: ")[2] for note in notes}
+    places = [f"{path}:{line}" for line in (11, 10, 13)]
+    assert sorted(by_mode["default"]) == sorted(places)
+    assert by_mode["default"][places[1]].startswith(
+        "annotation node.koordinator.sh/extended-resource-spec: it names no"
+    )
+    nothing = by_mode["reference"][places[1]]
+    assert nothing.startswith("memory.limit: BatchResource makes it 0, with which nothing runs: annotation node.koord")
 
 
 def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
