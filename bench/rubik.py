@@ -32,10 +32,10 @@ from typing import Any, Final, NamedTuple
 
 from bench.plugins import memory
 from bench.report import put, table
+from bench.rubik_decided import PICTURES, decided
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
 from nri import host
 from nri.host.usage import ProcessorFiles
-from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk
 from tests.agent import files
 from tests.agent.node import AgentProgram, Node, machine
 from tests.agent.pods import containerd
@@ -44,7 +44,6 @@ from tools.runtimes.cri import Pod
 from tools.runtimes.mounts import unmount
 
 HERE = Path(__file__).parent
-PICTURES = HERE.parent / "docs/_static/rubik"
 PERIOD_US: Final = 100_000
 PARTS: Final = ("latency", "quotaTurbo", "evictions", "cost")
 ALONE, WITHOUT, WITH = "alone", "beside load", "with the service"
@@ -472,18 +471,6 @@ def measure(bench: Bench, chosen: argparse.Namespace, say: Callable[[str], None]
         about = f"The agent with {', '.join(every_service(0))}, beside {chosen.pods} pods that rest:"
         texts += [about, table(head, cost(bench, chosen.pods))]
     return texts, pictures
-
-
-def decided() -> dict[str, str]:
-    """Pictures of decisions that this machine cannot carry out, by the numbers of a made-up node."""
-    walk, free, high = Walk(100), list[tuple[float, float]](), list[tuple[float, float]]()
-    for place in range(60):
-        left = 5 if 6 <= place < 9 else 30
-        walk.read(left)
-        free.append((place * INTERVAL_S, left / 100))
-        high.append((place * INTERVAL_S, walk.high / 100))
-    title = "dynMemory: parts of the node's memory (decided, not measured)"
-    return {"dynMemory": line(title, {"memory.high": high, "free": free}, {"memory runs short": 6.0 * INTERVAL_S})}
 
 
 def latencies(measured: Mapping[str, Mapping[str, list[Arm]]]) -> str:

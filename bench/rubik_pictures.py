@@ -43,11 +43,11 @@ def line(title: str, lines: Mapping[str, Sequence[tuple[float, float]]], moments
         drawn.append(
             f'<path d="M{x:.0f} {y:.1f}h{across}" stroke="#ddd"/><text x="14" y="{y + 4:.1f}">{mark:.2g}</text>'
         )
-    for word, moment in moments.items():
+    for place, (word, moment) in enumerate(moments.items()):
         x, y = at(moment, top)
         drawn.append(
             f'<path d="M{x:.1f} {y:.1f}v{down}" stroke="{WORSE}" stroke-dasharray="4 3"/>'
-            f'<text x="{x + 5:.0f}" y="{y + down - 8:.0f}" fill="{WORSE}">{escape(word)}</text>'
+            f'<text x="{x + 5:.0f}" y="{y + down - 8 - 15 * place:.0f}" fill="{WORSE}">{escape(word)}</text>'
         )
     for place, (name, points) in enumerate(lines.items()):
         steps = "".join(f"H{at(x, y)[0]:.1f}V{at(x, y)[1]:.1f}" for x, y in points)

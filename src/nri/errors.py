@@ -33,7 +33,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.text import cut, plain, quote
+from nri.text import cut as _cut
+from nri.text import plain as _plain
+from nri.text import quote as _quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,14 +83,14 @@ TEXT_LENGTH = 4096
 def describe(error: BaseException) -> str:
     """An exception in one line: ours by their text, others by type and text, for `'zone'` alone says nothing."""
     text, name = str(error), type(error).__name__
-    return plain(text or name if isinstance(error, NriError) or not text else f"{name}: {text}", TEXT_LENGTH)
+    return _plain(text or name if isinstance(error, NriError) or not text else f"{name}: {text}", TEXT_LENGTH)
 
 
 class NriError(Exception):
     """Base of every error of this package. As a `str` it is one line that prints, of 4096 characters at most."""
 
     def __str__(self) -> str:
-        return plain(self.text, TEXT_LENGTH)
+        return _plain(self.text, TEXT_LENGTH)
 
     @property
     def text(self) -> str:
@@ -199,8 +201,8 @@ class ConfigError(NriError):
     def __init__(
         self, source: str, key: str, reason: str, suggestion: str = "", others: Sequence[ConfigError] = ()
     ) -> None:
-        where = f"{cut(source)}: {cut(key)}" if key else cut(source)
-        text = f"{where}: {cut(reason)}" + (f" ({cut(suggestion)})" if suggestion else "")
+        where = f"{_cut(source)}: {_cut(key)}" if key else _cut(source)
+        text = f"{where}: {_cut(reason)}" + (f" ({_cut(suggestion)})" if suggestion else "")
         super().__init__("; ".join([text, *map(str, others)]))
         self.source = source
         self.key = key
@@ -286,8 +288,8 @@ class Conflict(NamedTuple):
 
     def __str__(self) -> str:
         # A simple field has no key: the text then ends in a blank, as it does in the reference.
-        who = f"plugins {quote(self.claimant)} and {quote(self.holder)}"
-        return f"{who} both tried to set {self.field_name} {self.key if self.exact else plain(self.key)}"
+        who = f"plugins {_quote(self.claimant)} and {_quote(self.holder)}"
+        return f"{who} both tried to set {self.field_name} {self.key if self.exact else _plain(self.key)}"
 
 
 class ConflictError(NriError):
@@ -323,7 +325,7 @@ class UpdateError(NriError):
 
     def __init__(self, plugin: str, container_id: str, reason: str, text: str = "") -> None:
         """`text` replaces the whole line, for cases where the reference has one that users know."""
-        super().__init__(text or f'plugin "{plugin}": update of container "{cut(container_id)}": {reason}')
+        super().__init__(text or f'plugin "{plugin}": update of container "{_cut(container_id)}": {reason}')
         self.plugin = plugin
         self.container_id = container_id
         self.reason = reason
@@ -353,8 +355,8 @@ class RequestError(NriError):
     """
 
     def __init__(self, field: str, value: object, reason: str) -> None:
-        shown = quote(cut(value)) if isinstance(value, str) else str(value)
-        super().__init__(f"{cut(field)}: {cut(shown)}: {cut(reason)}")
+        shown = _quote(_cut(value)) if isinstance(value, str) else str(value)
+        super().__init__(f"{_cut(field)}: {_cut(shown)}: {_cut(reason)}")
         self.field = field
         self.value = value
         self.reason = reason

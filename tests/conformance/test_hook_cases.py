@@ -26,6 +26,7 @@ DEVIATIONS = {
     "coresched/reconcile.container/010": {"groups_of_labels_apart"},
     "coresched/rule.apply/006": {"groups_of_labels_apart"},
     "coresched/setup.load_cookies/002": {"groups_of_labels_apart"},
+    "cpuset/rule.apply/001": {"best_effort_cpus_left"},
     "resctrl/PreCreateContainer/002": {"resctrl_class_needs_group"},
 }
 

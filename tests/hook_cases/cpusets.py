@@ -38,6 +38,7 @@ def _both(given: Given) -> Outcome:
         lambda: cpuset.container(
             context,
             rule,
+            given.quirks,
             batch_pools=bool(given.get("be_cpu_manager")),
             keep_quota=bool(given.get("disable_unset_cpu_quota")),
         ),
@@ -47,7 +48,7 @@ def _both(given: Given) -> Outcome:
 def _cpus(given: Given) -> Outcome:
     context, rule = inputs.container(given), inputs.cpuset_rule(given.get("rule"))
     return _container(
-        given, lambda: cpuset.container_cpus(context, rule, batch_pools=bool(given.get("be_cpu_manager")))
+        given, lambda: cpuset.container_cpus(context, rule, given.quirks, batch_pools=bool(given.get("be_cpu_manager")))
     )
 
 
@@ -110,7 +111,7 @@ def _apply(given: Given) -> Outcome:
     # The cases list pods without their folders; they are where the kubelet puts them.
     placed = [_placed(pod.pod, pod.sandbox_id, pod.folder) for pod in pods]
     rule = inputs.cpuset_rule(given.get("rule"))
-    tree.write(refresh.cpus(placed, rule, batch_pools=bool(given.get("be_cpu_manager"))).writes)
+    tree.write(refresh.cpus(placed, rule, given.quirks, batch_pools=bool(given.get("be_cpu_manager"))).writes)
     by_container = {
         name: tree.read(pod.container(name).cgroup_parent, "cpuset.cpus")
         for pod in placed

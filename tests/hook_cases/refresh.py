@@ -99,11 +99,13 @@ def _quota_of(decision: Decision) -> Decision:
     return Decision(decision.changes.only((QUOTA,)), decision.reason)
 
 
-def cpus(pods: Iterable[RunningPod], rule: CpusetRule | None, *, batch_pools: bool = False) -> Refresh:
+def cpus(
+    pods: Iterable[RunningPod], rule: CpusetRule | None, quirks: Quirks = Quirks.DEFAULT, *, batch_pools: bool = False
+) -> Refresh:
     """Return the CPUs of all containers. A pod whose annotation cannot be read keeps what it has."""
     refresh = Refresh()
     for pod in pods:
         names = () if manifest.ignored(pod.pod) else manifest.containers_of(pod.pod)
         for context in (*map(pod.container, names), pod.sandbox()):
-            refresh.container(context, lambda each: cpuset.container_cpus(each, rule, batch_pools=batch_pools))
+            refresh.container(context, lambda each: cpuset.container_cpus(each, rule, quirks, batch_pools=batch_pools))
     return refresh

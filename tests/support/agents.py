@@ -18,7 +18,7 @@ from nri.host import CoreScheduler, Root
 from nri.policies.koordinator.profile import Node
 
 UID = "6f1b1c0e-0000-4000-8000-000000000001"
-POD = f"kubepods/besteffort/pod{UID}"
+POD = f"kubepods/burstable/pod{UID}"
 TOPOLOGY = {
     "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket": 0, "node": 0, "cpuset": "0-3"}]'}}
 }

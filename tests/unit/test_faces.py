@@ -40,3 +40,9 @@ def test_no_public_name_is_that_of_a_module_which_would_take_its_place_once_impo
     # A lazy face with both gives the function or the module, as the imports before happen to be.
     face = importlib.import_module(name)
     assert not {path.stem for path in Path(face.__path__[0]).iterdir()} & set(face.__all__)
+
+
+@pytest.mark.parametrize("name", ["errors.quote", "ttrpc.LATER", "mux.cut", "mux.pack"])
+def test_a_helper_that_was_public_once_is_not_there_any_more(name: str) -> None:
+    module, _, helper = name.partition(".")
+    assert not hasattr(importlib.import_module(f"nri.{module}"), helper)

@@ -163,6 +163,7 @@ class Agent:
                 **dict.fromkeys(book.remarks(), 1.0),  # kinds that nothing reads among them
             },
         )
+        observer.gauge("pod_keys_unread", lambda: dict.fromkeys(history.slips(), 1.0))
         observer.gauge("held", lambda: {"pods": len(history), "bytes": history.size, **executor.held()})
 
     # -- its life -----------------------------------------------------------------------------------------------------

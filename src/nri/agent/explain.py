@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from nri.host import Result
@@ -19,6 +20,7 @@ from nri.text import cut
 
 __all__ = ["PREVIEW", "History", "Subject", "Value"]
 
+_MOST_SLIPS = 100
 _MOST_VALUES, _MOST_WRITES, _MOST_ERRORS, _MOST_TEXT = 256, 256, 16, 512
 _STILL = ("applied", "unchanged")
 #: The stage of values that a hook or strategy would set, and does not, because it is previewed.
@@ -169,6 +171,17 @@ class History:
                 pod.notes = rows
                 self._settle(subject.key, pod)
             return [each for each in rows if each not in before]
+
+    def slips(self) -> list[str]:
+        """What there is to say of pods that run, each behind the pod's name; a bounded number, of the newest pods."""
+        with self._lock:
+            told = (
+                f"{pod.namespace}/{pod.name}: {note}"
+                for pod in reversed(self._pods.values())
+                if not pod.ended
+                for note in pod.notes
+            )
+            return list(islice(told, _MOST_SLIPS))
 
     def record(self, subject: Subject, transport: str, results: Iterable[Result]) -> None:
         """Keep what came of writes."""

@@ -1,9 +1,8 @@
 """Counts of the agent: decisions by hook, stage and error; writes by knob and outcome; gauges that others give.
 
 Rules: any thread may call it; a call is a lookup and an addition. Prometheus's objects are made at a scrape. Labels are
-words of this package, never a text of a pod, so that their number is bounded; a rule's key that nothing reads is one,
-of a hundred at most. Next: `nri.agent.explain`, which keeps
-what these only count.
+words of this package, never a text of a pod, so that their number is bounded; a key that nothing reads, of a rule or of
+a pod, is one, of a hundred at most. Next: `nri.agent.explain`, which keeps what these only count.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
         ("key",),
         "Keys and kinds of rules that nothing reads, and remarks on their sources.",
     ),
+    "pod_keys_unread": ("gauge", ("key",), "Mistakes of pods that run: the pod, and what nothing reads of it."),
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"

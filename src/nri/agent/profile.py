@@ -41,6 +41,11 @@ class UnreadKey(Protocol):
         """Its place in the document."""
         ...
 
+    @property
+    def why(self) -> str:
+        """The reason, and behind "; " what was meant, if that is known."""
+        ...
+
 
 class Kind(NamedTuple):
     """One kind of object that rules come from.
@@ -132,6 +137,7 @@ class Profile:
         asked: the gates that the strategies' document asks for, each with its key.
         origins: the kinds and keys of documents by which a hook or strategy decides for pods of a class.
         off: how a hook or strategy is switched off, with its name in braces.
+        on: the key of the settings by which they are switched on.
     """
 
     name: str
@@ -156,6 +162,7 @@ class Profile:
     transports: Mapping[str, str] = field(default_factory=dict)
     own_file: Callable[[Source], FileLayer | None] = lambda _source: None
     off: str = "gates.{} = false"
+    on: str = "gates"
 
     @property
     def gates(self) -> dict[str, bool]:

@@ -249,6 +249,16 @@ def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Age
     assert 'key="a.yaml:1: kind: NodeSLOO: nothing reads it' in scrape(agent.parts.observer)
 
 
+def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: Callable[..., Agent]) -> None:
+    agent = make()
+    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosclass": "LS"})
+    agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
+    metric = 'nri_agent_pod_keys_unread{key="shop/web: koordinator.sh/qosclass: nothing reads it; did you mean '
+    assert metric in scrape(agent.parts.observer)
+    agent.parts.decisions.removed(pod)
+    assert metric not in scrape(agent.parts.observer)
+
+
 def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
     agent = make()
     agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")

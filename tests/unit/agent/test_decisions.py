@@ -100,9 +100,10 @@ def test_what_nothing_reads_of_a_pod_is_noted_logged_once_and_counted_until_it_i
     assert note.endswith("batch-cpuu: nothing reads it; did you mean kubernetes.io/batch-cpu?")
     assert [each.getMessage() for each in caplog.records] == [f"shop/web: {note}"]
     assert 'nri_agent_pod_slips_total{transport="nri"} 1.0' in scrape(made.observer)
+    assert made.history.slips() == [f"shop/web: {note}"]
     made.decisions.decide("ReconcilePod", replace(pod, annotations={}), "nri")
     mended = made.history.of(UID)
-    assert mended is not None and mended["notes"] == []
+    assert mended is not None and mended["notes"] == made.history.slips() == []
 
 
 def test_a_bad_annotation_is_an_error_of_its_hook_alone(made: Parts) -> None:

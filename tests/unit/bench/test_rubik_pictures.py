@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+from bench.rubik_decided import PICTURES, decided
 from bench.rubik_pictures import OURS, PLAIN, bars, line
 
 
@@ -22,3 +23,18 @@ def test_a_line_has_its_moments() -> None:
     ET.fromstring(text)
     assert "load begins" in text
     assert "quota / limit" in text
+
+
+def test_the_documentations_pictures_of_decisions_are_those_of_today() -> None:
+    """After a change that is meant: `python -m bench.rubik_decided`."""
+    for name, drawn in decided().items():
+        assert (PICTURES / f"{name}.svg").read_text() == drawn, name
+        assert "decided, not measured" in drawn
+
+
+def test_what_is_drawn_of_decisions_is_what_the_services_are_for() -> None:
+    drawn = decided()
+    assert all(f"eviction {number}<" in drawn["psi"] for number in (1, 2, 3)) and "eviction 4" not in drawn["psi"]
+    assert ">99 %<" in drawn["ioCost"] and ">1 %<" in drawn["ioCost"]
+    assert "online pods miss" in drawn["dynCache"]
+    assert "it is limited" in drawn["cpi"]

@@ -30,6 +30,20 @@ class Builder:
     message: Any
     __hash__ = None  # type: ignore[assignment]
 
+    if not TYPE_CHECKING:  # to a type checker these would mean that there is every attribute
+
+        def __getattr__(self, name: str) -> Any:
+            near = _nearest(type(self), name)
+            raise AttributeError(f"{type(self).__name__} has no {name}{near and f': did you mean {near}()?'}")
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            try:
+                object.__setattr__(self, name, value)
+            except AttributeError:
+                kind, near = type(self), _nearest(type(self), f"set_{name}")
+                what = "only shows what is set" if hasattr(kind, name) else "is not there"
+                raise AttributeError(f"{kind.__name__}.{name} {what}{near and f': write with {near}()'}") from None
+
     @classmethod
     def of(cls, message: Any) -> Self:
         """A builder on an existing message, which is not copied: setters change it."""
@@ -82,6 +96,22 @@ class Builder:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(describe(self.message))})"
+
+
+def _nearest(cls: type, name: str) -> str:
+    """Return the method that was meant by a name, also one of the Go API, or the setter of a reader; "" for none."""
+    import difflib
+    import re
+
+    if name.startswith("_"):
+        return ""
+    known = [each for each in dir(cls) if callable(getattr(cls, each)) and not each.startswith("_")]
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("linux_", "")
+    rest = words.partition("_")[2]
+    exact = (f"{verb}_{word}" for word in (rest, rest.removesuffix("s")) for verb in ("set", "add"))
+    also = {"set_hooks": "add_hook", "set_resources": "set_memory_limit"}.get(words)
+    near = [each for each in (also, words, *exact) if each in known]
+    return next(iter(near or difflib.get_close_matches(words, known, 1, 0.8)), "")
 
 
 def describe(message: Message, prefix: str = "") -> Iterator[str]:

@@ -124,7 +124,7 @@ class ResourceView:
 
     @property
     def resources(self) -> m.LinuxResources:
-        """The resources as a message. Reading it sets nothing."""
+        """The resources as a message, of which they are a part: reading it sets nothing, a write to it counts."""
         resources: m.LinuxResources = self.message.linux.resources
         return resources
 
@@ -261,7 +261,7 @@ class AdjustmentView(ResourceView):
 
     @property
     def hooks(self) -> m.Hooks:
-        """OCI hooks that are added."""
+        """OCI hooks that are added, as the message has them: a write to it counts."""
         return self.message.hooks
 
     @property

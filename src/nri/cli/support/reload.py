@@ -1,10 +1,10 @@
 """`nri run --reload`: the plugin in a child process, started again whenever one of its files changes.
 
 A process for each start, because Python cannot unload code. In it a handler that changes the message it was given fails
-(`nri.stub.support.unchanged`). A plugin that ends by itself, or cannot be loaded, is not started again until something
-changes, so that a mistake shows once and not ten times a second. A file that goes away for a while, as editors and
-version control have it, ends nothing: the plugin runs on until its file is back. Next: `nri.cli.verbs.run`, whose flag
-it is.
+(`nri.stub.support.unchanged`). A changed file is loaded by another process first: while it has a mistake, which is told
+once, the plugin before runs on. One that ends by itself is not started again until something changes. A file that goes
+away for a while, as editors and version control have it, ends nothing: the plugin runs on until its file is back. Next:
+`nri.cli.verbs.run`, whose flag it is.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 #: How often files are looked at, and how long a plugin may take to stop, in seconds.
 GLANCE_S = 0.3
 PATIENCE_S = 5.0
+#: How long a changed file may take to be loaded, in seconds, and the program that loads it.
+LOADING_S = 20.0
+_LOADS = """\
+import sys
+from nri.cli.errors import Failure
+from nri.cli.support.plugin_loader import load
+try:
+    load(sys.argv[1])
+except Failure as error:
+    sys.exit(" ".join(str(error).splitlines()))
+"""
 #: Files that are watched at most; a plugin that lies in a huge tree is watched for its nearest files.
 MOST_FILES = 500
 
@@ -65,17 +76,35 @@ def child_command() -> list[str]:
     return [sys.executable, "-m", "nri", *(word for word in sys.argv[1:] if word != "--reload")]
 
 
+def mistake_of(target: str) -> str:
+    """Load a plugin's class in a process of its own, and return what is wrong with it in one line, "" for nothing."""
+    command = [sys.executable, "-c", _LOADS, target]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LOADING_S, check=False, process_group=0)
+    except subprocess.TimeoutExpired:
+        return f"{target}: it is not loaded within {LOADING_S:g} s"
+    lines = done.stderr.strip().splitlines() or [f"{target}: loading it ended with exit code {done.returncode}"]
+    return lines[-1] if done.returncode else ""
+
+
 def supervise(target: str, *, quiet: bool = False) -> int:
     """Run, watch, start again; returns the exit code once stopped. `quiet`: without a word about it."""
     say = _say if not quiet else lambda _: None
     stop = Stop()
     stop.listen()
     main = main_file(target)
+    watch = Watch(*files_of(main))
     while True:
-        watch = Watch(*files_of(main))
         # A group of its own: the terminal's Ctrl-C comes to us, and we pass it on once.
         child = subprocess.Popen(child_command(), env={**os.environ, ENV_CHECK_MESSAGES: "1"}, process_group=0)
-        _wait_for_change(child, watch, main, stop, say)
+        wrong = "?"
+        while wrong and not stop:
+            _wait_for_change(child, watch, main, stop, say)
+            watch = Watch(*files_of(main))  # before it is loaded: what changes meanwhile is a change
+            wrong = "" if stop else mistake_of(target)
+            if wrong and not stop:
+                running = "the plugin before runs on" if child.poll() is None else "none runs"
+                say(f"{wrong} ({running}; waiting for a change)")
         if not stop:
             say("a file has changed, starting again")
         code = _end(child)

@@ -83,13 +83,18 @@ def pod_unread(
 
 
 def absent_containers(annotations: Mapping[str, str], containers: Collection[str]) -> list[str]:
-    """Return a line for each annotation, of batch resources and OOM scores, with containers that the pod has not."""
-    named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: pod_annotations.annotated(annotations) or {}}
+    """Return a line for each annotation, of batch resources and OOM scores, with containers that the pod has not.
+
+    One of batch resources that names none has a line as well.
+    """
+    asked = pod_annotations.annotated(annotations)
+    named: dict[str, Iterable[str]] = {ANNOTATION_EXTENDED: asked or ()}
     with suppress(ValueError):
         named[ANNOTATION_OOM_SCORES] = pod_annotations.read(annotations, ANNOTATION_OOM_SCORES, Table(int)) or {}
+    lines = [f"annotation {ANNOTATION_EXTENDED}: it names no container"] if asked == {} else []
     known, has = frozenset(containers), f"; it has {', '.join(containers)}"
     absent = {key: [name for name in names if name not in known] for key, names in named.items()}
-    return [
+    return lines + [
         f"annotation {key}: the pod has no container {plain(', '.join(names), _MOST_TEXT)}{has}"
         for key, names in absent.items()
         if names

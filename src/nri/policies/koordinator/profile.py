@@ -99,7 +99,7 @@ def _resctrl_container(context: Any, node: Node) -> Decision:
 
 
 def _cpuset(context: Any, node: Node) -> Decision:
-    return cpuset.container(context, node.cpus, batch_pools=node.batch_pools, keep_quota=node.keep_quota)
+    return cpuset.container(context, node.cpus, node.quirks, batch_pools=node.batch_pools, keep_quota=node.keep_quota)
 
 
 def _oom(context: Any, node: Node) -> Decision:

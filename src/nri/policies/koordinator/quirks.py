@@ -48,6 +48,9 @@ class Quirks:
     """A process that moves to another core-scheduling group is no longer known as one of the old group."""
     groups_of_labels_apart: bool = True
     """No label can name the core-scheduling group of an exclusive pod, or of a class that expels others."""
+    best_effort_cpus_left: bool = True
+    """CPUs in the best-effort folder have one writer: BECPUSuppress, whatever a pod's label says; where batch pods have
+    share pools, the hook for those that the scheduler gave some."""
     disabled_stages_honoured: bool = True
     """Stages that are switched off are so in every mode."""
 

@@ -9,11 +9,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, fields
 from typing import Final
 
+from nri.config.complaint import Problem
 from nri.policies.rubik.pods import Pod, offline
 from nri.policies.rubik.settings import IoCostDevice, IoCostNode, IoCostParam
 from nri.policies.writes import Write
 
-__all__ = ["MODEL", "QOS", "USUAL", "WEIGHTS", "clear", "devices_of", "pod_writes", "supported", "weight", "writes"]
+__all__ = [
+    "MODEL",
+    "QOS",
+    "USUAL",
+    "WEIGHTS",
+    "clear",
+    "devices_of",
+    "mistakes",
+    "pod_writes",
+    "supported",
+    "weight",
+    "writes",
+]
 
 MODEL, QOS = "io.cost_model", "io.cost_qos"
 #: The knobs of weights, on cgroup v1 and on v2; and the weight that a kernel gives.
@@ -37,6 +50,15 @@ def devices_of(nodes: Sequence[IoCostNode], name: str) -> Sequence[IoCostDevice]
     return own[0].config if own else every[-1].config if every else ()
 
 
+def mistakes(device: IoCostDevice) -> Iterator[Problem]:
+    """Yield what is wrong with the model of a disk, by which none can be controlled; paths begin at the disk."""
+    if device.model != "linear":
+        yield Problem(("model",), f'"{device.model}" is not linear', 'say "linear"')
+    for key, value in zip(_KEYS, astuple(device.param), strict=True):
+        if value <= 0:
+            yield Problem(("param", key), f"{value} is not from 1 on", "say what the disk does in a second at most")
+
+
 def writes(devices: Iterable[IoCostDevice], number_of: Callable[[str], str]) -> Iterator[Write]:
     """Yield the writes in the root cgroup, disk by disk; `number_of` gives the numbers of a block device, "" for none.
 
@@ -47,12 +69,9 @@ def writes(devices: Iterable[IoCostDevice], number_of: Callable[[str], str]) -> 
         number = number_of(device.dev)
         if not number:
             raise ValueError(f"ioCost: config[{place}].dev: {device.dev!r} is no block device")
-        if device.model != "linear":
-            raise ValueError(f"ioCost: config[{place}].model: {device.model!r} is not linear")
+        for wrong in mistakes(device):
+            raise ValueError(f"ioCost: config[{place}].{'.'.join(map(str, wrong.path))}: {wrong.reason}")
         values = astuple(device.param)
-        for key, value in zip(_KEYS, values, strict=True):
-            if value <= 0:
-                raise ValueError(f"ioCost: config[{place}].param.{key}: {value} is not from 1 on")
         words = " ".join(f"{key}={value}" for key, value in zip(_KEYS, values, strict=True))
         yield Write("", MODEL, f"{number} {words}", _REASON)
         yield _switch(number, on=True)

@@ -92,6 +92,14 @@ _CUT = {
 #: Attributes of `self` that a method of that name would hide: name -> the handler that was meant, if one was.
 _FOUND = {"config": "configure", "deadline": "", "log": "", "mirror": "", "name": "", "runtime": "", "state": ""}
 _VARARGS = 0x04
+#: The flags of a generator function, and of one that is async.
+_YIELDS = 0x20 | 0x200
+#: Words of annotations of `Config` -> the types that a default of them has. Others are left to `nri.config`.
+_DEFAULTS: dict[str, tuple[type, ...]] = {
+    "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "bytes": (bytes,), "list": (list,),
+    "dict": (dict,), "set": (set,), "tuple": (tuple,), "None": (type(None),),
+}  # fmt: skip
+_JUDGED = frozenset(kind for kinds in _DEFAULTS.values() for kind in kinds)
 
 
 def kebab_case(name: str) -> str:
@@ -120,6 +128,11 @@ def check_class(cls: type, base: type) -> None:
         if name in ARGUMENTS:
             if code is None and not callable(value):
                 raise TypeError(f"{cls.__name__}.{name} must be a method: it handles an NRI event")
+            if code is not None and code.co_flags & _YIELDS:
+                raise TypeError(
+                    f"{cls.__name__}.{name} has a yield in it, so that a call runs none of it and its answer is lost: "
+                    "return the answer instead"
+                )
             if code is not None and not isinstance(value, (staticmethod, classmethod)):
                 _check_arguments(cls, name, code, getattr(function, "__defaults__", None) or ())
         elif code is not None and not hasattr(base, name) and not hasattr(function, "_nri_every_s"):
@@ -129,6 +142,7 @@ def check_class(cls: type, base: type) -> None:
                     f"{cls.__name__}.{name} is not an NRI event; did you mean {meant}? "
                     f"(a helper of that name may start with an underscore)"
                 )
+    _check_defaults(f"{cls.__name__}.Config", cls.__dict__.get("Config"))
     if cls.__dict__.get("flags"):
         _check_flags(cls)
 
@@ -156,6 +170,25 @@ def _check_not_read(cls: type, name: str, value: Any) -> None:
         text.isdecimal() and len(text) < 3
     ):
         raise TypeError(f"{cls.__name__}.{name} is {value!r}, which nothing reads: {_NOT_READ[name]}")
+
+
+def _check_defaults(place: str, config: Any) -> None:
+    """Raise TypeError for a default that is not what its annotation says: nothing else would ever look at it."""
+    for base in getattr(config, "__mro__", ()):
+        for name, annotation in base.__dict__.get("__annotations__", {}).items():
+            if name.startswith("_"):
+                continue
+            if isinstance(annotation, type) and "__annotations__" in annotation.__dict__:
+                _check_defaults(f"{place}.{name}", annotation)
+            value = getattr(config, name, ...)
+            text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+            if not isinstance(annotation, (str, type)):
+                text = str(annotation)
+            words = [word.partition("[")[0].strip() for word in text.split("|")]
+            kinds = [kind for word in words for kind in _DEFAULTS.get(word, ())]
+            if type(value) in _JUDGED and type(value) not in kinds and all(word in _DEFAULTS for word in words):
+                hint = f"; write {text} | None" if value is None else ""
+                raise TypeError(f"{place}.{name} is {value!r} by default, which is no {text}{hint}")
 
 
 def _check_flags(cls: Any) -> None:

@@ -69,7 +69,7 @@ def test_a_folder_that_the_runtime_has_told_counts(tmp_path: Path) -> None:
 
 
 def test_an_explicit_clear_is_said_by_an_annotation(tmp_path: Path) -> None:
-    best_effort = pod()
+    best_effort = pod(parent=f"/{POD.replace('burstable', 'besteffort')}")
     made, _ = plugin(tmp_path).create_container(best_effort, container())
     assert made is not None
     assert made.message.annotations[CLEAR_CPUS] == "yes"

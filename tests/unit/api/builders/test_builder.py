@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pydoc
+from typing import Any
 
 import pytest
 
@@ -61,3 +62,42 @@ def test_help_works_on_the_builders() -> None:
     text = pydoc.plain(pydoc.render_doc(Adjustment))
     assert "set_memory_limit(self, limit_bytes" in text
     assert "Set the most memory in bytes" in text
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "told"),
+    [
+        (Adjustment(), "set_env", "Adjustment has no set_env: did you mean add_env()?"),
+        (Adjustment(), "add_mounts", "Adjustment has no add_mounts: did you mean add_mount()?"),
+        (Adjustment(), "set_memory_limt", "Adjustment has no set_memory_limt: did you mean set_memory_limit()?"),
+        (
+            Adjustment(),
+            "SetLinuxMemoryLimit",
+            "Adjustment has no SetLinuxMemoryLimit: did you mean set_memory_limit()?",
+        ),
+        (Update("a"), "set_args", "Update has no set_args"),
+        (Update("a"), "_private", "Update has no _private"),
+    ],
+)
+def test_a_setter_that_is_not_there_is_an_error_with_the_nearest(made: Any, name: str, told: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(made, name)
+    assert str(caught.value) == told
+    assert not hasattr(made, name)
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "told"),
+    [
+        (Adjustment(), "memroy_limit", "Adjustment.memroy_limit is not there: write with set_memory_limit()"),
+        (Adjustment(), "resources", "Adjustment.resources only shows what is set: write with set_memory_limit()"),
+        (Adjustment(), "hooks", "Adjustment.hooks only shows what is set: write with add_hook()"),
+        (Update("a"), "container_id", "Update.container_id only shows what is set: write with set_container_id()"),
+        (Update("a"), "env", "Update.env is not there"),
+    ],
+)
+def test_an_assignment_is_an_error_that_names_the_setter(made: Any, name: str, told: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        setattr(made, name, {})
+    assert str(caught.value) == told
+    assert made in (Adjustment(), Update("a"))

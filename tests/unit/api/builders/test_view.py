@@ -141,5 +141,16 @@ def test_what_a_reader_gives_is_a_value_like_any_other() -> None:
 def test_a_reader_itself_refuses_to_be_set() -> None:
     with pytest.raises(AttributeError, match=r"memory_limit only shows what is set: write with set_memory_limit\(\)"):
         Adjustment().memory_limit = 5
-    with pytest.raises(AttributeError, match="env"):
-        Adjustment().env = {}
+    for reader, setter in SEVERAL.items():
+        with pytest.raises(AttributeError, match=rf"^Adjustment\.{reader} only shows .*: write with {setter}\(\)$"):
+            setattr(Adjustment(), reader, {})
+
+
+def test_a_write_to_a_message_that_a_reader_gives_is_no_write_in_vain() -> None:
+    made = Adjustment()
+    made.resources.memory.limit.value = 5
+    made.hooks.prestart.add(path="/bin/true")
+    update = nri.Update("a")
+    update.resources.cpu.cpus = "0-1"
+    assert Adjustment.from_bytes(made.to_bytes()) == Adjustment().set_memory_limit(5).add_hook("prestart", "/bin/true")
+    assert nri.Update.from_bytes(update.to_bytes()) == nri.Update("a").set_cpuset_cpus("0-1")

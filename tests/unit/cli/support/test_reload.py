@@ -46,3 +46,9 @@ def test_a_huge_folder_is_watched_in_part(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_child_is_this_command_without_reload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["nri", "run", "a.py", "--reload", "--idx", "10"])
     assert reload.child_command() == [sys.executable, "-m", "nri", "run", "a.py", "--idx", "10"]
+
+
+def test_a_file_that_takes_too_long_to_load_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setattr(reload, "LOADING_S", 0.1)
+    assert reload.mistake_of(f"{tmp_path}/slow.py") == f"{tmp_path}/slow.py: it is not loaded within 0.1 s"

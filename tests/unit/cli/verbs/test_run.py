@@ -213,6 +213,66 @@ def test_sigterm_ends_with_0(listen, plugin: Path) -> None:
     process.stderr.close()
 
 
+def told(process: subprocess.Popen[str]) -> str:
+    """The next line that is about reloading."""
+    assert process.stderr is not None
+    return next(line for line in process.stderr if line.startswith("nri: "))
+
+
+MISTAKES = {
+    "def half(:\n": "pod_name.py:1: invalid syntax: def half(:",
+    "import nri\nimport no_such_module\n": "pod_name.py:2: ModuleNotFoundError: No module named 'no_such_module'",
+    PLUGIN.replace(
+        "create_container", "on_create"
+    ): "PodName.on_create is not an NRI event; did you mean create_container?",
+    "import sys\nsys.exit(3)\n": "pod_name.py: loading it ended with exit code 3",
+}
+
+
+def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, plugin: Path) -> None:
+    runs = Runs(listen, keep=True)
+    process = subprocess.Popen(
+        command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
+        env=environment(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        assert runs.arrived.acquire(timeout=30)
+        for text, mistake in MISTAKES.items():
+            plugin.write_text(text)
+            line = told(process)
+            assert mistake in line
+            assert line.endswith(" (the plugin before runs on; waiting for a change)\n")
+        plugin.write_text(PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
+        assert told(process) == "nri: a file has changed, starting again\n"
+        assert runs.arrived.acquire(timeout=30)
+        assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
+    finally:
+        process.terminate()
+        process.wait()
+        process.stderr.close()
+
+
+def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, plugin: Path) -> None:
+    runs = Runs(listen, keep=True)
+    plugin.write_text("raise ValueError('half written')\n")
+    process = subprocess.Popen(
+        command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
+        env=environment(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stderr is not None
+    try:
+        assert any("the plugin ended with exit code 2; waiting for a change" in line for line in process.stderr)
+        plugin.write_text("raise ValueError('still')\n")
+        assert told(process).endswith("pod_name.py:1: ValueError: still (none runs; waiting for a change)\n")
+        plugin.write_text(PLUGIN)
+        assert runs.arrived.acquire(timeout=30)
+    finally:
+        process.terminate()
+        process.wait()
+        process.stderr.close()
+
+
 def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mistake(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     process = subprocess.Popen(

@@ -135,6 +135,65 @@ def test_a_handler_that_is_no_method_is_an_error() -> None:
         type("Wrong", (nri.Plugin,), {"create_container": 5})
 
 
+def _generator(self, pod, container):
+    yield nri.Adjustment()
+
+
+async def _async_generator(self, pod, container):
+    yield nri.Adjustment()
+
+
+@pytest.mark.parametrize("handler", [_generator, _async_generator])
+def test_a_handler_that_yields_is_an_error_that_says_to_return(handler: object) -> None:
+    with pytest.raises(TypeError, match=r"Wrong\.create_container has a yield in it.*: return the answer instead"):
+        type("Wrong", (nri.Plugin,), {"create_container": handler})
+
+
+class Inner:
+    depth: int = 1.5  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "told"),
+    [
+        (str, 5, "Config.x is 5 by default, which is no str"),
+        ("int", "5", "Config.x is '5' by default, which is no int"),
+        (int, True, "Config.x is True by default, which is no int"),
+        (float, "1.5", "Config.x is '1.5' by default, which is no float"),
+        (bool, "yes", "Config.x is 'yes' by default, which is no bool"),
+        (list[str], ("a",), r"Config.x is \('a',\) by default, which is no list\[str\]"),
+        ("dict[str, int]", [], r"Config.x is \[\] by default, which is no dict\[str, int\]"),
+        (int | None, "", r"Config.x is '' by default, which is no int \| None"),
+        ("str", None, r"Config.x is None by default, which is no str; write str \| None"),
+        (Inner, ..., r"Config.x.depth is 1.5 by default, which is no int"),
+    ],
+)
+def test_a_default_of_another_type_than_its_annotation_is_an_error(annotation, value: object, told: str) -> None:
+    config = {"__annotations__": {"x": annotation}} | ({} if value is ... else {"x": value})
+    for kind in (type("Config", (), config), type("Config", (type("Base", (), config),), {})):
+        with pytest.raises(TypeError, match=rf"^Wrong\.{told}$"):
+            type("Wrong", (nri.Plugin,), {"Config": kind})
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (float, 1),
+        ("str | None", None),
+        (int | None, 5),
+        (list, []),
+        ("list[str] | None", ["a"]),
+        ("Literal['a', 'b']", "a"),
+        ("Path", "/etc"),
+        ("dict[str, str | int]", {}),
+        (int, property(lambda self: 5)),
+    ],
+)
+def test_a_default_that_fits_or_that_only_the_reader_can_judge_is_taken(annotation, value: object) -> None:
+    config = type("Config", (), {"__annotations__": {"x": annotation, "_own": "int"}, "x": value, "_own": "any"})
+    assert type("Right", (nri.Plugin,), {"Config": config}).Config is config
+
+
 @pytest.mark.parametrize(
     ("class_name", "name"),
     [

@@ -24,7 +24,7 @@ from nri.policies.changes import HookError
 from nri.policies.contexts import PodContext
 from nri.policies.koordinator import pod_annotations
 from nri.policies.koordinator.hooks import cpu_normalization, cpuset, resctrl, tc, terway_qos
-from nri.policies.koordinator.names import BE, LABEL_QOS, LS, NONE, SYSTEM, qos_class
+from nri.policies.koordinator.names import LABEL_QOS, LS, NONE, SYSTEM, qos_class
 from nri.policies.koordinator.pod_unread import absent_containers, pod_unread
 from nri.policies.koordinator.profile import HOOKS, Node
 from nri.policies.koordinator.rules.keys import asked, origins
@@ -53,10 +53,14 @@ STRATEGIES: Final = (
         (
             Owns(Level.KUBE_QOS, "cpu.cfs_quota"),
             Owns(Level.KUBE_QOS, "cpuset.cpus"),
-            Owns(Level.POD, "cpuset.cpus", frozenset({BE, NONE})),
-            # The hook only clears CPUs of best-effort pods, and gives them some where batch pods have share pools;
-            # then, and for pods with CPUs of their own, this does nothing.
-            Owns(Level.CONTAINER, "cpuset.cpus", frozenset({BE, NONE}), unless=frozenset({cpuset.NAME})),
+            Owns(Level.POD, "cpuset.cpus"),
+            # Of pods in the best-effort folder, which is a matter of requests and not of classes. There the hook only
+            # clears CPUs, and gives some where batch pods have share pools; then, and for pods with CPUs of their own,
+            # this does nothing.
+            *(
+                Owns(level, "cpuset.cpus", unless=frozenset({cpuset.NAME}))
+                for level in (Level.SANDBOX, Level.CONTAINER)
+            ),
         ),
     ),
     StrategyRow(

@@ -8,20 +8,23 @@ sets which knob was found out by that. Keys with which rubik does something else
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from nri.agent.profile import Kind
 from nri.config import Source
-from nri.config.complaint import Problem, WrongValue, apart, together
+from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, apart, together
 from nri.config.layers import Layer, located
 from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
 from nri.errors import ConfigError
 from nri.policies.ownership import KnobConflict, Owner, check
 from nri.policies.rubik import settings
+from nri.policies.rubik.io_cost import mistakes
 from nri.policies.shapes import Unread
 
 __all__ = ["KIND", "Node", "Services", "asked", "file_reader", "kind_of"]
@@ -131,8 +134,15 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
         try:
             tree = parse_json(source.text)
         except ValueError:
+            if _as_python_reads(source.text, "agent"):
+                raise ConfigError(source.name, "", "holds NaN or Infinity, which JSON does not have") from None
             return None  # whoever reads it next says where it is no JSON
-        if not isinstance(tree, dict) or "agent" not in tree:
+        if not isinstance(tree, dict):
+            return None
+        if "agent" not in tree:
+            lost = [key for key, value in tree.items() if isinstance(value, dict) and "enabledFeatures" in value]
+            if lost:
+                raise located(source, [Problem((lost[0],), "unknown key", 'did you mean "agent"?')])[0]
             return None
         file = settings.read(tree, source)
         found = _complete(file, source)
@@ -142,6 +152,13 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
         return FileLayer(Layer(_settings(file, found, source.name), lambda _: source.name), notes)
 
     return read
+
+
+def _as_python_reads(text: str, key: str) -> bool:
+    """Whether a text is an object with a key to Python's reader, which takes more than JSON."""
+    with suppress(ValueError, RecursionError):
+        return key in (tree if isinstance(tree := json.loads(text), dict) else ())
+    return False
 
 
 def asked(document: Mapping[str, Any] | None) -> dict[str, str]:
@@ -164,8 +181,14 @@ def _complete(file: settings.File, source: Source) -> dict[str, Any]:
     except ConfigError as error:
         errors += apart(error)
         found = {}
-    if errors:
-        raise together(errors)
+    problems = [
+        wrong._replace(path=("ioCost", node, "config", place, *wrong.path))
+        for node, each in enumerate(found.get("ioCost") or ())
+        for place, device in enumerate(each.config)
+        for wrong in mistakes(device)
+    ]
+    if errors or problems:
+        raise together([*errors, *located(source, problems)])
     return found
 
 
@@ -177,7 +200,7 @@ def _services(document: Mapping[str, Any]) -> dict[str, Any]:
 def _unread(document: Mapping[str, Any]) -> list[Unread]:
     file = settings.read(document, Source("", "", "json"))
     settings.services(file)
-    return file.unread
+    return file.unread[:MOST_PROBLEMS]
 
 
 def _into(node: Node, services: Mapping[str, Any] | None) -> Node:

@@ -162,4 +162,5 @@ PROFILE: Final = Profile(
     class_of=class_of,
     own_file=file_reader(_owners),
     off='"{}" out of agent.enabledFeatures',
+    on="agent.enabledFeatures",
 )

@@ -88,14 +88,23 @@ def _one(loaded: Loaded[AgentSettings], rules: bool, pods: str) -> Checked:
     lacking = missing_rules(loaded)
     wrong = [_of(lacking)] if lacking else []
     code = found.code or (FAILED if wrong else 0)
-    return found._replace(findings=[*wrong, *found.findings], notes=[*loaded.notes, *found.notes], code=code)
+    notes = [*loaded.notes, *_nothing_on(loaded.settings), *found.notes]
+    return found._replace(findings=[*wrong, *found.findings], notes=notes, code=code)
+
+
+def _nothing_on(settings: AgentSettings) -> list[str]:
+    """A line if the settings switch nothing on: an agent without work is hardly what was meant."""
+    profile = profile_of(settings.profile)
+    if profile.hooks_on(settings.gates) or profile.strategies_on(settings.gates):
+        return []
+    return [f"{profile.on}: nothing is switched on, so that nothing would be done; it takes {', '.join(profile.gates)}"]
 
 
 def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
     """Check rules and pods by settings that can be read."""
     wrong: list[Finding] = []
     words, notes = ["settings"], list[str]()
-    node = None
+    node, code = None, FAILED
     if rules:
         book = book_of(settings)
         wrong += [Finding(each.source, each.kind, each.error) for each in book.problems()]
@@ -108,7 +117,13 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         words.append(f"rules ({', '.join(kinds) or f'none in {settings.rules.path}'})")
         node = book.node
         notes += book.remarks()
-        notes += [f"{book.place(kind, one.key)}: {kind}: {one}" for kind, keys in book.unread().items() for one in keys]
+        for kind, one in ((kind, one) for kind, keys in book.unread().items() for one in keys):
+            if book.kinds[kind].key:  # the profile's own file of settings, where a key that is none is a mistake
+                problem, _, advice = one.why.partition("; ")
+                wrong.append(Finding(book.place(kind, one.key), one.key, problem, advice))
+                code = USAGE
+            else:
+                notes.append(f"{book.place(kind, one.key)}: {kind}: {one}")
         notes += _gates_off(book, strategies.kind, profile, settings)
     if pods:
         try:
@@ -118,11 +133,12 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
         else:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
-            rows = [explained(pod, settings, node or book_of(settings).node, {}) for pod in listed]
-            wrong += [_hook_error(pods, row, error) for row in rows for error in row["errors"]]
-            # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
-            notes += [f"{pods}: {_name(row)}: {note}" for row in rows for note in row["notes"]]
-    return Checked(wrong, ", ".join(words), notes, FAILED if wrong else 0)
+            for pod, place in listed:
+                row = explained(pod, settings, node or book_of(settings).node, {})
+                wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
+                # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
+                notes += [f"{place(note)}: {_name(row)}: {note}" for note in row["notes"]]
+    return Checked(wrong, ", ".join(words), notes, code if wrong else 0)
 
 
 def _gates_off(book: RuleBook, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
@@ -153,8 +169,8 @@ def _of(error: ConfigError) -> Finding:
     return Finding(error.source, error.key, error.reason, error.suggestion)
 
 
-def _hook_error(path: str, row: dict[str, Any], error: dict[str, Any]) -> Finding:
-    return Finding(path, _name(row, error["container"]), f"{error['hook']}: {error['reason']}")
+def _hook_error(place: str, row: dict[str, Any], error: dict[str, Any]) -> Finding:
+    return Finding(place, _name(row, error["container"]), f"{error['hook']}: {error['reason']}")
 
 
 def _name(row: dict[str, Any], container: str = "") -> str:

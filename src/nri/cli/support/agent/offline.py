@@ -8,8 +8,10 @@ node may be another one. The result has the form of the agent's own explanations
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri import host
 from nri.agent.capabilities import Capability, capabilities
@@ -26,9 +28,10 @@ from nri.kube.folder import Folder
 from nri.policies import manifest
 from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.hooks import CREATE, RUN_POD, decide
+from nri.policies.writes import MEMORY_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from nri.agent.profile import Profile
     from nri.agent.settings import AgentSettings
@@ -55,7 +58,14 @@ def book_of(settings: AgentSettings) -> RuleBook:
     return book
 
 
-def pods_of(path: str) -> list[dict[str, Any]]:
+class Listed(NamedTuple):
+    """A pod of a file; `place` finds what a note or an error is about: a label, its containers, the pod."""
+
+    pod: dict[str, Any]
+    place: Callable[[str], str]
+
+
+def pods_of(path: str) -> list[Listed]:
     """The pods of a file or of the files of a folder. ConfigError with all that cannot be read."""
     folder = Folder(path)
     folder.changed()
@@ -64,11 +74,24 @@ def pods_of(path: str) -> list[dict[str, Any]]:
     if not folder.files and not os.path.exists(path):
         raise ConfigError(path, "", "there is no such file")
     return [
-        _shaped(document, each)
+        Listed(_shaped(document, each), partial(_place, document, each))
         for found in folder.files.values()
         for document, each in found
         if each.get("kind") == "Pod"
     ]
+
+
+def _place(document: Document, pod: dict[str, Any], text: str) -> str:
+    """The file and line of what a text is about: a label or annotation that it names, or the pod."""
+    for part in ("annotations", "labels"):
+        for key in document.table(document.table(pod, "metadata"), part):
+            if re.search(rf"(^|annotation ){re.escape(str(key))}([:,]| names )", text):
+                return document.place(pod, "metadata", part, str(key))
+    return (
+        document.place(pod, "spec", "containers")
+        if text.startswith("containers.")
+        else document.place(pod, "metadata", "name")
+    )
 
 
 def _shaped(document: Document, pod: dict[str, Any]) -> dict[str, Any]:
@@ -110,7 +133,7 @@ def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str
         raise no_pods(path)
     profile = profile_of(settings.profile)
     table = {row.what: row for row in capabilities(host.Root(settings.root), profile)}
-    found = [with_places(explained(pod, settings, book.node, table), book, profile) for pod in pods]
+    found = [with_places(explained(each.pod, settings, book.node, table), book, profile) for each in pods]
     return found, book.remarks()
 
 
@@ -146,6 +169,11 @@ def explained(
         row["supported_here"] = knob is None or knob.supported
         row["unsupported_because"] = "" if knob is None else knob.reason
         row["instead"] = "" if knob is None else knob.instead
+    found["notes"] += [
+        f"{row['field']}: {row['hook']} makes it 0, with which nothing runs: {row['reason']}"
+        for row in found["values"]
+        if (row["field"], row["value"]) == (MEMORY_LIMIT, "0")
+    ]
     found["notes"] += _unsupported(found["values"])
     return found
 

@@ -16,7 +16,7 @@ from nri.policies.changes import Changes, Decision, HookError
 from nri.policies.contexts import ContainerContext, ExtendedResources, PodContext
 from nri.policies.formulas import UNLIMITED
 from nri.policies.koordinator import pod_annotations
-from nri.policies.koordinator.names import BATCH_CPU, BATCH_MEMORY, BE, qos_class
+from nri.policies.koordinator.names import ANNOTATION_EXTENDED, BATCH_CPU, BATCH_MEMORY, BE, qos_class
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node import scaled
 
@@ -60,6 +60,9 @@ def pod(context: PodContext, rule: BatchRule, quirks: Quirks = Quirks.DEFAULT) -
             "memory.limit": _limit(spec.values(), BATCH_MEMORY),
         }
     )
+    if not spec:
+        none = f'annotation {ANNOTATION_EXTENDED} names no container, which compat = "reference" takes for 0'
+        return Decision(changes, none)
     return Decision(changes, "batch resources of the pod's containers")
 
 

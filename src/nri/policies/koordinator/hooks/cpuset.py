@@ -1,8 +1,9 @@
 """CPUSetAllocator: the CPUs of containers and host applications, and no CPU quota for pods that have CPUs of their own.
 
-Order: the CPUs that the scheduler gave the pod; the share pools of the memory nodes it gave; the system's CPUs for
-SYSTEM; all share pools for LS; a clear for best-effort pods, whose CPUs a loop limits; what the kubelet's static
-policy gave; all share pools. Next: `nri.policies.koordinator.hooks.batch_resource`.
+Order: the CPUs that the scheduler gave the pod; batch pools of the memory nodes it gave; a clear for all pods in the
+best-effort folder, whatever their class, because a loop sets their CPUs; the share pools of those memory nodes; the
+system's CPUs for SYSTEM; all share pools for LS; what the kubelet's static policy gave; all share pools. Next:
+`nri.policies.koordinator.hooks.batch_resource`.
 """
 
 from __future__ import annotations
@@ -15,32 +16,42 @@ from nri.policies.contexts import ContainerContext, HostApplicationContext, PodC
 from nri.policies.formulas import UNLIMITED, amount, milli
 from nri.policies.koordinator import pod_annotations
 from nri.policies.koordinator.names import BATCH_CPU, BE, LS, SYSTEM, qos_class
+from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
 from nri.policies.paths import BEST_EFFORT, kube_class_of
 
-__all__ = ["NAME", "container", "container_cpus", "container_quota", "host_application", "pod_quota"]
+__all__ = ["NAME", "container", "container_cpus", "container_quota", "host_application", "in_batch_pools", "pod_quota"]
 
 NAME: Final = "CPUSetAllocator"
 _NOTHING: Final = Decision()
+_LEFT: Final = Decision(Changes({"cpuset.cpus": ""}), "cleared: the CPUs of best-effort pods are limited elsewhere")
 
 
 def container(
-    context: ContainerContext, rule: CpusetRule | None, *, batch_pools: bool = False, keep_quota: bool = False
+    context: ContainerContext,
+    rule: CpusetRule | None,
+    quirks: Quirks = Quirks.DEFAULT,
+    *,
+    batch_pools: bool = False,
+    keep_quota: bool = False,
 ) -> Decision:
     """Decide a container's CPUs and whether its quota goes. Raises HookError for an annotation that cannot be read.
 
     Args:
         context: the container.
         rule: the node's topology, None while it has not been read.
+        quirks: where to decide as the original.
         batch_pools: whether batch pods may be given share pools of their own (gate BECPUManager).
         keep_quota: whether pods with CPUs of their own keep their quota (--disable-unset-cpu-quota).
     """
-    cpus = container_cpus(context, rule, batch_pools=batch_pools)
+    cpus = container_cpus(context, rule, quirks, batch_pools=batch_pools)
     quota = container_quota(context, keep_quota=keep_quota)
     return Decision(cpus.changes | quota.changes, "; ".join(filter(None, (cpus.reason, quota.reason))))
 
 
-def container_cpus(context: ContainerContext, rule: CpusetRule | None, *, batch_pools: bool = False) -> Decision:
+def container_cpus(
+    context: ContainerContext, rule: CpusetRule | None, quirks: Quirks = Quirks.DEFAULT, *, batch_pools: bool = False
+) -> Decision:
     """Decide a container's CPUs."""
     status = _status(context.pod.annotations)
     if status.get("cpuset"):
@@ -48,21 +59,32 @@ def container_cpus(context: ContainerContext, rule: CpusetRule | None, *, batch_
     if rule is None:
         return _NOTHING
     qos = qos_class(context.pod.labels)
+    best_effort = kube_class_of(context.cgroup_parent or context.pod.cgroup_parent) == BEST_EFFORT
     zones = status.get("numaNodeResources", [])
-    if any(_has_cpu(zone) for zone in zones):
-        if qos != BE:
-            return Decision(_pools(rule.share_pools, zones), "share pools of the memory nodes the scheduler gave")
-        if batch_pools:
-            return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes the scheduler gave")
+    given = any(map(_has_cpu, zones))
+    if given and qos == BE and batch_pools:
+        return Decision(_pools(rule.batch_pools, zones), "batch pools of the memory nodes the scheduler gave")
+    if best_effort and quirks.best_effort_cpus_left:
+        return _LEFT
+    if given and qos != BE:
+        return Decision(_pools(rule.share_pools, zones), "share pools of the memory nodes the scheduler gave")
     if qos == SYSTEM and rule.system_cpus:
         return Decision(Changes({"cpuset.cpus": rule.system_cpus}), "the node's CPUs for SYSTEM pods")
     if qos == LS:
         return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for LS pods")
-    if kube_class_of(context.cgroup_parent or context.pod.cgroup_parent) == BEST_EFFORT:
-        return Decision(Changes({"cpuset.cpus": ""}), "cleared: the CPUs of best-effort pods are limited elsewhere")
+    if best_effort:
+        return _LEFT
     if rule.kubelet_policy == "static":
         return Decision(NO_CHANGES, "left to the kubelet's static policy")
     return Decision(Changes({"cpuset.cpus": rule.shared()}), "all share pools, for pods without a class")
+
+
+def in_batch_pools(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Whether a pod gets batch pools where there are some; not while its annotation cannot be read."""
+    try:
+        return qos_class(labels) == BE and any(map(_has_cpu, _status(annotations).get("numaNodeResources", [])))
+    except HookError:
+        return False
 
 
 def container_quota(context: ContainerContext, *, keep_quota: bool = False) -> Decision:

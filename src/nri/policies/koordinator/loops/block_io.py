@@ -75,26 +75,33 @@ class DiskLimits(NamedTuple):
     weight: int = 100
 
 
-def parse(given: Any) -> list[DiskLimits]:
-    """Read a class's `blkioQOS`; nothing of it while it is off. Raises ValueError for what cannot be."""
-    found = fit({} if given is None else given, SHAPE, "blkioQOS")
+def parse(given: Any, where: str = "blkioQOS") -> list[DiskLimits]:
+    """Read a class's `blkioQOS`; nothing of it while it is off.
+
+    Raises ValueError for what cannot be, with its place, which begins with `where`.
+    """
+    found = fit({} if given is None else given, SHAPE, where)
     if not found.get("enable", False):
         return []
     disks = []
-    for block in found.get("blocks", ()):
+    for number, block in enumerate(found.get("blocks", ())):
         limits = block.get("ioCfg", {})
-        disk = DiskLimits(
-            name=block.get("name", ""),
-            kind=block.get("type", "device"),
-            read_iops=limits.get("readIOPS", 0),
-            write_iops=limits.get("writeIOPS", 0),
-            read_bps=limits.get("readBPS", 0),
-            write_bps=limits.get("writeBPS", 0),
-            weight=limits.get("ioWeightPercent", 100),
+        for key, value in limits.items():
+            least, most = (1, 100) if key == "ioWeightPercent" else (0, None)
+            if value < least or (most is not None and value > most):
+                bound = f"not from {least} to {most}" if most is not None else f"below {least}"
+                raise ValueError(f"{where}.blocks[{number}].ioCfg.{key}: {value} is {bound}")
+        disks.append(
+            DiskLimits(
+                name=block.get("name", ""),
+                kind=block.get("type", "device"),
+                read_iops=limits.get("readIOPS", 0),
+                write_iops=limits.get("writeIOPS", 0),
+                read_bps=limits.get("readBPS", 0),
+                write_bps=limits.get("writeBPS", 0),
+                weight=limits.get("ioWeightPercent", 100),
+            )
         )
-        if min(disk[2:6]) < 0 or not 1 <= disk.weight <= 100:
-            raise ValueError(f"blkioQOS: disk {disk.name} has a negative limit, or a weight that is not from 1 to 100")
-        disks.append(disk)
     return disks
 
 
@@ -124,9 +131,9 @@ class RootDisk(NamedTuple):
     model: str
 
 
-def parse_root(given: Any) -> list[RootDisk]:
+def parse_root(given: Any, where: str = "cgroupRoot.blkioQOS") -> list[RootDisk]:
     """Read `blkioQOS` of `cgroupRoot`; nothing of it while it is off. Raises ValueError for what cannot be."""
-    found = fit({} if given is None else given, ROOT_SHAPE, "cgroupRoot.blkioQOS")
+    found = fit({} if given is None else given, ROOT_SHAPE, where)
     if not found.get("enable", False):
         return []
     disks = []

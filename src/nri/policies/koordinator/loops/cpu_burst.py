@@ -17,6 +17,8 @@ from nri.policies.shapes import Record, decode, fit
 
 __all__ = [
     "ANNOTATION_BURST",
+    "BURST_FIELDS",
+    "BURST_RANGES",
     "SHAPE",
     "Bucket",
     "BurstConfig",
@@ -37,14 +39,21 @@ __all__ = [
 
 ANNOTATION_BURST: Final = "koordinator.sh/cpuBurst"
 #: NodeSLO's keys, which are also those of the annotation, by field of `BurstConfig`.
-_FIELDS: Final = {
+BURST_FIELDS: Final = {
     "policy": "policy",
     "cpuBurstPercent": "burst_percent",
     "cfsQuotaBurstPercent": "quota_percent",
     "cfsQuotaBurstPeriodSeconds": "quota_seconds",
     "sharePoolThresholdPercent": "pool_percent",
 }
-SHAPE: Final = Record({name: str if name == "policy" else int for name in _FIELDS})
+#: The least and the most that each number may be.
+BURST_RANGES: Final = {
+    "cpuBurstPercent": (1, 10_000),
+    "cfsQuotaBurstPercent": (100, 10_000),
+    "cfsQuotaBurstPeriodSeconds": (-1, 86_400),
+    "sharePoolThresholdPercent": (0, 100),
+}
+SHAPE: Final = Record({name: str if name == "policy" else int for name in BURST_FIELDS})
 _UP, _DOWN, _COOLING = 1.2, 0.8, 0.9
 #: Usage in percent of the limit: from here on tokens are spent, and below there they are saved.
 _SPEND_FROM, _SAVE_BELOW = 100, 60
@@ -80,7 +89,7 @@ def burst_of(annotation: str | None, node: BurstConfig) -> BurstConfig:
 def burst_from(given: Any, base: BurstConfig, where: str) -> BurstConfig:
     """Return what is written of bursts over what holds without it. Raises ValueError naming the place, `where`."""
     found = fit(given, SHAPE, where)
-    return base._replace(**{_FIELDS[name]: value for name, value in found.items() if value != ""})
+    return base._replace(**{BURST_FIELDS[name]: value for name, value in found.items() if value != ""})
 
 
 class Pool(Enum):

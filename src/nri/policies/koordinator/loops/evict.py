@@ -148,7 +148,10 @@ def idle(feature: Feature, thresholds: Thresholds) -> str:
         return f"nothing is evicted without {feature.lower}"
     if feature.how == "allocatable" and most is not None and most > MOST_PRIORITY:
         return f"{feature.most_priority} {most} is above {MOST_PRIORITY}: pods from there on are production"
-    return f"{feature.threshold} {threshold} with {feature.lower} {lower} makes no sense"
+    accepted = "from the lower one to 99, and the lower one from 1 to 60"
+    if feature.how != "satisfaction":
+        accepted = "0 or more, and the lower one below it"
+    return f"{feature.threshold} {threshold} with {feature.lower} {lower} makes no sense: it is {accepted}"
 
 
 def satisfaction_release(average: BatchCpu, now: BatchCpu, thresholds: Thresholds) -> int:

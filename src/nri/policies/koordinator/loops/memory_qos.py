@@ -92,9 +92,9 @@ class Target(NamedTuple):
     value: int
 
 
-def parse(given: Any) -> Config:
-    """Read a class's `memoryQOS`. Raises ValueError."""
-    found: Config = fit({} if given is None else given, SHAPE, "memoryQOS")
+def parse(given: Any, where: str = "memoryQOS") -> Config:
+    """Read a class's `memoryQOS`. Raises ValueError with the place, which begins with `where`."""
+    found: Config = fit({} if given is None else given, SHAPE, where)
     return found
 
 

@@ -56,9 +56,9 @@ _AT_LEAST_0: Final = (*RATIOS.values(), "batchCPUThresholdPercent", "batchMemory
 def wrong(strategy: Mapping[str, Any]) -> list[str]:
     """Return the keys of a strategy whose numbers the manager refuses, with the rule of each."""
     numbers = {key: value for key, value in strategy.items() if isinstance(value, (int, float))}
-    found = [f"{key} is not above 0" for key in _POSITIVE if numbers.get(key, 1) <= 0]
-    found += [f"{key} is below 0" for key in _AT_LEAST_0 if numbers.get(key, 0) < 0]
-    found += [f"{key} is above 100" for key in _UP_TO_100 if numbers.get(key, 0) > 100]
+    found = [f"{key} {numbers[key]} is not above 0" for key in _POSITIVE if numbers.get(key, 1) <= 0]
+    found += [f"{key} {numbers[key]} is below 0" for key in _AT_LEAST_0 if numbers.get(key, 0) < 0]
+    found += [f"{key} {numbers[key]} is above 100" for key in _UP_TO_100 if numbers.get(key, 0) > 100]
     return found + ["metricMemoryCollectPolicy is empty"] * (strategy.get("metricMemoryCollectPolicy") == "")
 
 
@@ -85,7 +85,9 @@ def left_out(node: Mapping[str, Any]) -> Iterator[Unread]:
     for label in RATIOS:
         text = _texts(node, "labels").get(label)
         if text is not None and _percent(text) is None:
-            yield Unread(f"label {label}", f"{plain(text, 80)!r} is no ratio: Koordinator's manager leaves it out")
+            yield Unread(
+                f"label {label}", f"{plain(text, 80)!r} is no ratio such as 0.7: Koordinator's manager leaves it out"
+            )
     if _own(node) is None:
         yield Unread(f"annotation {ANNOTATION_STRATEGY}", "it is no JSON object: Koordinator's manager leaves it out")
     for each in wrong(of_node({}, node)):

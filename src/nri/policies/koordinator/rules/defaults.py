@@ -170,6 +170,16 @@ def violations(part: str, given: Mapping[str, Any] | None) -> list[Violation]:
     return sorted(found)
 
 
+def refused(part: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each key of a part whose number the admission refuses, with the number and what it would take."""
+    for key, rule in sorted(_wrong(part, values, "")):
+        least, most = _RANGES.get(part, {}).get(key, (None, None))
+        if rule in ("min", "max"):
+            yield key, f"{values[key]} is not from {least} to {most}"
+        elif rule == "ltfield" and (partner := values.get(_PAIRS[key])) is not None:
+            yield key, f"{values[key]} is not below {_PAIRS[key]} {partner}"
+
+
 def _wrong(part: str, values: Mapping[str, Any], place: str) -> Iterator[Violation]:
     ranges, bigger = _RANGES.get(part, {}), {great: small for small, great in _PAIRS.items()}
     for key, number in values.items():

@@ -107,7 +107,7 @@ def terway(spec: Any, quirks: Quirks = Quirks.DEFAULT) -> Bandwidths:
         return Bandwidths()
     total = _total(found)
     if total < 0:
-        raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: a bandwidth is not {total}")
+        raise ValueError(f"spec.systemStrategy.totalNetworkBandwidth: {total} is below 0")
     node = total // 8
     whole = node if quirks.bandwidth_shares_in_bytes else total
     return _bandwidths(found, node, lambda value: bytes_per_s(value, whole, quirks))
@@ -154,5 +154,5 @@ def _total(found: Mapping[str, Any]) -> int:
 
 def _unsigned(number: int, quirks: Quirks) -> int:
     if number < 0 and quirks.negative_bandwidth_refused:
-        raise ValueError(f"a bandwidth is not {number}")
+        raise ValueError(f"{number} is below 0")
     return number % _UINT64

@@ -15,7 +15,7 @@ from nri.kube import quantity
 from nri.policies.koordinator import names
 from nri.policies.koordinator.loops import block_io, cpu_burst, evict, memory_qos, resctrl, system_config
 from nri.policies.koordinator.rules import colocation, host_applications, node_slo, node_topology
-from nri.policies.koordinator.rules.defaults import violations
+from nri.policies.koordinator.rules.defaults import refused
 from nri.policies.shapes import Items, Record, Table, Unread, Word, meant
 from nri.text import cut, plain
 
@@ -74,11 +74,14 @@ def unread(document: Mapping[str, Any]) -> list[Unread]:
 
 
 def _beyond(document: Mapping[str, Any]) -> Iterator[Unread]:
-    """Yield the numbers of CPU QoS that are out of range; strategies refuse theirs themselves."""
+    """Yield the numbers of classes that are out of range; the other parts are refused as a whole."""
     strategy = _table(_table(document, "spec"), "resourceQOSStrategy")
-    own = {name: {"cpuQOS": _table(_table(strategy, name), "cpuQOS")} for name in strategy}
-    for field, _ in violations("resourceQOSStrategy", own):
-        yield Unread(f"resourceQOSStrategy.{field}", "it is out of range, and Koordinator's manager would refuse it")
+    for name in strategy:
+        for part in ("cpuQOS", *_PARTS):
+            values = _table(_table(strategy, name), part)
+            for key, why in refused(part, values) if values.get("enable") is not False else ():
+                place = f"resourceQOSStrategy.{name}.{part}.{key}"
+                yield Unread(plain(place, _MOST_TEXT), f"{why}, and Koordinator's manager would refuse it")
 
 
 def _shares(document: Mapping[str, Any]) -> Iterator[Unread]:

@@ -162,17 +162,22 @@ def test_a_pods_values_wait_for_its_cgroup_until_its_first_container_has_started
     assert text(root, "cpu,cpuacct", POD, "cpu.shares") == "512"
 
 
-def test_cpus_are_cleared_on_an_update_which_the_cri_cannot_say(root: Root) -> None:
+def test_cpus_are_cleared_on_an_update_which_the_cri_cannot_say(tmp_path: Path) -> None:
     """On cgroup v1 a clear is all that the cgroup above has."""
+    folder = POD.replace("burstable", "besteffort")
+    root = v1(tmp_path, folder, app := APP.replace("burstable", "besteffort"))
     calls = HookCalls(parts(root, rules={"NodeResourceTopology": TOPOLOGY}))
-    write_files(Path(root.path), {f"{TOP}/cpuset/{POD}/cpuset.cpus": "1-2\n"})
+    write_files(tmp_path, {f"{TOP}/cpuset/{folder}/cpuset.cpus": "1-2\n"})
     request = container(pod_labels={n.LABEL_QOS: n.BE}, container_resources={"cpuset_cpus": "1"})
+    request["pod_cgroup_parent"] = f"/{folder}"
     assert calls.answer("PreUpdateContainerResources", request)["container_resources"]["cpuset_cpus"] == ""
-    assert text(root, "cpuset", APP, "cpuset.cpus") == "0-3"
-    assert text(root, "cpuset", POD, "cpuset.cpus") == "1-2", "without an id the container's folder would be its pod's"
+    assert text(root, "cpuset", app, "cpuset.cpus") == "0-3"
+    assert text(root, "cpuset", folder, "cpuset.cpus") == "1-2", (
+        "without an id the container's folder would be its pod's"
+    )
     request["container_meta"] = {"name": "app", "id": NUMBER}
     assert calls.answer("PreUpdateContainerResources", request)["container_resources"]["cpuset_cpus"] == ""
-    assert text(root, "cpuset", APP, "cpuset.cpus") == "1-2"
+    assert text(root, "cpuset", app, "cpuset.cpus") == "1-2"
 
 
 def test_what_the_protocol_cannot_say_is_told_as_unsupported(root: Root) -> None:

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nri.agent.settings import AgentSettings
+from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.tables import RuleSettings
-from nri.cli.support.agent.checking import Finding, check
+from nri.cli.support.agent.checking import Checked, Finding, check
 from nri.config.complaint import together
 from nri.config.settings import Loaded
 from nri.errors import ConfigError
 
+WRONG_SLO = """\
+kind: NodeSLO
+spec:
+  resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 165}
+  cpuBurstStrategy: {policy: atuo}
+  resourceQOSStrategy:
+    lsClass:
+      memoryQOS: {enable: true, wmarkRatio: x}
+      resctrlQOS: {enable: true, mbaPercent: x}
+    beClass:
+      blkioQOS:
+        enable: true
+        blocks:
+          - {name: /dev/sda, ioCfg: {ioWeightPercent: 100}}
+          - {name: /dev/sdb, ioCfg: {readBPS: -1}}
+"""
 POLICIES = "none, cpuBurstOnly, cfsQuotaBurstOnly, auto"
 BAD_POD = """\
 kind: Pod
@@ -69,22 +87,27 @@ def test_an_annotation_that_a_hook_cannot_read_names_pod_container_and_hook(
     path.write_text(BAD_POD)
     done = check([loaded(settings)], settings, rules=False, pods=str(path))
     assert done.code == 1
-    assert {(each.where, each.what) for each in done.findings} == {(str(path), "web"), (str(path), "web/app")}
+    assert {(each.where, each.what) for each in done.findings} == {(f"{path}:5", "web"), (f"{path}:5", "web/app")}
     assert all(each.problem.startswith("CPUSetAllocator: ") for each in done.findings)
 
 
 def test_what_strategies_cannot_read_of_a_nodeslo_is_a_finding(settings: AgentSettings) -> None:
     path = settings.rules.path / "slo.yaml"
-    path.write_text(
-        "kind: NodeSLO\nspec:\n  resourceUsedThresholdWithBE: {enable: true, cpuSuppressThresholdPercent: 165}\n"
-        "  cpuBurstStrategy: {policy: atuo}\n"
-    )
+    path.write_text(WRONG_SLO)
     done = check([loaded(settings)], settings, rules=True, pods="")
     assert done.code == 1
-    assert [(each.where, each.what, each.problem) for each in done.findings] == [
-        (f"{path}:3", "NodeSLO", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
-        (f"{path}:4", "NodeSLO", f"cpuBurstStrategy.policy: there is no policy 'atuo'; there are {POLICIES}"),
+    strategy = "resourceQOSStrategy"
+    assert [(each.where, each.problem) for each in done.findings] == [
+        (f"{path}:3", "resourceUsedThresholdWithBE.cpuSuppressThresholdPercent: 165 is not from 0 to 100"),
+        (f"{path}:4", f"cpuBurstStrategy.policy: there is no policy 'atuo'; there are {POLICIES}"),
+        (f"{path}:7", f'{strategy}.lsClass.memoryQOS.wmarkRatio: "x" is not a whole number'),
+        (f"{path}:8", f'{strategy}.lsClass.resctrlQOS.mbaPercent: "x" is not a whole number'),
+        (f"{path}:14", f"{strategy}.beClass.blkioQOS.blocks[1].ioCfg.readBPS: -1 is below 0"),
     ]
+    path.write_text("kind: NodeSLO\nspec:\n  cpuBurstStrategy:\n    policy: auto\n    cfsQuotaBurstPercent: 99\n")
+    (finding,) = check([loaded(settings)], settings, rules=True, pods="").findings
+    assert finding.where == f"{path}:5"
+    assert finding.problem == "cpuBurstStrategy.cfsQuotaBurstPercent: 99 is not from 100 to 10000"
 
 
 def test_annotations_of_strategies_that_are_on_are_read_too(settings: AgentSettings, tmp_path: Path) -> None:
@@ -119,8 +142,41 @@ def test_an_annotation_without_effect_is_a_note(settings: AgentSettings, tmp_pat
     (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata: {name: web, labels: {koordinator.sh/qosclass: LS}}\n")
     done = check([loaded(settings)], settings, rules=False, pods=str(tmp_path / "pod.yaml"))
     (note,) = done.notes
-    assert note.startswith(f"{tmp_path}/pod.yaml: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
+    assert note.startswith(f"{tmp_path}/pod.yaml:2: web: koordinator.sh/qosclass: nothing reads it; did you mean ")
     assert done.code == 0
+
+
+def test_notes_on_pods_name_the_line_of_what_they_are_about(settings: AgentSettings, tmp_path: Path) -> None:
+    annotations = """\
+    node.koordinator.sh/extended-resource-spec: '{"containers": {}}'
+    koordinator.sh/cpuburst: '{}'
+"""
+    pod = f"""\
+kind: Pod
+metadata:
+  name: web
+  labels:
+    koordinator.sh/qosClass: BE
+  annotations:
+{annotations}spec:
+  containers:
+    - {{name: app, resources: {{requests: {{kubernetes.io/batch-cpuu: 1}}}}}}
+"""
+    (tmp_path / "pods").mkdir()
+    path = tmp_path / "pods" / "b.yaml"
+    path.write_text(f"kind: Pod\nmetadata: {{name: fine}}\n---\n{pod}")
+    by_mode = {}
+    for compat in ("default", "reference"):
+        given = loaded(replace(settings, compat=compat))
+        notes = check([given], settings, rules=False, pods=str(path.parent)).notes
+        by_mode[compat] = {note.partition(": web: ")[0]: note.partition(": web: ")[2] for note in notes}
+    places = [f"{path}:{line}" for line in (11, 10, 13)]
+    assert sorted(by_mode["default"]) == sorted(places)
+    assert by_mode["default"][places[1]].startswith(
+        "annotation node.koordinator.sh/extended-resource-spec: it names no"
+    )
+    nothing = by_mode["reference"][places[1]]
+    assert nothing.startswith("memory.limit: BatchResource makes it 0, with which nothing runs: annotation node.koord")
 
 
 def test_what_has_no_effect_of_rules_is_a_note_with_file_and_line(settings: AgentSettings) -> None:
@@ -159,3 +215,113 @@ def test_two_hooks_of_one_profile_that_set_one_knob_are_told(settings: AgentSett
     both = replace(settings, profile="rubik", gates={"quotaTurbo": True, "quotaBurst": True})
     done = check([loaded(both)], settings, rules=False, pods="")
     assert (done.code, [each.where for each in done.findings]) == (2, ["settings"])
+
+
+def features(*names: Any, **blocks: Any) -> str:
+    return json.dumps({"agent": {"enabledFeatures": list(names)}, **blocks})
+
+
+def disk(**more: Any) -> str:
+    whole = dict.fromkeys(("rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"), 1)
+    device = {"dev": "/dev/sda", "model": "linear", "param": whole} | more
+    return features("ioCost", ioCost=[{"nodeName": "global", "config": [device]}])
+
+
+#: rubik's files with a mistake -> the first key and what is wrong with it.
+WRONG_FILES = {
+    "[]": ": expected a table of keys, not []",
+    "5": ": expected a table of keys, not 5",
+    '"x"': ': expected a table of keys, not "x"',
+    "{": ": not valid JSON: expecting property name",
+    '{"agent": {}} more': ": not valid JSON: extra data in column 15",
+    '{"agent": {"logSize": NaN}}': ": holds NaN or Infinity, which JSON does not have",
+    features("psi", psi={"resource": ["cpu"], "avg10threshold": float("inf")}): ": holds NaN or Infinity",
+    "[" * 100_000: ": nested deeper than 100 levels",
+    '{"agent": ' * 20_000: ": nested deeper than 100 levels",
+    "\udcff": ": not UTF-8 text",
+    '{"agent": []}': "agent: expected a table of keys, not []",
+    '{"agent": "x"}': 'agent: expected a table of keys, not "x"',
+    '{"agent": {}, "agent": {"enabledFeatures": ["cpi"]}}': ": agent: the key is given twice",
+    '{"agnet": {"enabledFeatures": ["cpi"]}}': 'agnet: unknown key; did you mean "agent"?',
+    '{"Agent": {"enabledFeatures": ["cpi"]}}': 'Agent: unknown key; did you mean "agent"?',
+    '{"agent": {"enabledFeatures": 5}}': "agent.enabledFeatures: expected a list, not 5",
+    '{"agent": {"enabledFeatures": "psi"}}': 'agent.enabledFeatures: expected a list, not "psi"',
+    '{"agent": {"enabledFeatures": {}}}': "agent.enabledFeatures: expected a list, not {}",
+    features(1): "agent.enabledFeatures[0]: expected text, not 1",
+    features(None): "agent.enabledFeatures[0]: expected text, not null",
+    features(["psi"]): 'agent.enabledFeatures[0]: expected text, not ["psi"]',
+    features("cpi", "cpi"): 'agent.enabledFeatures[1]: "cpi" is there twice; say it once',
+    features("quotaTrubo"): 'agent.enabledFeatures[0]: "quotaTrubo" is no service; did you mean "quotaTurbo"?',
+    features("quotaBurst", "quotaTurbo", quotaTurbo={}): "agent.enabledFeatures: quotaTurbo and quotaBurst both set",
+    '{"agent": {"logSize": 1%s}}' % ("0" * 400): "agent.logSize: expected a whole number from -9223372036854775808 to",
+    '{"agent": {"logLevel": "loud"}}': 'agent.logLevel: "loud" is none of debug, info, warn, error, stack; say one',
+    '{"agent": {"logLevl": "info"}}': "agent.logLevl: nothing reads it; did you mean logLevel?",
+    features("psi"): "psi: is switched on and has no block",
+    features("psi", psi=[]): "psi: expected a table of keys, not []",
+    features("psi", psi={"resource": []}): "psi.resource: is empty; name some of cpu, memory, io",
+    features(
+        "psi", psi={"resource": ["cpu"], "avg10threshold": 1e308}
+    ): "psi.avg10threshold: expected a number from 5.0 to",
+    features("quotaTurbo", quotaTurbo="x"): 'quotaTurbo: expected a table of keys, not "x"',
+    features(
+        "quotaTurbo", quotaTurbo={"higWaterMark": 5}
+    ): "quotaTurbo.higWaterMark: nothing reads it; did you mean high",
+    features(
+        "quotaTurbo", quotaTurbo={"highWaterMark": -1}
+    ): "quotaTurbo.highWaterMark: expected a whole number from 0 to 99",
+    features(
+        "quotaTurbo", quotaTurbo={"highWaterMark": 50.5}
+    ): "quotaTurbo.highWaterMark: expected a whole number, not 50.5",
+    features(
+        "quotaTurbo", quotaTurbo={"highWaterMark": True}
+    ): "quotaTurbo.highWaterMark: expected a whole number, not true",
+    features(
+        "memoryevict", memoryevict={"threshold": "50"}
+    ): 'memoryevict.threshold: expected a whole number, not "50"; write',
+    features("cpuevict", cpuevict={"interval": 0}): "cpuevict.interval: expected a whole number from 1 to 3600, not 0",
+    features("dynCache", dynCache={"l3Percent": [1]}): "dynCache.l3Percent: expected a table of keys, not [1]",
+    features("ioCost", ioCost={}): "ioCost: expected a list, not {}",
+    features("ioCost", ioCost=[5]): "ioCost[0]: expected a table of keys, not 5",
+    disk(model="lin"): 'ioCost[0].config[0].model: "lin" is not linear; say "linear"',
+    disk(param={"rbps": -1}): "ioCost[0].config[0].param.rbps: -1 is not from 1 on; say what the disk does",
+    disk(param={}): "ioCost[0].config[0].param.rbps: 0 is not from 1 on",
+}
+
+
+def checked(folder: Path, text: str, **flags: Any) -> Checked:
+    """The check of a file of rubik's, as `nri agent check --profile rubik FILE` has it."""
+    path = folder / "config.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    found: Any
+    try:
+        found = [AGENT_SETTINGS.load(path, flags={"profile": ("--profile", "rubik")}, environment={})]
+    except ConfigError as error:
+        found = error
+    return check(found, AgentSettings(rules=RuleSettings(source="apiserver")), rules=False, pods="")
+
+
+@pytest.mark.parametrize(("text", "told"), WRONG_FILES.items(), ids=range(len(WRONG_FILES)))
+def test_a_file_of_rubiks_with_a_mistake_is_told_with_its_key_and_the_next_step(
+    text: str, told: str, tmp_path: Path
+) -> None:
+    done = checked(tmp_path, text)
+    first = done.findings[0]
+    advice = f"; {first.next}" if first.next else ""
+    assert f"{first.what}: {first.problem}{advice}".startswith(told)
+    assert all(each.where.startswith(f"{tmp_path}/config.json") for each in done.findings)
+    assert done.code == (1 if "twice" in told and not first.what else 2)
+    assert len(done.findings) == (6 if "rbps" in told else 1)
+
+
+def test_no_more_keys_that_nothing_reads_are_told_than_a_person_reads(tmp_path: Path) -> None:
+    many = {"agent": {f"k{number}": 1 for number in range(5000)}}
+    assert len(checked(tmp_path, json.dumps(many)).findings) == 100
+
+
+@pytest.mark.parametrize("text", ["", "null", "{}", '{"agent": null}', '{"agent": {}}', features()])
+def test_a_file_that_switches_no_service_on_is_told_with_those_that_there_are(text: str, tmp_path: Path) -> None:
+    done = checked(tmp_path, text)
+    (note,) = done.notes
+    assert note.startswith("agent.enabledFeatures: nothing is switched on, so that nothing would be done; it takes pre")
+    assert (done.findings, done.code, note.count("quotaBurst")) == ([], 0, 1)
+    assert checked(tmp_path, features("cpi")).notes == []

@@ -31,7 +31,10 @@ POD = {
         "labels": {"koordinator.sh/qosClass": "LS"},
         "annotations": {"node.koordinator.sh/resctrl": "{}"},
     },
-    "spec": {"initContainers": [{"name": "first"}], "containers": [{"name": "app"}]},
+    "spec": {
+        "initContainers": [{"name": "first"}],
+        "containers": [{"name": "app", "resources": {"requests": {"cpu": "1"}}}],
+    },
 }
 
 
@@ -94,7 +97,7 @@ def test_rules_that_were_named_and_are_not_there_are_an_error(settings: AgentSet
 def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text("kind: Service\n---\nkind: Pod\nmetadata: {name: a}\n---\nkind: List\nitems: [{kind: Pod}]\n")
-    assert [pod.get("metadata", {}).get("name") for pod in offline.pods_of(str(path))] == ["a", None]
+    assert [each.pod.get("metadata", {}).get("name") for each in offline.pods_of(str(path))] == ["a", None]
 
 
 def test_a_bad_rule_is_a_problem_of_the_book_and_not_also_a_line_of_a_log(

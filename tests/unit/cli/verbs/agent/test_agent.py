@@ -182,7 +182,7 @@ def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path,
     done = nri("agent", "check", str(config), "--rules", str(rules), "--pods", str(pod))
     assert (done.returncode, done.stdout) == (0, "")
     note, told = done.stderr.splitlines()
-    assert note.startswith(f"note: {pod}: shop/web: node.koordinator.sh/resctrl: without effect, for Resctrl is off")
+    assert note.startswith(f"note: {pod}:7: shop/web: node.koordinator.sh/resctrl: without effect, for Resctrl is off")
     assert told == "nothing is wrong, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
 
 

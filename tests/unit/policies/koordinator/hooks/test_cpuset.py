@@ -8,6 +8,7 @@ from nri.policies.changes import HookError
 from nri.policies.contexts import ContainerContext, HostApplicationContext, PodContext
 from nri.policies.koordinator import names
 from nri.policies.koordinator.hooks import cpuset
+from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.rules.node_topology import CpusetRule, SharePool
 
 RULE = CpusetRule(
@@ -46,6 +47,21 @@ def zones(*given: tuple[int, str]) -> dict[str, object]:
 )
 def test_the_first_rule_that_fits_gives_the_cpus(context: ContainerContext, cpus: str) -> None:
     assert cpuset.container_cpus(context, RULE).changes.knobs.get("cpuset.cpus") == cpus
+
+
+@pytest.mark.parametrize(
+    ("context", "original"),
+    [
+        (container("LS", None, BEST_EFFORT), "1-3,5-7"),
+        (container("SYSTEM", None, BEST_EFFORT), "0"),
+        (container("", zones((1, "kubernetes.io/batch-cpu")), BEST_EFFORT), "5-7"),
+    ],
+)
+def test_best_effort_cpus_left_to_their_loop_are_those_of_all_pods_of_its_folder(
+    context: ContainerContext, original: str
+) -> None:
+    assert cpuset.container_cpus(context, RULE).changes.knobs.get("cpuset.cpus") == ""
+    assert cpuset.container(context, RULE, Quirks.REFERENCE).changes.knobs.get("cpuset.cpus") == original
 
 
 def test_batch_pods_have_pools_of_their_own_if_the_gate_is_on() -> None:

@@ -57,14 +57,15 @@ def test_the_words_of_the_node_are_over_all_and_its_labels_over_its_annotation()
     ],
 )
 def test_numbers_that_the_manager_refuses_are_named_with_the_rule(key: str, value: Any, rule: str) -> None:
-    assert colocation.wrong({**colocation.DEFAULTS, key: value}) == ([f"{key} {rule}"] if rule else [])
+    shown = f"{key} {value}".strip()
+    assert colocation.wrong({**colocation.DEFAULTS, key: value}) == ([f"{shown} {rule}"] if rule else [])
 
 
 @pytest.mark.parametrize("text", ["-1", "often", "nan", "inf"])
 def test_a_ratio_that_is_none_is_told(text: str) -> None:
     label = "node.koordinator.sh/memory-reclaim-ratio"
     (found,) = unread_annotations(node({label: text}))
-    assert str(found) == f"label {label}: '{text}' is no ratio: Koordinator's manager leaves it out"
+    assert str(found) == f"label {label}: '{text}' is no ratio such as 0.7: Koordinator's manager leaves it out"
     assert colocation.of_node({}, node({label: text})) == {}
 
 
@@ -75,7 +76,7 @@ def test_a_ratio_that_is_none_is_told(text: str) -> None:
         ("{", "it is no JSON object: Koordinator's manager leaves it out"),
         (
             '{"midUnallocatedPercent": -10}',
-            "midUnallocatedPercent is below 0: Koordinator's manager refuses such a strategy",
+            "midUnallocatedPercent -10 is below 0: Koordinator's manager refuses such a strategy",
         ),
     ],
 )

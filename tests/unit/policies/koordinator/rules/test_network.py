@@ -71,7 +71,7 @@ def test_policies_choose_between_tc_and_terway() -> None:
 
 @pytest.mark.parametrize("read", [network.terway, network.tc_bandwidths])
 def test_a_node_s_bandwidth_that_makes_no_sense_is_named_by_its_key(read: Callable[..., Bandwidths]) -> None:
-    with pytest.raises(ValueError, match=r"^spec\.systemStrategy\.totalNetworkBandwidth: a bandwidth is not -1$"):
+    with pytest.raises(ValueError, match=r"^spec\.systemStrategy\.totalNetworkBandwidth: -1 is below 0$"):
         read(traffic("-1"))
 
 

@@ -10,6 +10,8 @@ from nri.policies.koordinator.rules.defaults import DEFAULTS
 from nri.policies.koordinator.rules.unread import unread, unread_annotations
 
 THRESHOLD = "resourceUsedThresholdWithBE"
+SATISFACTION = ("cpuEvictBESatisfactionUpperPercent", "cpuEvictBESatisfactionLowerPercent")
+REFUSE = "Koordinator's manager would refuse it"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,30 @@ THRESHOLD = "resourceUsedThresholdWithBE"
             {THRESHOLD: {"enable": True, "memoryEvictThresholdPercent": 70, "memoryEvictLowerPercent": 70}},
             (
                 f"{THRESHOLD}.memoryEvictThresholdPercent: memoryEvictThresholdPercent 70 with "
-                "memoryEvictLowerPercent 70 makes no sense"
+                "memoryEvictLowerPercent 70 makes no sense: it is 0 or more, and the lower one below it"
+            ),
+        ),
+        (
+            {THRESHOLD: {"enable": True, **dict.fromkeys(SATISFACTION, 100)}},
+            (
+                f"{THRESHOLD}.cpuEvictBESatisfactionUpperPercent: cpuEvictBESatisfactionUpperPercent 100 with "
+                "cpuEvictBESatisfactionLowerPercent 100 makes no sense: it is from the lower one to 99, and the lower "
+                "one from 1 to 60"
+            ),
+        ),
+        (
+            {"resourceQOSStrategy": {"beClass": {"memoryQOS": {"enable": True, "wmarkRatio": 150}}}},
+            "resourceQOSStrategy.beClass.memoryQOS.wmarkRatio: 150 is not from 0 to 100, and " + REFUSE,
+        ),
+        (
+            {
+                "resourceQOSStrategy": {
+                    "lsClass": {"resctrlQOS": {"catRangeStartPercent": 50, "catRangeEndPercent": 50}}
+                }
+            },
+            (
+                "resourceQOSStrategy.lsClass.resctrlQOS.catRangeStartPercent: 50 is not below catRangeEndPercent 50, "
+                "and " + REFUSE
             ),
         ),
         (
@@ -58,10 +83,7 @@ THRESHOLD = "resourceUsedThresholdWithBE"
         ),
         (
             {"resourceQOSStrategy": {"lsClass": {"cpuQOS": {"enable": True, "groupIdentity": 99, "schedIdle": 1}}}},
-            (
-                "resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: it is out of range, and Koordinator's manager would "
-                "refuse it"
-            ),
+            ("resourceQOSStrategy.lsClass.cpuQOS.groupIdentity: 99 is not from -1 to 2, and " + REFUSE),
         ),
         (
             {"hostApplications": [{"name": "x", "qos": "LS", "cgroupPath": {"base": "Root"}}]},
@@ -88,6 +110,11 @@ THRESHOLD = "resourceUsedThresholdWithBE"
 )
 def test_a_key_that_nothing_reads_is_named_with_the_nearest_that_is(spec: dict[str, Any], line: str) -> None:
     assert [str(each) for each in unread({"spec": spec})] == [line]
+
+
+def test_ranges_of_a_part_that_is_off_or_half_written_are_not_looked_at() -> None:
+    half = {"resctrlQOS": {"catRangeStartPercent": 50}, "memoryQOS": {"enable": False, "wmarkScalePermill": 0}}
+    assert unread({"spec": {"resourceQOSStrategy": {"lsClass": half}}}) == []
 
 
 def test_words_and_shares_that_mean_something_are_not_named() -> None:

@@ -3,7 +3,7 @@
 Rules: what was set is taken back once when NodeSLO switches it off or chooses the other way; a node without a first
 sample is left as it is. Neither way batch pods get the CPUs of LSE pods, those that node or kubelet reserve, or those
 that SYSTEM pods have alone; while it is not known which these are, their CPUs stay as they are. With batch share pools
-(gate BECPUManager) it does nothing, because both set the same CPUs.
+(gate BECPUManager) it holds nothing back, and leaves containers that have some to the hook that gives them.
 Next: :mod:`nri.agent.profiles.koordinator.strategies.cpu_burst`.
 """
 
@@ -19,6 +19,7 @@ from nri.agent.settings.values import AgentSettings
 from nri.api import cpuset
 from nri.kube.quantity import capped, ceil
 from nri.policies.koordinator import pod_class
+from nri.policies.koordinator.hooks.cpuset import in_batch_pools
 from nri.policies.koordinator.hooks.host_application import context_of
 from nri.policies.koordinator.loops.cpu_suppress import (
     Cpu,
@@ -76,10 +77,15 @@ class CpuSuppress(Strategy):
             made.set(subject, folder, knob, value, NAME, reason)
 
     def _situation(self, made: Round[NodeSlo], enabled: bool | None, budget: int | None) -> Situation:
-        top, rule = made.best_effort_folder, made.parts.decisions.node.cpus
+        top, node = made.best_effort_folder, made.parts.decisions.node
+        rule, apart = node.cpus, node.batch_pools and node.quirks.best_effort_cpus_left
         quota, present = made.read(top, QUOTA), made.read(top, CPUS)
         shared, lent = self._pools(made)
-        own = {pod.folder for pod in made.pods if self._own[pod.uid]}
+        own = {
+            pod.folder
+            for pod in made.pods
+            if self._own[pod.uid] or (apart and in_batch_pools(pod.labels, pod.annotations))
+        }
         return Situation(
             enabled=enabled,
             by_quota=made.rules.threshold.by_quota,

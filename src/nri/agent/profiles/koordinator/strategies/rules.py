@@ -14,7 +14,14 @@ from nri.config.syntax import parse_json
 from nri.policies.koordinator import pod_class
 from nri.policies.koordinator.loops import block_io, memory_qos, system_config
 from nri.policies.koordinator.loops.block_io import ANNOTATION_BLOCK_IO, DiskLimits, RootDisk
-from nri.policies.koordinator.loops.cpu_burst import ANNOTATION_BURST, BurstConfig, burst_from, burst_of
+from nri.policies.koordinator.loops.cpu_burst import (
+    ANNOTATION_BURST,
+    BURST_FIELDS,
+    BURST_RANGES,
+    BurstConfig,
+    burst_from,
+    burst_of,
+)
 from nri.policies.koordinator.loops.cpu_suppress import DEFAULT_PERCENT
 from nri.policies.koordinator.loops.evict import NUMBERS, THRESHOLDS
 from nri.policies.koordinator.loops.memory_qos import ANNOTATION_MEMORY, CLASS_KEYS, Config
@@ -132,8 +139,8 @@ class NodeSlo:
         self._burst.take(lambda: _burst(found.get("cpuBurstStrategy"), BurstConfig(), "cpuBurstStrategy"))
         self._memory.take(lambda: {key: _memory(classes, key) for key in CLASS_KEYS.values()})
         self._caches.take(lambda: {key: _cache(classes, key) for key in GROUPS.values()})
-        self._disks.take(lambda: tuple(block_io.parse(_of(classes, "beClass", "blkioQOS"))))
-        self._root_disks.take(lambda: tuple(block_io.parse_root(_of(classes, "cgroupRoot", "blkioQOS"))))
+        self._disks.take(lambda: tuple(block_io.parse(*_of(classes, "beClass", "blkioQOS"))))
+        self._root_disks.take(lambda: tuple(block_io.parse_root(*_of(classes, "cgroupRoot", "blkioQOS"))))
         self._system.take(lambda: system_config.parse(found.get("systemStrategy")))
 
 
@@ -206,7 +213,7 @@ def _pod_burst(text: str, node: BurstConfig) -> BurstConfig:
 def _pod_memory(text: str, node: Config, class_key: str) -> Config:
     policy = _object(text).get("policy", "")
     if policy not in ("", "default", "auto", "none"):
-        raise ValueError(f"there is no policy {str(policy)[:40]!r}")
+        raise ValueError(f"policy: there is no policy {str(policy)[:40]!r}; there are default, auto, none")
     return memory_qos.of_pod(text, node, class_key)
 
 
@@ -245,27 +252,26 @@ def _burst(given: Any, base: BurstConfig, where: str) -> BurstConfig:
 
 
 def _checked_burst(config: BurstConfig, where: str = "") -> BurstConfig:
-    place = f"{where}: " if where else ""
+    place = f"{where}." if where else ""
     if config.policy not in _POLICIES:
-        key = f"{where}.policy" if where else "policy"
-        raise ValueError(f"{key}: there is no policy {config.policy[:40]!r}; there are {', '.join(_POLICIES)}")
-    if not (1 <= config.burst_percent <= 10_000 and 100 <= config.quota_percent <= 10_000):
-        raise ValueError(f"{place}a burst is from 1 to 10000 percent, a quota from 100")
-    if not (-1 <= config.quota_seconds <= 86_400 and 0 <= config.pool_percent <= 100):
-        raise ValueError(f"{place}cfsQuotaBurstPeriodSeconds or sharePoolThresholdPercent is out of range")
+        raise ValueError(f"{place}policy: there is no policy {config.policy[:40]!r}; there are {', '.join(_POLICIES)}")
+    for key, (least, most) in BURST_RANGES.items():
+        if not least <= (value := getattr(config, BURST_FIELDS[key])) <= most:
+            raise ValueError(f"{place}{key}: {value} is not from {least} to {most}")
     return config
 
 
 def _memory(classes: Mapping[str, Any], name: str) -> Config:
-    return memory_qos.parse(_of(classes, name, "memoryQOS"))
+    return memory_qos.parse(*_of(classes, name, "memoryQOS"))
 
 
 def _cache(classes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    given = _of(classes, name, "resctrlQOS")
-    found: Mapping[str, Any] = fit({} if given is None else given, CACHE, f"{name}.resctrlQOS")
+    given, where = _of(classes, name, "resctrlQOS")
+    found: Mapping[str, Any] = fit({} if given is None else given, CACHE, where)
     return found
 
 
-def _of(classes: Mapping[str, Any], name: str, part: str) -> Any:
+def _of(classes: Mapping[str, Any], name: str, part: str) -> tuple[Any, str]:
+    """A class's part, and its place for errors."""
     found = classes.get(name)
-    return found.get(part) if isinstance(found, dict) else None
+    return found.get(part) if isinstance(found, dict) else None, f"resourceQOSStrategy.{name}.{part}"

@@ -1,9 +1,9 @@
 """ioCost: the cost model of each disk for the node, and weights of online and offline pods.
 
 Rules: on cgroup v1 only openEuler's kernels have it, where pages that are written later count for the pod that wrote
-them; on v2 weights are `io.weight`. A disk that is not there, or whose model is not whole, switches all off, which is
-told: half of them would be no control. Its settings are taken back when the service is switched off. Next:
-`nri.agent.profiles.rubik.services.cpi`.
+them; on v2 weights are `io.weight`. A disk that is not there switches all off, which is told: half of them would be no
+control. A model that is not whole is found when the file is read. Its settings are taken back when the service is
+switched off. Next: `nri.agent.profiles.rubik.services.cpi`.
 """
 
 from __future__ import annotations

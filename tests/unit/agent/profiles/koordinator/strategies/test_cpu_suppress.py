@@ -12,6 +12,7 @@ from nri.api import cpuset
 from nri.policies import paths
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import Node
+from nri.policies.koordinator.quirks import Quirks
 from tests.support.loop_world import LoopWorld
 from tests.support.scrape import scrape
 from tests.unit.agent.transports.standalone.test_pods import pod
@@ -187,3 +188,44 @@ def test_the_cpus_of_an_lse_pod_stay_its_own_while_its_annotation_cannot_be_read
     world.source.replace([pod("lse", n.LSE, annotations={n.ANNOTATION_STATUS: "{"})])
     world.loop(2)
     assert not cpus(world) & {0, 1}
+
+
+BARE = pod("bare", n.LS, paths.BEST_EFFORT)
+BATCH_ZONE = {"numaNodeResources": [{"node": 0, "resources": {n.BATCH_CPU: "2"}}]}
+IN_POOLS = pod("bare", n.BE, paths.BEST_EFFORT, annotations={n.ANNOTATION_STATUS: json.dumps(BATCH_ZONE)})
+UNREADABLE = pod("bare", n.BE, paths.BEST_EFFORT, annotations={n.ANNOTATION_STATUS: "{"})
+
+
+@pytest.mark.parametrize(
+    ("manifest", "batch_pools", "seen", "originally"),
+    [
+        (BARE, False, ["1-3"], ["0-7", "1-3"]),
+        (pod("bare", n.SYSTEM, paths.BEST_EFFORT), False, ["1-3"], ["0-3", "1-3"]),
+        (pod("bare", n.BE, paths.BEST_EFFORT), False, ["1-3"], ["1-3"]),
+        (IN_POOLS, False, ["1-3"], ["1-3"]),
+        (IN_POOLS, True, ["4-7"], ["1-7", "4-7"]),
+        (UNREADABLE, True, ["1-7"], ["1-7"]),
+    ],
+)
+def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
+    manifest: dict[str, Any], batch_pools: bool, seen: list[str], originally: list[str], tmp_path: Path
+) -> None:
+    annotations = {
+        n.ANNOTATION_SHARE_POOLS: json.dumps([{"cpuset": "0-7"}]),
+        n.ANNOTATION_BE_SHARE_POOLS: json.dumps([{"cpuset": "4-7"}]),
+        n.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "0-3", "cpusetExclusive": False}),
+        n.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "0"}),
+    }
+    for quirks, wanted in ((Quirks.DEFAULT, seen), (Quirks.REFERENCE, originally)):
+        world = LoopWorld(
+            tmp_path / str(quirks == Quirks.DEFAULT), on("cpuset"), 8, Node(quirks=quirks, batch_pools=batch_pools)
+        )
+        world.book.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
+        busy(world, (pod("ls", n.LS), 2300), (manifest, 0))
+        world.loop(2)
+        found = set()
+        for work in (world.round, world.loop) * 3:
+            world.clock.now += 10
+            work()
+            found.add(world.text(f"{BE}/podbare/barec", "cpuset.cpus"))
+        assert sorted(found) == wanted

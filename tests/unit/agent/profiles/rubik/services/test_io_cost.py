@@ -61,20 +61,23 @@ def test_what_was_set_goes_back(tmp_path: Path) -> None:
     assert len(service) == 0  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("node", "words"),
-    [
-        (config("/dev/gone"), "'/dev/gone' is no block device: no disk is controlled"),
-        (config(model="cubic"), "'cubic' is not linear"),
-    ],
-)
-def test_a_bad_disk_switches_all_off_and_is_told(tmp_path: Path, node: Any, words: str) -> None:
+def test_a_disk_that_is_not_there_switches_all_off_and_is_told(tmp_path: Path) -> None:
     world = made(tmp_path)
     world.loop()
-    world.configure(ioCost=[node])
+    world.configure(ioCost=[config("/dev/gone")])
     world.loop()
     assert "enable=0" in text(world, "blkio.cost.qos")
-    assert words in world.loops.health()[1]
+    assert "'/dev/gone' is no block device: no disk is controlled" in world.loops.health()[1]
+
+
+def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_one_stays(tmp_path: Path) -> None:
+    world = made(tmp_path)
+    world.loop()
+    world.configure(ioCost=[config(model="cubic")])
+    world.loop()
+    assert "enable=1" in text(world, "blkio.cost.qos")
+    (problem,) = world.book.problems()
+    assert problem.error == 'ioCost[0].config[0].model: "cubic" is not linear; say "linear"'
 
 
 @pytest.mark.parametrize(
