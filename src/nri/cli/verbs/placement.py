@@ -124,7 +124,7 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
     if len(policy) > 2:
         raise click.UsageError("give one --policy, or two to compare them")
     topology = _topology(machine)
-    runs = [_simulate(topology, each, pods) for each in policy or ("",)]
+    runs = [_simulate(settings, topology, each, pods) for each in policy or ("",)]
     columns = [Column("CONTAINER", "container"), *_PLACED]
     rows = [{"container": name} | _placed(runs[0], id_) for id_, name in runs[0].names.items()]
     if len(runs) == 2:
@@ -160,7 +160,7 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
     from nri.policies.placement.policy import document
 
     if pods:
-        found = document(_simulate(_topology(machine), policy, pods).policy)
+        found = document(_simulate(settings, _topology(machine), policy, pods).policy)
     else:
         found = ask_placement(settings, state_dir, "/show")
     out = Output(settings)
@@ -207,7 +207,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     from nri.policies.placement.policy import account, find
 
     if pods:
-        decider = _simulate(_topology(machine), policy, pods).policy
+        decider = _simulate(settings, _topology(machine), policy, pods).policy
         try:
             found = account(decider, find(decider, container).id)
         except LookupError as error:
@@ -310,13 +310,16 @@ def _topology(path: str) -> Topology:
     return read_machine(path)
 
 
-def _simulate(topology: Topology, policy: str, pods: str) -> Simulation:
-    """Place the containers of manifests, one after the other."""
+def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) -> Simulation:
+    """Place the containers of manifests, one after the other; what of it all has no effect is told."""
     from nri.config import read_file
     from nri.kube.manifest import read_manifests
     from nri.policies.placement.containers import NoPlace, container_of
+    from nri.policies.placement.unread import unread_annotations, unread_keys
 
-    done = Simulation(_policy(policy, topology), {}, {})
+    done, out = Simulation(_policy(policy, topology), {}, {}), Output(settings)
+    for key, reason in unread_keys(done.policy.options):
+        out.note(f"{policy}: {key} has no effect: {reason}")
     memory = sum(node.memory_bytes for node in topology.nodes.values())
     for workload in read_manifests(read_file(pods)):
         for each in workload.containers:
@@ -326,6 +329,9 @@ def _simulate(topology: Topology, policy: str, pods: str) -> Simulation:
                 done.policy.create(container)
             except NoPlace as error:
                 done.refused[container.id] = error.reason
+            done.policy.scheduling(container)
+            for words in unread_annotations(done.policy.name, container):
+                out.note(f"{container}: {words}")
     return done
 
 

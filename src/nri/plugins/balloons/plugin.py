@@ -17,7 +17,7 @@ from nri.policies.placement.balloons.options import Options
 from nri.policies.placement.balloons.policy import Balloons
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from nri.policies.placement.containers import Container
     from nri.policies.placement.kept import Kept
@@ -34,15 +34,6 @@ class BalloonsPlugin(PlacementPlugin):
     """Pin containers to sets of CPUs that grow and shrink with what they request: balloons, of types that you name."""
 
     name = "balloons"
-    unread: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
-            "preferCloseToDevices of a type says what its balloons are near to",
-        ),
-        "cold-start": "memory of all kinds is given at once",
-        "cpu-class": "cpuClass of a type says how its CPUs are set",
-        "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
-    }
     flags: ClassVar[Mapping[str, Flag]] = FLAGS
     annotations: ClassVar[Mapping[str, str]] = {
         f"{key}{_SUFFIX}": what
@@ -65,13 +56,6 @@ class BalloonsPlugin(PlacementPlugin):
         hostRoot: str = "/"
 
     config: Config
-
-    def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
-        yield from super().without_effect(options)
-        for each in options.balloonTypes:
-            for device in each.preferCloseToDevices:
-                if device.startswith("podresourceapi:"):
-                    yield f"balloonTypes {each.name}: {device}", "the kubelet's pod resources are not asked"
 
     def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
         return Balloons(machine, options, near=cache(self._near), kept=kept, containers=containers)

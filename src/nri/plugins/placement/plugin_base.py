@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import nri
 from nri.api import messages as m
@@ -27,9 +27,10 @@ from nri.plugins.placement.answers import adjustment_of, differing, requests_aft
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.devices import hints_of
 from nri.plugins.placement.tuner import Tuner
-from nri.policies.placement.containers import SUFFIX, Container, NoPlace, Pins, always, container_of
+from nri.policies.placement.containers import Container, NoPlace, Pins, always, container_of
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import Policy, account, document, exposition, find
+from nri.policies.placement.unread import OF_POLICY, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
 
 if TYPE_CHECKING:
@@ -46,25 +47,6 @@ _PART = 0.8
 _TURN_S = 0.5
 _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
 
-_CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
-_HINTS = "the kubelet's pod resources are not asked"
-_PICKED = "hints choose the pool, and not the CPUs and memory nodes in it"
-#: Keys of all policies that have no effect here, with the reason.
-_WITHOUT_EFFECT = {
-    "control": _CLASSES,
-    "instrumentation": "metrics are served at --metrics HOST:PORT",
-    "log": "the log is set by --log-level",
-}
-#: The same for keys of `agent`.
-_AGENT = {"podResourceAPI": _HINTS, "nodeResourceTopology": "nri placement follow writes it, beside the plugin"}
-_NOTHING: Any = (None, "", False, [], {})
-#: Annotations of the originals that have no effect here, without their domain, with the reason.
-_UNREAD = {
-    "toptierlimit": "memory is not tiered",
-    **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
-    "pick-resources-by-hints": _PICKED,
-}
-
 FLAGS: Mapping[str, Flag] = {
     "state-dir": Flag("stateDir", "DIR", "where the state file is (default /var/lib/nri/placement)"),
     "host-root": Flag("hostRoot", "DIR", "where the node's root is (default /)"),
@@ -72,13 +54,7 @@ FLAGS: Mapping[str, Flag] = {
 
 
 class PlacementPlugin(nri.Plugin, ABC):
-    """The base of plugins that pin containers to CPUs and memory nodes.
-
-    Attributes:
-        unread: annotations of the other policy that have no effect in this one, each with the reason.
-    """
-
-    unread: ClassVar[Mapping[str, str]] = {}
+    """The base of plugins that pin containers to CPUs and memory nodes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,17 +78,6 @@ class PlacementPlugin(nri.Plugin, ABC):
     def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
         """Make the policy. Raises ValueError for options that do not go with the machine."""
 
-    def without_effect(self, options: Any) -> Iterable[tuple[str, str]]:
-        """Keys of the configuration that are given, and have no effect here, each with the reason."""
-        for key, reason in _WITHOUT_EFFECT.items():
-            if getattr(options, key, None) not in _NOTHING:
-                yield key, reason
-        for key, value in options.agent.items():
-            if value:
-                yield f"agent: {key}", _AGENT.get(key, "there is no agent beside the plugin")
-        for each in options.cpuClasses:
-            yield from each.without_effect()
-
     # -- configuration ------------------------------------------------------------------------------------------------
 
     def configure(self) -> None:
@@ -132,7 +97,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _configure(self) -> dict[str, Pins]:
         """Make a policy for the configuration; the pins that change with it."""
         options = self.config
-        for key, reason in self.without_effect(options):
+        for key, reason in unread_keys(options):
             self.log.warning("%s has no effect: %s", key, reason)
         for each in pinning(options.hostRoot):
             self.log.warning("%s: two that pin the same containers undo each other's work; %s", each, each.next)
@@ -299,7 +264,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             policy = self.present
             try:
                 return json_answer(account(policy, find(policy, asked.get("container", "")).id))
-            except LookupError as error:
+            except (LookupError, NoPlace) as error:  # NoPlace: it ran before its annotations were read
                 return json_answer({"error": str(error.args[0])}, 404)
 
     # -- containers ---------------------------------------------------------------------------------------------------
@@ -325,7 +290,7 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
         made = container_of(pod, container, self._node_bytes)
-        if "topologyhints" not in self.unread:
+        if "topologyhints" not in OF_POLICY[self.name]:
             made.hints = hints_of(made, container, self.root)
         return made
 
@@ -426,11 +391,8 @@ class PlacementPlugin(nri.Plugin, ABC):
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
 
     def _tell(self, container: Container) -> None:
-        for doubt in container.doubts:
-            self.log.warning("%s: %s; it counts as not given", container, doubt)
-        for key, reason in {**_UNREAD, **self.unread}.items() if container.pod.annotations else ():
-            if container.asks(key) is not None:
-                self.log.warning("%s: annotation %s has no effect: %s", container, key + SUFFIX, reason)
+        for words in unread_annotations(self.name, container):
+            self.log.warning("%s: %s", container, words)
 
 
 def _place_of(container: Container) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 One job: :func:`affinities` of a container. Two forms, both YAML: `main: [helper]`, which is mutual and within the pod,
 and a list of `{scope, match, weight}` with expressions. Rules: pure; without a scope it is the own pod; weights are at
-most 1000. Next: `expressions`.
+most 1000; a mistake in either, also for another container of the pod, refuses the container. Next: `expressions`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from nri.config import Source, parse_text, read
 from nri.errors import ConfigError
+from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container
 from nri.policies.placement.expressions import Expression
 
@@ -61,34 +62,40 @@ class _Full:
     weight: int = 0
 
 
-def affinities(container: Container) -> list[Affinity]:
-    """The affinities of a container. A value that cannot be read is reported in its doubts."""
+def affinities(container: Container, choices: Choices = Choices.DEFAULT) -> list[Affinity]:
+    """The affinities of a container. NoPlace for a value that cannot be read."""
     found: list[Affinity] = []
     for key, sign in _KEYS.items():
         text = container.pod.annotations.get(key)
         if text is None:
             continue
         try:
-            found += _read(container, key, text, sign)
+            found += _read(container, key, text, sign, choices)
         except (ConfigError, ValueError) as error:
-            container.doubt(key, str(error))
+            raise container.refusal(key, error) from error
     return found
 
 
-def _read(container: Container, key: str, text: str, sign: int) -> list[Affinity]:
+def _read(container: Container, key: str, text: str, sign: int, choices: Choices) -> list[Affinity]:
     tree = parse_text(Source(f"annotation {key}", text))
-    if not isinstance(tree, dict) or not all(isinstance(each, list) for each in tree.values()):
+    tree = {} if tree is None else tree
+    if not isinstance(tree, dict) or not all(isinstance(each, list | None) for each in tree.values()):
         raise ValueError("it is not a table of lists, by names of containers")
+    tree = {name: listed or [] for name, listed in tree.items()}
     if all(isinstance(each, str) for listed in tree.values() for each in listed):
         return _mutual(container, tree, sign)
     made = []
-    listed = tree.get(container.name, [])
-    if len(listed) > _MOST:
-        raise ValueError(f"{len(listed)} affinities of {container.name}, at most {_MOST} are read")
-    for each in listed:
-        full = read(_Full, [_source(key, each)])
-        weight = max(-_MOST_WEIGHT, min(full.weight or 1, _MOST_WEIGHT)) * sign
-        made.append(Affinity(full.scope or _pod(container.pod.name), full.match, weight))
+    for name, listed in tree.items():
+        if len(listed) > _MOST:
+            raise ValueError(f"{len(listed)} affinities of {name}, at most {_MOST} are read")
+        for each in listed:
+            full = read(_Full, [_source(key, each)])
+            scope = full.scope or _pod(container.pod.name)
+            if not (choices.always_true_needs_no_key or (full.match.key and scope.key)):
+                raise ValueError("AlwaysTrue has no key")
+            weight = max(-_MOST_WEIGHT, min(full.weight or 1, _MOST_WEIGHT)) * sign
+            if name == container.name:
+                made.append(Affinity(scope, full.match, weight))
     return made
 
 

@@ -42,10 +42,16 @@ class Choices:
     """A container with `memory.preserve` is pinned to no memory, not even if its own has not enough."""
     pod_class_is_known: bool = True
     """`pod/qosclass` in expressions is the pod's class of service; the original finds no value there."""
+    always_true_needs_no_key: bool = True
+    """The operator `AlwaysTrue` in an affinity takes no key; the original refuses the container without one."""
+    cold_starts_need_slow_memory: bool = True
+    """A cold start where there is no memory but DRAM is none; the original refuses the container."""
     mixed_memory_in_balloons: bool = True
     """`memory-type: mixed` is all kinds in balloons, too; the original takes it for a mistake, and passes over it."""
     balloons_keep_their_limit: bool = True
     """No container goes to a balloon that cannot grow to it; the original forgets `maxCPUs` where few CPUs are free."""
+    composites_keep_their_least: bool = True
+    """A composite balloon never has less than its `minCPUs`; in the original it shrinks when a container leaves it."""
     balloons_follow_resizes: bool = True
     """A balloon follows a container that is resized, or the container moves; the original does nothing."""
     memory_follows_cpus: bool = True

@@ -1,16 +1,19 @@
 """Pods and containers as placement sees them, the pins that it gives, and what their annotations prefer.
 
-One job: values that both policies need. Rules: pure; an annotation that cannot be read counts as not given, as in the
-originals, and is reported in `Container.doubts`. Next: `expressions`, `nri.kube.requests`.
+One job: values that both policies need. Rules: pure; an annotation that cannot be read refuses the container where it
+does so in the originals (`Container.refusal`), else it counts as not given, and is reported in `Container.doubts`.
+Next: `expressions`, `nri.kube.requests`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.api import annotations as convention
+from nri.config import Source, parse_text
 from nri.errors import NriError
 from nri.kube.requests import Requests, annotated, estimated, qos_of_cgroup_parent
 from nri.policies.placement.zones import parse_kinds
@@ -146,6 +149,29 @@ class Container:
         """Whether its `cpu` or `memory` is left alone."""
         found = self.asks(f"{what}.preserve")
         return found is not None and found[1] == "true"
+
+    def table(self, key: str, *known: str) -> dict[str, Any]:
+        """The table of an annotation, empty if it is not given. ValueError, or ConfigError, if it is none.
+
+        As in the originals keys are taken in any case, and unknown ones passed over; these are doubted.
+        """
+        found = self.asks(key)
+        tree = None if found is None else parse_text(Source(key, found[1], "yaml"))
+        if not isinstance(tree, dict | None):
+            raise ValueError(f"expected a table of keys ({', '.join(known)}), not {json.dumps(tree)}")  # noqa: TRY004
+        made = {}
+        for word, value in (tree or {}).items():
+            if word.lower() in known:
+                made[word.lower()] = value
+            else:
+                self.doubt(key, f"{word!r} is no key; known keys: {', '.join(known)}")
+        return made
+
+    def refusal(self, key: str, words: object) -> NoPlace:
+        """Why it has no place: an annotation, its key as in `doubt`; the whole key that counts is named."""
+        found = self.asks(key)
+        whole = key if found is None else convention.keys(key + SUFFIX, self.name)[found[0]]
+        return NoPlace(str(self), f"annotation {whole}: {words}")
 
     def doubt(self, key: str, words: str) -> None:
         """Note an annotation that could not be read; its key is whole, or without the domain as in `asks`."""

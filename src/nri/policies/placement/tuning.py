@@ -9,6 +9,7 @@ Next: `nri.plugins.placement.tuner`, which writes it.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from nri.config import Source, read
 from nri.errors import ConfigError
 from nri.host.cpu_tuning import UNKNOWN, Limits, Setting
 from nri.policies.placement import masks
-from nri.policies.placement.containers import SUFFIX, Container, NoPlace
+from nri.policies.placement.containers import Container, NoPlace
 from nri.policies.placement.machine import Machine
 
 __all__ = ["CpuClass", "Settings", "Tuning", "Wish", "affinities", "check_asked", "check_classes", "class_of",
@@ -128,55 +129,57 @@ class _Asked:
 
 
 def check_asked(container: Container, own: bool, classes: Sequence[CpuClass]) -> None:
-    """Note what a container asks for in vain; raise NoPlace if it does so for itself, and not for its whole pod.
+    """Raise NoPlace for what a container asks of its own CPUs in vain. `own` says whether it has some.
 
-    `own` says whether it has CPUs of its own.
+    What is asked for a whole pod is in vain only if no container of it could have it.
     """
-    if container.qos == "Guaranteed" and not container.requests.cpu_m:
+    guaranteed, names = container.qos == "Guaranteed", [each.name for each in classes]
+    if guaranteed and not container.requests.cpu_m:
         return  # it runs, and what it asked for is not to be had
-    for key in ("cpu-class", "irq-affinity"):
-        found = container.asks(key)
-        if found is None:
-            continue
-        problem = _wrong(key, found[1], classes)
-        if found[0] == 0 and (problem or not own):
-            lacks = problem or "it has no CPUs of its own"
-            raise NoPlace(str(container), f"annotation {key}{SUFFIX}/container.{container.name}: {lacks}")
-        if problem:
-            container.doubt(key, problem)
+    asked = container.asks("cpu-class")
+    if asked is not None and not names:
+        container.doubt("cpu-class", "it has no effect, for cpuClasses defines none")
+    elif asked is not None:
+        if guaranteed and asked[1] and asked[1] not in names:
+            raise container.refusal("cpu-class", f"there is no CPU class {asked[1]!r}; {', '.join(names)}")
+        _check_scope(container, "cpu-class", asked[0], own or (guaranteed and not asked[1]))
+    asked = container.asks("irq-affinity")
+    if asked is not None:
+        _interrupts(container)
+        _check_scope(container, "irq-affinity", asked[0], own)
 
 
-def _wrong(key: str, value: str, classes: Sequence[CpuClass]) -> str:
-    """Why a value cannot be used, "" if it can."""
-    if key == "irq-affinity":
-        try:
-            _interrupts(value)
-        except ValueError as error:
-            return str(error)
-        return ""
-    names = [each.name for each in classes]
-    return "" if value in names else f"there is no CPU class {value!r}; {', '.join(names) or 'none is defined'}"
+def _check_scope(container: Container, key: str, scope: int, own: bool) -> None:
+    if scope == 0 and not own:
+        raise container.refusal(key, "it has no CPUs of its own")
 
 
-def _interrupts(value: str) -> _Asked:
+def _interrupts(container: Container) -> _Asked:
+    """The interrupts that a container asks for. NoPlace if that cannot be read."""
     try:
-        return read(_Asked, [Source("irq-affinity", value, "yaml")])
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
+        table = container.table("irq-affinity", "claim", "mask", "mode")
+        lists = {key: [str(each) if type(each) is int else each for each in value] if isinstance(value, list) else value
+                 for key, value in table.items() if value is not None}  # fmt: skip
+        return read(_Asked, [Source("irq-affinity", json.dumps(lists), "json")])
+    except (ConfigError, ValueError) as error:
+        raise container.refusal("irq-affinity", error) from error
 
 
 def class_of(container: Container, classes: Sequence[CpuClass], default: str) -> str:
     """The class of a container's own CPUs: that of its annotation, else this one."""
     found = container.asks("cpu-class")
-    return found[1] if found is not None and not _wrong("cpu-class", found[1], classes) else default
+    return found[1] if found is not None and found[1] in [each.name for each in classes] else default
 
 
 def wish_of(container: Container, cpus: int) -> Wish | None:
     """The interrupts that a container wants on its own CPUs, or is to be spared; None if it does not say."""
-    found = container.asks("irq-affinity")
-    if found is None or not cpus or _wrong("irq-affinity", found[1], ()):
+    if not cpus or container.asks("irq-affinity") is None:
         return None
-    asked = _interrupts(found[1])
+    try:
+        asked = _interrupts(container)
+    except NoPlace as error:  # it ran before it was read
+        container.doubt("irq-affinity", error.reason)
+        return None
     return Wish(str(container), cpus, tuple(asked.claim), tuple(asked.mask), asked.mode == "claim-first")
 
 

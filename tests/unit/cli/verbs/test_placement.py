@@ -121,6 +121,33 @@ def test_an_annotation_that_cannot_be_read_is_told_by_explain(nri, machine) -> N
     assert re.search(r"^not read: .*perhaps", done.stdout, re.MULTILINE), done.stdout + done.stderr
 
 
+def test_what_has_no_effect_is_told_on_paper(nri, machine) -> None:
+    policy = """kind: BalloonsPolicy
+spec:
+  agent: {podResourceAPI: true}
+  idleCPUClass: slow
+  cpuClasses: [{name: slow, sstClosID: 2}]
+  balloonTypes: [{name: near, preferCloseToDevices: ['podresourceapi:gpu*']}]
+"""
+    keys = "{cold-start.resource-policy.nri.io: soon, rdtclass.resource-policy.nri.io: gold}"
+    (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {keys}"))
+    lines = simulate(nri, machine, policy).stderr.splitlines()
+    file = str(machine / "policy.yaml")
+    shown = on_paper(nri, machine, "show", "--policy", file).stderr.splitlines()
+    explained = on_paper(nri, machine, "explain", "main", "--policy", file).stderr.splitlines()
+    for words in (
+        f"{file}: agent: podResourceAPI has no effect: ",
+        f"{file}: cpuClasses slow: sstClosID has no effect: Intel's speed select is not driven",
+        f"{file}: balloonTypes near: podresourceapi:gpu* has no effect: ",
+        "default/web/main: annotation cold-start.resource-policy.nri.io has no effect: ",
+        "default/web/main: annotation rdtclass.resource-policy.nri.io has no effect: ",
+    ):
+        for told in (lines, shown, explained):
+            assert [each for each in told if each.startswith(words)], words
+    refused = simulate(nri, machine, "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: '1'}}\n")
+    assert "annotation cold-start.resource-policy.nri.io: expected a table of keys" in refused.stdout
+
+
 @pytest.fixture
 def short():
     """A folder whose name is short enough for a socket's path."""

@@ -12,6 +12,7 @@ import pytest
 
 import nri
 from nri.api import messages as m
+from nri.cli.support.ask import ask as ask_socket
 from nri.errors import ConfigError
 from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.placement.plugin_base import PlacementPlugin
@@ -100,6 +101,21 @@ def test_annotations_that_cannot_be_read_are_told_and_count_as_not_given(
     started(runtime, tmp_path)
     runtime.create_container(pod("own", prefer_shared_cpus="perhaps"), ask("own", 2000))
     assert "prefer-shared-cpus.resource-policy.nri.io: 'perhaps' is neither true nor false" in caplog.text
+
+
+def test_one_that_runs_with_an_annotation_that_cannot_be_read_stays_and_its_explanation_says_so(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    create(runtime, pod("own"), ask("own", 2000))
+    runtime.disconnect()
+    for each in runtime.pods.values():
+        each.annotations["cold-start.resource-policy.nri.io"] = "soon"
+    later = started(runtime, tmp_path)
+    assert later.present.pins == plugin.present.pins
+    status, answer = ask_socket(str(tmp_path / "state" / f"{later.name}.sock"), "/explain?container=own", 5)
+    assert status == 404
+    assert "annotation cold-start.resource-policy.nri.io: expected a table of keys" in answer["error"]
 
 
 def test_an_earlier_instance_whose_end_nobody_told_gives_back_its_cpus(runtime: FakeRuntime, tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from nri.policies.placement.affinity import affinities
-from nri.policies.placement.containers import Container
+from nri.policies.placement.choices import Choices
+from nri.policies.placement.containers import Container, NoPlace
 from tests.support.placement import container
 
 
@@ -36,16 +39,38 @@ main:
     assert found.holds(container("noisy", pod="elsewhere"))
 
 
-def test_an_affinity_that_cannot_be_read_is_told() -> None:
-    for text in ("[", "main: helper", "main:\n- match: {key: nme, operator: Exists}"):
-        one = annotated("main", affinity=text)
-        assert affinities(one) == []
-        assert len(one.doubts) == 1
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[", "affinity:2: not valid YAML"),
+        ("text", "not a table of lists"),
+        ("main: helper", "not a table of lists"),
+        ("main:\n- match: {key: nme, operator: Exists}", "'nme' is no key"),
+        ("other:\n- match: {key: name, operator: Equals}", "Equals takes 1 value"),
+        ("main: [other]\nother: [{}]", "expected a table"),
+        ("main:\n- {weight: 1}", "match"),
+        ("main:\n" + "- match: {operator: AlwaysTrue}\n" * 101, "101 affinities of main, at most 100 are read"),
+    ],
+)
+def test_an_affinity_of_the_pod_that_cannot_be_read_refuses_the_container(text: str, words: str) -> None:
+    for key in ("affinity", "anti_affinity"):
+        with pytest.raises(NoPlace, match=f"annotation resource-policy.nri.io/{key.replace('_', '-')}: .*{words}"):
+            affinities(annotated("main", **{key: text}))
 
 
-def test_more_affinities_than_can_be_asked_about_all_containers_are_told_and_none_is_read() -> None:
-    text = "main:\n" + "- match: {operator: AlwaysTrue}\n" * 101
-    one = annotated("main", affinity=text)
-    assert affinities(one) == []
-    assert one.doubts == ["annotation resource-policy.nri.io/affinity: 101 affinities of main, at most 100 are read"]
-    assert len(affinities(annotated("main", affinity=text.removesuffix("- match: {operator: AlwaysTrue}\n")))) == 100
+def test_the_most_affinities_and_none_are_read() -> None:
+    assert len(affinities(annotated("main", affinity="main:\n" + "- match: {operator: AlwaysTrue}\n" * 100))) == 100
+    for text in ("", "main:", "main: []", "other:\n- match: {key: name, operator: Exists}"):
+        assert affinities(annotated("main", affinity=text)) == []
+
+
+def test_always_true_needs_no_key() -> None:
+    """`always_true_needs_no_key`: the original refuses the container."""
+    for text in ("{match: {operator: AlwaysTrue}}",
+                 "{scope: {operator: AlwaysTrue}, match: {key: name, operator: Exists}}"):  # fmt: skip
+        one = annotated("main", affinity=f"main: [{text}]")
+        assert len(affinities(one)) == 1
+        with pytest.raises(NoPlace, match="AlwaysTrue has no key"):
+            affinities(one, Choices.REFERENCE)
+    keyed = annotated("main", affinity="main: [{match: {key: name, operator: AlwaysTrue}}]")
+    assert len(affinities(keyed, Choices.REFERENCE)) == 1

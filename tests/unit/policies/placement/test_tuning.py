@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -138,35 +139,66 @@ def test_only_controllable_ones_are_moved() -> None:
 # -- containers --------------------------------------------------------------------------------------------------------
 
 
-def test_a_container_s_annotations_are_read_or_doubted() -> None:
-    good = container("c", 2000, cpu_class="fast", irq_affinity='{claim: ["*eth*"], mode: claim-first}')
+def test_a_container_s_annotations_are_read() -> None:
+    good = container("c", 2000, cpu_class="fast", irq_affinity='{claim: ["*eth*", 24], mode: claim-first}')
     check_asked(good, True, [FAST])
     assert class_of(good, [FAST], "slow") == "fast"
-    assert wish_of(good, 0b110) == Wish("default/c/c", 0b110, ("*eth*",), (), True)
+    assert wish_of(good, 0b110) == Wish("default/c/c", 0b110, ("*eth*", "24"), (), True)
     assert wish_of(good, 0) is None
-    bad = container("c", 2000, cpu_class="turbo", irq_affinity="[1]")
-    check_asked(bad, True, [FAST])
-    assert (class_of(bad, [FAST], "slow"), wish_of(bad, 1)) == ("slow", None)
-    assert "annotation cpu-class.resource-policy.nri.io: there is no CPU class 'turbo'; fast" in bad.doubts
-    assert any("irq-affinity.resource-policy.nri.io: " in each for each in bad.doubts)
+    assert good.doubts == []
+
+
+FOR_ITSELF, FOR_ALL = "container.c", "pod"
+NOT_OWN, UNKNOWN, UNREAD = "it has no CPUs of its own", "there is no CPU class 'turbo'; fast", "irq-affinity"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "own", "words"),
+    ("key", "scope", "value", "qos", "own", "refused"),
     [
-        ("cpu_class/container.c", "fast", False, "cpu-class.*/container.c: it has no CPUs of its own"),
-        ("cpu_class/container.c", "turbo", True, "cpu-class.*/container.c: there is no CPU class 'turbo'"),
-        ("irq_affinity/container.c", "{mask: ['*']}", False, "irq-affinity.*/container.c: it has no CPUs"),
-        ("irq_affinity/container.c", "{mode: first}", True, "irq-affinity.*mode"),
+        ("cpu_class", FOR_ITSELF, "fast", "Guaranteed", False, NOT_OWN),
+        ("cpu_class", FOR_ITSELF, "fast", "Burstable", False, NOT_OWN),
+        ("cpu_class", FOR_ITSELF, "", "Burstable", False, NOT_OWN),
+        ("cpu_class", FOR_ITSELF, "", "Guaranteed", False, ""),
+        ("cpu_class", FOR_ITSELF, "turbo", "Guaranteed", True, UNKNOWN),
+        ("cpu_class", FOR_ALL, "turbo", "Guaranteed", True, UNKNOWN),
+        ("cpu_class", FOR_ALL, "turbo", "Guaranteed", False, UNKNOWN),
+        ("cpu_class", FOR_ALL, "turbo", "Burstable", False, ""),
+        ("cpu_class", FOR_ALL, "fast", "Guaranteed", False, ""),
+        ("irq_affinity", FOR_ITSELF, "{mask: ['*']}", "Guaranteed", False, NOT_OWN),
+        ("irq_affinity", FOR_ITSELF, "{mask: ['*']}", "BestEffort", False, NOT_OWN),
+        ("irq_affinity", FOR_ALL, "{mask: ['*']}", "Guaranteed", False, ""),
+        *((("irq_affinity", scope, value, qos, False, UNREAD))
+          for scope in (FOR_ITSELF, FOR_ALL) for qos in ("Guaranteed", "BestEffort")
+          for value in ("{mode: first}", "[1]", "{claim: x}", "{claim: [[]]}", "[")),
     ],
-)
-def test_one_that_asks_for_itself_in_vain_is_refused_and_not_one_whose_pod_asks(
-    key: str, value: str, own: bool, words: str
+)  # fmt: skip
+def test_what_a_container_asks_of_its_own_cpus_in_vain_refuses_it_and_what_its_pod_asks_only_if_none_could_have_it(
+    key: str, scope: str, value: str, qos: str, own: bool, refused: str
 ) -> None:
-    with pytest.raises(NoPlace, match=words):
-        check_asked(container("c", 2000, **{key: value}), own, [FAST])
-    check_asked(container("c", 2000, **{key.replace("container.c", "pod"): value}), own, [FAST])
-    check_asked(container("c", 0, qos="Guaranteed", **{key: value}), own, [FAST])
+    one = container("c", 2000, qos=qos, **{f"{key}/{scope}": value})
+    whole = f"annotation {key.replace('_', '-')}.resource-policy.nri.io/{scope}: "
+    if not refused:
+        check_asked(one, own, [FAST])
+        return
+    with pytest.raises(NoPlace, match=re.escape(whole)) as error:
+        check_asked(one, own, [FAST])
+    assert refused in error.value.reason
+
+
+def test_without_classes_a_class_that_is_asked_for_has_no_effect_and_nor_has_an_unknown_key() -> None:
+    one = container("c", 2000, irq_affinity="{Claim: ['*'], mask: , other: 1}", **{"cpu_class/container.c": "fast"})
+    check_asked(one, False, [])
+    assert wish_of(one, 1) == Wish("default/c/c", 1, ("*",))
+    assert [each.split(": ", 1)[1] for each in one.doubts] == [
+        "it has no effect, for cpuClasses defines none", "'other' is no key; known keys: claim, mask, mode"
+    ]  # fmt: skip
+
+
+def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
+    one = container("c", 0, qos="Guaranteed", cpu_class="turbo", irq_affinity="[1]")
+    check_asked(one, False, [FAST])
+    assert (class_of(one, [FAST], "slow"), wish_of(one, 1)) == ("slow", None)
+    assert len(one.doubts) == 1
 
 
 # -- of policies -------------------------------------------------------------------------------------------------------

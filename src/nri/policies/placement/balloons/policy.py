@@ -538,9 +538,10 @@ class Balloons:
 
     def _new_for(self, kind: BalloonType, container: Container) -> list[Balloon]:
         """An empty balloon of a type, or a new one; none if there may be no more, or it could not grow enough."""
-        empty = next((each for each in self._of(kind) if not each.pods), None)
-        if empty is not None:
-            return [empty]
+        wanted = container.requests.cpu_m if self.choices.balloons_keep_their_limit else 0
+        empty = [each for each in self._of(kind) if not each.pods and self._most_m(each) >= wanted]
+        if empty:
+            return empty[:1]
         free = self._free_for(kind).bit_count()
         if free == 0 or free < kind.minCPUs:
             return []
@@ -639,10 +640,11 @@ class Balloons:
 
     def _resize(self, balloon: Balloon, size_m: int) -> None:
         """Let a balloon have so many thousandths of CPUs, within its bounds. Raises ValueError if it cannot."""
-        if balloon.components:
-            self._resize_components(balloon, size_m // len(balloon.components))
-            return
         kind, tree = balloon.type, balloon.tree
+        if balloon.components:
+            least = 1000 * kind.minCPUs if self.choices.composites_keep_their_least else 0
+            self._resize_components(balloon, max(size_m, least) // len(balloon.components))
+            return
         assert tree is not None
         count = -(-size_m // 1000)
         count = max(min(count, kind.maxCPUs or count), kind.minCPUs)

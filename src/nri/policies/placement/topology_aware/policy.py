@@ -512,7 +512,7 @@ class TopologyAware:
 
     def _affinity(self, container: Container) -> dict[int, int]:
         """The weight of each pool, by the containers there that this one would be near to, or far from."""
-        wanted = affinities(container)
+        wanted = affinities(container, self.choices)
         if not wanted:
             wanted = self._implicit(container)
         weights: dict[int, int] = {}

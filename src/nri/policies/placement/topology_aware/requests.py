@@ -5,10 +5,11 @@ One job: :func:`request_of`, from the container's requests, its annotations and 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import Enum
 
-from nri.config import Duration, Source, read
+from nri.config import parse_duration
 from nri.errors import ConfigError
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container
@@ -65,11 +66,11 @@ class Request:
 
 
 def request_of(container: Container, options: Options, choices: Choices, zones: MemoryZones) -> Request:
-    """The request of a container."""
+    """The request of a container. NoPlace for annotations that cannot be meant."""
     request = _cpu_request(container, options, choices)
     kinds = request.memory_kinds = _memory_kinds(container, zones)
-    if kinds and kinds & DRAM and kinds & PMEM and not zones.nodes_of_kinds(PMEM) & ~zones.normal:
-        request.cold = cold_start_s(container) > 0
+    if kinds is not None and not zones.nodes_of_kinds(PMEM) & ~zones.normal and cold_start_s(container):
+        request.cold = bool(kinds & DRAM) and (bool(kinds & PMEM) or not choices.cold_starts_need_slow_memory)
         request.memory_kinds = kinds & ~DRAM if request.cold else kinds
     return request
 
@@ -137,31 +138,24 @@ def _priority(container: Container, default: Priority) -> Priority:
     found = container.asks("prefer-cpu-priority")
     if found is None or found[1] == "default":
         return default
-    if found[1].upper() not in Priority.__members__:
+    if found[1] not in ("high", "normal", "low", "none"):
         container.doubt("prefer-cpu-priority", f"{found[1]!r} is none of high, normal, low, none and default")
         return default
     return Priority.named(found[1])
 
 
-@dataclass(frozen=True)
-class _Cold:
-    duration: Duration = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.duration <= _LONGEST_S:
-            raise ValueError("duration is at most 1h")
-
-
 def cold_start_s(container: Container) -> float:
-    """For how many seconds a container is to begin without DRAM; 0 if it does not say, or cannot be understood."""
-    found = container.asks("cold-start")
-    if found is None:
-        return 0.0
+    """For how many seconds a container is to begin without DRAM, 0 if it does not say. NoPlace for what is no time."""
     try:
-        return read(_Cold, [Source("cold-start", found[1], "yaml")]).duration
-    except ConfigError as error:
-        container.doubt("cold-start", str(error))
-        return 0.0
+        words = container.table("cold-start", "duration").get("duration", "0s")
+        if not isinstance(words, str):
+            raise ValueError(f"duration: {json.dumps(words)} is no text such as 60s")  # noqa: TRY004 - as all others
+        seconds = parse_duration(words)
+        if not 0 <= seconds <= _LONGEST_S:
+            raise ValueError(f"duration: {words} is not from 0s to 1h")
+    except (ConfigError, ValueError) as error:
+        raise container.refusal("cold-start", error) from error
+    return seconds
 
 
 def _memory_kinds(container: Container, zones: MemoryZones) -> int | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -215,9 +216,12 @@ def test_a_request_that_is_refused_leaves_no_trace() -> None:
 
 
 def test_balloons_keep_their_limit() -> None:
-    """`balloons_keep_their_limit`: in the original 9 CPUs are asked of a balloon that has 8 and can have no more."""
-    for choices in MODES:
-        policy = balloons({"name": "big", "minCPUs": 8, "maxCPUs": 8}, choices=choices)
+    """`balloons_keep_their_limit`: in the original 9 CPUs are asked of a balloon that has 8 and can have no more.
+
+    There it is so also for one that is empty.
+    """
+    for choices, empty in product(MODES, (0, 1)):
+        policy = balloons({"name": "big", "minCPUs": 8, "maxCPUs": 8, "minBalloons": empty}, choices=choices)
         nine = container("a", 9000, **{"balloon.balloons": "big"})
         if choices is Choices.DEFAULT:
             with pytest.raises(NoPlace, match="9000m CPU are wanted of balloons big"):
@@ -257,6 +261,23 @@ def test_a_composite_is_taken_up_with_its_components() -> None:
     found = again(policy)
     assert found.saved() == policy.saved()
     assert [part.type.name for part in found.balloons[-1].parts()] == ["both", "left", "right"]
+
+
+def test_composites_keep_their_least() -> None:
+    """`composites_keep_their_least`: in the original `minCPUs` counts until a container leaves."""
+    for choices in MODES:
+        policy = balloons({**BOTH, "minCPUs": 4, "minBalloons": 1}, *PARTS, choices=choices)
+        least = 4 if choices is Choices.DEFAULT else 0
+        (both,) = [each for each in policy.balloons if each.type.name == "both"]
+        for name in ("a", "b"):
+            policy.create(container(name, 1000, **{"balloon.balloons": "both"}))
+        assert both.cpus.bit_count() == 4
+        if choices is Choices.DEFAULT:
+            assert again(policy).saved() == policy.saved(), "after a restart"
+        policy.release("a")
+        assert both.cpus.bit_count() == max(least, 2)
+        policy.release("b")
+        assert both.cpus.bit_count() == least
 
 
 @pytest.mark.parametrize(

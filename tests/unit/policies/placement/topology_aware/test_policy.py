@@ -1,5 +1,6 @@
 """topology-aware on a machine of four memory nodes with four CPUs each. Deviations show both modes."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -263,16 +264,44 @@ def test_a_cold_start_is_kept_by_the_policy_that_follows() -> None:
     [
         (guest(), "{duration: 60s}"),
         (with_memory("pmem", 16, False), "{duration: 60s}"),
+        (with_memory("pmem", 16, False), "soon"),
         (with_memory("pmem", 16, True), "{duration: 0s}"),
-        (with_memory("pmem", 16, True), "{duration: 2h}"),
-        (with_memory("pmem", 16, True), "soon"),
+        (with_memory("pmem", 16, True), "{}"),
+        (with_memory("pmem", 16, True), "{other: 1}"),
     ],
 )
 def test_without_such_memory_or_a_duration_there_is_no_cold_start(machine, asked: str) -> None:
     policy, one = topology_aware(machine), container("c", 500, GIB, cold_start=asked)
     policy.create(one)
     assert policy.cold_starts() == {}
-    assert bool(one.doubts) is (asked in ("soon", "{duration: 2h}"))
+    assert bool(one.doubts) is ("other" in asked)
+
+
+@pytest.mark.parametrize("machine", [guest(), with_memory("pmem", 16, True)])
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("{duration: 2h}", "duration: 2h is not from 0s to 1h"),
+        ("{duration: -1s}", "duration: -1s is not from 0s to 1h"),
+        ("{duration: 60}", "duration: 60 is no text such as 60s"),
+        ("{duration: soon}", "soon"),
+        ("soon", 'expected a table of keys (duration), not "soon"'),
+        ("[", "not valid YAML"),
+    ],
+)
+def test_a_cold_start_that_cannot_be_read_refuses_the_container(machine, asked: str, words: str) -> None:
+    policy = topology_aware(machine)
+    with pytest.raises(NoPlace, match=f"annotation cold-start.resource-policy.nri.io/pod: .*{re.escape(words)}"):
+        policy.create(container("c", 500, GIB, **{"cold_start/pod": asked}))
+    assert policy.saved() == topology_aware(machine).saved()
+    policy.create(container("c", 500, GIB, **{"memory.preserve": "true"}, cold_start=asked))
+
+
+def test_cold_starts_need_slow_memory() -> None:
+    """`cold_starts_need_slow_memory`: the original finds no memory for the container where there is only DRAM."""
+    assert topology_aware().create(container("c", 500, **COLD))["c"].mems == "1"
+    with pytest.raises(NoPlace, match="memory"):
+        topology_aware(choices=Choices.REFERENCE).create(container("c", 500, **COLD))
 
 
 def test_a_container_that_finds_no_dram_stays_with_what_it_has() -> None:

@@ -44,6 +44,8 @@ def test_unscoped_isolation_counts() -> None:
 def test_a_priority_is_taken_from_the_annotation() -> None:
     assert asked(cpu_m=1000, prefer_cpu_priority="high").priority is Priority.HIGH
     assert asked(cpu_m=1000, prefer_cpu_priority="default").priority is Priority.NONE
-    wrong = asked(cpu_m=1000, prefer_cpu_priority="top")
-    assert wrong.priority is Priority.NONE
-    assert wrong.container.doubts
+    for word in ("top", "HIGH", ""):
+        wrong = asked(cpu_m=1000, prefer_cpu_priority=word)
+        assert wrong.priority is Priority.NONE
+        (doubt,) = wrong.container.doubts
+        assert f"prefer-cpu-priority.resource-policy.nri.io: {word!r} is none of high, normal, low, none" in doubt

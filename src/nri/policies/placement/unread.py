@@ -1,0 +1,72 @@
+"""What nri-plugins' configuration and annotations can say and has no effect here, each with the reason.
+
+One job: tell it, for the plugins' log and for what is tried on paper. Pure. Next: the options of the policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from nri.policies.placement.containers import SUFFIX
+
+if TYPE_CHECKING:
+    from nri.policies.placement.containers import Container
+
+__all__ = ["OF_POLICY", "unread_annotations", "unread_keys"]
+
+_CLASSES = "classes of block I/O and RDT are set by the plugin rdt"
+_HINTS = "the kubelet's pod resources are not asked"
+#: Keys of both policies.
+_KEYS: Final = {
+    "control": _CLASSES,
+    "instrumentation": "metrics are served at --metrics HOST:PORT",
+    "log": "the log is set by --log-level",
+}
+#: The same for keys of `agent`.
+_AGENT: Final = {"podResourceAPI": _HINTS, "nodeResourceTopology": "nri placement follow writes it, beside the plugin"}
+_NOTHING: Any = (None, "", False, [], {})
+#: Annotations of both policies, without their domain.
+_ANNOTATIONS: Final = {
+    "toptierlimit": "memory is not tiered",
+    **dict.fromkeys(("rdtclass", "blockioclass"), _CLASSES),
+    "pick-resources-by-hints": "hints choose the pool, and not the CPUs and memory nodes in it",
+}
+OF_POLICY: Final[Mapping[str, Mapping[str, str]]] = {
+    "topology-aware": {},
+    "balloons": {
+        **dict.fromkeys(
+            ("topologyhints", "allow.topologyhints", "deny.topologyhints", "strict.topologyhints"),
+            "preferCloseToDevices of a type says what its balloons are near to",
+        ),
+        "cold-start": "memory of all kinds is given at once",
+        "cpu-class": "cpuClass of a type says how its CPUs are set",
+        "irq-affinity": "irqClaim and irqMode of a type say which interrupts come to its balloons",
+    },
+}
+"""Annotations of the other policy that have no effect in this one."""
+
+
+def unread_keys(options: Any) -> Iterator[tuple[str, str]]:
+    """Keys of the configuration that are given, and have no effect here, each with the reason."""
+    for key, reason in _KEYS.items():
+        if getattr(options, key) not in _NOTHING:
+            yield key, reason
+    for key, value in options.agent.items():
+        if value:
+            yield f"agent: {key}", _AGENT.get(key, "there is no agent beside the plugin")
+    for each in options.cpuClasses:
+        yield from each.without_effect()
+    for each in getattr(options, "balloonTypes", ()):
+        for device in each.preferCloseToDevices:
+            if device.startswith("podresourceapi:"):
+                yield f"balloonTypes {each.name}: {device}", _HINTS
+
+
+def unread_annotations(policy: str, container: Container) -> Iterator[str]:
+    """Annotations of a container that could not be read, or have no effect in a policy, in words."""
+    for doubt in container.doubts:
+        yield f"{doubt}; it counts as not given"
+    for key, reason in {**_ANNOTATIONS, **OF_POLICY[policy]}.items() if container.pod.annotations else ():
+        if container.asks(key) is not None:
+            yield f"annotation {key + SUFFIX} has no effect: {reason}"
