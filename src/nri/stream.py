@@ -225,15 +225,18 @@ class Stream:
             self._write_rest(data, sent, deadline)
 
     def _write_rest(self, data: bytes, sent: int, deadline: float | None) -> None:
-        if sent == 0:
-            sent = self._send_until(data, deadline)
-            if sent == 0:
-                raise DeadlineExceeded("the peer to read")
-        self.unsent = data[sent:]
+        """Write what is left of `data`; what cannot be written, because of the deadline or a signal, is `unsent`."""
+        size = len(data)
+        view = memoryview(data)
         try:
-            self.flush(deadline)
-        except DeadlineExceeded as error:
-            raise SentInPart(error.what) from None
+            while sent < size:
+                taken = self._send_until(view[sent:], deadline)
+                if taken == 0:
+                    raise (SentInPart if sent else DeadlineExceeded)("the peer to read")
+                sent += taken
+        finally:
+            if 0 < sent < size:
+                self.unsent = data[sent:]
 
     def flush(self, deadline: float | None) -> None:
         """Write what earlier writes have left. DeadlineExceeded: some of it is left still."""
@@ -243,7 +246,7 @@ class Stream:
                 raise DeadlineExceeded("the peer to read")
             self.unsent = self.unsent[sent:]
 
-    def _send_now(self, data: bytes) -> int:
+    def _send_now(self, data: bytes | memoryview) -> int:
         """Write what the kernel takes; returns how many bytes that was."""
         try:
             return self._sock.send(data, _NOW)
@@ -252,7 +255,7 @@ class Stream:
         except OSError as error:
             raise ConnectionClosed(f"closed ({error.strerror or error})") from None
 
-    def _send_until(self, data: bytes, deadline: float | None) -> int:
+    def _send_until(self, data: bytes | memoryview, deadline: float | None) -> int:
         """Write what the kernel takes before the deadline; returns how many bytes that was."""
         poll: Any = None
         while True:

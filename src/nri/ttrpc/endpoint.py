@@ -121,21 +121,36 @@ class Endpoint:
         payload: bytes,
         deadline: float | None,
         metadata: Iterable[tuple[str, str]] = (),
+        meanwhile: Callable[[], None] | None = None,
     ) -> tuple[int, bytes]:
-        """Call as `call` does; returns the reply's place among all that was read, and its bytes."""
+        """Call as `call` does; returns the reply's place among all that was read, and its bytes.
+
+        `meanwhile` is called once the request is written, while the peer is at work.
+        """
         if not self._interceptors:
-            return self.collect_in_order(self._begin_in_turn(service, method, payload, deadline, metadata))
+            begun = self._begin_in_turn(service, method, payload, deadline, metadata)
+            return self.collect_in_order(begun) if meanwhile is None else self._collect_after(begun, meanwhile)
         arrivals: list[int] = []
 
         def proceed(asked: Request) -> bytes:
             begun = self._begin_in_turn(asked.service, asked.method, asked.payload, deadline, asked.metadata)
-            arrival, reply = self.collect_in_order(begun)
+            arrival, reply = self._collect_after(begun, meanwhile)
             arrivals.append(arrival)
             return reply
 
         reply = around(self._interceptors, proceed)(Request(service, method, payload, metadata=tuple(metadata)))
         arrival = arrivals[-1] if arrivals else next(ARRIVALS)  # an interceptor may answer in the peer's place
         return arrival, bytes(reply) if isinstance(reply, (bytearray, memoryview)) else reply
+
+    def _collect_after(self, begun: Sent, meanwhile: Callable[[], None] | None) -> tuple[int, bytes]:
+        """Collect as `collect_in_order` does, after `meanwhile` was called."""
+        if meanwhile is not None:
+            try:
+                meanwhile()
+            except BaseException:
+                abandon(self.link, begun)
+                raise
+        return self.collect_in_order(begun)
 
     def _begin_in_turn(
         self, service: str, method: str, payload: bytes, deadline: float | None, metadata: Iterable[tuple[str, str]]

@@ -14,6 +14,7 @@ from nri.errors import ConnectionClosed, DeadlineExceeded, NriError
 from nri.mux import Trunk
 from nri.ttrpc import Endpoint, Request
 from nri.ttrpc.endpoint import LATER
+from nri.ttrpc.interceptors import Interceptor
 from nri.ttrpc.waiters import Waiter
 from nri.ttrpc.waiting import abandon
 from tests.support.endpoints import PATIENCE_S, end, fill, serve, soon
@@ -284,3 +285,32 @@ def test_a_call_that_is_given_up_while_another_thread_reads_leaves_the_reading_t
         assert link.reader.locked()
     assert stream_id not in link.waiters
     assert pair.call(b"x") == b"x"
+
+
+@pytest.mark.parametrize("interceptors", [(), (Interceptor(),)])
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_a_call_has_something_done_while_the_peer_is_at_work(pairs, interceptors, size: int) -> None:
+    at_work, done = threading.Event(), threading.Event()
+
+    def answer(request: Request) -> bytes:
+        at_work.set()
+        assert done.wait(PATIENCE_S)
+        return b"reply"
+
+    def meanwhile() -> None:
+        assert at_work.wait(PATIENCE_S)
+        done.set()
+
+    pair = pairs(answer, near_interceptors=interceptors)
+    assert pair.near.call_in_order("s", "m", bytes(size), soon(), meanwhile=meanwhile)[1] == b"reply"
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_what_is_done_meanwhile_may_fail_and_costs_its_own_call_alone(pairs, size: int) -> None:
+    def meanwhile() -> None:
+        raise ValueError("no more")
+
+    pair = pairs()
+    with pytest.raises(ValueError, match="no more"):
+        pair.near.call_in_order("s", "m", bytes(size), soon(), meanwhile=meanwhile)
+    assert pair.call(b"next") == b"next"

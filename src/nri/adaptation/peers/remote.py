@@ -18,7 +18,7 @@ from nri.text import plain
 from nri.ttrpc import Code, Endpoint, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from nri.adaptation.peers.event_request import EventRequest
     from nri.adaptation.peers.peer import Exchange
@@ -145,9 +145,11 @@ class RemotePeer(Peer):
         """Call a method that is not an event."""
         return self._command(method, payload, deadline)[1]
 
-    def _command(self, method: str, payload: bytes, deadline: float) -> tuple[int, bytes]:
+    def _command(
+        self, method: str, payload: bytes, deadline: float, meanwhile: Callable[[], None] | None = None
+    ) -> tuple[int, bytes]:
         try:
-            return self.endpoint.call_in_order(naming.PLUGIN_SERVICE, method, payload, deadline)
+            return self.endpoint.call_in_order(naming.PLUGIN_SERVICE, method, payload, deadline, meanwhile=meanwhile)
         except RpcError as error:
             _make_plain(error)
             raise
@@ -164,8 +166,8 @@ class RemotePeer(Peer):
         """Send the state, in parts if need be."""
         return hand_over(self._synchronize, pods, containers, timeout_s, each=each, most=most)
 
-    def _synchronize(self, payload: bytes, deadline: float) -> bytes:
-        self.answer, reply = self._command("Synchronize", payload, deadline)
+    def _synchronize(self, payload: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
+        self.answer, reply = self._command("Synchronize", payload, deadline, meanwhile)
         return reply
 
     def close(self, reason: str) -> None:

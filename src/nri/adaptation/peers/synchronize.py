@@ -1,16 +1,15 @@
 """Hand a joining plugin the state of the runtime: in one message if it fits, else in parts.
 
 Every object is encoded once. Up to 4 MiB one message goes out, because old plugins know no parts. Above, parts are
-packed greedily, smaller than the limit on purpose: while the plugin takes one part in, the next is encoded by a helper
-thread, so that both sides work at the same time. A part's reply must say `more` back, or the plugin does not understand
-parts. Next: `nri.adaptation.registration.handshake`, which calls this.
+packed greedily, smaller than the limit on purpose: while the plugin takes one part in, the thread that waits for its
+reply encodes the next, so that both sides work at the same time. A helper thread for that would take the interpreter's
+lock from the one that writes. A part's reply must say `more` back, or the plugin does not understand parts. Next:
+`nri.adaptation.registration.handshake`, which calls this.
 """
 
 from __future__ import annotations
 
 import itertools
-import queue
-import threading
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ __all__ = ["hand_over", "parts", "read_reply"]
 #: Room for the envelope around a message (service, method, timeout, lengths), in bytes.
 ENVELOPE = 256
 #: Size of a part, in bytes: small enough that both sides work at once, large enough that calls do not count.
-PART = 1 << 20
+PART = 1 << 19
 
 #: All parts together have at most so many times the timeout of one: events wait meanwhile.
 MOST = 10
@@ -82,7 +81,7 @@ def _upto(
 
 
 def hand_over(
-    call: Callable[[bytes, float], bytes],
+    call: Callable[[bytes, float, Callable[[], None]], bytes],
     pods: Iterable[m.PodSandbox],
     containers: Iterable[m.Container],
     timeout_s: float,
@@ -93,24 +92,35 @@ def hand_over(
     """Send all parts and return the updates that the plugin asks for.
 
     Args:
-        call: sends one encoded request before a deadline and returns the encoded reply.
+        call: sends one encoded request before a deadline, calls a function, and returns the encoded reply.
         timeout_s: seconds for each part, and `MOST` times that for all; or for all together if not `each`.
         most: entries that the replies may have; 0 for no limit.
 
     Raises:
         RemoteProtocolError: the plugin does not understand parts, or asks for too much.
-        NriError: what `call` raises.
+        NriError: a part cannot be encoded; and what `call` raises.
     """
     began = monotonic()
     deadline = began + timeout_s
-    reply = m.SynchronizeResponse()
-    for part, more in _ahead(parts(pods, containers)):
+    coming = parts(pods, containers)
+    ready: list[tuple[bytes, bool]] = []
+
+    def encode_next() -> None:
+        try:
+            ready.extend(itertools.islice(coming, 1))
+        except Exception as error:
+            raise NriError(f"the state of the runtime cannot be encoded: {error}") from error
+
+    encode_next()
+    while True:
+        part, more = ready.pop()
         if each:
             deadline = min(monotonic(), began + (MOST - 1) * timeout_s) + timeout_s
-        reply = read_reply(call(part, deadline), most)
-        if more and (not reply.more or reply.update):
+        reply = read_reply(call(part, deadline, encode_next), most)
+        if not more:
+            return list(reply.update)
+        if not reply.more or reply.update:
             raise RemoteProtocolError("plugin does not handle split sync requests")
-    return list(reply.update)
 
 
 def read_reply(encoded: bytes, most: int) -> m.SynchronizeResponse:
@@ -122,51 +132,3 @@ def read_reply(encoded: bytes, most: int) -> m.SynchronizeResponse:
         return m.SynchronizeResponse.FromString(encoded)
     except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
         raise RemoteProtocolError(f"the reply to Synchronize cannot be read: {error}") from None
-
-
-def _ahead(source: Iterator[tuple[bytes, bool]]) -> Iterator[tuple[bytes, bool]]:
-    """The parts of a source; if there are several, a thread encodes the next ones while the caller waits."""
-    first = next(source)
-    yield first
-    if not first[1]:
-        return
-    ready: queue.Queue[tuple[bytes, bool] | BaseException] = queue.Queue(maxsize=2)
-    given_up = threading.Event()
-    helper = threading.Thread(target=_encode, args=(source, ready, given_up), name="nri-synchronize", daemon=True)
-    helper.start()
-    try:
-        more = True
-        while more:
-            part = ready.get()
-            if isinstance(part, BaseException):
-                raise NriError(f"the state of the runtime cannot be encoded: {part}") from part
-            yield part
-            more = part[1]
-    finally:
-        given_up.set()
-        helper.join()
-
-
-def _encode(
-    source: Iterator[tuple[bytes, bool]],
-    ready: queue.Queue[tuple[bytes, bool] | BaseException],
-    given_up: threading.Event,
-) -> None:
-    try:
-        for part in source:
-            _put(ready, part, given_up)
-    except BaseException as error:  # noqa: BLE001 - the waiting thread must hear of everything
-        _put(ready, error, given_up)
-
-
-def _put(
-    ready: queue.Queue[tuple[bytes, bool] | BaseException],
-    item: tuple[bytes, bool] | BaseException,
-    given_up: threading.Event,
-) -> None:
-    while not given_up.is_set():
-        try:
-            ready.put(item, timeout=0.1)
-        except queue.Full:
-            continue
-        return

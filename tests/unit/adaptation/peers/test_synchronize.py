@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 
 import pytest
 
 from nri.adaptation.peers.synchronize import ENVELOPE, hand_over, parts
 from nri.api import messages as m
-from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError
+from nri.errors import NriError, RemoteProtocolError
 from nri.testing import make_container, make_pod
 from nri.ttrpc.frames import MAX_DATA
 
@@ -51,7 +51,8 @@ def test_an_object_that_is_larger_than_a_part_is_a_part_of_its_own() -> None:
 
 
 def answering(*, echo: bool, updates: int = 0) -> object:
-    def call(part: bytes, deadline: float) -> bytes:
+    def call(part: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
+        meanwhile()
         more = m.SynchronizeRequest.FromString(part).more
         reply = m.SynchronizeResponse(more=more and echo)
         for number in range(0 if more else updates):
@@ -73,9 +74,10 @@ def test_a_slow_plugin_has_ten_times_its_timeout_for_all_parts_and_no_more() -> 
     now = [0.0]
     deadlines: list[float] = []
 
-    def call(part: bytes, deadline: float) -> bytes:
+    def call(part: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
         deadlines.append(deadline)
         now[0] += 0.9
+        meanwhile()
         encoded: bytes = m.SynchronizeResponse(more=m.SynchronizeRequest.FromString(part).more).SerializeToString()
         return encoded
 
@@ -95,18 +97,28 @@ def test_a_plugin_that_does_not_know_parts_is_told_in_the_words_of_the_reference
 
 def test_a_reply_that_cannot_be_read_is_the_plugins_fault() -> None:
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize cannot be read"):
-        hand_over(lambda part, deadline: b"\xff\xff", [], [], 5.0)
+        hand_over(lambda part, deadline, meanwhile: b"\xff\xff", [], [], 5.0)
 
 
-def test_a_failed_exchange_leaves_no_thread_behind() -> None:
-    before = threading.active_count()
+def test_the_next_part_is_encoded_while_the_plugin_takes_one_in() -> None:
+    encoded = 0
+    steps: list[tuple[int, int]] = []
 
-    def call(part: bytes, deadline: float) -> bytes:
-        raise DeadlineExceeded("Synchronize")
+    class Counted:
+        def SerializeToString(self) -> bytes:
+            nonlocal encoded
+            encoded += 1
+            return bytes(1_500_000)
 
-    with pytest.raises(DeadlineExceeded):
-        hand_over(call, [], big(60, 600_000), 5.0)
-    assert threading.active_count() <= before
+    def call(part: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
+        before = encoded
+        meanwhile()
+        steps.append((before, encoded))
+        return b"\x10\x01"
+
+    hand_over(call, [], [Counted()] * 6, 5.0)  # type: ignore[list-item]
+    # Three exceed a message, so it is to be parts; of each part the one behind it has to be known.
+    assert steps == [(3, 3), (3, 4), (4, 5), (5, 6), (6, 6), (6, 6)]
 
 
 def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
@@ -121,10 +133,10 @@ def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
 
 def test_a_reply_that_asks_for_too_much_is_refused_before_it_is_read() -> None:
     asked = m.SynchronizeResponse(update=[m.ContainerUpdate()] * 50).SerializeToString()
-    assert len(hand_over(lambda part, deadline: asked, [], [], 5.0, most=50)) == 50
-    assert len(hand_over(lambda part, deadline: asked, [], [], 5.0)) == 50
+    assert len(hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, most=50)) == 50
+    assert len(hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0)) == 50
     with pytest.raises(RemoteProtocolError, match="the reply to Synchronize has more than 49 entries"):
-        hand_over(lambda part, deadline: asked, [], [], 5.0, most=49)
+        hand_over(lambda part, deadline, meanwhile: asked, [], [], 5.0, most=49)
 
 
 @pytest.mark.parametrize("each", [True, False])
@@ -132,11 +144,12 @@ def test_synchronize_timeout_per_message(each: bool) -> None:
     """`Rules.synchronize_timeout_per_message` is `each` of the hand_over."""
     deadlines: list[float] = []
 
-    def call(part: bytes, deadline: float) -> bytes:
+    def call(part: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
         import time
 
         deadlines.append(deadline)
         time.sleep(0.002)
+        meanwhile()
         more = m.SynchronizeRequest.FromString(part).more
         encoded: bytes = m.SynchronizeResponse(more=more).SerializeToString()
         return encoded
