@@ -322,14 +322,6 @@ def test_resources_are_updated_and_what_is_used_is_read(make: Make) -> None:
     assert [each.name for each in read_interfaces(container.pid)] == ["lo"]
 
 
-def test_a_container_is_frozen_and_goes_on(make: Make) -> None:
-    container = make("sleep 300").start()
-    container.runtime.pause(container.id)
-    assert container.runtime.state(container.id).status == "paused"
-    container.runtime.resume(container.id)
-    assert container.runtime.state(container.id).status == "running"
-
-
 def test_conmon_is_put_in_its_place_before_the_container_is_made(machine: Machine) -> None:
     runtime, placed = machine.runtime("runc"), []
     bundle = machine.bundle("a", "sleep", "300")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nri.host.cgroups.drivers import Driver, container_name
 from nri.policies import manifest, paths, writes
 from nri.policies.contexts import ContainerContext, KubeQosContext
 from nri.policies.cookie_groups import CookieGroups, HeldCookie
@@ -174,7 +175,7 @@ def _started(pod: RunningPod) -> list[ContainerContext]:
 def _sandbox(node: _Node, pod: RunningPod) -> ContainerContext | None:
     """The pause container: the one folder of the pod that no listed container has."""
     folder = manifest.pod_folder(pod.pod)
-    listed = {paths.container_folder(each.id)[1]: each.id for each in pod.main_containers() if each.id}
+    listed = {container_name(Driver.SYSTEMD, each.id)[1]: each.id for each in pod.main_containers() if each.id}
     names = node.tree.children(folder)
     if node.tree.v2 and not names:
         names = Tree({**node.given, "cgroup_v2": False}).children(folder)

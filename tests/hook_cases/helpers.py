@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nri.host.cgroups.drivers import Driver, container_name
 from nri.policies import manifest, paths
-from nri.policies.contexts import PodContext
 from nri.policies.koordinator import schemata
-from nri.policies.koordinator.hooks import host_application, resctrl
+from nri.policies.koordinator.hooks import host_application
 from nri.policies.koordinator.schemata import Schemata
 from tests.hook_cases import switches
 from tests.hook_cases.inputs import Given, mapping
@@ -30,7 +30,7 @@ def _or_error(find: Callable[[], Outcome], empty: Outcome) -> Outcome:
 def _container_folder(driver: str) -> Stage:
     def run(given: Given) -> Outcome:
         def find() -> Outcome:
-            runtime, folder = paths.container_folder(given.get("container_id") or "", driver)
+            runtime, folder = container_name(Driver(driver), given.get("container_id") or "")
             return {"runtime": runtime, "dir": folder}
 
         return _or_error(find, {"runtime": "unknown", "dir": ""})
@@ -43,7 +43,7 @@ def _container_parent(driver: str) -> Stage:
         number = mapping(given.get("c")).get("containerID") or ""
 
         def find() -> Outcome:
-            paths.container_folder(number, driver)
+            container_name(Driver(driver), number)
             return {"result": paths.container_path(given.get("pod_parent_dir") or "", number, driver)}
 
         return _or_error(find, {"result": ""})
@@ -67,10 +67,8 @@ def _pod_parent(given: Given) -> Outcome:
 
 
 def _new_tasks(given: Given) -> Outcome:
-    context = PodContext(tasks={"": tuple(given.get("ids") or ())})
-    known = given.get("tasks_map")
-    found = resctrl.new_tasks(context, None if known is None else [int(each) for each in known])
-    return {"task_ids": list(found), "error": False}
+    known = [int(each) for each in given.get("tasks_map") or ()]
+    return {"task_ids": [each for each in given.get("ids") or () if each not in known], "error": False}
 
 
 def _enable_core(given: Given) -> Outcome:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import IPv4Address
 from typing import Any
 
+from nri.host.net_class import ClassId
 from nri.policies.changes import HookError
 from nri.policies.koordinator.hooks import tc, terway_qos
 from nri.policies.koordinator.rules import network
@@ -33,11 +35,11 @@ def _tc_share(given: Given) -> Outcome:
 
 def _tc_class(given: Given) -> Outcome:
     major, minor = given.get("major") or 0, given.get("minor") or 0
-    return {"class_id": tc.class_name(major, minor), "hex_class_id": tc.class_id(minor, major)}
+    return {"class_id": tc.class_name(major, minor), "hex_class_id": ClassId(major, minor).number}
 
 
 def _tc_address(given: Given) -> Outcome:
-    return {"hex": tc.hex_address(given.get("ip") or "")}
+    return {"hex": IPv4Address(given.get("ip") or "").packed.hex()}
 
 
 def _terway(given: Given) -> Outcome:

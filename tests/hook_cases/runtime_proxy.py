@@ -87,7 +87,8 @@ def _parse_run(given: Given) -> Outcome:
 
 def _listed_pod(given: Given) -> Outcome:
     sandbox = given.get("pod_sandbox")
-    found = {} if sandbox is None else requests.listed_pod(sandbox)
+    listed = {"config": sandbox, "runtime_handler": mapping(sandbox).get("runtime_handler")}
+    found = {} if sandbox is None else requests.pod_of_run(listed)
     names = {"pod_annotations": "annotations", "pod_labels": "labels", "pod_meta_data": "pod_meta"}
     names["pod_runtime_handler"] = "runtime_handler"
     return {key: found.get(name) for key, name in names.items()} | {"error": False}
@@ -98,7 +99,10 @@ def _listed_container(given: Given) -> Outcome:
     pod = _stored(given)
     if given.get("container") is not None and not pod:
         return {"error": True}
-    found = requests.listed_container(container, pod) if container else {}
+    told = {"config": container, "sandbox_config": {"linux": {"cgroup_parent": pod.get("cgroup_parent")}}}
+    made = requests.container_of_create(told, pod) if container else {}
+    unlisted = ("pod_resources", "container_resources", "container_envs")
+    found = {name: value for name, value in made.items() if name not in unlisted}
     metas = {f"{name}_data": found.get(name) for name in ("pod_meta", "container_meta")}
     return {"error": False, "container_info": {"request": found}, **found, **metas}
 
@@ -151,8 +155,7 @@ def _env_to_cri(given: Given) -> Outcome:
 
 
 def _listed(env: Any) -> list[Outcome]:
-    entries = requests.env_to_cri(env)
-    return [{"key": each["key"], "value": base64.b64encode(each["value"]).decode()} for each in entries]
+    return [{"key": key, "value": base64.b64encode(env[key].encode()).decode()} for key in sorted(env or ())]
 
 
 def _entries(listed: Any) -> list[Outcome]:

@@ -8,13 +8,14 @@ from typing import Any
 from nri.config import Source
 from nri.config.complaint import WrongValue
 from nri.errors import ConfigError
+from nri.host.cgroups import expand
 from nri.host.pressure import parse_pressure
 from nri.host.usage import parse_flat_keyed
-from nri.kube.decoded import cgroup_folder
 from nri.kube.quantity import capped, ceil
 from nri.policies import paths
 from nri.policies.rubik import pods, settings
-from nri.policies.rubik.pods import Container, Mirror, Pod
+from nri.policies.rubik.pods import Container, Pod
+from tests.rubik_cases.pods import Mirror, from_manifest
 
 __all__ = ["CONFIGS", "STAGES", "block"]
 
@@ -110,20 +111,29 @@ def _classify(given: Json) -> Json:
 def _pod_path(given: Json) -> Json:
     annotations = {"kubernetes.io/config.hash": given["config_hash"]} if "config_hash" in given else {}
     meta = {"uid": given["uid"], "annotations": annotations}
-    pod = pods.from_manifest({"metadata": meta, "status": {"qosClass": given["qos_class"]}}, given["driver"])
+    pod = from_manifest({"metadata": meta, "status": {"qosClass": given["qos_class"]}}, given["driver"])
     return {"path": pod.folder}
 
 
 def _container_path(given: Json) -> Json:
     status = {"qosClass": given["qos_class"], "containerStatuses": [{"containerID": given["container_id"]}]}
-    pod = pods.from_manifest({"metadata": {"uid": given["uid"]}, "status": status}, given["driver"])
+    pod = from_manifest({"metadata": {"uid": given["uid"]}, "status": status}, given["driver"])
     found = [each.folder for each in pod.containers]
     return {"paths": found or None}
 
 
+def _folder(path: str, driver: str) -> str:
+    """The cgroup of what a runtime tells; the records keep a slash in front. Raises ValueError."""
+    if driver == paths.CGROUPFS or path.startswith("/"):
+        return path
+    if ":" not in path:
+        raise ValueError(path)
+    return expand(path)
+
+
 def _nri_container_path(given: Json) -> Json:
     try:
-        return {"path": cgroup_folder(given["cgroups_path"], systemd=given["driver"] == paths.SYSTEMD)}
+        return {"path": _folder(given["cgroups_path"], given["driver"])}
     except ValueError:
         return _ERROR
 
@@ -132,13 +142,12 @@ def _join_container(given: Json) -> Json:
     prefix, own, systemd = given["prefix"], given["container_id"], given["driver"] == paths.SYSTEMD
     if not systemd:
         return {"path": paths.joined(given["pod_path"], f"{prefix}-{own}" if prefix else own)}
-    scope = cgroup_folder(f"a:{prefix}:{own}", systemd=True).partition("/")[2]
-    return {"path": paths.joined(given["pod_path"], scope)}
+    return {"path": paths.joined(given["pod_path"], f"{prefix}-{own}.scope")}
 
 
 def _pod_extract(given: Json) -> Json:
     manifest, driver = given["pod"], given["driver"]
-    pod = pods.from_manifest(manifest, driver)
+    pod = from_manifest(manifest, driver)
     containers = []
     for each in sorted(pod.containers, key=lambda one: one.id):
         spec = next((one for one in manifest["spec"].get("containers") or () if one["name"] == each.name), {})
@@ -213,7 +222,7 @@ def _nri_event(mirror: Mirror, event: Json, given: Json) -> Any:
     uid, what = f"uid-{event.get('pod')}", event["event"]
     if what in ("start_container", "sync_containers"):
         try:
-            folder = cgroup_folder(event["cgroups_path"], systemd=given["driver"] == paths.SYSTEMD)
+            folder = _folder(event["cgroups_path"], given["driver"])
         except ValueError:
             return []  # an error of that container
         told = mirror.start(uid, Container(event["container"], folder=folder))

@@ -20,6 +20,7 @@ from tests.strategy_cases.metrics import Metrics
 __all__ = ["STAGES", "both_rounds", "spared"]
 
 Json = dict[str, Any]
+_FEATURES = {each.name: each for each in evict.FEATURES}
 
 
 def _thresholds(given: Json) -> Json | None:
@@ -63,7 +64,7 @@ def _facts(given: Json) -> Json:
 
 
 def _config(given: Json) -> Json:
-    return {"valid": evict.valid(evict.of_name(given["feature"]), _thresholds(given) or {})}
+    return {"valid": evict.valid(_FEATURES[given["feature"]], _thresholds(given) or {})}
 
 
 def release_of(given: Json, feature: Feature) -> dict[str, int]:
@@ -109,7 +110,7 @@ def _satisfaction(given: Json, metrics: Metrics, thresholds: Json) -> int:
 
 
 def _release(given: Json) -> Json:
-    feature = evict.of_name(given["feature"])
+    feature = _FEATURES[given["feature"]]
     found = release_of(given, feature)
     cores = feature.how == "used" or not _part(given, "allocatable").get("cpu")
     outcome: Json = {"release": {**found, "cpu": found["cpu"] / 1000} if "cpu" in found and cores else found}
@@ -131,7 +132,7 @@ def victims_of(given: Json, feature: Feature, pods: list[Json]) -> list[Victim]:
 
 
 def _victims(given: Json) -> Json:
-    feature = evict.of_name(given["feature"])
+    feature = _FEATURES[given["feature"]]
     return {"victims": [_shown(feature, each) for each in victims_of(given, feature, _pods(given))]}
 
 

@@ -19,7 +19,7 @@ from nri.agent.writing.cpus import value_of
 from nri.agent.writing.pending import Pending
 from nri.host import Outcome, Result
 from nri.host import process as processes
-from nri.host.cgroups import expand
+from nri.host.cgroups import expand, expand_slice
 from nri.host.resctrl import parse_schemata
 from nri.policies.changes import UNIFIED, Changes, Resctrl
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
@@ -318,13 +318,9 @@ class Executor:
 def tidy(folder: str) -> str:
     """The path of a cgroup below its hierarchy, from a runtime's path: systemd's short forms are expanded."""
     try:
-        if ":" in folder:
-            return expand(folder)
-        if "/" not in folder.strip("/") and folder.endswith(".slice"):
-            return expand(f"{folder.strip('/')}::x").rpartition("/")[0]
-    except ValueError:
-        pass  # it is taken as it is, and the write says what is wrong with it
-    return folder.strip("/")
+        return expand(folder) if ":" in folder else expand_slice(folder.strip("/"))
+    except ValueError:  # it is taken as it is, and the write says what is wrong with it
+        return folder.strip("/")
 
 
 def _host_write(folder: str, write: Write) -> host.Write | Result:

@@ -8,15 +8,12 @@ the enum `Field` (`CPUShares`, `Env`, ...) or by number. Next: validators, and `
 from __future__ import annotations
 
 from nri.api.messages import Field
-from nri.api.naming import full_name, is_full_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from nri.api.messages import OwningPlugins
 
-    from nri.api.messages import OwningPlugins, PluginInstance
-
-__all__ = ["entry_owners", "field_name", "hooks_owners", "owner", "owners_of", "plugin_map"]
+__all__ = ["entry_owners", "field_name", "owner", "owners_of"]
 
 
 def owner(owners: OwningPlugins, container_id: str, field: str | int, key: str | None = None) -> str | None:
@@ -50,12 +47,6 @@ def entry_owners(owners: OwningPlugins, container_id: str, field: str | int) -> 
     return dict(owners.owners[container_id].compound[number].owners)
 
 
-def hooks_owners(owners: OwningPlugins, container_id: str) -> list[str]:
-    """The plugins that added hooks, in the order in which they were called."""
-    names = owner(owners, container_id, Field.OciHooks)
-    return names.split(",") if names else []
-
-
 def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
     """All that is owned in a container: field, with the key in brackets if it has one, to plugin. In field order."""
     if container_id not in owners.owners:
@@ -68,20 +59,6 @@ def owners_of(owners: OwningPlugins, container_id: str) -> dict[str, str]:
         for key, plugin in entries.owners.items()
     ]
     return {field_name(number) + key: plugin for number, key, plugin in sorted(rows)}
-
-
-def plugin_map(plugins: Iterable[PluginInstance]) -> dict[str, PluginInstance]:
-    """Plugins under both names by which people ask for them: `<name>` and `<index>-<name>`.
-
-    A name that reads like index and name is not a name to ask for: plugin `10-guard` of index 99 is not guard of index
-    10.
-    """
-    found: dict[str, PluginInstance] = {}
-    for plugin in plugins:
-        if not is_full_name(plugin.name):
-            found[plugin.name] = plugin
-        found[full_name(plugin.index, plugin.name)] = plugin
-    return found
 
 
 def field_name(number: int) -> str:

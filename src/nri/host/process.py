@@ -28,7 +28,6 @@ __all__ = [
     "oom_score",
     "parse_cgroups",
     "parse_stat",
-    "process_groups",
     "read_stat",
     "set_oom_scores",
     "thread_states",
@@ -102,11 +101,6 @@ def find(root: Root, pid: int) -> Process | None:
     """The process that has this number now; None if none has, or its entry is not understood."""
     stat = read_stat(root, pid)
     return None if stat is None else Process(pid, stat.started)
-
-
-def process_groups(root: Root, pids: Iterable[int]) -> list[int]:
-    """The process groups of processes, ascending, each once. Those that have ended have none."""
-    return sorted({stat.group for pid in pids if (stat := read_stat(root, pid)) is not None})
 
 
 def command_line(root: Root, pid: int) -> list[str]:

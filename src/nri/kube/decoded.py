@@ -1,4 +1,4 @@
-"""Kubernetes's request, worked out from a runtime's description of a container: its class, requests, limits, cgroup.
+"""Kubernetes's request, worked out from a runtime's description of a container: its requests and limits.
 
 The kubelet's own arithmetic turned round, so that a request of CPU is right to a thousandth. Pure. Next:
 `nri.kube.document`.
@@ -14,7 +14,7 @@ from nri.kube.requests import memory_of_oom_score, millicpu_of_shares
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["Asked", "asked", "asked_by", "cgroup_folder", "memory_request", "slice_folder"]
+__all__ = ["Asked", "asked", "asked_by", "memory_request"]
 
 #: The kubelet's upper bound of a burstable OOM score, which tells only of little.
 _MOST_SCORE: Final = 999
@@ -72,24 +72,3 @@ def memory_request(score: int | None, capacity: int) -> int | None:
     if score == _MOST_SCORE and capacity > 0:
         return 0
     return memory_of_oom_score(score, capacity) or None if score is not None and capacity > 0 else None
-
-
-def slice_folder(name: str) -> str:
-    """Return the folder of a systemd slice, below those that its name tells: `a-b.slice` is `a.slice/a-b.slice`."""
-    parts = name.removesuffix(".slice").split("-")
-    return "/".join(f"{'-'.join(parts[: place + 1])}.slice" for place in range(len(parts)))
-
-
-def cgroup_folder(path: str, *, systemd: bool) -> str:
-    """Return the folder of a container's `cgroups_path` in any form: a plain path, or `slice:prefix:id` of systemd.
-
-    Raises:
-        ValueError: it has neither form.
-    """
-    if not systemd or path.startswith("/"):
-        return path
-    slice_name, first, rest = path.partition(":")
-    prefix, second, number = rest.partition(":")
-    if not first or not second or "/" in path:
-        raise ValueError(f"{path!r} is neither a path nor slice:prefix:id")
-    return f"{slice_folder(slice_name)}/{prefix}-{number.split(':')[0]}.scope"

@@ -1,13 +1,17 @@
-"""Names of cgroup folders for both drivers: systemd's nested slices, and cgroupfs' plain folders. Pure text.
+"""Folders of pods as policies ask for them: in words, and "" for what has none. Pure text.
 
-A container id is `runtime://hash`. Paths have no slash at their end, and one in front only where they were given it.
-Next: `nri.policies.manifest`, which uses them for pods as Kubernetes lists them.
+`nri.host.cgroups.drivers` makes the paths, and raises. A container id is `runtime://hash`. Paths have no slash at their
+end, and one in front only where they were given it. Next: `nri.policies.manifest`, which uses them for pods as
+Kubernetes lists them.
 """
 
 from __future__ import annotations
 
 import posixpath
 from typing import Final
+
+from nri.host.cgroups import drivers
+from nri.host.cgroups.drivers import Driver, KubeQos
 
 __all__ = [
     "BEST_EFFORT",
@@ -16,9 +20,7 @@ __all__ = [
     "GUARANTEED",
     "KUBE_CLASSES",
     "MANY_PODS",
-    "RUNTIMES",
     "SYSTEMD",
-    "container_folder",
     "container_path",
     "joined",
     "kube_class_of",
@@ -28,29 +30,14 @@ __all__ = [
 ]
 
 # Kubernetes' QoS classes, in the order of the folders.
-GUARANTEED: Final = "Guaranteed"
-BURSTABLE: Final = "Burstable"
-BEST_EFFORT: Final = "BestEffort"
+GUARANTEED: Final = KubeQos.GUARANTEED.value
+BURSTABLE: Final = KubeQos.BURSTABLE.value
+BEST_EFFORT: Final = KubeQos.BEST_EFFORT.value
 KUBE_CLASSES: Final = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 
-CGROUPFS, SYSTEMD = "cgroupfs", "systemd"
+CGROUPFS, SYSTEMD = Driver.CGROUPFS.value, Driver.SYSTEMD.value
 #: Why values of one pod are not written to the folder of a class.
 MANY_PODS = "it is the cgroup of many pods, and none of this pod's own"
-_ROOTS = {SYSTEMD: "kubepods.slice", CGROUPFS: "kubepods"}
-_CLASS_FOLDERS = {
-    SYSTEMD: {BURSTABLE: "kubepods-burstable.slice", BEST_EFFORT: "kubepods-besteffort.slice"},
-    CGROUPFS: {BURSTABLE: "burstable", BEST_EFFORT: "besteffort"},
-}
-_POD_PREFIXES = {
-    GUARANTEED: "kubepods-pod",
-    BURSTABLE: "kubepods-burstable-pod",
-    BEST_EFFORT: "kubepods-besteffort-pod",
-}
-#: The prefix of systemd's scopes, by the runtime in the id.
-_SCOPES = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
-_SCOPES["nri-engine"] = "nri-"  # this project's own
-#: The runtimes whose containers' folders are known, as the ids of containers name them.
-RUNTIMES = frozenset(_SCOPES)
 
 
 def joined(*parts: str) -> str:
@@ -61,11 +48,11 @@ def joined(*parts: str) -> str:
 
 def kube_class_path(kube_class: str, driver: str = SYSTEMD) -> str:
     """The folder of a Kubernetes QoS class; that of guaranteed pods is the root of all pods."""
-    return joined(_ROOTS[driver], _CLASS_FOLDERS[driver].get(kube_class, ""))
+    return drivers.qos_path(Driver(driver), KubeQos(kube_class if kube_class in KUBE_CLASSES else GUARANTEED))
 
 
 #: The folders of classes, by either driver.
-_SHARED = frozenset(kube_class_path(kube, driver) for kube in (GUARANTEED, BURSTABLE, BEST_EFFORT) for driver in _ROOTS)
+_SHARED = frozenset(kube_class_path(kube, driver) for kube in KUBE_CLASSES for driver in (SYSTEMD, CGROUPFS))
 
 
 def of_many_pods(folder: str) -> bool:
@@ -74,35 +61,21 @@ def of_many_pods(folder: str) -> bool:
 
 
 def pod_path(kube_class: str, uid: str, driver: str = SYSTEMD) -> str:
-    """The folder of a pod."""
-    if driver == CGROUPFS:
-        return joined(kube_class_path(kube_class, driver), f"pod{uid}")
-    prefix = _POD_PREFIXES.get(kube_class)
-    folder = f"{prefix}{uid.replace('-', '_')}.slice" if prefix else ""
-    return joined(kube_class_path(kube_class, driver), folder)
-
-
-def container_folder(container_id: str, driver: str = SYSTEMD) -> tuple[str, str]:
-    """Return the runtime and the folder's name of a container. Raises ValueError for an id of another form."""
-    runtime, mark, rest = container_id.partition("://")
-    if not mark:
-        raise ValueError(f"{container_id!r} is not a container id such as containerd://...")
-    if runtime not in _SCOPES:
-        raise ValueError(f"{container_id!r} is of a runtime that is not known")
-    number = rest.split("://")[0]
-    if "/" in number or number in (".", ".."):  # another folder than one in its pod's
-        raise ValueError(f"{container_id!r} has an id that is not the name of a folder")
-    return runtime, number if driver == CGROUPFS else f"{_SCOPES[runtime]}{number}.scope"
+    """The folder of a pod; "" if there is no such class, or the uid cannot be a part of a path."""
+    try:
+        return drivers.pod_path(Driver(driver), KubeQos(kube_class), uid)
+    except ValueError:
+        return ""
 
 
 def container_path(pod_folder: str, container_id: str, driver: str = SYSTEMD) -> str:
     """The folder of a container, below that of its pod; "" if the id has another form."""
     try:
-        return joined(pod_folder, container_folder(container_id, driver)[1])
+        return joined(drivers.container_path(Driver(driver), pod_folder, container_id))
     except ValueError:
         return ""
 
 
 def kube_class_of(path: str) -> str:
     """The Kubernetes QoS class that a folder's path tells."""
-    return BEST_EFFORT if "besteffort" in path else BURSTABLE if "burstable" in path else GUARANTEED
+    return drivers.kube_qos_of(path).value

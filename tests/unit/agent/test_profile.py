@@ -9,6 +9,7 @@ import pytest
 from nri.agent.profile import PROFILES, profile_of
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.errors import ConfigError
+from nri.host.cgroups import KNOBS
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -39,3 +40,14 @@ def test_owners_of_a_knob_are_hooks_and_strategies_alike() -> None:
     )  # fmt: skip
     assert profile.owners_of("nothing") == ()
     assert {owner.name for owner in profile.owners()} <= profile.gates.keys()
+
+
+#: Words of NRI, and what the agent writes beside cgroups.
+_OTHERS = {"env", "mounts", "devices", "oom_score_adj", "resctrl", "sysctl", "core_sched.cookie", "tc", "terway"}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_knob_that_is_owned_is_one_that_there_is(name: str) -> None:
+    profile = profile_of(name)
+    owned = {owns.knob for row in (*profile.hooks, *profile.strategies) for owns in row.owns}
+    assert owned <= set(KNOBS) | _OTHERS

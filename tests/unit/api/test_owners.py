@@ -25,11 +25,6 @@ def test_the_owner_of_an_entry_is_found_by_its_key() -> None:
     assert owners.entry_owners(TABLE, "c1", "Namespace") == {"pid": "-10-a"}
 
 
-def test_hooks_have_several_owners() -> None:
-    assert owners.hooks_owners(TABLE, "c1") == ["10-a", "20-b"]
-    assert owners.hooks_owners(TABLE, "c2") == []
-
-
 def test_all_owners_of_a_container_are_listed_in_field_order() -> None:
     assert owners.owners_of(TABLE, "c1") == {
         "OciHooks": "10-a,20-b",
@@ -53,15 +48,3 @@ def test_asking_about_an_unknown_container_adds_nothing() -> None:
 def test_a_field_that_does_not_exist_is_named() -> None:
     with pytest.raises(ValueError, match="unknown field 'CpuShares'"):
         owners.owner(TABLE, "c1", "CpuShares")
-
-
-def test_plugins_are_found_under_both_names() -> None:
-    plugins = owners.plugin_map([m.PluginInstance(name="a", index="10")])
-    assert set(plugins) == {"a", "10-a"}
-    assert plugins["a"].index == "10"
-
-
-def test_a_plugin_whose_name_reads_like_another_with_its_index_is_not_found_as_that() -> None:
-    imposter, guard = m.PluginInstance(name="10-guard", index="99"), m.PluginInstance(name="guard", index="10")
-    assert set(owners.plugin_map([imposter])) == {"99-10-guard"}
-    assert owners.plugin_map([guard, imposter])["10-guard"].index == "10"

@@ -23,7 +23,6 @@ from nri.host.process import (
     oom_score,
     parse_cgroups,
     parse_stat,
-    process_groups,
     read_stat,
     thread_states,
 )
@@ -96,13 +95,12 @@ def test_this_process_is_found_on_this_machine() -> None:
     found = find(Root(), os.getpid())
     assert found is not None
     assert parse_stat(Root().read("/proc/self/stat")).group == os.getpgrp()
-    assert process_groups(Root(), [os.getpid()]) == [os.getpgrp()]
 
 
-def test_groups_are_those_of_processes_that_are_there(tmp_path: Path) -> None:
-    root = machine(tmp_path, 5, 6)
+def test_a_process_that_is_gone_or_not_understood_is_none(tmp_path: Path) -> None:
+    root = machine(tmp_path, 5)
     write_files(tmp_path, {"proc/9/stat": "garbage"})
-    assert process_groups(root, [5, 6, 7, 9]) == [8]
+    assert [read_stat(root, pid) is None for pid in (5, 7, 9)] == [False, True, True]
 
 
 def test_the_cgroups_of_a_process_are_found(tmp_path: Path) -> None:

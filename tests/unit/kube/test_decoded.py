@@ -1,16 +1,15 @@
-"""Requests, limits and cgroups as they are read back from what a runtime tells."""
+"""Requests and limits as they are read back from what a runtime tells."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.api import messages as m
 from nri.kube import kubelet
-from nri.kube.decoded import Asked, asked, cgroup_folder, memory_request, slice_folder
+from nri.kube.decoded import Asked, asked, memory_request
 
 GIB = 1 << 30
 
@@ -40,24 +39,3 @@ def test_a_burstable_request_of_memory_is_right_to_a_thousandth_of_the_node(shar
     assert memory_request(1000 - share, 0) is None
     assert memory_request(None, GIB) is None
     assert memory_request(2, GIB) is None
-
-
-@pytest.mark.parametrize(
-    ("path", "folder"),
-    [
-        ("kubepods-burstable-podx.slice:cri-containerd:9",
-         "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice/cri-containerd-9.scope"),
-        ("kubepods.slice:crio:9", "kubepods.slice/crio-9.scope"),
-        ("/kubepods/burstable/podx/9", "/kubepods/burstable/podx/9"),
-    ],
-)  # fmt: skip
-def test_every_form_of_a_cgroups_path(path: str, folder: str) -> None:
-    assert cgroup_folder(path, systemd=True) == folder
-    assert cgroup_folder(path, systemd=False) == path
-    assert slice_folder("a-b.slice") == "a.slice/a-b.slice"
-
-
-@pytest.mark.parametrize("path", ["slice", "a:b", "a/b:c:d"])
-def test_a_path_of_no_form_is_an_error(path: str) -> None:
-    with pytest.raises(ValueError, match="neither a path nor"):
-        cgroup_folder(path, systemd=True)

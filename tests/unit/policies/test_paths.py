@@ -37,5 +37,9 @@ def test_an_id_of_another_form_has_no_folder(number: str) -> None:
     assert paths.container_path("kubepods/podx", number) == ""
 
 
+def test_a_pod_without_a_class_or_with_a_uid_that_is_no_name_has_no_folder() -> None:
+    assert paths.pod_path("Important", "u") == paths.pod_path("Burstable", "../..") == ""
+
+
 def test_a_leading_slash_stays() -> None:
     assert paths.container_path("/kubepods/podx/", "containerd://1") == "/kubepods/podx/cri-containerd-1.scope"

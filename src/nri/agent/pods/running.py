@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from nri.host import Hierarchies
-from nri.host.cgroups import expand
+from nri.host.cgroups import expand_slice
+from nri.host.cgroups.drivers import SCOPES, Driver, container_name
 from nri.policies import manifest, paths
 from nri.policies.contexts import PodContext
 from nri.policies.paths import KUBE_CLASSES
@@ -31,10 +32,6 @@ _IS_HASH: Final = re.compile(r"[0-9a-f]{32}")
 #: The exceptions of reading an object of another form than a pod's.
 _SENSELESS: Final = (AttributeError, TypeError, ValueError, LookupError, ArithmeticError)
 _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-#: The names that a runtime's scopes begin with, as container ids have them.
-_RUNTIMES: Final = {"cri-containerd-": "containerd", "crio-": "cri-o", "docker-": "docker", "nri-": "nri-engine"} | {
-    "pouch-": "pouch"
-}
 
 
 def running(
@@ -124,11 +121,8 @@ def _told(pod: Mapping[str, Any]) -> str:
     given = pod.get("cgroupParent")
     if not isinstance(given, str) or not given:
         return ""
-    name = given.strip("/")
-    if "/" in name or not name.endswith(".slice"):
-        return name
     try:
-        return expand(f"{name}::x").rpartition("/")[0]
+        return expand_slice(given.strip("/"))
     except ValueError:
         return ""
 
@@ -145,7 +139,7 @@ def _sandbox_id(pod: Mapping[str, Any], folder: str, hierarchies: Hierarchies, d
     status, known, runtimes = pod.get("status") or {}, set(), set()
     for each in (each for key in _STATUSES for each in status.get(key) or ()):
         try:
-            runtime, name = paths.container_folder(each.get("containerID") or "", driver)
+            runtime, name = container_name(Driver(driver), each.get("containerID") or "")
         except ValueError:
             return ""
         known.add(name)
@@ -163,7 +157,7 @@ def _number(name: str, runtime: str, driver: str) -> str:
     """The id of a container from the name of its folder; "" if that is not one of this runtime's."""
     if driver == paths.CGROUPFS:
         return f"{runtime}://{name}"
-    prefix = next((each for each, found in _RUNTIMES.items() if found == runtime), "")
+    prefix = SCOPES[runtime]
     if not (name.startswith(prefix) and name.endswith(".scope")):
         return ""
     return f"{runtime}://{name.removeprefix(prefix).removesuffix('.scope')}"

@@ -129,7 +129,7 @@ class HooksSettings:
     endpoint: str = ""
     registration_folder: Path = Path("/etc/runtime/hookserver.d")
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
-    runtime: Literal["containerd", "cri-o", "docker", "pouch", "nri-engine"] = "containerd"
+    runtime: Literal["containerd", "cri-o", "docker", "iSulad", "pouch", "nri-engine"] = "containerd"
 
     def __post_init__(self) -> None:
         check_sockets(self, "socket")

@@ -109,14 +109,6 @@ class DryRuntime:
                 target[name] = values
         path.write_text(json.dumps(spec))
 
-    def pause(self, container_id: str) -> None:
-        """Let a container count as frozen."""
-        self._change(container_id, "pause", ("running",), "paused")
-
-    def resume(self, container_id: str) -> None:
-        """Let a frozen container count as running again."""
-        self._change(container_id, "resume", ("paused",), "running")
-
     def containers(self) -> dict[str, RuntimeState]:
         """All containers, by id."""
         return {name: self.state(name) for name in [*self._containers]}

@@ -1,4 +1,4 @@
-"""An OCI runtime (runc or crun) as its command line: state, start, kill, delete, update, pause, resume.
+"""An OCI runtime (runc or crun) as its command line: state, start, kill, delete, update.
 
 Rules: the runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
 log of its own, because the cause of a failure often is there alone. Creating is conmon's, which has to be the
@@ -144,14 +144,6 @@ class Runtime:
     def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
         """Put resources into force, written as ``linux.resources`` of the OCI spec. Raises CommandFailed."""
         self._call("update", "--resources=/dev/stdin", container_id, data=json.dumps(resources).encode())
-
-    def pause(self, container_id: str) -> None:
-        """Freeze all processes of a container."""
-        self._call("pause", container_id)
-
-    def resume(self, container_id: str) -> None:
-        """Let a frozen container go on."""
-        self._call("resume", container_id)
 
     def containers(self) -> dict[str, RuntimeState]:
         """All containers below the runtime's root, by id: what a restart compares with the records."""

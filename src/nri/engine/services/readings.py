@@ -22,6 +22,7 @@ from nri.engine.process.stats import CGROUPS, stats_v1, stats_v2
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.errors import EngineError
 from nri.files import Usage
+from nri.host.cgroups import expand_slice
 
 __all__ = ["Reading", "Readings"]
 
@@ -143,20 +144,15 @@ class Readings:
         return Reading(now, stats, before.cores)
 
     def _own_cgroup(self, record: PodRecord) -> ContainerStats | None:
-        path = slice_path(record.cgroup_parent).lstrip("/")
+        try:
+            path = expand_slice(record.cgroup_parent)
+        except ValueError:  # a name that systemd does not take
+            return None
         if (self._cgroups / "cgroup.controllers").exists():
             folder = self._cgroups / path
             return stats_v2(folder) if path and folder.is_dir() else None
         paths = {name: self._cgroups / name / path for name in _V1}
         return stats_v1(paths) if path and paths["memory"].is_dir() else None
-
-
-def slice_path(name: str) -> str:
-    """The path of a systemd slice, whose name holds those above it; a path stays what it is. Pure."""
-    if "/" in name or not name.endswith(".slice"):
-        return name
-    words = name.removesuffix(".slice").split("-")
-    return "/".join(f"{'-'.join(words[: count + 1])}.slice" for count in range(len(words)))
 
 
 def total(parts: list[ContainerStats]) -> ContainerStats:

@@ -6,7 +6,17 @@ is remembered), `drivers` (paths of pods and containers).
 """
 
 from nri.host.cgroups.batch import Write
-from nri.host.cgroups.drivers import Driver, KubeQos, Parsed, container_path, expand, parse, pod_path, qos_path
+from nri.host.cgroups.drivers import (
+    Driver,
+    KubeQos,
+    Parsed,
+    container_path,
+    expand,
+    expand_slice,
+    parse,
+    pod_path,
+    qos_path,
+)
 from nri.host.cgroups.hierarchies import Hierarchies, Hierarchy, detect
 from nri.host.cgroups.knobs import KNOBS, Knob, knob
 from nri.host.cgroups.support import Located, probe, survey
@@ -28,6 +38,7 @@ __all__ = [
     "container_path",
     "detect",
     "expand",
+    "expand_slice",
     "knob",
     "parse",
     "pod_path",

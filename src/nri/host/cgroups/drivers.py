@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from nri.host.cgroups.hierarchies import Hierarchies
 
 __all__ = [
+    "SCOPES",
     "Driver",
     "KubeQos",
     "Parsed",
+    "container_name",
     "container_path",
     "driver_in_use",
     "expand",
+    "expand_slice",
     "kube_qos_of",
     "parse",
     "pod_path",
@@ -61,13 +64,13 @@ class Parsed(NamedTuple):
 
 _TOP = "kubepods"
 _CLASSES = {KubeQos.GUARANTEED: "", KubeQos.BURSTABLE: "burstable", KubeQos.BEST_EFFORT: "besteffort"}
-#: A runtime's scheme, and how systemd scopes of its containers begin.
-_SCOPES = {
+#: A runtime's scheme in the ids of its containers, and how their systemd scopes begin.
+SCOPES: Final = {
     "docker": "docker-",
     "containerd": "cri-containerd-",
     "cri-o": "crio-",
-    "isulad": "isulad-",
-    "nri": "nri-",
+    "iSulad": "isulad-",
+    "nri-engine": "nri-",  # this project's own
     "podman": "libpod-",
     "pouch": "pouch-",
 }
@@ -99,6 +102,15 @@ def pod_path(driver: Driver, kube_qos: KubeQos, uid: str) -> str:
     return f"{top}/{slice_name}-pod{uid.replace('-', '_')}.slice"
 
 
+def container_name(driver: Driver, container_id: str) -> tuple[str, str]:
+    """A container's runtime, and the name of its cgroup; arguments and errors are those of `container_path`."""
+    runtime, mark, name = container_id.partition("://")
+    if not mark or runtime not in SCOPES:
+        raise ValueError(f"{container_id!r} is not a container id with a runtime's scheme, such as containerd://ID")
+    _check(name, "id of a container")
+    return runtime, name if driver is Driver.CGROUPFS else f"{SCOPES[runtime]}{name}.scope"
+
+
 def container_path(driver: Driver, pod: str, container_id: str) -> str:
     """The cgroup of a container below its pod's.
 
@@ -110,18 +122,15 @@ def container_path(driver: Driver, pod: str, container_id: str) -> str:
     Raises:
         ValueError: there is no scheme, or it is of an unknown runtime.
     """
-    runtime, mark, name = container_id.partition("://")
-    if not mark or runtime not in _SCOPES:
-        raise ValueError(f"{container_id!r} is not a container id with a runtime's scheme, such as containerd://ID")
-    _check(name, "id of a container")
-    last = name if driver is Driver.CGROUPFS else f"{_SCOPES[runtime]}{name}.scope"
+    last = container_name(driver, container_id)[1]
     return f"{pod.rstrip('/')}/{last}" if pod.strip("/") else last
 
 
 def expand(path: str) -> str:
     """The path of what a runtime is given: `SLICE:PREFIX:ID` becomes a scope below all the slices of that name.
 
-    A path with slashes is returned as it is, without those at its ends. Source: systemd.slice(5).
+    A path with slashes is returned as it is, without those at its ends. Source: systemd.slice(5); runc
+    and crun keep the hyphen of an empty PREFIX.
 
     Raises:
         ValueError: it has colons, but not that form, or its slice is none.
@@ -131,14 +140,25 @@ def expand(path: str) -> str:
     parts = path.split(":")
     if len(parts) != 3 or not parts[2]:
         raise ValueError(f"{path!r} is neither a path nor of the form SLICE:PREFIX:ID")
-    name = parts[0] or "system.slice"
-    stem = name.removesuffix(".slice")
-    if stem == name or "/" in name or "" in stem.split("-"):
+    return f"{_slices(parts[0] or 'system.slice')}/{parts[1]}-{parts[2]}.scope"
+
+
+def expand_slice(name: str) -> str:
+    """The path of the parent that a runtime is given: `a-b.slice` is `a.slice/a-b.slice`.
+
+    A path is returned as it is, without slashes at its ends.
+
+    Raises:
+        ValueError: it ends like a slice, but is none.
+    """
+    return _slices(name) if name.endswith(".slice") and "/" not in name else name.strip("/")
+
+
+def _slices(name: str) -> str:
+    words = name.removesuffix(".slice").split("-")
+    if not name.endswith(".slice") or "/" in name or "" in words:
         raise ValueError(f"{name!r} is no slice, such as kubepods-besteffort.slice")
-    words = stem.split("-")
-    slices = ["-".join(words[: count + 1]) + ".slice" for count in range(len(words))]
-    last = f"{parts[1]}-{parts[2]}.scope" if parts[1] else f"{parts[2]}.scope"
-    return "/".join([*slices, last])
+    return "/".join("-".join(words[: count + 1]) + ".slice" for count in range(len(words)))
 
 
 def kube_qos_of(path: str) -> KubeQos:
@@ -182,7 +202,7 @@ def _container(driver: Driver, name: str | None) -> tuple[str | None, str | None
     stem = name.removesuffix(".scope")
     if stem == name:
         return None, None
-    for runtime, prefix in _SCOPES.items():
+    for runtime, prefix in SCOPES.items():
         if stem.startswith(prefix) and len(stem) > len(prefix):
             return stem.removeprefix(prefix), runtime
     return stem, None

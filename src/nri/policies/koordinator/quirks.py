@@ -32,8 +32,6 @@ class Quirks:
     """A container gets an RDT class only if the pod's annotation can be read, for only then is there a group."""
     oom_score_at_creation: bool = True
     """The oom score of a container is set before its first process runs, where the transport can say it."""
-    proxy_adds_mounts_and_devices: bool = True
-    """In proxy mode mounts and devices reach the CRI request."""
     absent_classes_are_off: bool = True
     """A NodeSLO that does not mention a class has it switched off; the original panics."""
     absent_bandwidth_is_none: bool = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nri.ttrpc.envelope import Request
     from nri.ttrpc.services.streams import ServerStream
 
-__all__ = ["Method", "Service", "Services", "dispatcher"]
+__all__ = ["Method", "Service", "Services"]
 
 
 class Method:
@@ -167,9 +167,3 @@ class Services:
 def _instead(names: Iterable[str]) -> str:
     """The names that are served here, for the error of a request for another one."""
     return f"not served here, but {', '.join(names) or 'nothing'}"
-
-
-def dispatcher(services: Iterable[Service]) -> Callable[[Request], bytes]:
-    """The `on_request` of an endpoint that serves these services, without streams."""
-    table = Services(services)
-    return lambda request: table.find(request).answer(request)

@@ -12,7 +12,7 @@ from nri.agent.settings.tables import (
     ProxySettings,
     StandaloneSettings,
 )
-from nri.policies import paths
+from nri.host.cgroups.drivers import SCOPES
 from nri.service.settings import HttpSettings
 
 
@@ -42,4 +42,4 @@ def test_what_cannot_work_is_refused_with_its_value(table: Any, values: dict[str
 
 
 def test_mode_hooks_can_be_told_every_runtime_whose_cgroups_are_known() -> None:
-    assert set(get_args(get_type_hints(HooksSettings)["runtime"])) == paths.RUNTIMES
+    assert set(get_args(get_type_hints(HooksSettings)["runtime"])) == set(SCOPES) - {"podman"}

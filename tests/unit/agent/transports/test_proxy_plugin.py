@@ -53,7 +53,8 @@ SLICE = "kubepods.slice/kubepods-pod1.slice"
         ("containerd", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
         ("cri-o", f"/{SLICE}", f"{SLICE}/crio-theirs.scope"),
         ("", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
-        ("iSulad", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
+        ("iSulad", f"/{SLICE}", f"{SLICE}/isulad-theirs.scope"),
+        ("unheard-of", f"/{SLICE}", f"{SLICE}/cri-containerd-theirs.scope"),
     ],
 )
 def test_the_folder_of_a_container_follows_from_its_pods_and_the_runtimes_name_and_id(

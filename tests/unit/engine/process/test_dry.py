@@ -27,8 +27,6 @@ def test_a_container_lives_and_its_end_is_told_once(bundle: Path) -> None:
     runtime.start("c1")
     with pytest.raises(CommandFailed, match="cannot start a container in the running state"):
         runtime.start("c1")
-    runtime.pause("c1")
-    runtime.resume("c1")
     assert dry_exec_sync(runtime, "c1", {}) == (b"", b"", 0)
     runtime.update("c1", {"memory": {"limit": 5}})
     runtime.update("c1", {"memory": {"swap": 6}})

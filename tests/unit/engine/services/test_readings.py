@@ -1,4 +1,4 @@
-"""Sums, rates and paths of readings."""
+"""Sums and rates of readings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from nri.engine.process import ContainerStats
 from nri.engine.services import readings as module
-from nri.engine.services.readings import Readings, slice_path, total
+from nri.engine.services.readings import Readings, total
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 
 
@@ -17,19 +17,6 @@ def test_a_sum_has_what_any_part_has_and_no_more() -> None:
     made = total([ContainerStats(cpu_usage_ns=1, processes=2), ContainerStats(cpu_usage_ns=3)])
     assert made == ContainerStats(cpu_usage_ns=4, processes=2)
     assert total([]) == ContainerStats()
-
-
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [
-        ("/kubepods/pod1", "/kubepods/pod1"),
-        ("kubepods-burstable-pod1.slice", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice"),
-        ("system.slice", "system.slice"),
-        ("", ""),
-    ],
-)
-def test_a_slice_is_below_those_that_its_name_has(name: str, path: str) -> None:
-    assert slice_path(name) == path
 
 
 def test_a_rate_needs_two_readings_some_time_apart(monkeypatch: pytest.MonkeyPatch) -> None:

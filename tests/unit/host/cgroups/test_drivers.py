@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.host import Driver, KubeQos, detect, parse, pod_path, qos_path
-from nri.host.cgroups.drivers import Parsed, container_path, driver_in_use, expand, kube_qos_of
+from nri.host.cgroups.drivers import Parsed, container_path, driver_in_use, expand, expand_slice, kube_qos_of
 from tests.support import host_trees
 
 UID = "6553a60b-2b97-442a-b6da-a5704d81dd98"
@@ -52,8 +52,8 @@ def test_the_kubelets_own_paths(driver: Driver, kube_qos: KubeQos, qos: str, pod
         ("docker", "docker-", "docker"),
         ("containerd", "cri-containerd-", "containerd"),
         ("cri-o", "crio-", "cri-o"),
-        ("isulad", "isulad-", "isulad"),
-        ("nri", "nri-", "nri"),
+        ("iSulad", "isulad-", "iSulad"),
+        ("nri-engine", "nri-", "nri-engine"),
         ("podman", "libpod-", "podman"),
     ],
 )
@@ -140,7 +140,7 @@ def test_the_driver_is_that_whose_cgroup_of_all_pods_is_there(tmp_path: Path) ->
         ),
         ("system.slice:docker:x", "system.slice/docker-x.scope"),
         (":docker:x", "system.slice/docker-x.scope"),
-        ("a.slice::x", "a.slice/x.scope"),
+        ("a.slice::x", "a.slice/-x.scope"),
         ("/kubepods/podx/abc", "kubepods/podx/abc"),
         ("", ""),
     ],
@@ -155,6 +155,24 @@ def test_what_a_runtime_is_told_becomes_a_path(told: str, path: str) -> None:
 def test_a_form_that_no_runtime_takes_is_refused(bad: str) -> None:
     with pytest.raises(ValueError, match=r"SLICE:PREFIX:ID|no slice"):
         expand(bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("/kubepods/pod1/", "kubepods/pod1"),
+        ("kubepods-burstable-pod1.slice", "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1.slice"),
+        ("system.slice", "system.slice"),
+        ("", ""),
+    ],
+)
+def test_a_slice_is_below_those_that_its_name_has(name: str, path: str) -> None:
+    assert expand_slice(name) == path
+
+
+def test_a_name_that_only_ends_like_a_slice_is_refused() -> None:
+    with pytest.raises(ValueError, match="no slice"):
+        expand_slice("a--b.slice")
 
 
 @given(st.sampled_from(Driver), st.sampled_from(KubeQos), st.uuids(), st.from_regex(r"[0-9a-f]{8,64}", fullmatch=True))

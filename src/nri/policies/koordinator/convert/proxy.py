@@ -1,8 +1,8 @@
 """Contexts from the requests of Koordinator's hook protocol, and changes in its responses.
 
 Requests and responses are dicts with the protocol's field names (`pod_meta`, `container_resources`). The protocol has
-no words for mounts, devices and RDT classes: the proxy of this package adds them to the CRI request itself, from
-`cri_extras`. Next: `nri.policies.koordinator.hook_protocol`.
+no words for mounts, devices and RDT classes: the proxy of this package adds those to the CRI request itself. Next:
+`nri.policies.koordinator.hook_protocol`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from nri.policies import paths
 from nri.policies.changes import Changes
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 from nri.policies.koordinator.pod_annotations import annotated
-from nri.policies.koordinator.quirks import Quirks
 from nri.policies.messages import container_id
 
-__all__ = ["container_context", "container_response", "cri_extras", "pod_context", "pod_response"]
+__all__ = ["container_context", "container_response", "pod_context", "pod_response"]
 
 #: The protocol's fields by knob.
 _FIELDS = {
@@ -64,18 +63,6 @@ def container_response(changes: Changes, response: Mapping[str, Any]) -> dict[st
     if changes.env:
         answer["container_envs"] = {**(response.get("container_envs") or {}), **changes.env}
     return answer
-
-
-def cri_extras(changes: Changes, quirks: Quirks = Quirks.DEFAULT) -> dict[str, list[dict[str, Any]]]:
-    """Return mounts and devices as a CRI ContainerConfig has them; the original's proxy has no way for them."""
-    if not quirks.proxy_adds_mounts_and_devices:
-        return {}
-    mounts = [
-        {"container_path": each.destination, "host_path": each.source, "readonly": "ro" in each.options}
-        for each in changes.mounts
-    ]
-    devices = [{"container_path": each.path, "host_path": each.path, "permissions": "rwm"} for each in changes.devices]
-    return {name: entries for name, entries in (("mounts", mounts), ("devices", devices)) if entries}
 
 
 def _pod(request: Mapping[str, Any], labels: str, annotations: str, parent: str) -> PodContext:

@@ -1,4 +1,4 @@
-"""Hook requests from CRI requests, from what a runtime lists after a restart, and from what was stored.
+"""Hook requests from CRI requests, and from what was stored.
 
 All values are dicts with the protocol's field names. Koordinator's proxy loses a pod's cgroup parent and a container's
 resources and environment over its own restart, because runtimes do not list them. Next:
@@ -16,8 +16,6 @@ __all__ = [
     "SKIP_LABEL",
     "container_of_create",
     "container_of_update",
-    "listed_container",
-    "listed_pod",
     "pod_of_run",
     "skipped",
 ]
@@ -33,11 +31,6 @@ def pod_of_run(request: Fields) -> dict[str, Any]:
     config = request.get("config") or {}
     found = _pod(config, config, request)
     return found | _given(cgroup_parent=(config.get("linux") or {}).get("cgroup_parent"))
-
-
-def listed_pod(sandbox: Fields) -> dict[str, Any]:
-    """Return the hook request for a pod that the runtime lists."""
-    return _pod(sandbox, sandbox, sandbox)
 
 
 def container_of_create(request: Fields, pod: Fields) -> dict[str, Any]:
@@ -63,18 +56,6 @@ def container_of_update(request: Fields, stored: Fields) -> dict[str, Any]:
     return {**stored, **_given(container_resources=merged)}
 
 
-def listed_container(container: Fields, pod: Fields) -> dict[str, Any]:
-    """Return the hook request for a container that the runtime lists, of a pod that it lists too."""
-    return _given(
-        pod_meta=pod.get("pod_meta"),
-        pod_annotations=pod.get("annotations"),
-        pod_labels=pod.get("labels"),
-        pod_cgroup_parent=pod.get("cgroup_parent"),
-        container_meta=_container_meta(container),
-        container_annotations=container.get("annotations"),
-    )
-
-
 def skipped(labels: Mapping[str, str] | None, label: tuple[str, str] = SKIP_LABEL) -> bool:
     """Whether a pod is not to be shown to hook servers."""
     return (labels or {}).get(label[0]) == label[1]
@@ -84,11 +65,6 @@ def env_of_cri(entries: Any) -> dict[str, str]:
     """Return the environment of a CRI request, whose values may be bytes, as a map."""
     pairs = ((each.get("key", ""), each.get("value", "")) for each in entries or ())
     return {key: value.decode("utf-8", "replace") if isinstance(value, bytes) else value for key, value in pairs}
-
-
-def env_to_cri(env: Mapping[str, str] | None) -> list[dict[str, Any]]:
-    """Return an environment as a CRI request has it, sorted by name."""
-    return [{"key": key, "value": value.encode()} for key, value in sorted((env or {}).items())]
 
 
 def _pod(meta: Fields, config: Fields, request: Fields) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from nri.policies.koordinator.names import ANNOTATION_RESCTRL
 from nri.policies.koordinator.quirks import Quirks
 from nri.policies.koordinator.schemata import Schemata, cache_mask
 
-__all__ = ["AMD", "INTEL", "NAME", "PREFIX", "Cache", "bandwidth", "container", "new_tasks", "pod", "removal", "stale"]
+__all__ = ["AMD", "INTEL", "NAME", "PREFIX", "Cache", "bandwidth", "container", "pod", "removal", "stale"]
 
 NAME: Final = "Resctrl"
 INTEL, AMD = "GenuineIntel", "AuthenticAMD"
@@ -69,12 +69,6 @@ def removal(context: PodContext) -> Decision:
     if ANNOTATION_RESCTRL not in context.annotations:
         return Decision()
     return Decision(Changes(resctrl=Resctrl(PREFIX + context.uid, remove=True)), "its pod is removed")
-
-
-def new_tasks(context: PodContext, known: Iterable[int] | None) -> tuple[int, ...]:
-    """Return the thread ids of a pod that its group does not have; all if the group's are not known."""
-    have = frozenset(known or ())
-    return tuple(task for tasks in context.tasks.values() for task in tasks if task not in have)
 
 
 def stale(groups: Iterable[str], pods: Iterable[PodContext]) -> list[str]:

@@ -15,7 +15,7 @@ from nri.policies.koordinator.names import ANNOTATION_NETWORK_QOS, BE, LS, LSE, 
 from nri.policies.koordinator.pod_annotations import bandwidths
 from nri.policies.koordinator.rules.network import TcRule
 
-__all__ = ["NAME", "TrafficClass", "class_id", "class_name", "classes", "hex_address", "minor_of", "own_limits"]
+__all__ = ["NAME", "TrafficClass", "class_name", "classes", "minor_of", "own_limits"]
 
 NAME: Final = "TCNetworkQoS"
 _MAJOR: Final = 1
@@ -70,16 +70,3 @@ def minor_of(qos: str) -> int:
 def class_name(major: int, minor: int) -> str:
     """Return a class as tc writes it: `1:2`."""
     return f"{major}:{minor}"
-
-
-def class_id(minor: int, major: int = _MAJOR) -> int:
-    """Return a class as `net_cls.classid` wants it: the digits of both read as hexadecimal, four for the minor."""
-    return int(f"{major}{minor:04d}", 16)
-
-
-def hex_address(address: str) -> str:
-    """Return an IPv4 address as a filter matches it: `0ad3f895`. Raises ValueError for what is none."""
-    parts = address.split(".")
-    if len(parts) != 4 or not all(part.isascii() and part.isdigit() and int(part) < 256 for part in parts):
-        raise ValueError(f"{address!r} is no IPv4 address")
-    return "".join(f"{int(part):02x}" for part in parts)

@@ -38,7 +38,6 @@ __all__ = [
     "evict_round",
     "frees",
     "idle",
-    "of_name",
     "ranked",
     "satisfaction_release",
     "usage_release",
@@ -115,11 +114,6 @@ class Victim(NamedTuple):
     pod: Mapping[str, Any]
     request: int
     used: int | None
-
-
-def of_name(name: str) -> Feature:
-    """Return a feature. KeyError for a name that is none."""
-    return {each.name: each for each in FEATURES}[name]
 
 
 def valid(feature: Feature, thresholds: Thresholds) -> bool:

@@ -59,11 +59,6 @@ class Request:
         """The memory to set aside: what is requested, else the limit."""
         return self.container.requests.memory_bytes or self.container.requests.memory_limit_bytes
 
-    @property
-    def whole_m(self) -> int:
-        """All CPU that it asks for."""
-        return 1000 * self.exclusive + self.shared_m
-
 
 def request_of(container: Container, options: Options, choices: Choices, zones: MemoryZones) -> Request:
     """The request of a container. NoPlace for annotations that cannot be meant."""

@@ -6,7 +6,6 @@ from nri.policies.changes import Changes, Device, Mount, Resctrl
 from nri.policies.contexts import Resources
 from nri.policies.koordinator import names
 from nri.policies.koordinator.convert import proxy
-from nri.policies.koordinator.quirks import Quirks
 
 SPEC = json.dumps({"containers": {"c": {"limits": {names.BATCH_CPU: "500"}}}})
 
@@ -52,12 +51,3 @@ def test_a_hook_response_clears_cpus_and_keeps_what_nobody_set() -> None:
     score = proxy.container_response(Changes({"oom_score_adj": -5}), {"container_resources": {"oom_score_adj": 900}})
     assert score == {"container_resources": {"oom_score_adj": -5}}
     assert proxy.pod_response(Changes({"cpu.cfs_quota": -1}), {}) == {"resources": {"cpu_quota": -1}}
-
-
-def test_mounts_and_devices_reach_the_cri_request() -> None:
-    """`proxy_adds_mounts_and_devices`."""
-    assert proxy.cri_extras(FULL) == {
-        "mounts": [{"container_path": "/d", "host_path": "/s", "readonly": False}],
-        "devices": [{"container_path": "/dev/x", "host_path": "/dev/x", "permissions": "rwm"}],
-    }
-    assert proxy.cri_extras(FULL, Quirks.REFERENCE) == {}

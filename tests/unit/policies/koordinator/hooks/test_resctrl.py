@@ -59,12 +59,6 @@ def test_groups_of_gone_pods_are_stale_and_others_are_not_ours() -> None:
     assert resctrl.stale(groups, [PodContext(uid="u")]) == ["koordlet-gone", "koordlet-u"]
 
 
-def test_new_tasks_are_those_that_the_group_lacks() -> None:
-    context = PodContext(tasks={"a": (1, 2), "b": (3,)})
-    assert resctrl.new_tasks(context, [2]) == (1, 3)
-    assert resctrl.new_tasks(context, None) == (1, 2, 3)
-
-
 def schemata(wanted: Mapping[str, object], vendor: str = resctrl.INTEL) -> str:
     group = resctrl.pod(pod(json.dumps(wanted)), resctrl.Cache((0, 1), 0xFFF, vendor)).changes.resctrl
     assert group is not None

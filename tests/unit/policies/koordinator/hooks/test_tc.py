@@ -15,14 +15,9 @@ def test_traffic_is_shared_forty_thirty_thirty_unless_nodeslo_says_otherwise() -
     assert tc.classes(TcRule(True)) == []
 
 
-def test_class_ids_are_decimal_digits_read_as_hexadecimal() -> None:
-    assert tc.class_id(2) == 0x10002
+def test_each_class_of_service_has_a_class_of_traffic() -> None:
     assert tc.class_name(1, 2) == "1:2"
-    assert tc.hex_address("10.211.248.149") == "0ad3f895"
     assert [tc.minor_of(qos) for qos in ("SYSTEM", "LSE", "LSR", "LS", "BE", "")] == [2, 3, 3, 3, 4, 0]
-    for wrong in ("", "1.2.3", "1.2.3.256", "a.b.c.d", "::1"):
-        with pytest.raises(ValueError, match="no IPv4"):
-            tc.hex_address(wrong)
 
 
 def test_a_pods_own_limits_are_bits_and_one_of_them_may_be_missing() -> None:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.policies.koordinator.loops import evict
-from nri.policies.koordinator.loops.evict import BatchCpu, Task, Victim, of_name
+from nri.policies.koordinator.loops.evict import BatchCpu, Task, Victim
 
-CPU, USED, MEMORY = of_name("BECPUEvict"), of_name("CPUEvict"), of_name("BEMemoryEvict")
-ALLOCATABLE = of_name("CPUAllocatableEvict")
+FEATURES = {each.name: each for each in evict.FEATURES}
+CPU, USED, MEMORY = FEATURES["BECPUEvict"], FEATURES["CPUEvict"], FEATURES["BEMemoryEvict"]
+ALLOCATABLE = FEATURES["CPUAllocatableEvict"]
 ASKED = {
     "cpuAllocatableEvictThresholdPercent": 80, "cpuAllocatableEvictLowerPercent": 70,
     "allocatableEvictPriorityThreshold": 5999,
@@ -84,7 +85,7 @@ def test_only_what_batch_and_mid_pods_ask_for_above_the_threshold_is_freed() -> 
     ],
 )
 def test_a_feature_without_all_it_needs_does_nothing(name: str, thresholds: dict[str, int], valid: bool) -> None:
-    assert evict.valid(of_name(name), thresholds) is valid
+    assert evict.valid(FEATURES[name], thresholds) is valid
 
 
 @pytest.mark.parametrize(

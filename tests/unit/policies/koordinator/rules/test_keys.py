@@ -55,8 +55,8 @@ def test_defaults_and_nothing_ask_for_none(document: Any) -> None:
     assert asked(document) == {}
 
 
-#: They read pods alone.
-_PODS_ALONE = {"GPUEnvInject", "OOMScoreAdj", "RDMADeviceInject", "Resctrl"}
+#: Hooks that read pods alone.
+_PODS_ALONE = {each.name for each in PROFILE.hooks if not set(each.sources) - {"pods"}}
 
 
 @pytest.mark.parametrize("name", [row.name for row in (*PROFILE.hooks, *PROFILE.strategies)])
