@@ -58,6 +58,8 @@ EVERY_S: Sequence[tuple[str, float, Sequence[tuple[str, Message]]]] = (
     ("images", 30, [("ListImages", pb.ListImagesRequest())]),
     ("removal of what has ended", 60, [("ListContainers", _ALL), ("ListPodSandbox", pb.ListPodSandboxRequest())]),
 )  # fmt: skip
+#: A kubelet's own rhythm: that of tests is faster.
+_RHYTHM = {"syncFrequency": "1m", "containerLogMonitorInterval": "10s", "fileCheckFrequency": "20s"}
 #: The metric of a kubelet with its calls of the runtime, and how long its pods may take.
 _OPERATIONS, _PODS_S = "kubelet_runtime_operations_total", 600.0
 #: How long what is still going on has to come to its end, in seconds.
@@ -118,7 +120,8 @@ class RealKubelet:
     """A released kubelet that has the proxy as its runtime, and static pods."""
 
     def __init__(self, proxied: Proxied) -> None:
-        self._kubelet = kubelet.Kubelet(build.program("kubelet"), proxied.cri_socket, proxied.run_dir)
+        program = build.program("kubelet")
+        self._kubelet = kubelet.Kubelet(program, proxied.cri_socket, proxied.run_dir, more=_RHYTHM)
         self._node = Node(self._kubelet, proxied)
         self._kubelet.start()
 

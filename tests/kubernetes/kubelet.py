@@ -12,7 +12,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,12 @@ class Kubelet:
         address: str = "127.0.0.1",
         gates: Sequence[str] = (),
         token: str = "",
+        more: Mapping[str, Any] | None = None,
     ) -> None:
-        """With a token nobody is answered without one, and the API server says what its owner may."""
+        """With a token nobody is answered without one, and the API server says what its owner may.
+
+        `more` of the KubeletConfiguration goes before what tests have.
+        """
         self.run_dir = run_dir
         self.folder = run_dir / "kubelet"
         self.manifests = self.folder / "manifests"
@@ -73,7 +77,7 @@ class Kubelet:
             self._join = {"--kubeconfig": str(kubeconfig), "--node-ip": address}
         if token:
             settings |= guarded()
-        (self.folder / "config.json").write_text(json.dumps(settings, indent=1))
+        (self.folder / "config.json").write_text(json.dumps(settings | dict(more or {}), indent=1))
 
     def start(self) -> None:
         """Start it and wait until it tells its pods."""
