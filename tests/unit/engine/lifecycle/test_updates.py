@@ -83,6 +83,20 @@ def test_a_refusal_and_a_failure_change_nothing(dry: Any) -> None:
     assert in_force(dry, made) == before and "post_update_container" not in dry.told.of("c")
 
 
+@pytest.mark.parametrize("told", [False, True], ids=["not told", "told"])
+def test_plugins_are_told_what_a_container_has_after_a_refusal_if_that_is_wanted(dry: Any, told: bool) -> None:
+    dry.restart(nri=replace(dry.config.nri, tell_refused=told))
+    made = dry.run(dry.pod())
+
+    def refuse(*_: Any) -> None:
+        raise nri.Reject("keep it")
+
+    dry.told.on["update_container"] = refuse
+    with pytest.raises(NriError, match="keep it"):
+        dry.engine.containers.update_resources(made, pb.LinuxContainerResources(cpu_shares=300))
+    assert dry.told.of("c")[-1] == ("post_update_container" if told else "update_container")
+
+
 def test_what_cannot_be_is_refused_before_plugins_are_asked(dry: Any) -> None:
     made = dry.run(dry.pod())
     with pytest.raises(RequestError, match=r"linux\.cpuset_cpus"):

@@ -28,13 +28,15 @@ const (
 // everybody else has all CPUs that nobody has. Whenever that changes, it tells
 // everybody anew, in the reply to the event that it is handling: containers that
 // other threads are just creating, and those whose creation somebody behind it
-// refused, as it hears of neither. Only the pod's end tells it of the latter.
+// refused, as it hears of neither. Only the pod's end tells it of the latter. A
+// runtime may tell it of an update that was refused behind it, by PostUpdateContainer.
 type allocator struct {
 	mu         sync.Mutex
 	containers map[string]*grant
 	cpus       int
 	keep       int  // so many CPUs are never given away
 	tell       bool // what everybody has by a line of output, and not by marks beside the CPUs
+	believe    bool // what the runtime says of a container after its update
 	decisions  int
 	stub       stub.Stub // to ask for updates with; nil: it never does
 	out        *lines.Writer
@@ -46,13 +48,17 @@ type grant struct {
 	own []int
 }
 
-func newAllocator(cpus, keep int, tell bool, out *lines.Writer) *allocator {
-	return &allocator{cpus: cpus, keep: keep, tell: tell, containers: map[string]*grant{}, out: out}
+func newAllocator(cpus, keep int, tell, believe bool, out *lines.Writer) *allocator {
+	return &allocator{cpus: cpus, keep: keep, tell: tell, believe: believe, containers: map[string]*grant{}, out: out}
 }
 
 // Configure subscribes to what the field's policies do.
 func (a *allocator) Configure(context.Context, string, string, string) (api.EventMask, error) {
-	return api.MustParseEventMask("StopPodSandbox,RemovePodSandbox,CreateContainer,UpdateContainer,StopContainer,RemoveContainer"), nil
+	events := "StopPodSandbox,RemovePodSandbox,CreateContainer,UpdateContainer,StopContainer,RemoveContainer"
+	if a.believe {
+		events += ",PostUpdateContainer"
+	}
+	return api.MustParseEventMask(events), nil
 }
 
 // CreateContainer gives the container its CPUs, and others what is left.
@@ -72,10 +78,34 @@ func (a *allocator) UpdateContainer(_ context.Context, pod *api.PodSandbox, cont
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	defer a.says()
-	if a.containers[container.GetId()] == nil || !a.resize(container.GetId(), pod.GetAnnotations()["cpus.test/exclusive"]) {
+	wish, later := pod.GetAnnotations()["cpus.test/at-update"]
+	if !later {
+		wish = pod.GetAnnotations()["cpus.test/exclusive"]
+	}
+	if a.containers[container.GetId()] == nil || !a.resize(container.GetId(), wish) {
 		return nil, nil
 	}
 	return append(a.others(container.GetId(), true), a.update(container.GetId())), nil
+}
+
+// PostUpdateContainer takes back what it gave in an update that came to nothing:
+// the container has other CPUs than it was given. Others are told by a request.
+func (a *allocator) PostUpdateContainer(_ context.Context, _ *api.PodSandbox, container *api.Container) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	grant := a.containers[container.GetId()]
+	if grant == nil || len(grant.own) == 0 {
+		return nil
+	}
+	if cpus, _ := a.has(container.GetId()); cpus == container.GetLinux().GetResources().GetCpu().GetCpus() {
+		return nil
+	}
+	grant.own = nil
+	a.decisions++
+	a.says()
+	a.out.Write(lines.Object{"event": "took_back"})
+	a.giveBack(true)
+	return nil
 }
 
 // StopContainer takes the CPUs back, and gives them to others.

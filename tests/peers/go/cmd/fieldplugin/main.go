@@ -41,6 +41,7 @@ func main() {
 	shared := flag.Int("shared", 2, "of the allocator: how many of them are never given away")
 	tell := flag.Bool("tell", false, "of the allocator: write who has what, and leave the marks beside the CPUs out")
 	unsolicited := flag.Bool("unsolicited", false, "of the allocator: give back what events without an answer freed")
+	believe := flag.Bool("believe", false, "of the allocator: take back what a container has not got after its update")
 	flag.Parse()
 	if *name == "" {
 		*name = *kind
@@ -56,7 +57,7 @@ func main() {
 	byRequest := &byRequest{name: *name, seen: seen, events: allEvents}
 	switch *kind {
 	case "allocator":
-		allocator = newAllocator(*cpus, *shared, *tell, out)
+		allocator = newAllocator(*cpus, *shared, *tell, *believe, out)
 		p = allocator
 	case "agent":
 		byRequest.unnamed = true
