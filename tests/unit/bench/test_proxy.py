@@ -22,5 +22,5 @@ def test_the_calls_of_a_kubelet_are_calls_of_the_cri_about_three_a_second() -> N
 def test_a_row_has_medians_of_the_rounds() -> None:
     rest = Rest()
     rest.cpu_ms, rest.calls, rest.look_ms, rest.mib = [5.0, 7.0, 6.0], 3.14, 121.4, (57.0, 40.0)
-    text = page(argparse.Namespace(rounds=3, seconds=20.0, runtime="engine"), {110: rest})
+    text = page(argparse.Namespace(rounds=3, seconds=20.0, runtime="engine", kubelet=False), {110: rest})
     assert "| 110  | 3.1            | 6.0 (5.5-6.5)           | 121                       | 57.0    | 40.0    |" in text

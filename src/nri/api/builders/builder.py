@@ -51,7 +51,7 @@ class Builder:
         if not isinstance(message, expected):
             raise TypeError(f"{cls.__name__}.of() takes a {expected.__name__}, not {message!r}")
         made = cls.__new__(cls)
-        made.message = message
+        set_message(made, message)
         return made
 
     @classmethod
@@ -149,3 +149,7 @@ def _show(value: Any) -> str:
     if value.DESCRIPTOR.name.startswith("Optional"):
         return repr(list(value.value) if _is_list(value.value) else value.value)
     return f"{{{', '.join(describe(value))}}}"
+
+
+#: Gives a builder its message past `__setattr__`, which is for people's mistakes and would cost each answer.
+set_message = Builder.__dict__["message"].__set__

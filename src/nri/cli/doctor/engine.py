@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from nri.cli.doctor import Finding
+from nri.config.complaint import apart
 from nri.config.root import inside
 from nri.config.runtimes.reading import RuntimeNri
 from nri.errors import ConfigError
@@ -34,7 +35,7 @@ def read(root: str, findings: list[Finding]) -> RuntimeNri | None:
             loaded = ENGINE_SETTINGS.load(path, environment={})
             settings, places = loaded.settings, dict(loaded.origins)
     except ConfigError as error:
-        for one in (ConfigError(error.source, error.key, error.reason, error.suggestion), *error.others):
+        for one in apart(error):
             where = f"{_seen(one.source, root)}: {one.key}" if one.key else _seen(one.source, root)
             findings.append(
                 Finding("problem", one.reason, where, one.suggestion or "the engine does not start with it")

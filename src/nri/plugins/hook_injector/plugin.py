@@ -9,6 +9,7 @@ made. At the start a broken file ends the plugin; later the hooks stay what they
 from __future__ import annotations
 
 import nri
+from nri.config.complaint import apart
 from nri.plugins.hook_injector import pattern
 from nri.plugins.hook_injector.directories import HookDirectories
 from nri.plugins.hook_injector.when import Facts, Unanswerable
@@ -114,7 +115,7 @@ class HookInjector(nri.Plugin):
     def _tell(self, news: News) -> None:
         """Log what a look has brought, once."""
         assert self._found is not None
-        errors = [] if news.error is None else [news.error, *news.error.others]
+        errors = [] if news.error is None else apart(news.error)
         text = "\n".join(str(each) for each in (*errors, *news.warnings))
         if errors and text == self._logged:
             return

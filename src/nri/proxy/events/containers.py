@@ -18,7 +18,7 @@ from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
-from nri.proxy.adjust import Owners, Unsupported, adjust, wishes
+from nri.proxy.adjust import ZERO, Owners, Unsupported, adjust, wishes, zeros
 from nri.proxy.events.adoption import container_key, start_key
 from nri.proxy.events.call_context import CallContext
 from nri.proxy.events.updates import in_force, merged
@@ -174,6 +174,8 @@ class ContainerCalls:
                 if record.asked.ByteSize():
                     context.store.note(record, asked=asked)
                 in_force(context.store, record, request.linux, wanted)
+                for field in zeros(reply.resources):
+                    result.mark_unsupported(field, ZERO)
                 order.note(result, numbers)
         except BaseException:
             if not done:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nri.config.complaint import apart
 from nri.engine.config import ENGINE_SETTINGS
 from nri.errors import ConfigError
 
@@ -65,7 +66,7 @@ def test_isulads_nri_is_off_until_it_is_switched_on(write) -> None:
 def test_every_mistake_of_a_published_sample_is_named_with_its_line(write) -> None:
     with pytest.raises(ConfigError) as caught:
         ENGINE_SETTINGS.load(write("daemon.json", SAMPLE), environment={})
-    told = str(caught.value)
+    told = "\n".join(map(str, apart(caught.value)))
     assert "daemon.json:4: not valid JSON: expecting ',' delimiter" in told
     assert "look at the end of the line before: is a comma missing?" in told
     assert "daemon.json:4: not valid JSON: expecting ':' delimiter in column 27 (write a colon instead" in told

@@ -8,10 +8,9 @@ sets which knob was found out by that. Keys with which rubik does something else
 
 from __future__ import annotations
 
-import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -36,6 +35,8 @@ _FEATURES: Final = "agent.enabledFeatures"
 _LEVELS: Final = {"": "info", "debug": "debug", "info": "info", "warn": "warning", "error": "error", "stack": "debug"}
 _CGROUPS: Final = "/sys/fs/cgroup"
 _NODE_NAME: Final = "RUBIK_NODE_NAME"
+#: A number of JavaScript's that JSON has no words for.
+_NO_JSON_NUMBER: Final = re.compile(r"[:\[,]\s*-?(?:NaN|Infinity)\s*[,\]}]")
 
 #: The knobs of the services of these names.
 Owners = Callable[[Iterable[str]], Iterable[Owner]]
@@ -134,7 +135,7 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
         try:
             tree = parse_json(source.text)
         except ValueError:
-            if _as_python_reads(source.text, "agent"):
+            if _NO_JSON_NUMBER.search(source.text):
                 raise ConfigError(source.name, "", "holds NaN or Infinity, which JSON does not have") from None
             return None  # whoever reads it next says where it is no JSON
         if not isinstance(tree, dict):
@@ -152,13 +153,6 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
         return FileLayer(Layer(_settings(file, found, source.name), lambda _: source.name), notes)
 
     return read
-
-
-def _as_python_reads(text: str, key: str) -> bool:
-    """Whether a text is an object with a key to Python's reader, which takes more than JSON."""
-    with suppress(ValueError, RecursionError):
-        return key in (tree if isinstance(tree := json.loads(text), dict) else ())
-    return False
 
 
 def asked(document: Mapping[str, Any] | None) -> dict[str, str]:
