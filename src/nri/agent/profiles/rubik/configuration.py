@@ -8,10 +8,8 @@ sets which knob was found out by that. Keys with which rubik does something else
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -131,11 +129,10 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
     """Make the reader of rubik's file as settings of the agent; `owners` as for `kind_of`."""
 
     def read(source: Source) -> FileLayer | None:
+        odd: list[str] = []  # NaN and the like, which the agent's own settings may have
         try:
-            tree = parse_json(source.text)
+            tree = parse_json(source.text, parse_constant=odd.append)
         except ValueError:
-            if _as_python_reads(source.text, "agent"):
-                raise ConfigError(source.name, "", "holds NaN or Infinity, which JSON does not have") from None
             return None  # whoever reads it next says where it is no JSON
         if not isinstance(tree, dict):
             return None
@@ -144,6 +141,8 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
             if lost:
                 raise located(source, [Problem((lost[0],), "unknown key", 'did you mean "agent"?')])[0]
             return None
+        if odd:
+            raise ConfigError(source.name, "", f"holds {odd[0]}, which JSON does not have")
         file = settings.read(tree, source)
         found = _complete(file, source)
         if reason := _conflict(found, owners):
@@ -152,13 +151,6 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
         return FileLayer(Layer(_settings(file, found, source.name), lambda _: source.name), notes)
 
     return read
-
-
-def _as_python_reads(text: str, key: str) -> bool:
-    """Whether a text is an object with a key to Python's reader, which takes more than JSON."""
-    with suppress(ValueError, RecursionError):
-        return key in (tree if isinstance(tree := json.loads(text), dict) else ())
-    return False
 
 
 def asked(document: Mapping[str, Any] | None) -> dict[str, str]:
