@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from nri.api import messages as m
 from nri.api import optional
-from nri.api.builders.builder import set_message
 from nri.api.builders.checks import (
     I64,
     U32,
@@ -69,7 +68,7 @@ class Adjustment(Resources, AdjustmentView):
     message: m.ContainerAdjustment
 
     def __init__(self) -> None:
-        set_message(self, m.ContainerAdjustment())
+        self.message = m.ContainerAdjustment()
 
     @classmethod
     def _message_class(cls) -> type[m.ContainerAdjustment]:

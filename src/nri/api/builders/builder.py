@@ -10,7 +10,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any, Self
 
     from google.protobuf.message import Message
@@ -30,19 +30,20 @@ class Builder:
     message: Any
     __hash__ = None  # type: ignore[assignment]
 
-    if not TYPE_CHECKING:  # to a type checker these would mean that there is every attribute
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Make readers refuse an assignment with the setter's name; a `__setattr__` would cost each answer time."""
+        super().__init_subclass__(**kwargs)
+        readers = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
+        for name, reader in readers.items():
+            if isinstance(reader, property) and reader.fset is None:
+                setattr(cls, name, reader.setter(_refusal(name)))
+
+    if not TYPE_CHECKING:  # to a type checker it would mean that there is every attribute
 
         def __getattr__(self, name: str) -> Any:
-            near = _nearest(type(self), name)
+            verb = name.partition("_")[0].lower()
+            near = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
             raise AttributeError(f"{type(self).__name__} has no {name}{near and f': did you mean {near}()?'}")
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            try:
-                object.__setattr__(self, name, value)
-            except AttributeError:
-                kind, near = type(self), _nearest(type(self), f"set_{name}")
-                what = "only shows what is set" if hasattr(kind, name) else "is not there"
-                raise AttributeError(f"{kind.__name__}.{name} {what}{near and f': write with {near}()'}") from None
 
     @classmethod
     def of(cls, message: Any) -> Self:
@@ -51,7 +52,7 @@ class Builder:
         if not isinstance(message, expected):
             raise TypeError(f"{cls.__name__}.of() takes a {expected.__name__}, not {message!r}")
         made = cls.__new__(cls)
-        set_message(made, message)
+        made.message = message
         return made
 
     @classmethod
@@ -98,13 +99,19 @@ class Builder:
         return f"{type(self).__name__}({', '.join(describe(self.message))})"
 
 
+def _refusal(name: str) -> Callable[[Any, Any], None]:
+    def refuse(builder: Any, _value: Any) -> None:
+        kind, near = type(builder), _nearest(type(builder), f"set_{name}")
+        raise AttributeError(f"{kind.__name__}.{name} only shows what is set{near and f': write with {near}()'}")
+
+    return refuse
+
+
 def _nearest(cls: type, name: str) -> str:
     """Return the method that was meant by a name, also one of the Go API, or the setter of a reader; "" for none."""
     import difflib
     import re
 
-    if name.startswith("_"):
-        return ""
     known = [each for each in dir(cls) if callable(getattr(cls, each)) and not each.startswith("_")]
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().replace("linux_", "")
     rest = words.partition("_")[2]
@@ -149,7 +156,3 @@ def _show(value: Any) -> str:
     if value.DESCRIPTOR.name.startswith("Optional"):
         return repr(list(value.value) if _is_list(value.value) else value.value)
     return f"{{{', '.join(describe(value))}}}"
-
-
-#: Gives a builder its message past `__setattr__`, which is for people's mistakes and would cost each answer.
-set_message = Builder.__dict__["message"].__set__

@@ -7,7 +7,6 @@ stub checks `has_resources` before it sends one. Next: `nri.api.builders.evictio
 
 from __future__ import annotations
 
-from nri.api.builders.builder import set_message
 from nri.api.builders.checks import flag, text
 from nri.api.builders.resources import Resources
 from nri.api.messages import Container, ContainerUpdate
@@ -37,7 +36,7 @@ class Update(Resources):
     message: ContainerUpdate
 
     def __init__(self, container: str | Container) -> None:
-        set_message(self, ContainerUpdate())
+        self.message = ContainerUpdate()
         self.set_container_id(container.id if isinstance(container, Container) else container)
 
     @classmethod

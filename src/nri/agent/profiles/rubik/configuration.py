@@ -9,7 +9,6 @@ sets which knob was found out by that. Keys with which rubik does something else
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -35,8 +34,6 @@ _FEATURES: Final = "agent.enabledFeatures"
 _LEVELS: Final = {"": "info", "debug": "debug", "info": "info", "warn": "warning", "error": "error", "stack": "debug"}
 _CGROUPS: Final = "/sys/fs/cgroup"
 _NODE_NAME: Final = "RUBIK_NODE_NAME"
-#: A number of JavaScript's that JSON has no words for.
-_NO_JSON_NUMBER: Final = re.compile(r"[:\[,]\s*-?(?:NaN|Infinity)\s*[,\]}]")
 
 #: The knobs of the services of these names.
 Owners = Callable[[Iterable[str]], Iterable[Owner]]
@@ -132,11 +129,10 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
     """Make the reader of rubik's file as settings of the agent; `owners` as for `kind_of`."""
 
     def read(source: Source) -> FileLayer | None:
+        odd: list[str] = []  # NaN and the like, which the agent's own settings may have
         try:
-            tree = parse_json(source.text)
+            tree = parse_json(source.text, parse_constant=odd.append)
         except ValueError:
-            if _NO_JSON_NUMBER.search(source.text):
-                raise ConfigError(source.name, "", "holds NaN or Infinity, which JSON does not have") from None
             return None  # whoever reads it next says where it is no JSON
         if not isinstance(tree, dict):
             return None
@@ -145,6 +141,8 @@ def file_reader(owners: Owners) -> Callable[[Source], FileLayer | None]:
             if lost:
                 raise located(source, [Problem((lost[0],), "unknown key", 'did you mean "agent"?')])[0]
             return None
+        if odd:
+            raise ConfigError(source.name, "", f"holds {odd[0]}, which JSON does not have")
         file = settings.read(tree, source)
         found = _complete(file, source)
         if reason := _conflict(found, owners):
