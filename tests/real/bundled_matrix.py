@@ -37,6 +37,11 @@ _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     "memory-high": (_V1, _V1_NOTE),
     "swap-max": (_V1, _V1_NOTE),
     "sgx": (_V1, _V1_NOTE),
+    "mpolset": (_OLD, ""),
+    "memtierd": (
+        {"nri": {"runc": EFFECTIVE, "runc13": EFFECTIVE, "crun": "refused: no cgroup below"}},
+        "on a machine with cgroups of both versions crun makes a container's in version 1 alone, and memtierd needs one of 2",
+    ),
     "counted": (_NEVER, "the tests' machines have no resctrl"),
     "required": (_OLD, "before 2.4 the plugin ends at its start and says that the runtime knows no event of it"),
     BACK: (
