@@ -107,6 +107,7 @@ def test_containers_find_the_cpus_and_memory_nodes_that_were_decided(engine: Eng
         assert_found_as_decided(beside)
 
 
+@pytest.mark.timeout(60 + 12 * PODS)
 @pytest.mark.parametrize("name", list(CONFIGS))
 def test_a_plugin_that_is_killed_in_a_sequence_of_pods_moves_nothing_and_grants_nothing_twice(
     engine: Engine, name: str, tmp_path: Path

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -19,6 +21,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nri.cli.support.probe.fields import View
+from nri.plugins.memory_policy import plugin as memory_policy
+from nri.plugins.memory_policy.plugin import INJECTED
 from tests.real.bundled_cases import (
     BACK,
     BAD,
@@ -86,7 +90,8 @@ class Program:
         flags = [flag.replace("{folder}", str(folder)) for flag in self.flags]
         index = ["-idx", self.index] if self.index else []
         module = f"nri.plugins.{self.plugin.replace('-', '_')}.plugin"
-        return PluginProgram(mine, "-m", module, *index, "-socket", str(socket), *flags)
+        env = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
+        return PluginProgram(mine, "-m", module, *index, "-socket", str(socket), *flags, env=env)
 
 
 PROGRAMS = (
@@ -101,6 +106,11 @@ PROGRAMS = (
     Program("26", "network-device-injector"),
     Program("27", "network-logger"),
     Program("28", "template"),
+    Program("30", "memory-qos", ("-config", "{folder}/memory-qos.json")),
+    Program("31", "memtierd", ("-config", "{folder}/memtierd.json", "-run-dir", "{folder}/memtierd")),
+    Program("32", "sgx-epc"),
+    Program("33", "resctrl-mon"),
+    Program("34", "memory-policy", ("-config", "{folder}/memory-policy.json", "-mpolset", "{folder}/bin/mpolset")),
     Program("90", "default-validator"),
 )
 """All at once beside one runtime; v010-adapter has a test of its own."""
@@ -119,6 +129,19 @@ def prepare(folder: Path) -> None:
     """What the plugins' flags name."""
     (folder / "hello").write_text("hello")
     (folder / "delegating").write_text(DELEGATING)
+    (folder / "bin").mkdir()
+    source = Path(memory_policy.__file__).with_name("mpolset.c")
+    subprocess.run(["cc", "-O2", "-static", "-o", folder / "bin/mpolset", source], check=True)
+    memtierd = folder / "bin/memtierd"
+    memtierd.write_text("#!/bin/sh\nwhile sleep 1; do :; done\n")
+    memtierd.chmod(0o755)
+    classes: dict[str, dict[str, Any]] = {
+        "memory-qos": {"unifiedannotations": ["memory.high"]},
+        "memtierd": {"classes": [{"name": "idle", "memtierdconfig": "$CGROUP2_ABS_PATH"}]},
+        "memory-policy": {"injectMpolset": True},
+    }
+    for name, config in classes.items():
+        (folder / f"{name}.json").write_text(json.dumps(config))
     (folder / "hooks.d").mkdir()
     for stage in STATES:
         write_hook(folder / "hooks.d", stage, {"annotations": {f"^{key}$": value for key, value in HOOKED.items()}})
@@ -128,6 +151,8 @@ def prepare(folder: Path) -> None:
 def programs(folder: Path, socket: Path, connected: Callable[[str], bool]) -> Iterator[dict[str, PluginProgram]]:
     """All plugins beside a runtime, by their names there, until the end of the `with`."""
     with ExitStack() as stack:
+        if not Path(INJECTED).exists():
+            stack.callback(shutil.rmtree, INJECTED, ignore_errors=True)
         started = {}
         for program in PROGRAMS:
             running = program.start(folder, socket)
@@ -151,14 +176,19 @@ def _wait_settled(name: str, running: PluginProgram, connected: Callable[[str], 
         time.sleep(0.02)
 
 
+def _scoped(key: str, container: str) -> str:
+    """The key of an annotation for one container of the pod, or, for "", for all."""
+    return key + container if key.endswith("/") or not container else f"{key}/container.{container}"
+
+
 def _annotations(folder: Path, device: str) -> dict[str, str]:
     """Those of a pod that asks for every case, each for its own container."""
     texts = {"FOLDER": str(folder), "SPARE": f"{device}s", "MOVED": device}
     found = {}
     for name, case in CASES.items():
-        scope = "" if case.of_pod else f"/container.{name if case.alone else SHARED}"
+        container = "" if case.of_pod else name if case.alone else SHARED
         for key, value in case.annotations.items():
-            found[f"{key}{scope}"] = re.sub("|".join(texts), lambda match: texts[match[0]], value)
+            found[_scoped(key, container)] = re.sub("|".join(texts), lambda match: texts[match[0]], value)
     return found
 
 
@@ -224,7 +254,7 @@ def _back(device: str) -> str:
 def not_refused(side: Side) -> dict[str, str]:
     """The bad annotations that do not refuse their container by name: what comes instead."""
     wrong = {}
-    keys = [f"{key}/container.bad-{number}" for number, (key, _, _) in enumerate(BAD)]
+    keys = [_scoped(key, f"bad-{number}") for number, (key, _, _) in enumerate(BAD)]
     pod = side.pod("bad", {key: value for key, (_, value, _) in zip(keys, BAD, strict=True)}, "")
     for number, (_, _, text) in enumerate(BAD):
         try:

@@ -1,7 +1,8 @@
 """What pods ask of bundled plugins, and where the effect is read back: inside the container, its process, its cgroup.
 
 Rules: an annotation stands without its scope, which is always one container; where the read-back is one of
-fields.py, it is taken from there. Next: `bundled`, which measures; `bundled_matrix` has what came of it.
+fields.py, it is taken from there; a key that ends with a slash has the container's name behind that. Next: `bundled`,
+which measures; `bundled_matrix` has what came of it.
 """
 
 from __future__ import annotations
@@ -86,6 +87,25 @@ def _class(view: View) -> str:
 def _monitored(view: View) -> str:
     groups = Path("/sys/fs/resctrl").glob("**/mon_groups/*/tasks")
     return str(any(str(view.pid) in tasks.read_text().split() for tasks in groups))
+
+
+def _unified(file: str) -> Callable[[View], str]:
+    """A file of the container's cgroup v2; none where the container has no such cgroup or file."""
+
+    def read(view: View) -> str:
+        lines = Path(f"/proc/{view.pid}/cgroup").read_text().splitlines()
+        path = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
+        found = [Path(f"{root}{path}/{file}") for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")]
+        return next((each.read_text().strip() for each in found if each.exists()), "none")
+
+    return read
+
+
+def _tiered(view: View) -> str:
+    """Whether a memtierd runs that was given the container's cgroup."""
+    configs = (view.dir / "memtierd").glob("**/memtierd.config.yaml")
+    pids = [each.with_name("memtierd.pid").read_text().strip() for each in configs if view.id in each.read_text()]
+    return "runs" if any(Path("/proc", pid).exists() for pid in pids) else "none"
 
 
 #: Reads and writes a clone of /dev/null, with its number and mode.
@@ -192,6 +212,47 @@ CASES: dict[str, Case] = {
     "hooks": Case("hook-injector", "hooks of four stages", {}, _hooks, "createRuntime createContainer poststart"),
     "env": Case("logger", "`-add-env`", {}, _inside('echo "${ADDED_BY%%-[0-9]*}"'), "logger-pid"),
     "annotation": Case("logger", "`-add-annotation`", {}, _annotation, "logger-pid"),
+    "memory-high": Case(
+        "memory-qos",
+        "`memory.high.memory-qos.nri.io`",
+        {"memory.high.memory-qos.nri.io/": "104857600"},
+        _unified("memory.high"),
+        "104857600",
+        alone=True,
+    ),
+    "mpolset": Case(
+        "memory-policy",
+        "`policy.memory-policy.nri.io`, with `injectMpolset`",
+        {"policy.memory-policy.nri.io": '{mode: MPOL_BIND, nodes: "0"}'},
+        _numa,
+        "bind:0",
+        alone=True,
+    ),
+    "memtierd": Case(
+        "memtierd",
+        "`class.memtierd.nri.io`: a process of memtierd",
+        {"class.memtierd.nri.io/": "idle"},
+        _tiered,
+        "runs",
+        alone=True,
+    ),
+    "swap-max": Case(
+        "memtierd",
+        "`memory.swap.max.memtierd.nri.io`",
+        {"memory.swap.max.memtierd.nri.io/": "0"},
+        _unified("memory.swap.max"),
+        "0",
+        alone=True,
+    ),
+    "sgx": Case(
+        "sgx-epc",
+        "`epc-limit.nri.io`",
+        {"epc-limit.nri.io": "16777216"},
+        _unified("misc.max"),
+        "sgx_epc 16777216",
+        alone=True,
+    ),
+    "counted": Case("resctrl-mon", "groups of pods", {}, _monitored, "True"),
     "required": Case(
         "default-validator",
         f"`required-plugins.{DOMAIN}`",
@@ -221,6 +282,12 @@ BAD: tuple[tuple[str, str, str], ...] = (
     (f"schemata.rdt.{DOMAIN}", "L3", '[0]: "L3" is no line of schemata'),
     (f"enablemonitoring.rdt.{DOMAIN}", "yes", '"yes" is neither true nor false'),
     (f"writable-cgroups.{DOMAIN}", "yes", '"yes" is neither true nor false'),
+    ("memory.max.memory-qos.nri.io/", "1", '"memory.max" is not allowed here (allowed: memory.high)'),
+    ("class.memory-qos.nri.io/", "gold", 'there is no class "gold"'),
+    ("class.memtierd.nri.io/", "gold", 'there is no class "gold"'),
+    ("policy.memory-policy.nri.io", "{mode: NEAR}", "mode: must be one of"),
+    ("class.memory-policy.nri.io", "gold", 'there is no class "gold"'),
+    ("epc-limit.nri.io", "16Mi", '"16Mi" is not a number of bytes'),
 )
 #: What `measure` finds beside the cases: is the device of `net-moved` back on the host when the pod has stopped?
 BACK = "net-back"

@@ -132,7 +132,7 @@ class MemoryPolicyPlugin(nri.Plugin):
         words = [f"{INJECTED}/{PROGRAM}", "--mode", policy.mode, "--nodes", nodes]
         if policy.flags:
             words += ["--flags", ",".join(policy.flags)]
-        made = nri.Adjustment().add_mount(INJECTED, INJECTED, "bind", ["bind", "ro", "rslave"])
+        made = nri.Adjustment().add_mount(INJECTED, INJECTED, "bind", ["bind", "ro"])
         return made.set_args([*words, "--", *container.args])
 
     def _chosen(self, pod: nri.PodSandbox, container: nri.Container) -> tuple[Annotation, Policy] | None:

@@ -206,6 +206,7 @@ def test_with_injection_the_program_comes_before_the_command_and_odd_nodes_are_t
     folder = "/mnt/nri-memory-policy-mpolset"
     words = ["--mode", "MPOL_BIND", "--nodes", "0-1", "--flags", "MPOL_F_STATIC_NODES", "--", "app"]
     assert list(made.args) == [f"{folder}/mpolset", *words] and made.mounts[0].source == folder
+    assert list(made.mounts[0].options) == ["bind", "ro"], "a private root refuses any that take mounts in"
     assert "nodes 0-1 are not all among those that it may use, 1" in caplog.text
     assert "other.memory-policy.nri.io: it is not known" in caplog.text and 'did you mean "nodes"' in caplog.text
     other = nri_runtime.create_container(pod, make_container("c1", args=["app"], id="c1"))

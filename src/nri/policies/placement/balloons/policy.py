@@ -626,9 +626,9 @@ class Balloons:
         for name in (*preferences.close, *preferences.far):
             if name not in preferences.devices and name.startswith("/"):
                 preferences.devices[name] = self._near(name)
-        for load in (self._loads[name] for name in kind.loads):
-            if load.overloadsLevelInBalloon:
-                preferences.loads[_loaded(load)] = self._spread_of(load)
+        loads = [self._loads[name] for name in kind.loads]
+        if any(load.overloadsLevelInBalloon for load in loads):  # then all of them, as in the original
+            preferences.loads = {_loaded(load): self._spread_of(load) for load in loads}
         return preferences
 
     def _spread_of(self, load: LoadClass) -> Callable[[int], int]:

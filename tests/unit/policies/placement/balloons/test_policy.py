@@ -14,6 +14,7 @@ from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace, Pins
 from nri.policies.placement.kept import Kept, KeptPart
+from nri.testing.placement.machines import overridden
 from tests.support.placement import GIB, balloons, container, guest
 
 MODES = (Choices.DEFAULT, Choices.REFERENCE)
@@ -86,6 +87,14 @@ def test_a_load_keeps_other_loads_away() -> None:
         policy.create(container(n, 1000, **{"balloon.balloons": "net"}))
     cores = [policy.machine.cores[masks.first(balloon.cpus)] for balloon in policy.balloons[-3:]]
     assert len(set(cores)) == 3
+
+
+def test_where_one_load_spreads_within_its_balloon_all_loads_of_the_type_do() -> None:
+    machine = overridden(guest(1, 1, 8, 1), {"cache_override": [{"level": 2, "cpusets": ["0-3", "4-7"]}]})
+    loads = [{"name": "mem", "level": "l2cache"}, {"name": "avx", "level": "core", "overloadsLevelInBalloon": True}]
+    for names, found in ((["mem"], "1-2"), (["avx", "mem"], "1,4")):
+        policy = balloons({"name": "busy", "loads": names}, topology=machine, loadClasses=loads)
+        assert policy.create(container("a", 2000, **{"balloon.balloons": "busy"}))["a"].cpus == found
 
 
 def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
