@@ -197,7 +197,7 @@ class Dispatcher:
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
-            if event.number in self._fan_out:
+            if event.number in self._fan_out and len(peers) > 1:
                 self._ask_all_at_once(event, peers, deadline)
             else:
                 self._ask_in_turn(event, peers, deadline)
