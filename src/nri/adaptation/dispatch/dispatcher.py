@@ -197,7 +197,7 @@ class Dispatcher:
         if chain.absent:
             self._refuse_if_required(event)
         if peers:
-            if event.number in self._fan_out:
+            if event.number in self._fan_out and len(peers) > 1:
                 self._ask_all_at_once(event, peers, deadline)
             else:
                 self._ask_in_turn(event, peers, deadline)
@@ -234,6 +234,7 @@ class Dispatcher:
                     event.add(peer, policy, reply)
                     if deadline is not None:
                         _look_at_clock(event, deadline)
+                place.wake()
         finally:
             place.leave()
 
@@ -268,6 +269,7 @@ class Dispatcher:
                     asked.append((peer, policy, sent))
                 # Held until it is heard: an event behind must not slip in between.
                 place.advance(keep=policy is not None)
+                place.wake()
             self._hear(event, asked, failures, deadline)
         finally:
             for peer, _, sent in asked:  # only after an exception that is not a plugin's
