@@ -1,4 +1,4 @@
-"""Three thousand pods come and go through the agent's core: good, malformed, vanishing ones. Nothing is left of them."""
+"""Pods come and go through the agent's core by thousands, good, malformed, vanishing ones: nothing is left of them."""
 
 from __future__ import annotations
 
