@@ -1,4 +1,4 @@
-"""Ten thousand pods come and go through the agent's core: good, malformed, vanishing ones. Nothing is left of them."""
+"""Pods come and go through the agent's core by thousands, good, malformed, vanishing ones: nothing is left of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from nri.policies.koordinator.profile import Node
 from tests.support.agents import TOPOLOGY, Clock, parts
 from tests.support.host_trees import TOP, write_files
 
-CYCLES, SETTLED, MOST_PODS = 10_000, 3_000, 256
+#: Pods until all that is kept for some minutes is full, and as many again twice over, in which nothing may grow.
+SETTLED, CYCLES, MOST_PODS = 1_000, 3_000, 256
 SPEC = "node.koordinator.sh/extended-resource-spec"
 ASKED = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
 GOOD = json.dumps({"containers": {"app": {"requests": ASKED, "limits": ASKED}}})
@@ -69,7 +70,7 @@ def cycle(made: Parts, clock: Clock, number: int) -> list[Outcome]:
 
 @pytest.mark.timeout(900)
 @pytest.mark.slow
-def test_ten_thousand_pods_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_that_come_and_go_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The tests' own handler keeps the line of each malformed pod, which a program's has written and forgotten.
     monkeypatch.setattr(logging.getLogger("nri.agent.decisions"), "propagate", False)
     monkeypatch.setattr(logging, "lastResort", None)
@@ -86,15 +87,15 @@ def test_ten_thousand_pods_leave_nothing_behind(tmp_path: Path, monkeypatch: pyt
         outcomes.update(cycle(made, clock, number))
     gc.collect()
     grown = len(gc.get_objects()) - objects
-    assert grown < 2000, f"{grown} objects more after {CYCLES - SETTLED} pods"
+    assert grown < 500, f"{grown} objects more after {CYCLES - SETTLED} pods"
     assert threading.active_count() <= threads
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert len(history) <= MOST_PODS
     held = made.executor.held()
-    assert held["waiting writes"] < 2500, "those of vanished pods wait for some minutes"
-    assert held["written values"] < 2500
-    assert outcomes[Outcome.APPLIED] > 20_000
-    assert outcomes[Outcome.GONE] > 1000
+    assert held["waiting writes"] < 400, "those of vanished pods wait for some minutes"
+    assert held["written values"] < 400
+    assert outcomes[Outcome.APPLIED] > 5_000
+    assert outcomes[Outcome.GONE] > 250
     clock.now += 1000
     cycle(made, clock, CYCLES + 1)
     assert made.executor.held()["written values"] == 0

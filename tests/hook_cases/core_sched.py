@@ -21,6 +21,7 @@ from tests.hook_cases.cookies import Threads
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.refresh import reconciled_class
 from tests.hook_cases.tree import SCHED_FEATURES, Tree, container_id_of, is_container_path
+from tests.support.pod_folders import pod_folder
 
 __all__ = ["STAGES"]
 
@@ -174,7 +175,7 @@ def _started(pod: RunningPod) -> list[ContainerContext]:
 
 def _sandbox(node: _Node, pod: RunningPod) -> ContainerContext | None:
     """The pause container: the one folder of the pod that no listed container has."""
-    folder = manifest.pod_folder(pod.pod)
+    folder = pod_folder(pod.pod)
     listed = {container_name(Driver.SYSTEMD, each.id)[1]: each.id for each in pod.main_containers() if each.id}
     names = node.tree.children(folder)
     if node.tree.v2 and not names:

@@ -17,6 +17,7 @@ from tests.hook_cases import inputs, refresh
 from tests.hook_cases.cpu import decided
 from tests.hook_cases.inputs import Given
 from tests.hook_cases.tree import Tree
+from tests.support.pod_folders import pod_folder
 
 __all__ = ["STAGES"]
 
@@ -122,7 +123,7 @@ def _apply(given: Given) -> Outcome:
 
 
 def _placed(pod: Any, sandbox: str, folder: str) -> RunningPod:
-    return RunningPod(pod, folder or manifest.pod_folder(pod), sandbox)
+    return RunningPod(pod, folder or pod_folder(pod), sandbox)
 
 
 STAGES: dict[str, Callable[[Given], Outcome]] = {

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from nri.host.cgroups.drivers import Driver, container_name
-from nri.policies import manifest, paths
+from nri.policies import paths
 from nri.policies.koordinator import schemata
 from nri.policies.koordinator.hooks import host_application
 from nri.policies.koordinator.schemata import Schemata
 from tests.hook_cases import switches
 from tests.hook_cases.inputs import Given, mapping
 from tests.hook_cases.tree import SCHED_FEATURES, Tree
+from tests.support.pod_folders import pod_folder
 
 __all__ = ["STAGES"]
 
@@ -61,9 +62,7 @@ def _kube_class(given: Given) -> Outcome:
 
 
 def _pod_parent(given: Given) -> Outcome:
-    return {
-        "cgroup_parent": manifest.pod_folder(mapping(given.get("pod")), given.get("cgroup_driver") or paths.SYSTEMD)
-    }
+    return {"cgroup_parent": pod_folder(mapping(given.get("pod")), given.get("cgroup_driver") or paths.SYSTEMD)}
 
 
 def _new_tasks(given: Given) -> Outcome:

@@ -33,9 +33,9 @@ from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, pr
 from nri.policies import paths
 from nri.policies.koordinator import names as n
 from nri.policies.koordinator.profile import HOOKS, Node
-from nri.policies.manifest import pod_folder
 from tests.real.bundles import Bundles, rootfs, wait_own_process
 from tests.support.needs import need_machine, need_root, need_tool
+from tests.support.pod_folders import pod_folder
 from tools.runtimes.machine import PATIENCE
 
 MIB = 1 << 20

@@ -29,8 +29,8 @@ from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Root
 from nri.policies import paths
 from nri.policies.koordinator.profile import Node
-from nri.policies.manifest import pod_folder
 from tests.support.host_trees import TOP, write_files
+from tests.support.pod_folders import pod_folder
 
 __all__ = ["CONTROLLERS", "FIRST", "Clock", "MachineRoot", "Pids", "Pods", "Programs", "World"]
 

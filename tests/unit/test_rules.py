@@ -4,13 +4,13 @@ from dataclasses import fields
 from pathlib import Path
 
 from nri.rules import Rules
+from tests.support.deviation_rows import deviation_rows
 
 REPOSITORY = Path(__file__).parents[2]
 
 
 def test_every_rule_has_its_row_in_the_documentation() -> None:
-    text = (REPOSITORY / "docs" / "deviations.md").read_text()
-    rows = [line.split("|")[1].strip().strip("`") for line in text.splitlines() if line.startswith("| `")]
+    rows = [row.strip("`") for row in deviation_rows() if row.startswith("`")]
     names = [field.name for field in fields(Rules)]
     assert sorted(rows) == sorted(names), f"rows and rules differ in {set(rows) ^ set(names)}"
 

@@ -12,8 +12,8 @@ replies are JSON: they are for people and scripts, and free to grow. Nothing her
 | Policies | `{}` | where policies come from, what they say, what is wrong with the file |
 | Events | `{"run": "", "after": 0}` | a stream of readings: what has ended since (`nri.adaptation.audit.recent`) |
 
-A reader of Events holds a place in the ring and no memory of its own: one that is too slow is told with its next
-reading how many rows it has missed, and one that takes none for half a minute is dropped.
+A reader of Events holds a place in the ring and no memory of its own: one that is too slow gets with its next
+reading the number of rows that it has missed, and one that takes none for half a minute is dropped.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ __all__ = ["Recording", "Running", "Source", "Unanswered", "View"]
 
 #: Characters of a text of others; events of one answer, and seconds that one may take; containers of one.
 _LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
-#: Seconds between two things that a follower is told, and between two overviews.
+#: Seconds between two messages to a follower, and between two overviews.
 _PACE_S, _OVERVIEW_S = 0.25, 1.0
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
 _BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50

@@ -2,7 +2,7 @@
 
 The token is in the page's address behind `#`, which browsers send to nobody, and comes with each question in a header.
 The page itself has no data, and is for all. A page that another site has made a browser open, or a name of another site
-that leads here, gets nothing. What happens meanwhile comes as server-sent events. Next: `nri.service.http`.
+that leads here, gets nothing. New events come as server-sent events. Next: `nri.service.http`.
 """
 
 from __future__ import annotations
@@ -117,6 +117,6 @@ def _answer(ask: Callable[[], dict[str, Any] | None]) -> Answer:
 
 
 def _told(source: Source, after: str, text: str) -> Generator[bytes]:
-    """What a source tells, as server-sent events; that it does not answer is told too."""
+    """The events of a source, as server-sent events; also that it does not answer."""
     for told in source.follow(after, text):
         yield f"data: {json.dumps(told)}\n\n".encode()

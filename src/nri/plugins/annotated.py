@@ -31,7 +31,7 @@ from nri.text import cut, plain, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
     from nri.api.messages import PodSandbox
@@ -43,6 +43,7 @@ __all__ = [
     "Mode",
     "Wrong",
     "by_prefix",
+    "check_names",
     "find",
     "is_null",
     "items",
@@ -236,6 +237,13 @@ def by_prefix(pod: PodSandbox, container_name: str, domain: str, scope: str) -> 
             if key.endswith(ending):
                 found[key.removesuffix(ending)] = Annotation(key, value)
     return found
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse classes of a configuration of which two have one name. Raises ValueError."""
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"classes: {quote(twice)} is there twice")
 
 
 def only_for_containers(pod: PodSandbox, *keys: str) -> str:

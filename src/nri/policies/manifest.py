@@ -1,7 +1,6 @@
 """Contexts from pods as Kubernetes lists them (dicts of the API's JSON), for standalone mode.
 
-The folder of a pod comes with it, because the kubelet's driver decides it; `pod_folder` computes it. Next:
-`nri.policies.messages`.
+The folder of a pod comes with it, because the kubelet's driver decides it. Next: `nri.policies.messages`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ __all__ = [
     "kube_class",
     "names_of",
     "pod_context",
-    "pod_folder",
     "sandbox_context",
     "side_by_side",
     "total",
@@ -42,11 +40,6 @@ def kube_class(pod: Mapping[str, Any]) -> str:
     spec = pod.get("spec") or {}
     every = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     return kubelet.qos_class([_flat(each) for each in every])
-
-
-def pod_folder(pod: Mapping[str, Any], driver: str = paths.SYSTEMD) -> str:
-    """Return the folder of a pod."""
-    return paths.pod_path(kube_class(pod), (pod.get("metadata") or {}).get("uid", ""), driver)
 
 
 def active(pod: Mapping[str, Any]) -> bool:

@@ -2,8 +2,8 @@
 
 A plugin that connects chooses its index and name, and policies go by these. So a policy also says whose process may
 bear its name: which user's (``uid``, as the kernel tells), and whether one that this runtime has launched
-(``launched``). Who may not is refused when it registers, and cut off when the policy changes under it. Plugins inside
-the runtime are the runtime. Next: `nri.adaptation.registration.registry`, which asks.
+(``launched``). One that may not is refused when it registers, and cut off when the policy changes under it. Plugins
+inside the runtime are the runtime. Next: `nri.adaptation.registration.registry`, which asks.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Held:
         for listener in self._listeners:
             listener()
 
-    def told(self, problem: str) -> None:
+    def note_problem(self, problem: str) -> None:
         """Note with "" that the runtime has told all that runs, else why what is held may be old."""
         self.problem, self.synced = problem, self.synced or not problem
         self._changed()

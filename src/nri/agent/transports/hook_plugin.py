@@ -108,8 +108,8 @@ class HookPlugin(Plugin):
         # It is looked at once this returns. Older runtimes, which ignore it, get only errors that they must not
         # overlook.
         policy = FailurePolicy(fail_request=self._fail, keep_connected=True)
-        heeded = versions.version_at_least(self.runtime.nri_version, FAILURE_POLICY_SINCE)
-        self.failure_policy = policy if self._fail or heeded else None  # type: ignore[misc]  # of this connection
+        known = versions.version_at_least(self.runtime.nri_version, FAILURE_POLICY_SINCE)
+        self.failure_policy = policy if self._fail or known else None  # type: ignore[misc]  # of this connection
         return subscription(list(self.config.events), known_to(self.runtime))
 
     def synchronize(self, pods: list[m.PodSandbox], containers: list[m.Container]) -> list[Update]:
@@ -128,7 +128,7 @@ class HookPlugin(Plugin):
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
                 self._quietly("container", partial(self._found, owner, container, asked, generation))
-        self.held.told("")
+        self.held.note_problem("")
         updates = self.reapply.synchronized({each.id: each for each in containers}, self.time_left())
         if self.reapply.left or generation != self.reapply.generation:
             self.refresher.ask()
@@ -136,7 +136,7 @@ class HookPlugin(Plugin):
 
     def closed(self) -> None:
         """Note that what is held may be old."""
-        self.held.told("the runtime is not connected, and what it told last may be old")
+        self.held.note_problem("the runtime is not connected, and what it reported last may be old")
 
     @every(SWEEP_S)
     def sweep(self) -> None:

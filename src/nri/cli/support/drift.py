@@ -1,7 +1,7 @@
 """The parts of a node that `nri drift` and the page of `nri inspect` ask: what was given to containers, and by whom.
 
-Rules: nothing is changed. What was given is learned as a plugin, on any runtime, and from an agent that runs here;
-which plugin has set a value is asked of a runtime that is built on this package. Next: `nri.trace.drift`.
+Rules: nothing is changed. Values that were given are learned as a plugin, on any runtime, and from an agent that runs
+here; a runtime that is built on this package also says which plugin has set one. Next: `nri.trace.drift`.
 """
 
 from __future__ import annotations

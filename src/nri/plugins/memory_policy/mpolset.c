@@ -160,7 +160,7 @@ int main(int argc, char **argv)
     policy |= isdigit((unsigned char)*mode) ? (unsigned)strtoul(mode, NULL, 10) : look_up(modes, "mode", mode);
     if (verbose)
         fprintf(stderr, "mpolset: debug policy %s (%u), then %s\n", mode, policy, argv[place]);
-    /* The kernel looks at one bit less than it is told. */
+    /* The kernel looks at one bit less than the count says. */
     if (syscall(SYS_set_mempolicy, policy, mask, (unsigned long)NODES + 1) && !ignore)
         fail("set_mempolicy: %s", strerror(errno));
     execvp(argv[place], argv + place);

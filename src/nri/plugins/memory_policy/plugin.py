@@ -19,7 +19,7 @@ from nri.api import cpuset
 from nri.api.messages import MpolFlag, MpolMode
 from nri.files import read_regular, write_whole
 from nri.host import Root, read_topology
-from nri.plugins.annotated import by_prefix
+from nri.plugins.annotated import by_prefix, check_names
 from nri.stub.program.options import Flag
 from nri.text import cut, plain, quote
 
@@ -94,10 +94,7 @@ class MemoryPolicyPlugin(nri.Plugin):
         mpolset: str = ""
 
         def __post_init__(self) -> None:
-            names = [each.name for each in self.classes]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise ValueError(f"classes: {quote(twice)} is there twice")
+            check_names([each.name for each in self.classes])
 
     config: Config
     topology: Topology

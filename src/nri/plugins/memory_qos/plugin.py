@@ -10,7 +10,7 @@ import os
 from struct import pack, unpack
 
 import nri
-from nri.plugins.annotated import by_prefix
+from nri.plugins.annotated import by_prefix, check_names
 from nri.text import plain, quote
 
 TYPE_CHECKING = False
@@ -57,10 +57,7 @@ class MemoryQos(nri.Plugin):
         unifiedannotations: tuple[str, ...] = ()
 
         def __post_init__(self) -> None:
-            names = [each.name for each in self.classes]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise ValueError(f"classes: {quote(twice)} is there twice")
+            check_names([each.name for each in self.classes])
             for file in self.unifiedannotations:
                 if "/" in file or "." not in file:
                     raise ValueError(

@@ -47,7 +47,7 @@ class Daemon:
         self._pid = pid
         #: The id of the container that it was last wanted for; a pod's next one has the same folder.
         self.container = ""
-        #: Whether it was told that it has ended by itself.
+        #: Whether the log says already that it has ended by itself.
         self.told = False
 
     @classmethod

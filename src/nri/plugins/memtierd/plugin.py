@@ -15,7 +15,7 @@ from nri.errors import NriError
 from nri.files import walk
 from nri.host.cgroups import detect, expand
 from nri.host.root import Root
-from nri.plugins.annotated import by_prefix
+from nri.plugins.annotated import by_prefix, check_names
 from nri.plugins.memtierd.daemon import PROGRAM, Daemon, kept, present
 from nri.stub.program.options import Flag
 from nri.text import plain, quote
@@ -71,10 +71,7 @@ class Memtierd(nri.Plugin):
         runDir: str = "/var/run/nri-memtierd"
 
         def __post_init__(self) -> None:
-            names = [each.name for each in self.classes]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise ValueError(f"classes: {quote(twice)} is there twice")
+            check_names([each.name for each in self.classes])
 
     config: Config
 

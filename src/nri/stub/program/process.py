@@ -266,7 +266,7 @@ class Program:
         try:
             return self.plugin.measurements()
         except Exception:
-            self.plugin.log.exception("measurements cannot be told")
+            self.plugin.log.exception("measurements cannot be reported")
             return ""
 
     def _stop_session(self) -> None:

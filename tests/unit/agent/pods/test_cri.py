@@ -18,6 +18,7 @@ from nri.agent.settings.values import PodSettings, ProxySettings
 from nri.cri.pb import api_pb2 as pb
 from nri.policies import manifest
 from tests.support.cri_server import CriServer
+from tests.support.pod_folders import pod_folder
 
 UID = "3b241101-e2bb-4255-8caf-4136c566a962"
 
@@ -122,7 +123,7 @@ def test_the_policy_reads_it_as_it_reads_a_pod_of_the_api(runtime: Runtime, sour
     source.ask()
     (pod,) = source.pods()
     assert manifest.active(pod)
-    folder = manifest.pod_folder(pod, "cgroupfs")
+    folder = pod_folder(pod, "cgroupfs")
     assert folder == f"kubepods/burstable/pod{UID}"
     context = manifest.container_context(pod, folder, "main", "cgroupfs")
     assert context.cgroup_parent == f"{folder}/c1"

@@ -167,9 +167,9 @@ def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
         pods.follow(held, lambda *_: None)
         held.put_pod(str(number), PodContext(uid=str(number)))
         held.put(f"c{number}", _container(str(number)))
-    helds[0].told("")
+    helds[0].note_problem("")
     assert (pods.synced, pods.problem) == (False, "waiting for the runtime, mode proxy")
-    helds[1].told("")
+    helds[1].note_problem("")
     assert pods.synced
     assert [each["metadata"]["uid"] for each in pods.pods()] == ["0", "1"]
 

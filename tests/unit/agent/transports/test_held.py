@@ -51,8 +51,8 @@ def test_each_change_is_told_and_what_is_wrong_is_over_when_the_runtime_has_told
     held, calls = filled(), list[str]()
     held.subscribe(lambda: calls.append(held.problem))
     assert not held.synced
-    held.told("")
-    held.told("gone")
+    held.note_problem("")
+    held.note_problem("gone")
     assert (held.synced, held.problem) == (True, "gone")
     known = held.container("c1")
     assert known is not None

@@ -4,13 +4,12 @@ from dataclasses import fields
 from pathlib import Path
 
 from nri.policies.koordinator.quirks import Quirks
-
-DEVIATIONS = Path(__file__).parents[4] / "docs" / "deviations.md"
+from tests.support.deviation_rows import deviation_rows
 
 
 def test_every_choice_is_a_row_of_the_deviations() -> None:
-    rows = [line.split("|")[1] for line in DEVIATIONS.read_text().splitlines() if line.startswith("| Koordinator, `")]
-    assert sorted(rows) == sorted(f" Koordinator, `{each.name}` " for each in fields(Quirks))
+    rows = [row for row in deviation_rows("Koordinator") if row.startswith("`")]
+    assert sorted(rows) == sorted(f"`{each.name}`" for each in fields(Quirks))
 
 
 def test_every_choice_is_off_in_the_reference_and_on_by_default() -> None:

@@ -4,14 +4,14 @@ from dataclasses import fields
 from pathlib import Path
 
 from nri.policies.placement.choices import Choices
+from tests.support.deviation_rows import deviation_rows
 
 ROOT = Path(__file__).parents[4]
 
 
 def test_every_choice_is_a_row_of_the_deviations() -> None:
-    text = (ROOT / "docs" / "deviations.md").read_text()
-    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| nri-plugins, `")]
-    assert sorted(rows) == sorted(f" nri-plugins, `{each.name}` " for each in fields(Choices))
+    rows = [row for row in deviation_rows("nri-plugins") if row.startswith("`")]
+    assert sorted(rows) == sorted(f"`{each.name}`" for each in fields(Choices))
 
 
 def test_every_choice_is_off_in_the_reference_and_on_by_default() -> None:

@@ -477,5 +477,5 @@ def test_measurements_of_the_plugin_are_the_program_s_and_a_mistake_in_them_is_l
     assert program.measurements() == "gauge 1.0\n"
     plugin.parts = 0
     assert program.measurements() == ""
-    assert "measurements cannot be told" in caplog.text
+    assert "measurements cannot be reported" in caplog.text
     assert Names().measurements() == ""

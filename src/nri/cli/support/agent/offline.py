@@ -25,7 +25,7 @@ from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube import quantity
 from nri.kube.folder import Folder
-from nri.policies import manifest
+from nri.policies import manifest, paths
 from nri.policies.contexts import ContainerContext, PodContext
 from nri.policies.hooks import CREATE, RUN_POD, decide
 from nri.policies.writes import MEMORY_LIMIT
@@ -142,7 +142,8 @@ def explained(
 ) -> dict[str, Any]:
     """Work out what one pod would get by the rules of `node`; `table` is what the machine can do."""
     profile, history = profile_of(settings.profile), History()
-    context = manifest.pod_context(pod, manifest.pod_folder(pod))
+    folder = paths.kube_class_path(manifest.kube_class(pod))
+    context = manifest.pod_context(pod, f"{folder}/pod")  # of its class, which is all that hooks look at
     if not context.uid:
         context = replace(context, uid=f"{context.namespace}/{context.name}")
     asked: list[tuple[str, PodContext | ContainerContext]] = [(RUN_POD, context)]

@@ -76,7 +76,7 @@ LIFE: Final = {
 
 
 class Seen(NamedTuple):
-    """An event that the plugin was told."""
+    """An event that the plugin got."""
 
     event: str
     pod: Any

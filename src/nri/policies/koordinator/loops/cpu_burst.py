@@ -267,7 +267,7 @@ class Bursts:
         writes: list[Write] = []
         of_pod = pod.quota
         if of_pod is None:
-            return []  # it cannot be told whether a container's quota would be above the pod's
+            return []  # it is not known whether a container's quota would be above the pod's
         for each in pod.containers:
             base = formulas.quota_us(each.limit)
             if not each.running or base <= 0 or each.quota is None or each.quota <= 0:
