@@ -10,6 +10,7 @@ OTHERS = {
     "proxy": "bench.proxy",
     "apiserver": "bench.apiserver.run",
     "modes": "bench.modes.run",
+    "pinned": "bench.pinned",
     "placement": "bench.placement",
     "rubik": "bench.rubik",
     "trace": "bench.trace",

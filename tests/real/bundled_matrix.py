@@ -40,7 +40,7 @@ _EXCEPTIONS: dict[str, tuple[dict[str, Cell], str]] = {
     "mpolset": (_OLD, ""),
     "memtierd": (
         {"nri": {"runc": EFFECTIVE, "runc13": EFFECTIVE, "crun": "refused: no cgroup below"}},
-        "where cgroups of both versions are mounted, crun makes containers' in version 1 alone, and memtierd needs 2",
+        "where both versions of cgroups are mounted crun makes containers' in version 1 alone; memtierd needs 2",
     ),
     "counted": (_NEVER, "the tests' machines have no resctrl"),
     "required": (_OLD, "before 2.4 the plugin ends at its start and says that the runtime knows no event of it"),
