@@ -35,7 +35,7 @@ _POLICIES: Final = {
     "koordinator.sh/cpuBurst": ("", "none", "auto", "cpuBurstOnly", "cfsQuotaBurstOnly"),
     "koordinator.sh/memoryQOS": ("", "none", "auto", "default"),
 }
-#: The rows of docs/deviations.md, each after "Koordinator, ".
+#: The rows of docs/deviations.md below "Koordinator".
 DEVIATIONS: Final = frozenset({_GUARDS, _BYTES, _PLAIN, _UNREAD, _POLICY, _REFUSED, *_SUPPRESSED.values()})
 _STAGES: Final[Mapping[str, Mapping[str, Callable[[Json], Json]]]] = {
     "cpusuppress": cpu.SUPPRESS,

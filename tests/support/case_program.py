@@ -28,7 +28,7 @@ def main(program: str, about: str, system: str, run_case: Callable[[Any], Result
     Args:
         program: the package that is run.
         about: what it says of itself.
-        system: whose outcomes they are, as the rows of docs/deviations.md begin.
+        system: whose outcomes they are, as the headings of docs/deviations.md have it.
         run_case: runs one.
         keys: what a case must have.
     """
