@@ -20,6 +20,8 @@ class CriServer:
         self.pods: list[pb.PodSandbox] = []
         self.containers: list[pb.Container] = []
         self.logs: dict[str, str] = {}
+        self.runtime = "other"
+        self.pull_error = ""
 
     def add_pod(self, pod_id: str, name: str, **more: Any) -> None:
         metadata = pb.PodSandboxMetadata(name=name, namespace=more.pop("namespace", "default"))
@@ -34,7 +36,7 @@ class CriServer:
 
     def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
         if method == "Version":
-            return pb.VersionResponse(version="0.1.0", runtime_name="other", runtime_api_version="v1")
+            return pb.VersionResponse(version="0.1.0", runtime_name=self.runtime, runtime_api_version="v1")
         if method == "ListPodSandbox":
             return pb.ListPodSandboxResponse(items=self.pods)
         if method == "ListContainers":
@@ -45,22 +47,24 @@ class CriServer:
                     status = pb.ContainerStatus(id=one.id, state=one.state, log_path=self.logs.get(one.id, ""))
                     return pb.ContainerStatusResponse(status=status)
             context.abort(grpc.StatusCode.NOT_FOUND, "no such container")
+        if method == "PullImage" and self.pull_error:
+            context.abort(grpc.StatusCode.UNKNOWN, self.pull_error)
         return context.abort(grpc.StatusCode.UNIMPLEMENTED, f"unknown method {method}")
 
     @contextmanager
     def listening(self, path: Path) -> Iterator[str]:
         """Serve on a socket while the block lasts."""
-        service = pb.DESCRIPTOR.services_by_name["RuntimeService"]
-        handlers = {
-            method.name: grpc.unary_unary_rpc_method_handler(
-                lambda request, context, name=method.name: self.answer(name, request, context),
-                request_deserializer=_reader(method.input_type),
-                response_serializer=lambda message: message.SerializeToString(),
-            )
-            for method in service.methods
-        }
         server = grpc.server(futures.ThreadPoolExecutor(2))
-        server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service.full_name, handlers)])
+        for service in pb.DESCRIPTOR.services_by_name.values():
+            handlers = {
+                method.name: grpc.unary_unary_rpc_method_handler(
+                    lambda request, context, name=method.name: self.answer(name, request, context),
+                    request_deserializer=_reader(method.input_type),
+                    response_serializer=lambda message: message.SerializeToString(),
+                )
+                for method in service.methods
+            }
+            server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service.full_name, handlers)])
         server.add_insecure_port(f"unix://{path}")
         server.start()
         try:

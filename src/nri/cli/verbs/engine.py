@@ -19,7 +19,7 @@ from nri.cli.support.cri import connect, cri_option
 from nri.cli.support.recording import record_options, recorded
 from nri.cli.support.settings_options import Flag, SettingsOptions
 from nri.cli.support.verb import Verb, VerbGroup
-from nri.errors import ConfigError
+from nri.errors import ConfigError, RpcError
 from nri.text import count
 
 if TYPE_CHECKING:
@@ -183,7 +183,12 @@ def load(settings: Settings, archive: str, image: str, cri_socket: str | None) -
             steps += f"containers-storage:{image} (CRI-O)"
             raise Failure(f"{runtime} takes no archives over the CRI. try: {steps}")
         request = pb.PullImageRequest(image=pb.ImageSpec(image=image))
-        made = cri.call("PullImage", request, _LOAD_S, [(ARCHIVE_KEY, os.fsencode(source))]).image_ref
+        try:
+            made = cri.call("PullImage", request, _LOAD_S, [(ARCHIVE_KEY, os.fsencode(source))]).image_ref
+        except RpcError as error:
+            if "choose an image" not in str(error):
+                raise
+            raise Failure(f"{archive} has several images. try: nri engine load {source}:NAME {image}") from None
     if not out.human:
         out.document({"image": image, "id": made})
     elif out.quiet:
@@ -210,8 +215,11 @@ def archive_source(archive: str) -> str:
         with open(open_regular(path), "rb") as file, tarfile.open(fileobj=file) as found:
             names = (each.name.removeprefix("./") for each in itertools.islice(found, _MOST_MEMBERS))
             kind = next((_MARKS[name] for name in names if name in _MARKS), "")
+    except FileNotFoundError:
+        raise Failure(f"there is no {archive}") from None
     except (OSError, ValueError, EOFError, lzma.LZMAError, zlib.error, tarfile.TarError) as error:
-        raise Failure(f"{archive} is no archive that can be read: {error}. try: docker save, podman save") from None
+        reason = "it is no tar" if "\n" in str(error) else error  # tarfile lists every kind that it has tried
+        raise Failure(f"{archive} is no archive that can be read: {reason}. try: docker save, podman save") from None
     if not kind:
         raise Failure(f"{archive} is no image: it has neither manifest.json nor oci-layout")
     return f"{kind}{path}"

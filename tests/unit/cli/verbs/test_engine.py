@@ -293,6 +293,23 @@ def test_only_the_engine_takes_archives_over_the_cri(nri, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ("more than one image in oci, choose an image", "try: nri engine load oci-archive:{}:NAME app"),
+        ("no space left on device", "no space left on device"),
+    ],
+)
+def test_of_an_archive_with_several_images_one_has_to_be_named(nri, tmp_path: Path, answer: str, told: str) -> None:
+    file = archive(tmp_path / "app.tar", "oci-layout")
+    server = CriServer()
+    server.runtime, server.pull_error = "nri-engine", answer
+    with server.listening(tmp_path / "cri.sock") as path:
+        done = nri("engine", "load", str(file), "app", "--cri-socket", path)
+    assert done.returncode == 1
+    assert told.format(file) in done.stderr
+
+
+@pytest.mark.parametrize(
     ("given", "source"),
     [
         ("old.tar", "docker-archive:{}/old.tar"),
@@ -312,8 +329,11 @@ def test_an_archive_says_its_kind_itself(
 
 
 def test_what_is_no_archive_of_an_image_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"none is no archive that can be read: .*No such file"):
+    with pytest.raises(Failure, match=r"^there is no \S+none$"):
         archive_source(str(tmp_path / "none"))
+    (tmp_path / "text").write_text("kind: Pod\n" * 99)
+    with pytest.raises(Failure, match=r"text is no archive that can be read: it is no tar\. try: docker save"):
+        archive_source(str(tmp_path / "text"))
     with pytest.raises(Failure, match=r"other\.tar is no image: it has neither manifest\.json nor oci-layout"):
         archive_source(str(archive(tmp_path / "other.tar", "readme")))
     os.mkfifo(tmp_path / "pipe")
