@@ -34,13 +34,16 @@ document.addEventListener("DOMContentLoaded", () => {
   }
 });
 
-// A table that is wider than a narrow screen becomes a list there (wide.css): each cell with the heading of its column.
+// A table that is wider than a narrow screen, or squeezed until a row is a third of one, becomes a list there (wide.css):
+// each cell with the heading of its column.
 document.addEventListener("DOMContentLoaded", () => {
   const folds = document.querySelectorAll("details.fold");
   folds.forEach((fold) => (fold.open = true)); // what is folded has no width
   for (const table of document.querySelectorAll("article table.docutils")) {
     const titles = [...table.querySelectorAll("thead th")].map((title) => title.textContent.trim());
-    if (table.offsetWidth <= table.parentElement.clientWidth || titles.length < 2) continue;
+    const frame = table.parentElement;
+    const squeezed = innerWidth < 736 && [...table.rows].some((row) => row.offsetHeight > 220);
+    if ((frame.scrollWidth <= frame.clientWidth && !squeezed) || titles.length < 2) continue;
     for (const row of table.querySelectorAll("tbody tr")) {
       [...row.cells].forEach((cell, place) => {
         cell.dataset.title = titles[place] || "";
