@@ -15,7 +15,10 @@ from nri.cli.support.cri import cri_option, pods_option
 from nri.cli.support.verb import Verb
 
 _grace = click.option(
-    "--grace", type=click.IntRange(0, 86400), metavar="SECONDS", help="How long containers have to end by themselves."
+    "--grace",
+    type=click.IntRange(0, 86400),
+    metavar="SECONDS",
+    help="How long containers have to end by themselves. Default: what their pod says, else 30.",
 )
 
 
