@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.peers.state import Signal, State
 from nri.api import messages as m
+from nri.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from nri.adaptation.audit.inventory import Inventory, News
@@ -188,20 +189,22 @@ class Admission:
 
 
 def _state_of(told: Any) -> Snapshot:
-    """The state that the runtime's `synchronize` callback has returned; TypeError says what it should have been."""
+    """The state that the runtime's `synchronize` callback has returned; raises LocalProtocolError."""
     wanted = "(pods, containers) is expected, PodSandbox and Container messages"
     if not isinstance(told, (tuple, list)) or len(told) != 2:
         got = f"{len(told)} things" if isinstance(told, (tuple, list)) else type(told).__name__
-        raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
+        raise LocalProtocolError(f"the runtime's synchronize callback returned {got}: {wanted}")
     state = []
     for each, kind in zip(told, (m.PodSandbox, m.Container), strict=True):
         if not isinstance(each, Iterable):
-            raise TypeError(f"the runtime's synchronize callback returned {type(each).__name__} among them: {wanted}")
+            raise LocalProtocolError(
+                f"the runtime's synchronize callback returned {type(each).__name__} among them: {wanted}"
+            )
         messages = list(each)
         wrong = next((one for one in messages if not isinstance(one, kind)), None)
         if wrong is not None:
             got = f"{type(wrong).__name__} for a {kind.__name__}"
-            raise TypeError(f"the runtime's synchronize callback returned {got}: {wanted}")
+            raise LocalProtocolError(f"the runtime's synchronize callback returned {got}: {wanted}")
         state.append(messages)
     pods, containers = state
     return pods, containers

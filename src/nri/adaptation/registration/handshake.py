@@ -115,8 +115,9 @@ class Handshake:
         try:
             entry = self.admission.enter(peer)
         except Exception as error:
-            log.exception("the runtime could not tell its state; plugin %s cannot join", peer.qualified)
-            peer.signal(Signal.FATAL, f"the runtime could not tell its state: {describe(error)}")
+            reason = f"the runtime could not tell its state: {describe(error)}"
+            log.exception("%s; plugin %s cannot join", reason, peer.qualified, exc_info=not isinstance(error, NriError))
+            peer.signal(Signal.FATAL, reason)
             return
         if entry is None:
             peer.signal(Signal.STOP, "the runtime is stopping")

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 def load(target: str) -> type[Plugin]:
     """Load the plugin class that `NAME`, `FILE`, `FILE:CLASS` or `MODULE:CLASS` names. Failure says what is wrong."""
     place, _, class_name = target.partition(":")
+    index, equals, rest = target.partition("=")
+    if equals and index.isdecimal() and not is_file(place):
+        raise Failure(f"{target}: an index is written behind its plugin. try: nri run {rest} --idx {index}", USAGE)
     if is_path(place):
         return pick(_load_file(place), class_name, place)
     entry = None if class_name else registered.find(place)
@@ -108,7 +111,8 @@ def _not_there(name: str, *, bare: bool) -> str:
 def explain(error: Exception, place: str) -> str:
     """Put the author's mistake into one line, with the line of the author's file in which it came up."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
+        python = "" if error.filename.endswith(".py") else "no Python: "
+        return f"{error.filename}:{error.lineno}: {python}{error.msg}: {(error.text or '').strip()}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     name = os.path.basename(place.partition(":")[0])
     own = [frame for frame in frames if os.path.basename(frame.filename) == name] or frames

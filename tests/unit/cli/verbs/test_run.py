@@ -167,11 +167,14 @@ def test_the_authors_mistake_is_one_line_with_its_place(nri, tmp_path: Path, tex
     ("target", "line"),
     [
         ("gone.py", "gone.py: no such file"),
+        ("20=gone.py:A", "20=gone.py:A: an index is written behind its plugin. try: nri run gone.py:A --idx 20"),
+        ("./pod.yaml", "pod.yaml:2: no Python: invalid syntax: metadata:"),
         ("no_such_module:X", "no_such_module: no such file, and no module of that name"),
         ("json:JSONDecoder", "JSONDecoder is not a plugin class there"),
     ],
 )
 def test_a_target_that_is_not_there_is_named(nri, tmp_path: Path, target: str, line: str) -> None:
+    (tmp_path / "pod.yaml").write_text("kind: Pod\nmetadata:\n  name: web\n")
     done = nri("run", target, "--idx", "10", cwd=tmp_path)
     assert done.returncode == 2
     assert line in done.stderr
