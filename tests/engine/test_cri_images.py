@@ -103,6 +103,12 @@ def test_logins_of_every_form_are_used(cri: CriClient, registry: RegistryProcess
         ("UPPER", None, Code.INVALID_ARGUMENT, "names no image"),
         ("", None, Code.INVALID_ARGUMENT, "an image has to be named"),
         ("localhost:1/team/app:1", None, Code.UNKNOWN, "RegistryUnavailable: "),
+        (
+            "localhost:1/team/app:1",
+            None,
+            Code.UNKNOWN,
+            "; without a registry: nri engine load ARCHIVE localhost:1/team/app:1",
+        ),
     ],
 )
 def test_a_pull_that_cannot_be_says_why(

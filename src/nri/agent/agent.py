@@ -260,12 +260,22 @@ class Agent:
         found = self.parts.history.of(name)
         if found is None:
             among = ", ".join(self.parts.history.named(name))
-            told = f"is one of {among}" if among else "is unknown: nothing was decided for it, or it is forgotten"
+            told = f"is one of {among}" if among else self._undecided(name)
             return json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
         book = self.parts.book
         problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in book.problems()]
         more = {"rule_problems": problems, "strategies": self._schedule()}
         return json_answer({**with_places(found, book, self.parts.profile), **more})
+
+    def _undecided(self, name: str) -> str:
+        """Say why the history has nothing of a pod, whether it is here or not."""
+        for pod in self.parts.pods.pods():
+            of = pod.get("metadata") or {}
+            if name in (of.get("uid"), of.get("name"), f"{of.get('namespace', 'default')}/{of.get('name')}"):
+                return (
+                    "is here, and nothing is decided for it: nothing asks for it, or cannot be here (the log says what)"
+                )
+        return "is unknown: nothing was decided for it, or it is forgotten"
 
     def _capabilities(self, _: Mapping[str, str]) -> Answer:
         return json_answer([row._asdict() for row in capabilities(self.parts.root, self.parts.profile)])

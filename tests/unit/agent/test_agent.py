@@ -287,6 +287,11 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         assert (problem["kind"], problem["source"]) == ("NodeSLO", "a.yaml")
         status, text = ask(path, "/explain?pod=nobody")
         assert (status, "is unknown" in text) == (404, True)
+        agent.parts.pods.replace([{"metadata": {"namespace": "shop", "name": "idle", "uid": "an-idle-uid"}}])
+        for name in ("idle", "shop/idle", "an-idle-uid"):
+            status, text = ask(path, f"/explain?pod={name}")
+            assert (status, f"pod '{name}' is here, and nothing is decided for it" in text) == (404, True), text
+        assert "is unknown" in ask(path, "/explain?pod=bank/idle")[1]
         other = PodContext("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
         agent.parts.decisions.decide("PreCreateContainer", ContainerContext(other, name="app"), "nri")
         status, text = ask(path, "/explain?pod=web")

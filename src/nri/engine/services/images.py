@@ -66,7 +66,9 @@ class ImageCalls:
             return pb.PullImageResponse(image_ref=self._store.pull(name, credentials).id)
         except CommandFailed as error:
             if _UNREACHABLE.search(error.cause):
-                raise EngineError(f"{UNREACHABLE}: {error}") from error
+                raise EngineError(
+                    f"{UNREACHABLE}: {error}; without a registry: nri engine load ARCHIVE {name}"
+                ) from error
             raise
 
     def remove_image(self, request: pb.RemoveImageRequest, call: Call) -> pb.RemoveImageResponse:
