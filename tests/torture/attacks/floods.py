@@ -38,6 +38,12 @@ def updates(target: Target) -> None:
                 plugin.answer(each.stream_id, b"")
             else:
                 under_way -= 1
+                target.count["refused"] += bool(each.code)
+
+
+def some_are_refused(outcome: Outcome) -> None:
+    """More are under way than wait at a time: what comes on top is refused, and does not wait."""
+    assert outcome.count.get("refused"), "of more requests than may wait none was refused"
 
 
 def joiner(target: Target, number: int) -> None:
@@ -137,6 +143,7 @@ ROWS = (
         "refused when its queue is full; events go on",
         updates,
         after_mib=16,
+        check=some_are_refused,
     ),
     Attack(
         "joiners",

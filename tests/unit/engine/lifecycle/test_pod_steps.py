@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
+from nri.engine.lifecycle import pod_steps
 from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.pod_steps import PodSteps
 from nri.engine.lifecycle.processes import Processes
@@ -63,6 +64,19 @@ def test_what_is_taken_back_at_a_stop_is_all_but_the_folders(dry: Any, steps: Po
     names = [step.name for step in steps.of(entry)]
     assert names == ["folders", "namespaces", "network", "files", "holder"]
     assert [step.name for step in steps.of(entry, only_running=True)] == names[1:]
+
+
+def test_the_process_of_a_pod_is_killed_before_a_runtime_is_asked_to_delete_it(
+    dry: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runtime that has to kill it looks only ten times a second whether it has ended."""
+    made, done = dry.pod(), list[str]()
+    conmon = dry.engine.machinery.conmon
+    remove = conmon.remove
+    monkeypatch.setattr(pod_steps, "send", lambda bundle, pod, pid, word, _: done.append(word))
+    monkeypatch.setattr(conmon, "remove", lambda *asked: (done.append("delete"), remove(*asked)))
+    dry.engine.pods.stop(made)
+    assert done == ["KILL", "delete"]
 
 
 def test_specs_of_its_containers_get_the_cgroup_that_was_decided(dry: Any, steps: PodSteps) -> None:
