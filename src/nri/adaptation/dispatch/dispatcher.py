@@ -234,7 +234,6 @@ class Dispatcher:
                     event.add(peer, policy, reply)
                     if deadline is not None:
                         _look_at_clock(event, deadline)
-                place.wake()
         finally:
             place.leave()
 
@@ -269,7 +268,6 @@ class Dispatcher:
                     asked.append((peer, policy, sent))
                 # Held until it is heard: an event behind must not slip in between.
                 place.advance(keep=policy is not None)
-                place.wake()
             self._hear(event, asked, failures, deadline)
         finally:
             for peer, _, sent in asked:  # only after an exception that is not a plugin's

@@ -4,7 +4,7 @@ An event takes its place in the queue of the next plugin before it leaves the on
 get the event at all. So the order of arrival at the first plugin is the order at every plugin, and a slow plugin holds
 up what is behind it, not what is ahead. Nothing is held while an event waits, so there is no deadlock. An event that
 waits also leaves word what to send: the one before it sends that on its way out, so the plugin is asked again before
-any thread has changed places. The thread of the event that waits is woken after that, when the answer is merged.
+any thread has changed places.
 
 Two bounds, where the rules have them. An event waits for its turn at one plugin for two of that plugin's timeouts at
 most; then it goes on without it, as if the plugin had not answered, and may reach later plugins before the events that
@@ -16,7 +16,6 @@ its own.
         sent = place.wait()                          # the event's turn: nothing else is asked of this plugin
         ...                                          # ask it
         place.advance()                              # in the queue of the next plugin, then out of this one
-        place.wake()                                 # once the answer is merged: the thread of the event behind
     place.leave()                                    # in a `finally`: whatever is held is given up
 
 Next: `nri.adaptation.dispatch.dispatcher`, whose loop this is.
@@ -50,9 +49,7 @@ class Place:
         missed: the turn at the present plugin did not come in time: nothing is held, and the event goes on without it.
     """
 
-    __slots__ = (
-        "_behind", "_deadline", "_event", "_index", "_invoker", "_lock", "_peers", "_urgent", "missed", "ticket",
-    )  # fmt: skip
+    __slots__ = ("_deadline", "_event", "_index", "_invoker", "_lock", "_peers", "_urgent", "missed", "ticket")
 
     def __init__(
         self, invoker: Invoker, event: Event, peers: Sequence[Peer], deadline: float | None, urgent: bool = False
@@ -67,7 +64,6 @@ class Place:
         self._deadline = deadline
         self._index = 0
         self._urgent = urgent
-        self._behind: Ticket | None = None
         self.missed = False
         lock = first.lock
         self._lock: FifoLock | None = lock
@@ -128,20 +124,10 @@ class Place:
         else:
             self._lock = None
         if here is not None and not keep:
-            self._behind = here.pass_on()
-
-    def wake(self) -> None:
-        """Wake the thread of the event behind. Its request has been on its way since `advance`.
-
-        Not before the answer at hand is merged: two threads at once would only take the interpreter from each other.
-        """
-        behind, self._behind = self._behind, None
-        if behind is not None:
-            behind.call()
+            here.release()
 
     def leave(self) -> None:
         """Give up what is held or waited for; nothing if the event is through."""
-        self.wake()
         if self._lock is not None:
             self._lock.leave(self.ticket)
             self._lock = None

@@ -1,7 +1,7 @@
 """A lock that is passed on in the order of asking, and whose place in the queue can be taken before waiting for it.
 
 A thread that waits may leave word what is to be begun as soon as its turn comes: the one that lets go does that first,
-and wakes it then, or later. So what the lock guards is at work again while threads still change places.
+and wakes it then. So what the lock guards is at work again while threads still change places.
 
 An urgent event passes those that wait, but none of its own pod.
 
@@ -53,8 +53,12 @@ class Ticket:
         return self.turn.acquire(timeout=timeout_s)
 
     def call(self) -> None:
-        """Wake the thread that waits: its turn has come."""
-        self.turn.release()
+        """Tell the thread that waits that its turn has come."""
+        try:
+            if self.begin is not None:
+                self.begun = self.begin()
+        finally:
+            self.turn.release()
 
 
 class FifoLock:
@@ -132,24 +136,12 @@ class FifoLock:
 
     def release(self) -> None:
         """Let the next one in."""
-        ticket = self.pass_on()
-        if ticket is not None:
-            ticket.call()
-
-    def pass_on(self) -> Ticket | None:
-        """Let the next one in, and begin what it has left word of. Its thread sleeps until the ticket's `call`."""
         with self._guard:
             if not self.queue:
                 self.held = False
-                return None
+                return
             ticket = self.queue.popleft()
-        if ticket.begin is not None:
-            try:
-                ticket.begun = ticket.begin()
-            except BaseException:
-                ticket.call()
-                raise
-        return ticket
+        ticket.call()
 
     @property
     def waiting(self) -> int:

@@ -96,9 +96,9 @@ def test_the_next_place_is_taken_before_the_present_one_is_left(
             steps.append(f"place {self.name}")
             return super().place(pod, urgent)
 
-        def pass_on(self) -> Any:
+        def release(self) -> None:
             steps.append(f"leave {self.name}")
-            return super().pass_on()
+            super().release()
 
     class OnlyStop(nri.Plugin):
         def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> None: ...

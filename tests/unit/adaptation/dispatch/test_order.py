@@ -262,9 +262,9 @@ def test_the_next_place_is_taken_before_one_is_left_that_does_not_get_the_event(
             steps.append(f"place {self.name}")
             return super().place(pod, urgent)
 
-        def pass_on(self) -> Ticket | None:
+        def release(self) -> None:
             steps.append(f"leave {self.name}")
-            return super().pass_on()
+            super().release()
 
     runtime = node(Started(), OnlyStop(), Started())
     for peer in parts_of(runtime.adaptation).chain.peers:
@@ -385,29 +385,3 @@ def test_disposal_passes_others(mode: Mode) -> None:
     busy.finish()
     in_turn = ["start a", "start b", "stop c"]
     assert busy.plugin.asked == (in_turn if mode == "reference" else ["start a", "stop c", "start b"])
-
-
-def test_an_answer_that_is_refused_does_not_hold_up_the_event_behind_it(node) -> None:
-    class Sets(nri.Plugin):
-        def __init__(self, before: Callable[[], object] = lambda: None) -> None:
-            self.before = before
-
-        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
-            if container.id != "refused":
-                return nri.Adjustment()
-            self.before()
-            return nri.Adjustment().set_cpu_shares(7)
-
-    behind: list[threading.Thread] = []
-
-    def come_behind() -> None:
-        behind.append(threading.Thread(target=runtime.create_container, args=(make_pod(), make_container(id="good"))))
-        behind[0].start()
-        peers = parts_of(runtime.adaptation).chain.peers
-        wait_for(lambda: peers[1].lock.waiting, "the event behind")
-
-    runtime = node(Sets(), Sets(come_behind))
-    with pytest.raises(nri.ConflictError):
-        runtime.create_container(make_pod(), make_container(id="refused"))
-    behind[0].join(10)
-    assert not behind[0].is_alive()

@@ -115,20 +115,6 @@ def test_whatever_goes_wrong_at_the_beginning_the_turn_is_passed_on() -> None:
     assert lock.place() is None, "the lock must be free again"
 
 
-def test_the_next_one_can_be_let_in_and_woken_later() -> None:
-    lock = FifoLock()
-    lock.acquire()
-    ticket = queued(lock)
-    ticket.begin = lambda: "begun"
-    following = lock.pass_on()
-    assert following is ticket
-    assert ticket.begun == "begun"
-    assert not ticket.wait(0), "its thread is woken before it is called"
-    assert lock.place() is not None, "the lock must be the next one's"
-    following.call()
-    lock.wait(ticket, time.monotonic() + 10)
-
-
 def test_a_place_that_is_given_up_begins_nothing() -> None:
     lock = FifoLock()
     lock.acquire()
