@@ -3,7 +3,8 @@
 `Trace.items()` reads block by block and gives an `Event` when it is over, in the order in which events began, and a
 `Note` for what happened to plugins and to the recording. It never raises for a file's content: what cannot be read is
 in `problems`, with file and offset, and everything else is given. Of a kind or a field that a newer version has
-written, the record is passed over or read without it. Next: `nri.trace.blocks`, which it reads from.
+written, the record is passed over or read without it. What a plugin was told in a `StateChange`, as runtimes before
+0.12 do, is given as the event that it is. Next: `nri.trace.blocks`, which it reads from.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from nri.api import messages as m
+from nri.api.events import BY_NUMBER
 from nri.errors import ConfigError, RemoteProtocolError
 from nri.files import open_regular
 from nri.trace import blocks
@@ -37,6 +39,7 @@ _FEW = 32
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: The requests of plugins; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
+_RELAYED: Final = "StateChange"
 
 
 class Note(NamedTuple):
@@ -130,6 +133,20 @@ class Event:
         if self._latest is None:
             self._latest = {(step.plugin, step.event): step for step in self.steps}
         return self._latest.get((plugin, event))
+
+    def unwrap(self) -> None:
+        """Become the event that a `StateChange` tells, if it is one and this version knows it."""
+        told = self.message
+        spec = None if told is None else BY_NUMBER.get(told.event)
+        if spec is None or not spec.relayed:
+            return
+        self._parsed = request = getattr(m, spec.request)(pod=told.pod)
+        if spec.kind == "container":
+            request.container.CopyFrom(told.container)
+        self.name, self.request = spec.rpc, request.SerializeToString()
+        for step in self.steps:
+            step.event = spec.rpc
+            step.request = self.request
 
     @property
     def message(self) -> Any:
@@ -379,6 +396,8 @@ class _Assembly:
         self._held -= self._sizes.pop(serial)
         event.whole &= serial in self._ended
         self._ended.discard(serial)
+        if event.name == _RELAYED:
+            event.unwrap()
         return event
 
 
