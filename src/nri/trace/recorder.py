@@ -220,6 +220,7 @@ class _Writer:
         self._folder, self._about, self._limits = folder, about, limits
         self._redactor = Redactor() if redact else None
         self._types = Catalog()
+        self._kinds: dict[tuple[str, bool], Any] = {}
         self._plugins: dict[str, t.Record] = {}
         self._requests: dict[int, tuple[bytes, t.Record]] = {}
         self._block: list[bytes] = []
@@ -289,6 +290,14 @@ class _Writer:
             record.message = message
 
     def _type(self, event: str, reply: bool) -> Any:
+        found = self._kinds.get((event, reply))
+        if found is None:
+            found = self._find(event, reply)
+            if len(self._kinds) < _MOST_PLUGINS:
+                self._kinds[event, reply] = found
+        return found
+
+    def _find(self, event: str, reply: bool) -> Any:
         for service in ("Plugin", "Runtime"):
             method = self._types.find(f"nri.pkg.api.v1alpha1.{service}", event)
             if method is not None:
