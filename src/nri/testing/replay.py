@@ -248,6 +248,8 @@ def _why_not(event: Event) -> str:
 
 def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
     """The differences of two replies, in words."""
+    if recorded == now:
+        return
     before, after = parsed(event.name, recorded, reply=True), parsed(event.name, now, reply=True)
     if before == after:
         return

@@ -36,6 +36,8 @@ _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
 _MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 256 << 20, 512, 512, 4096
 #: Steps of an event that are looked through one by one.
 _FEW = 32
+#: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
+_BEGINS, _ENDS, _REQUESTS = t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: The requests of plugins; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
@@ -187,9 +189,10 @@ class Event:
 
 
 def _part(message: Any, name: str) -> Any:
-    if message is None or name not in message.DESCRIPTOR.fields_by_name or not message.HasField(name):
+    try:
+        return getattr(message, name) if message is not None and message.HasField(name) else None
+    except ValueError:  # it has no such field
         return None
-    return getattr(message, name)
 
 
 def parsed(event: str, data: bytes, *, reply: bool) -> Any:
@@ -354,27 +357,29 @@ class _Assembly:
         self._held = 0
 
     def take(self, record: t.Record, recording: int) -> None:
-        serial, message = record.serial, record.message
+        serial, message, kind = record.serial, record.message, record.kind
         event = self._open.get(serial)
         if event is None:
             event = self._open[serial] = Event(record.event, serial, recording, record.time_ns)
-            event.whole = record.kind == t.BEGINS
+            event.whole = kind == _BEGINS
             event.request = message
         size = len(message) + _STEP
         self._sizes[serial] = self._sizes.get(serial, 0) + size
         self._held += size
-        take = _TAKERS.get(record.kind)
+        take = _TAKERS.get(kind)
         if take is None:
             return
-        event.redacted |= record.redacted
-        event.whole &= not record.omitted_bytes
-        if record.kind in (t.BEGINS, t.ASKED):
+        if record.redacted:
+            event.redacted = True
+        if record.omitted_bytes:
+            event.whole = False
+        if kind in _REQUESTS:
             if not record.same:
                 self._last[serial] = message
             elif serial not in self._last:
                 event.whole = False
         take(event, record, self._last.get(serial, b""))
-        if record.kind == t.ENDS:
+        if kind == _ENDS:
             self._ended.add(serial)
 
     def over(self) -> Iterator[Event]:
