@@ -144,6 +144,11 @@ def check_class(cls: type, base: type) -> None:
                     f"(a helper of that name may start with an underscore)"
                 )
     _check_defaults(f"{cls.__name__}.Config", cls.__dict__.get("Config"))
+    _check_tables(cls)
+
+
+def _check_tables(cls: type) -> None:
+    """Raise TypeError or ValueError for flags and declarations that name what there is not."""
     if cls.__dict__.get("flags"):
         _check_flags(cls)
     if cls.__dict__.get("sets"):
