@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.container_view import normalise
 from nri.adaptation.merge.entries import read
-from nri.adaptation.merge.fields import COMPOUND_FIELDS, FIELD_NAMES, TREE, Kind
 from nri.api import messages as m
+from nri.api.fields import COMPOUND_FIELDS, FIELD_NAMES, TREE, Kind
 from nri.errors import ConflictError, NriError, PluginError, UpdateError
 from nri.rules import Rules
 from tests.property.merge_messages import containers, create_replies, rules

@@ -11,8 +11,8 @@ from nri.adaptation.audit.explanation import explain
 from nri.adaptation.audit.record import Record
 from nri.adaptation.audit.shadow import report
 from nri.adaptation.merge import CreateMerge
-from nri.adaptation.merge.fields import ROWS, Kind, Visibility
 from nri.api import messages as m
+from nri.api.fields import ROWS, Kind, Visibility
 from nri.errors import NriError
 from nri.rules import Rules
 from tests.property.merge_messages import containers, create_replies, rules

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from nri.api import naming
@@ -176,3 +177,58 @@ def test_a_runtime_that_went_away_is_code_3(nri: Command) -> None:
     told = nri("events", code=3)
     assert f"cannot connect to {nri.daemon.nri_socket}" in told
     assert "try: nri doctor" in told
+
+
+#: Answers from what it knows: with another state, or without an event, it answers otherwise.
+KNOWS = """
+import nri
+
+class Knows(nri.Plugin):
+    mirror = True
+
+    def _known(self):
+        return f"{len(self.state.pods)}.{len(self.state.containers)}"
+
+    def create_container(self, pod, container):
+        if container.name == "refused":
+            raise nri.Reject("not this one")
+        return nri.Adjustment().add_env("KNOWN", self._known()).set_cpu_shares(512)
+
+    def update_container(self, pod, container, resources):
+        return nri.Update(container).set_cpu_shares(100 + len(self.state.containers))
+
+    def stop_container(self, pod, container):
+        self.log.info("known: %s", self._known())
+
+    def remove_pod_sandbox(self, pod):
+        pass
+"""
+
+
+def test_a_recording_of_nri_run_replays_to_the_same_answers(nri: Command) -> None:
+    cri, plugin = nri.daemon.cri, nri.folder / "knows.py"
+    plugin.write_text(KNOWS)
+    before = cri.run_pod("before")
+    cri.run(before, "old")
+    with nri.running("run", str(plugin), "--idx", "10", "--record", "traces", "--redact", "none") as out:
+        said(out, "registered with containerd .* as 10-knows")
+        nri.daemon.wait_connected("10-knows")
+        pod = cri.run_pod("walk")
+        first = cri.run(pod, "first")
+        assert "KNOWN=2.1" in cri.exec(first, "/bin/env"), "the plugin knows what was there before it"
+        with pytest.raises(grpc.RpcError, match="not this one"):
+            cri.create(pod, "refused")
+        cri.update(first, cpu_shares=300)
+        cri.stop(first)
+        cri.remove(first)
+        cri.run(before, "second")
+        cri.remove_all()
+    events = [json.loads(line)["event"] for line in nri("trace", "show", "traces", "-o", "json").splitlines()]
+    assert "StateChange" not in events
+    assert {"RunPodSandbox", "UpdateContainer", "StopContainer", "RemovePodSandbox"} <= set(events)
+    same = nri("replay", "traces", "--plugin", f"10={plugin}")
+    run_again = len([event for event in events if event not in ("Configure", "Synchronize", "Shutdown")])
+    assert f"{run_again} events run again: {run_again} the same, 0 different" in same
+    plugin.write_text(KNOWS.replace("set_cpu_shares(512)", "set_cpu_shares(256)"))
+    changed = nri("replay", "traces", "--plugin", f"10={plugin}", code=5)
+    assert "CPUShares: recorded 512; now 256" in changed

@@ -22,7 +22,7 @@ FORBIDDEN = {
     "The plugin's side and the policies never import the runtime's side": ("stub/__init__.py", "nri.adaptation.events"),
     "From outside, adaptation is imported by its faces: itself, its admin socket, and the rooms audit, launch and merge": (  # noqa: E501
         "proxy/settings.py",
-        "nri.adaptation.merge.fields",
+        "nri.adaptation.merge.entries",
     ),
     "From outside, oci is imported by its face alone": ("engine/machine.py", "nri.oci.draft"),
     "Pure modules do no I/O: they take bytes or messages, and return bytes or messages": ("wire.py", "socket"),

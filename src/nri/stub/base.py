@@ -19,7 +19,7 @@ from nri.stub.support.runtime_handle import RuntimeHandle
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import logging
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Mapping, Sequence
     from typing import Any, ClassVar, Literal
 
     from nri.api import messages as m
@@ -44,6 +44,7 @@ class PluginBase:
     Config: ClassVar[type | None] = None
     flags: ClassVar[Mapping[str, tuple[str, str, str]]] = {}
     annotations: ClassVar[Mapping[str, str]] = {}
+    sets: ClassVar[Sequence[str] | None] = None
 
     #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`; until
     #: then, as in a test that calls a handler, the defaults alone.

@@ -30,6 +30,8 @@ class Plugin(PluginBase):
         flags: its own flags: name -> (field of `Config`, name of the value in the help, help). Without a name for its
             value a flag is a switch. Flags come before all other configuration.
         annotations: the annotations of pods that it reads: key -> what its value does. For `nri plugins`.
+        sets: all that it may set, such as ``("env.*", "linux.resources.cpu")``, for `nri predict`; None if it does not
+            say. An answer with more is an error in `nri.testing` and `nri try`, and a warning on a node.
 
     Handlers run one at a time, in the order of the events, in the plugin's one loop. They may be `async def`.
     """

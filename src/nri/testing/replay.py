@@ -6,9 +6,9 @@
 
 Rules: the runtime begins with the pods and containers that the first plugin of the recording was given; events come one
 after the other, in the order in which they began. Of a recording by a runtime the merged replies are compared; of one
-by `nri run`, the plugin's answers. An event whose values were replaced cannot be run again, for plugins would see the
-replacements; nor can one of which a part is missing. Next: `nri.trace.history`, which reads the recording, and
-`nri.adaptation.audit.diff`, whose words the differences are.
+by `nri run`, each plugin's answers with those of the plugin that has its index and name. An event whose values were
+replaced cannot be run again, for plugins would see the replacements; nor can one of which a part is missing. Next:
+`nri.trace.history`, which reads the recording, and `nri.adaptation.audit.diff`, whose words the differences are.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ __all__ = ["Outcome", "Replay"]
 #: Requests that plugins make by themselves, and the recordings of a plugin that only looked on.
 _BY_ITSELF: Final = "UpdateContainers"
 _OBSERVER: Final = "nri record"
+#: Recordings of plugins by themselves: an error is as they raised it.
+_BY_PLUGINS: Final = ("nri run", "nri agent")
 _PARTIAL: Final = "a part of it is missing"
 _OBSERVED: Final = "it was only looked at by a plugin, and the answers of others are not in it"
 #: Plugins that recordings are remembered to have had.
@@ -81,8 +83,7 @@ class Replay(FakeRuntime):
         self.lost = 0
         self._answers = _Answers()
         state = _first_state(Trace(path))
-        pods, containers = ((), ()) if state is None else (state.pods, state.containers)
-        super().__init__(pods=pods, containers=containers, reporters=[self._answers, *reporters], **options)
+        super().__init__(pods=state.pods, containers=state.containers, reporters=[self._answers, *reporters], **options)
 
     def differences(self) -> list[str]:
         """Run all events; returns a line for each difference, and one for each event that could not be run.
@@ -97,11 +98,11 @@ class Replay(FakeRuntime):
 
     def outcomes(self, *, real_time: bool = False) -> Iterator[Outcome]:
         """Run the events one after the other; with `real_time`, as far apart as they were."""
-        began, first_ns, observed = monotonic(), 0, False
+        began, first_ns, by = monotonic(), 0, ""
         for item in self.trace.items():
             if isinstance(item, Note):
                 if item.kind == "opened":
-                    observed = item.about.get("command") == _OBSERVER
+                    by = item.about.get("command", "")
                 if item.kind == "plugin" and len(self.recorded) < _MOST_PLUGINS:
                     self.recorded[item.plugin] = None
                 self.lost += item.lost
@@ -109,13 +110,13 @@ class Replay(FakeRuntime):
             if item.name not in BY_RPC and item.name != _BY_ITSELF:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already
             first_ns = first_ns or item.began_ns
-            left_out = _OBSERVED if observed else self._why_not(item)
+            left_out = _OBSERVED if by == _OBSERVER else self._why_not(item)
             if left_out:
                 yield Outcome(item, left_out, ())
                 continue
             if real_time:
                 sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
-            yield Outcome(item, "", tuple(self._run(item)))
+            yield Outcome(item, "", tuple(self._run(item, itself=by in _BY_PLUGINS)))
 
     def _why_not(self, event: Event) -> str:
         """Why an event cannot be run again; "" if it can."""
@@ -144,7 +145,7 @@ class Replay(FakeRuntime):
             for each in sorted(before ^ now)
         ]
 
-    def _run(self, event: Event) -> list[str]:
+    def _run(self, event: Event, *, itself: bool) -> list[str]:
         if event.name == _BY_ITSELF:
             return self._ask(event)
         self._answers.clear()
@@ -159,12 +160,12 @@ class Replay(FakeRuntime):
             error = raised
         answered = [step for step in event.steps if step.reply is not None and step.event == event.name]
         # A runtime takes or refuses every answer but a validator's. Who does neither is a plugin that recorded itself.
-        itself = next((step for step in answered if not step.merged and step.refused is None), None)
-        if itself is not None and error is None:
-            return list(_differences(event, itself.reply or b"", self._answers.first))
+        own = next((step for step in answered if not step.merged and step.refused is None), None)
+        if own is not None and error is None:
+            return list(_differences(event, own.reply or b"", self._answers.of(own.plugin)))
         recorded = "" if event.error is None else event.error.text
         now = "" if error is None else str(error)
-        if recorded != now:
+        if recorded != now and not (itself and recorded and now.endswith(recorded)):
             return [f"recorded: {recorded or 'ok'}; now: {now or 'ok'}"]
         return list(_differences(event, event.reply, self._answers.merged))
 
@@ -177,13 +178,12 @@ class _Answers:
     """A reporter that keeps what the plugins of this runtime answer to one event."""
 
     def __init__(self) -> None:
-        self._answered: list[bytes] = []
+        self._answered: dict[str, bytes] = {}
         self.merged = b""
 
-    @property
-    def first(self) -> bytes:
-        """The answer of the first plugin that has one; empty if none has."""
-        return self._answered[0] if self._answered else b""
+    def of(self, plugin: str) -> bytes:
+        """The answer of a plugin, or, if none of that name takes part, of the first that has one."""
+        return self._answered.get(plugin, next(iter(self._answered.values()), b""))
 
     def clear(self) -> None:
         """Forget the last event."""
@@ -197,7 +197,7 @@ class _Answers:
 
     def plugin_answered(self, *step: Any) -> None:
         """Keep the reply."""
-        self._answered.append(step[3])
+        self._answered[step[0]] = step[3]
 
     def event_ends(self, *step: Any) -> None:
         """Keep the merged reply."""
@@ -220,12 +220,19 @@ def _copy(message: Any) -> Any:
     return copy
 
 
-def _first_state(found: Trace) -> Any:
-    """The state that the first plugin was given, if that is where the recording begins."""
-    first = next(found.events(), None)
-    if first is None or first.name != "Synchronize" or not first.whole:
-        return None
-    return first.message
+def _first_state(found: Trace) -> m.SynchronizeRequest:
+    """The state that the first plugin was given before the first event, put together of its parts."""
+    state, plugin = m.SynchronizeRequest(), None
+    for event in found.events():
+        if event.name in BY_RPC or event.name == _BY_ITSELF:
+            break
+        asked = event.steps[0].plugin if event.steps else ""
+        if event.name == "Synchronize" and event.whole and event.message is not None and plugin in (None, asked):
+            plugin = asked
+            state.MergeFrom(event.message)
+            if not event.message.more:
+                break
+    return state
 
 
 def _why_not(event: Event) -> str:
@@ -241,6 +248,8 @@ def _why_not(event: Event) -> str:
 
 def _differences(event: Event, recorded: bytes, now: bytes) -> Iterator[str]:
     """The differences of two replies, in words."""
+    if recorded == now:
+        return
     before, after = parsed(event.name, recorded, reply=True), parsed(event.name, now, reply=True)
     if before == after:
         return

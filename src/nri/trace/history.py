@@ -3,7 +3,8 @@
 `Trace.items()` reads block by block and gives an `Event` when it is over, in the order in which events began, and a
 `Note` for what happened to plugins and to the recording. It never raises for a file's content: what cannot be read is
 in `problems`, with file and offset, and everything else is given. Of a kind or a field that a newer version has
-written, the record is passed over or read without it. Next: `nri.trace.blocks`, which it reads from.
+written, the record is passed over or read without it. What a plugin was told in a `StateChange`, as runtimes before
+0.12 do, is given as the event that it is. Next: `nri.trace.blocks`, which it reads from.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from nri.api import messages as m
+from nri.api.events import BY_NUMBER
 from nri.errors import ConfigError, RemoteProtocolError
 from nri.files import open_regular
 from nri.trace import blocks
@@ -34,9 +36,12 @@ _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
 _MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 256 << 20, 512, 512, 4096
 #: Steps of an event that are looked through one by one.
 _FEW = 32
+#: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
+_BEGINS, _ENDS, _REQUESTS = t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: The requests of plugins; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
+_RELAYED: Final = "StateChange"
 
 
 class Note(NamedTuple):
@@ -131,6 +136,20 @@ class Event:
             self._latest = {(step.plugin, step.event): step for step in self.steps}
         return self._latest.get((plugin, event))
 
+    def unwrap(self) -> None:
+        """Become the event that a `StateChange` tells, if it is one and this version knows it."""
+        told = self.message
+        spec = None if told is None else BY_NUMBER.get(told.event)
+        if spec is None or not spec.relayed:
+            return
+        self._parsed = request = getattr(m, spec.request)(pod=told.pod)
+        if spec.kind == "container":
+            request.container.CopyFrom(told.container)
+        self.name, self.request = spec.rpc, request.SerializeToString()
+        for step in self.steps:
+            step.event = spec.rpc
+            step.request = self.request
+
     @property
     def message(self) -> Any:
         """The request, parsed; None if it cannot be. Do not change it."""
@@ -170,9 +189,10 @@ class Event:
 
 
 def _part(message: Any, name: str) -> Any:
-    if message is None or name not in message.DESCRIPTOR.fields_by_name or not message.HasField(name):
+    try:
+        return getattr(message, name) if message is not None and message.HasField(name) else None
+    except ValueError:  # it has no such field
         return None
-    return getattr(message, name)
 
 
 def parsed(event: str, data: bytes, *, reply: bool) -> Any:
@@ -337,27 +357,29 @@ class _Assembly:
         self._held = 0
 
     def take(self, record: t.Record, recording: int) -> None:
-        serial, message = record.serial, record.message
+        serial, message, kind = record.serial, record.message, record.kind
         event = self._open.get(serial)
         if event is None:
             event = self._open[serial] = Event(record.event, serial, recording, record.time_ns)
-            event.whole = record.kind == t.BEGINS
+            event.whole = kind == _BEGINS
             event.request = message
         size = len(message) + _STEP
         self._sizes[serial] = self._sizes.get(serial, 0) + size
         self._held += size
-        take = _TAKERS.get(record.kind)
+        take = _TAKERS.get(kind)
         if take is None:
             return
-        event.redacted |= record.redacted
-        event.whole &= not record.omitted_bytes
-        if record.kind in (t.BEGINS, t.ASKED):
+        if record.redacted:
+            event.redacted = True
+        if record.omitted_bytes:
+            event.whole = False
+        if kind in _REQUESTS:
             if not record.same:
                 self._last[serial] = message
             elif serial not in self._last:
                 event.whole = False
         take(event, record, self._last.get(serial, b""))
-        if record.kind == t.ENDS:
+        if kind == _ENDS:
             self._ended.add(serial)
 
     def over(self) -> Iterator[Event]:
@@ -379,6 +401,8 @@ class _Assembly:
         self._held -= self._sizes.pop(serial)
         event.whole &= serial in self._ended
         self._ended.discard(serial)
+        if event.name == _RELAYED:
+            event.unwrap()
         return event
 
 

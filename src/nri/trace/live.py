@@ -16,6 +16,7 @@ from itertools import islice
 from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from nri.errors import DeadlineExceeded, RemoteProtocolError
 from nri.trace.sums import Sum, percentile
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ MOST_ROWS: Final = 10_000
 WINDOW_S: Final = 60.0
 #: Seconds after which a runtime that has gone is asked again, and health and figures are worked out again.
 _AGAIN_S, _FRESH_S = 1.0, 0.5
-#: How long the first reading is waited for, in seconds.
-_FIRST_S: Final = 10.0
 
 
 class Live:
@@ -39,6 +38,7 @@ class Live:
         ask: asks it: method and request to the reply.
         follow: the readings of its events, from a request on.
         clock: seconds since 1970.
+        first_s: how long the first reading is waited for, in seconds.
 
     Attributes:
         missed: rows that were gone before they could be read.
@@ -50,7 +50,9 @@ class Live:
         follow: Callable[[dict[str, Any]], Iterator[dict[str, Any]]],
         *,
         clock: Callable[[], float] = time,
+        first_s: float = 5.0,
     ) -> None:
+        self._first_s = first_s
         self._ask, self._follow, self._clock = ask, follow, clock
         self._run, self._after, self._newest = "", 0, 0
         self._begun = clock()
@@ -63,10 +65,11 @@ class Live:
         self.missed = 0
 
     def start(self) -> None:
-        """Begin to read. Raises what `follow` raises if there is no first reading."""
+        """Begin to read. Raises what `follow` raises if there is no first reading; DeadlineExceeded if it is silent."""
         threading.Thread(target=self.run, name="nri-live", daemon=True).start()
         with self._news:
-            self._news.wait_for(lambda: self._read or self._failure, _FIRST_S)
+            if not self._news.wait_for(lambda: self._read or self._failure, self._first_s):
+                self._failure = DeadlineExceeded(f"nothing came in {self._first_s:g} s")
             if self._failure is not None:
                 self._ended.set()
                 raise self._failure
@@ -124,10 +127,13 @@ class Live:
         It may be half a second old. Raises what `ask` and `follow` raise, if there is no answer.
         """
         if self._summary is None or monotonic() - self._summary[0] > _FRESH_S:
-            health = self._ask("Plugins", {})["plugins"]
+            health = self._ask("Plugins", {}).get("plugins")
             if self._failure is not None:
                 raise self._failure
-            self._summary = monotonic(), self._sum_up(health)
+            try:
+                self._summary = monotonic(), self._sum_up(health or [])
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise RemoteProtocolError(f"it has no rows of plugins and events as ours: {error!r}") from None
         return self._summary[1]
 
     def _sum_up(self, health: list[dict[str, Any]]) -> dict[str, Any]:

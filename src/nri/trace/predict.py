@@ -3,14 +3,17 @@
 Plugins that were recorded apart (some on the node, another by `nri replay --record` of the same events) were never
 merged. Here their answers to the same kind of event of the same container are laid over each other, in the order
 of their indices and by the rules of a merge: a later plugin may take over what it removes first. Names are enough for
-that, so recordings whose values were replaced serve as well. Next: `nri.adaptation.merge.fields`, the table of fields.
+that, so recordings whose values were replaced serve as well. A plugin that was never recorded takes part with what its
+class declares (`sets`), against recorded answers and other declarations. Next: `nri.api.fields`, the table of fields.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.adaptation.merge import RESOURCES_TREE, TREE, Entry, Kind, read
+from nri.api.fields import BY_KEY, ROWS, Declared
 from nri.trace.history import Event, Step, parsed
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ __all__ = ["Collision", "Foresight"]
 _MOST_BYTES, _PLACE_BYTES = 512 << 20, 300
 _NO_OWNER: Final = (Kind.LIST, Kind.ACCUMULATED)
 _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
+#: Fields with an owner by their names for people -> path.
+_OWNED: Final = {row.label: row.path for row in ROWS if row.kind not in (*_NO_OWNER, Kind.RESET)}
 
 
 class Place(NamedTuple):
@@ -37,10 +42,11 @@ class Collision(NamedTuple):
 
     Attributes:
         field, key: as conflicts name it: ``Env``, and the variable.
-        event: in which it happens.
+        event: in which it happens; "" if only the two plugins' classes say so.
         first, second: ``NN-name``; the second one's answer is refused.
-        containers: ``NAMESPACE/POD/CONTAINER`` for which it happens, sorted.
+        containers: ``NAMESPACE/POD/CONTAINER`` for which it happens, sorted; none if only classes say so.
         happened: for how many of these the recordings have it already as refused.
+        declared: at least one of them was not recorded: it may set the field, and need not.
     """
 
     field: str
@@ -50,6 +56,7 @@ class Collision(NamedTuple):
     second: str
     containers: tuple[str, ...]
     happened: int
+    declared: bool = False
 
 
 class _Answers:
@@ -77,6 +84,14 @@ class Foresight:
         self.left, self._most, self._room = 0, most, most_bytes
         self._found: dict[tuple[str, str], dict[str, _Answers]] = {}
         self._names: dict[str, str] = {}
+        self._declared: dict[str, list[Declared]] = {}
+
+    def declare(self, plugin: str, sets: Iterable[str]) -> None:
+        """Let a plugin, ``NN-name``, take part with what its class says that it sets.
+
+        Raises ValueError for a name that is no field.
+        """
+        self._declared[plugin] = [Declared(text) for text in sets]
 
     def take(self, event: Event) -> None:
         """Look at an event."""
@@ -97,16 +112,46 @@ class Foresight:
             self._room -= _keep(self._found[key].setdefault(step.plugin, _Answers()), subject, step, reply)
 
     def collisions(self) -> list[Collision]:
-        """Who collides with whom, sorted by plugins and field."""
+        """Who collides with whom, sorted by plugins and field; where classes alone say so, after the others."""
         found: dict[tuple[str, str, str, str, str], dict[str, bool]] = {}
         for (event, subject), plugins in self._found.items():
             for place, first, second in _collide(plugins):
                 row = found.setdefault((first, second, event, place.field, place.key), {})
                 row[self._names[subject]] = plugins[second].refused
-        return [
-            Collision(field, key, event, first, second, tuple(sorted(names)), sum(names.values()))
+            for place, first, second in self._may_collide(plugins):
+                found.setdefault((first, second, event, place.field, place.key), {}).setdefault(
+                    self._names[subject], False
+                )
+        rows = [
+            Collision(
+                *(field, key, event, first, second, tuple(sorted(names)), sum(names.values())),
+                declared=first in self._declared or second in self._declared,
+            )
             for (first, second, event, field, key), names in sorted(found.items())
         ]
+        return rows + sorted(self._both_declare(), key=lambda row: (row.first, row.second, row.field, row.key))
+
+    def _may_collide(self, plugins: dict[str, _Answers]) -> Iterator[tuple[Place, str, str]]:
+        """The places of recorded answers that a plugin declares which has none itself: place, earlier, later."""
+        for name, sets in self._declared.items():
+            for other, answers in plugins.items() if name not in plugins else ():
+                first, second = sorted((name, other))
+                for place in answers.sets if second == name else answers.sets - answers.takes:
+                    if any(each.covers(_OWNED[place.field], place.key) for each in sets):
+                        yield place, first, second
+
+    def _both_declare(self) -> Iterator[Collision]:
+        """Pairs of plugins that declare the same field, with the narrower of their keys."""
+        for (first, ours), (second, theirs) in combinations(sorted(self._declared.items()), 2):
+            seen = set()
+            for mine in ours:
+                for other in theirs:
+                    key = mine.common(other)
+                    if key is not None:
+                        paths = mine.paths & other.paths
+                        seen |= {(label, path, key) for label, path in _OWNED.items() if path in paths}
+            for label, path, key in seen:
+                yield Collision(label, key if path in BY_KEY else "", "", first, second, (), 0, declared=True)
 
 
 def _keep(answers: _Answers, subject: str, step: Step, reply: Any) -> int:

@@ -3,12 +3,12 @@
     with Recorder("/var/lib/nri/traces") as recorder:
         Adaptation(..., reporters=[recorder])
 
-An event pays for one tuple and one `append` a step. A thread of the recorder's own makes records of them, redacts and
-compresses them, and writes a block at least once a second, so a kill at any byte costs a second at most, and no block
-before it. Few steps are held: where thousands are, each event's bytes go to memory that no cache has, which costs the
-event more than the recorder does. Where steps come faster than they can be written, the newest are left out, counted,
-and named in the file. A disk that is full costs steps, never an event. Next: `nri.trace.blocks` for the bytes,
-`nri.trace.history` reads them.
+An event pays for one tuple and one `append` a step; it looks at the bounds once, when it begins. A thread of the
+recorder's own makes records of the steps, redacts and compresses them, and writes a block at least once a second, so a
+kill at any byte costs a second at most, and no block before it. Few steps are held: where thousands are, each event's
+bytes go to memory that no cache has, which costs the event more than the recorder does. Where steps come faster than
+they can be written, the newest are left out, counted, and named in the file. A disk that is full costs steps, never an
+event. Next: `nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nri.trace.redaction import Redactor
 from nri.wire import bytes_field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["Limits", "Recorder"]
 
@@ -46,7 +46,7 @@ _WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
 #: A block is written when it has so many bytes, or is so old.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
 #: After so many records the thread lets others run.
-_SLICE: Final = 16
+_SLICE: Final = 128
 #: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
 _MOST_OPEN, _MOST_PLUGINS, _LONGEST, _LONGEST_ABOUT = 4096, 256, 4096, 1 << 20
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
@@ -94,6 +94,7 @@ class Recorder:
         limits: Limits | None = None,
     ) -> None:
         self._steps: deque[tuple[Any, ...]] = deque()
+        self._put: Callable[[tuple[Any, ...]], None] = self._steps.append
         self._held_bytes = 0
         self._lost = 0
         self._wake = threading.Event()
@@ -104,44 +105,51 @@ class Recorder:
 
     # -- what the seam tells ------------------------------------------------------------------------------------------
 
+    # Each of these is passed several times in an event: no call, and no look at the bounds but at its beginning.
+
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Take note: an event has come in."""
-        self._keep((t.BEGINS, time_ns(), serial, event, "", request, None, 0.0))
+        self._held_bytes += len(request)
+        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:
+            self._press()
+        self._put((t.BEGINS, time_ns(), serial, event, "", request, None, 0.0))
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
         """Take note: a plugin is asked."""
-        self._keep((t.ASKED, time_ns(), serial, event, plugin, request, None, 0.0))
+        self._held_bytes += len(request)
+        self._put((t.ASKED, time_ns(), serial, event, plugin, request, None, 0.0))
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
         """Take note: a plugin has answered."""
-        self._keep((t.ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
+        self._held_bytes += len(reply)
+        self._put((t.ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Take note: a plugin gave no answer, or an error."""
-        self._keep((t.FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
+        self._put((t.FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
         """Take note: an answer was taken, or refused."""
-        self._keep((t.MERGED, time_ns(), serial, event, plugin, b"", error and _error(error), 0.0))
+        self._put((t.MERGED, time_ns(), serial, event, plugin, b"", error and _error(error), 0.0))
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """Take note: an event is over."""
-        self._keep((t.ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
+        self._held_bytes += len(reply)
+        self._put((t.ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Take note: a plugin takes part, is late or left out, answers again, or is gone."""
-        self._keep((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
+        self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
-    def _keep(self, step: tuple[Any, ...]) -> None:
-        steps = self._steps
-        held = len(steps)
-        if held >= _MOST_STEPS or self._held_bytes > _MOST_BYTES or self._ended:
-            self._lost += 1  # threads may overwrite each other's: it is said to be "at least" so many
-            return
-        self._held_bytes += len(step[5])
-        steps.append(step)
-        if held == _WAKE:
+    def _press(self) -> None:
+        """Wake the thread, as many steps wait; take no more where there are too many."""
+        if len(self._steps) >= _MOST_STEPS or self._held_bytes > _MOST_BYTES:
+            self._put = self._drop
+        elif not self._wake.is_set():
             self._wake.set()
+
+    def _drop(self, _: tuple[Any, ...]) -> None:
+        self._lost += 1  # threads may overwrite each other's: it is said to be "at least" so many
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -159,6 +167,8 @@ class Recorder:
         steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
+        if not self._ended:
+            self._put = steps.append
         for number in range(len(steps)):
             if number % _SLICE == _SLICE - 1:
                 sleep(0)  # a thread of an event may be waiting for the interpreter
@@ -174,6 +184,7 @@ class Recorder:
     def close(self) -> None:
         """Write what is held and end the file. Steps that come later are left out."""
         self._ended = True
+        self._put = self._drop
         self._wake.set()
         self._thread.join()
 
@@ -220,6 +231,7 @@ class _Writer:
         self._folder, self._about, self._limits = folder, about, limits
         self._redactor = Redactor() if redact else None
         self._types = Catalog()
+        self._kinds: dict[tuple[str, bool], Any] = {}
         self._plugins: dict[str, t.Record] = {}
         self._requests: dict[int, tuple[bytes, t.Record]] = {}
         self._block: list[bytes] = []
@@ -289,6 +301,14 @@ class _Writer:
             record.message = message
 
     def _type(self, event: str, reply: bool) -> Any:
+        found = self._kinds.get((event, reply))
+        if found is None:
+            found = self._find(event, reply)
+            if len(self._kinds) < _MOST_PLUGINS:
+                self._kinds[event, reply] = found
+        return found
+
+    def _find(self, event: str, reply: bool) -> Any:
         for service in ("Plugin", "Runtime"):
             method = self._types.find(f"nri.pkg.api.v1alpha1.{service}", event)
             if method is not None:

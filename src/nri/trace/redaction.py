@@ -1,20 +1,27 @@
 """Values of env, args, annotations and configuration replaced in messages of NRI, whose names stay. Pure.
 
-A field is found by its name in any message, so one that NRI gets tomorrow is covered. A value becomes
-``<redacted 3f2a9c1b>``: equal values of one recording become equal, so one sees that a value has changed, and the key
-of that is forgotten with the recording. Fields that this version does not know are dropped: they may hold anything.
-Texts of errors stay; a plugin may write anything into them.
+A field is found by its name in any message, so one that NRI gets tomorrow is covered. Which fields a kind of message
+has, itself or below, is found once; what a value becomes is remembered, because a pod's variables come with each of its
+events: a recorder spends its time here. A value becomes ``<redacted 3f2a9c1b>``: equal values of one recording become
+equal, so one sees that a value has changed, and the key of that is forgotten with the recording. Fields that this
+version does not know are dropped: they may hold anything. Texts of errors stay; a plugin may write anything into them.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["Redactor"]
 
-_NAMES = frozenset(("env", "args", "annotations", "config"))
+_NAMES: Final = frozenset(("env", "args", "annotations", "config"))
+#: Values that are remembered, and the characters of the longest.
+_MOST_KNOWN, _LONGEST_KNOWN = 8192, 256
+
+#: Replaces the values of one field, of which it gets the message; says whether there were any.
+Replace = Callable[[Any], bool]
 
 
 class Redactor:
@@ -22,47 +29,121 @@ class Redactor:
 
     def __init__(self) -> None:
         self._key = os.urandom(16)
+        self._texts: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
+        self._plans: dict[str, list[Replace]] = {}
 
     def text(self, value: str) -> str:
         """Stand-in for a value; an empty one stays."""
-        if not value:
-            return value
-        return f"<redacted {blake2b(value.encode(errors='replace'), key=self._key, digest_size=4).hexdigest()}>"
+        found = self._texts.get(value)
+        if found is not None or not value:
+            return found or value
+        digest = blake2b(value.encode(errors="replace"), key=self._key, digest_size=4).hexdigest()
+        return _remember(self._texts, value, f"<redacted {digest}>")
+
+    def _variable(self, word: str) -> str:
+        """``NAME=VALUE`` with a stand-in."""
+        found = self._variables.get(word)
+        if found is not None:
+            return found
+        name, equals, value = word.partition("=")
+        return _remember(self._variables, word, name + equals + self.text(value))
 
     def message(self, message: Any) -> bool:
         """Replace values in a message; whether there were any."""
         message.DiscardUnknownFields()
+        return self._apply(message)
+
+    def _apply(self, message: Any) -> bool:
         changed = False
-        waiting = [message]
-        while waiting:
-            here = waiting.pop()
-            for field, value in here.ListFields():
-                if field.name in _NAMES:
-                    changed |= self._replace(here, field, value)
-                elif field.message_type is not None and not field.message_type.GetOptions().map_entry:
-                    waiting.extend(value if hasattr(value, "append") else (value,))
+        for replace in self._plan(message.DESCRIPTOR):
+            changed |= replace(message)
         return changed
 
-    def _replace(self, message: Any, field: Any, value: Any) -> bool:
-        text = self.text
-        if isinstance(value, str):
-            setattr(message, field.name, text(value))
-            return True
-        if hasattr(value, "items"):  # annotations
-            replaced = {key: text(each) for key, each in value.items()}
-            changed = any(replaced.values())
-            value.clear()
-            value.update(replaced)
+    def _plan(self, kind: Any) -> list[Replace]:
+        """What is to be done with a kind of message."""
+        plan = self._plans.get(kind.full_name)
+        if plan is None:
+            plan = self._plans[kind.full_name] = [
+                self._replaces(field) for field in kind.fields if field.name in _NAMES or _leads_to_any(field, set())
+            ]
+        return plan
+
+    def _replaces(self, field: Any) -> Replace:
+        """How the values of a field, or below it, are replaced."""
+        name, inside = field.name, field.message_type
+        if name not in _NAMES:
+            apply, repeated = self._apply, field.is_repeated
+
+            def below(message: Any) -> bool:
+                if not repeated:
+                    return message.HasField(name) and apply(getattr(message, name))
+                changed = [apply(each) for each in getattr(message, name)]  # all of them, not up to the first
+                return any(changed)
+
+            return below
+        if inside is None:
+            return self._replaces_words(name) if field.is_repeated else self._replaces_text(name)
+        return self._replaces_map(name) if inside.GetOptions().map_entry else self._replaces_pairs(name)
+
+    def _replaces_text(self, name: str) -> Replace:
+        def replace(message: Any) -> bool:
+            value = getattr(message, name)
+            setattr(message, name, self.text(value))
+            return bool(value)
+
+        return replace
+
+    def _replaces_map(self, name: str) -> Replace:
+        text, known = self.text, self._texts.get
+
+        def replace(message: Any) -> bool:  # annotations
+            entries = getattr(message, name)
+            replaced = {key: known(each) or text(each) for key, each in entries.items()}
+            entries.update(replaced)
+            return any(replaced.values())
+
+        return replace
+
+    def _replaces_pairs(self, name: str) -> Replace:
+        def replace(message: Any) -> bool:  # env of an adjustment
+            changed = False
+            for each in getattr(message, name):
+                each.value = self.text(each.value)
+                changed |= bool(each.value)
             return changed
-        if field.message_type is not None:  # env of an adjustment
-            for each in value:
-                each.value = text(each.value)
-            return any(each.value for each in value)
+
+        return replace
+
+    def _replaces_words(self, name: str) -> Replace:
         # env of a container and of a hook, NAME=VALUE; of args the program stays
-        words = list(value)
-        if field.name == "env":
-            made = [name + equals + text(rest) for name, equals, rest in (each.partition("=") for each in words)]
-        else:
-            made = [*words[:1], *map(text, words[1:])]
-        value[:] = made
-        return made != words
+        stay, replaced = (0, self._variable) if name == "env" else (1, self.text)
+        known = (self._variables if name == "env" else self._texts).get
+
+        def replace(message: Any) -> bool:
+            entries = getattr(message, name)
+            words = list(entries)
+            made = [*words[:stay], *[known(word) or replaced(word) for word in words[stay:]]]
+            if made == words:
+                return False
+            entries[:] = made
+            return True
+
+        return replace
+
+
+def _leads_to_any(field: Any, seen: set[str]) -> bool:
+    """Whether messages in a field have a field to replace, at any depth."""
+    kind = field.message_type
+    if kind is None or kind.GetOptions().map_entry or kind.full_name in seen:
+        return False
+    seen.add(kind.full_name)
+    return any(each.name in _NAMES or _leads_to_any(each, seen) for each in kind.fields)
+
+
+def _remember(known: dict[str, str], value: str, stands_in: str) -> str:
+    if len(value) <= _LONGEST_KNOWN:
+        if len(known) >= _MOST_KNOWN:
+            known.clear()
+        known[value] = stands_in
+    return stands_in

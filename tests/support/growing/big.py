@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nri.adaptation.merge.fields import ROWS, Kind, Row
 from nri.api import messages as m
+from nri.api.fields import ROWS, Kind, Row
 
 __all__ = ["POD", "REPEATED", "Case", "adjustment", "container", "fill", "names", "rows", "update", "updates"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nri.adaptation.merge import CreateMerge
-from nri.adaptation.merge.fields import Kind, Row
 from nri.adaptation.peers.event_request import CreateRequest
 from nri.api import messages as m
 from nri.api.events import BY_METHOD
+from nri.api.fields import Kind, Row
 from nri.errors import NriError
 from nri.policies.default_validator import DefaultValidator, ValidatorConfig
 from tests.support.growing import big

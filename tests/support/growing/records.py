@@ -8,8 +8,8 @@ from nri.adaptation.audit import shadow
 from nri.adaptation.audit.inventory import Inventory
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.merge import CreateMerge, StopMerge
-from nri.adaptation.merge.fields import Row
 from nri.api import messages as m
+from nri.api.fields import Row
 from tests.support.growing import big
 from tests.support.growing.big import POD, Case, names
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from nri.adaptation import Adaptation, BuiltinPlugin
 from nri.adaptation.merge import StopMerge, UpdateMerge
-from nri.adaptation.merge.fields import Kind, Row
 from nri.api import messages as m
+from nri.api.fields import Kind, Row
 from tests.support.growing import big
 from tests.support.growing.big import POD, Case, names
 

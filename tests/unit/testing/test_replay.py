@@ -301,3 +301,85 @@ def test_the_answer_of_a_validator_is_none_to_compare(tmp_path: Path) -> None:
     assert [line.partition(": ")[2] for line in differences(tmp_path / "own", Validates()) if "validator" in line] == [
         "a validator was asked alone: record the runtime to run it again with the creation"
     ]
+
+
+class Counts(nri.Plugin):
+    """Sets how many containers there are, and refuses those called bad."""
+
+    mirror = True
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        if container.name == "bad":
+            raise nri.Reject("not this one")
+        return nri.Adjustment().add_env("THERE", str(len(self.state.containers)))
+
+
+def by_itself(folder: Path, told: list[tuple[str, m.Message, m.Message, Exception | None]], plugin: str) -> Path:
+    """A recording as `nri run` makes it: a plugin's own, of what an old runtime tells it."""
+    with Recorder(folder, redact=False, about={"command": "nri run"}) as recorder:
+        for serial, (event, request, reply, error) in enumerate(told, 1):
+            asked, answered = request.SerializeToString(), reply.SerializeToString()
+            recorder.event_begins(event, serial, asked)
+            recorder.plugin_asked(plugin, event, serial, asked)
+            if error is None:
+                recorder.plugin_answered(plugin, event, serial, answered, 0.001)
+            else:
+                recorder.plugin_failed(plugin, event, serial, error, 0.001)
+            recorder.event_ends(event, serial, answered, error, 0.001)
+    return folder
+
+
+def life_of_one(there: int) -> list[tuple[str, m.Message, m.Message, Exception | None]]:
+    """What a runtime before 0.12 tells a plugin, with some containers that are there already, in parts."""
+    pod, made, nothing = make_pod(id="p", name="web", namespace="shop"), make_container(id="c", name="main"), m.Empty()
+    parts = [
+        m.SynchronizeRequest(
+            pods=[pod], containers=[make_container(id=f"o{n}", name="old", pod=pod)], more=n + 1 < there
+        )
+        for n in range(there)
+    ]
+    answer = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("THERE", str(there)).message)
+    bad = m.CreateContainerRequest(pod=pod, container=make_container(id="b", name="bad"))
+
+    def state(event: int, **more: m.Container) -> tuple[str, m.Message, m.Message, None]:
+        return "StateChange", m.StateChangeEvent(event=event, pod=pod, **more), nothing, None
+
+    return [
+        ("Configure", m.ConfigureRequest(runtime_name="containerd"), m.ConfigureResponse(events=1), None),
+        *[("Synchronize", part, m.SynchronizeResponse(more=part.more), None) for part in parts],
+        state(m.Event.RUN_POD_SANDBOX),
+        ("CreateContainer", m.CreateContainerRequest(pod=pod, container=made), answer, None),
+        state(m.Event.START_CONTAINER, container=made),
+        ("CreateContainer", bad, nothing, nri.Reject("not this one")),
+        state(m.Event.REMOVE_CONTAINER, container=made),
+        state(99),
+    ]
+
+
+@pytest.mark.parametrize("there", [1, 3])
+def test_a_recording_of_a_plugin_by_itself_begins_with_its_state_and_has_the_events_of_an_old_runtime(
+    tmp_path: Path, there: int
+) -> None:
+    folder = by_itself(tmp_path, life_of_one(there), "10-p1")
+    with Replay(folder) as again:
+        again.add(Counts(), "10", "p1")
+        outcomes = list(again.outcomes())
+    assert [(each.event.name, each.left_out, each.differences) for each in outcomes] == [
+        (name, "", ())
+        for name in ("RunPodSandbox", "CreateContainer", "StartContainer", "CreateContainer", "RemoveContainer")
+    ]
+
+
+def test_of_several_plugins_that_recorded_themselves_each_is_compared_with_itself(tmp_path: Path) -> None:
+    with Replay(by_itself(tmp_path, life_of_one(1), "20-p2")) as again:
+        again.add(Labels(), "10", "p1").add(Counts(), "20", "p2")
+        assert again.differences() == []
+
+
+def test_another_refusal_than_the_recorded_one_is_a_difference(tmp_path: Path) -> None:
+    told = [each for each in life_of_one(1) if each[0] != "CreateContainer" or each[3] is not None]
+    told = [(*each[:3], each[3] and nri.Reject("no more room")) for each in told]
+    with Replay(by_itself(tmp_path, told, "10-p1")) as again:
+        again.add(Counts(), "10", "p1")
+        (only,) = again.differences()
+    assert only.startswith("CreateContainer shop/web/bad: recorded: no more room; now: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import nri
 from nri.adaptation.admin import ask, follow
-from nri.errors import ConflictError, NriError, RuntimeUnavailable
+from nri.errors import ConflictError, DeadlineExceeded, NriError, RemoteProtocolError, RuntimeUnavailable
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.live import MOST_ROWS, Live
 from tests.support.made_plugins import plugin
@@ -80,6 +81,20 @@ def test_without_a_runtime_it_does_not_begin(path: str) -> None:
         live_of(path).start()
 
 
+def test_a_runtime_that_says_nothing_is_waited_for_as_long_as_was_asked_for() -> None:
+    over = threading.Event()
+
+    def silent(_: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        over.wait(60.0)
+        yield from ()
+
+    try:
+        with pytest.raises(DeadlineExceeded, match=r"nothing came in 0.05 s"):
+            Live(lambda *_: {}, silent, first_s=0.05).start()
+    finally:
+        over.set()
+
+
 def rows(begin: int, end: int, time_ms: float = 0.0) -> list[dict[str, Any]]:
     row = {"event": "StopContainer", "duration_ms": 1.0, "error": "", "steps": [], "time_ms": time_ms}
     return [{**row, "n": number} for number in range(begin, end)]
@@ -117,3 +132,14 @@ def test_only_the_last_minute_counts() -> None:
 def test_where_rows_of_the_last_minute_are_forgotten_the_rate_is_of_those_that_are_kept() -> None:
     summary = told(reading(rows=rows(1, MOST_ROWS + 2, 1080e3))).summary()
     assert (summary["seconds"], summary["events"], summary["events_per_s"]) == (20, MOST_ROWS, 500)
+
+
+@pytest.mark.parametrize(
+    ("row", "health"),
+    [({"n": 1}, []), ({"time_ms": 0, "steps": [{}], "duration_ms": 1.0}, []), ({}, []), ({}, [{}]), ({}, [5]), ({}, 7)],
+)
+def test_rows_that_are_none_of_ours_are_refused(row: dict[str, Any], health: Any) -> None:
+    live = Live(lambda *_: {"plugins": health}, lambda _: iter(()), clock=lambda: 0.0)
+    live.take(reading(rows=[row]))
+    with pytest.raises(RemoteProtocolError, match="no rows of plugins and events"):
+        live.summary()

@@ -133,3 +133,53 @@ def test_what_is_kept_of_answers_is_bounded_in_bytes() -> None:
         foresight.take(event)
     assert foresight.left == 3
     assert len(foresight.collisions()) == 1
+
+
+def declared(foresight: Foresight, **plugins: tuple[str, ...]) -> set[tuple[str, ...]]:
+    """The collisions, with plugins that declare: ``p10=("env",)``."""
+    for name, sets in plugins.items():
+        foresight.declare(f"{name[1:]}-{name}", sets)
+    return {
+        (each.first, each.second, f"{each.field} {each.key}".rstrip(), each.event, *each.containers)
+        for each in foresight.collisions()
+        if each.declared
+    }
+
+
+def test_declarations_collide_where_they_overlap() -> None:
+    found = declared(
+        Foresight(),
+        p20=("env.LEVEL", "linux.resources.cpu.shares"),
+        p10=("env.*", "CPUShares", "hooks"),
+        p30=("env.OTHER", "linux.resources", "hooks"),
+    )
+    assert found == {
+        ("10-p10", "20-p20", "Env LEVEL", ""),
+        ("10-p10", "20-p20", "CPUShares", ""),
+        ("10-p10", "30-p30", "Env OTHER", ""),
+        ("10-p10", "30-p30", "CPUShares", ""),
+        ("20-p20", "30-p30", "CPUShares", ""),
+    }
+
+
+def test_a_declaration_collides_with_what_was_recorded(tmp_path: Path) -> None:
+    foresight = foresee(list(Trace(record(tmp_path, 2, "10")).events()))
+    assert declared(foresight, p05=("env.*",), p20=("env.LEVEL",), p30=("env.OTHER", "args")) == {
+        ("05-p05", "10-sets", "Env LEVEL", "CreateContainer", "shop/p0/main", "shop/p1/main"),
+        ("10-sets", "20-p20", "Env LEVEL", "CreateContainer", "shop/p0/main", "shop/p1/main"),
+        ("05-p05", "20-p20", "Env LEVEL", ""),
+        ("05-p05", "30-p30", "Env OTHER", ""),
+    }
+
+
+def test_a_recorded_plugin_that_takes_over_does_not_collide_with_an_earlier_declaration() -> None:
+    events = apart([reply_of(0, update=False), reply_of(2, update=False)])[1:]  # 01-p removes A and sets it
+    assert declared(foresee(events), p00=("env.A",)) == set()
+    assert len(declared(foresee(events), p50=("env.A",))) == 1
+
+
+def test_what_was_recorded_of_a_plugin_counts_more_than_what_it_declares(tmp_path: Path) -> None:
+    foresight = foresee(list(Trace(record(tmp_path, 1, "10")).events()))
+    foresight.declare("10-sets", ["args"])
+    foresight.declare("20-other", ["args"])
+    assert [(each.field, each.containers) for each in foresight.collisions()] == [("Args", ())]

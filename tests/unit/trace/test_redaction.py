@@ -80,3 +80,38 @@ def test_what_this_version_does_not_know_is_dropped() -> None:
     message = m.PodSandbox.FromString(m.PodSandbox(name="web").SerializeToString() + b"\xfa\x3f\x06S3CRET")
     Redactor().message(message)
     assert message.SerializeToString() == m.PodSandbox(name="web").SerializeToString()
+
+
+def holds(message: Any) -> list[tuple[str, Any]]:
+    """All that a message holds, field by field and in depth."""
+    found: list[tuple[str, Any]] = []
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            found.append((field.name, dict(value) if hasattr(value, "items") else value))
+        else:
+            for each in value if hasattr(value, "append") else (value,):
+                found += [(f"{field.name}.{name}", inner) for name, inner in holds(each)]
+    return found
+
+
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_nothing_but_values_is_changed(kind: str) -> None:
+    message = type(MESSAGES[kind])()
+    message.CopyFrom(MESSAGES[kind])  # type: ignore[arg-type]
+    before = holds(message)
+    redactor = Redactor()
+    redactor.message(message)
+    stand_in = redactor.text("S3CRET")
+    assert [(name, repr(value)) for name, value in holds(message)] == (
+        [(name, repr(value).replace("S3CRET", stand_in)) for name, value in before]
+    )
+
+
+def test_more_values_than_are_remembered_are_replaced_the_same() -> None:
+    redactor = Redactor()
+    values = [f"value {number}" for number in range(10_000)] + ["x" * 1000]
+    first = [redactor.text(value) for value in values]
+    assert [redactor.text(value) for value in values] == first
+    message = m.Container(env=[f"{number}={value}" for number, value in enumerate(values)])
+    redactor.message(message)
+    assert list(message.env) == [f"{number}={text}" for number, text in enumerate(first)]

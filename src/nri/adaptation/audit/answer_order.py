@@ -23,8 +23,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.update_result import APPLIED, CLAMPED, field_names
-from nri.adaptation.merge.fields import ROWS
 from nri.api import messages as m
+from nri.api.fields import ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

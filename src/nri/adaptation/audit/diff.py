@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Kind, Row, Visibility
 from nri.api import messages as m
+from nri.api.fields import RESOURCES_TREE, TREE, Kind, Row, Visibility
 
 __all__ = ["Change", "Spot", "changes", "described", "of_adjustment", "of_update", "plain", "spots", "value_at"]
 

@@ -20,8 +20,8 @@ from nri.adaptation.audit.update_result import APPLIED, REFUSED, STALE, UNSUPPOR
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import read
-from nri.adaptation.merge.fields import RESOURCES_TREE, TREE, Row, Visibility
 from nri.api import messages as m
+from nri.api.fields import RESOURCES_TREE, TREE, Row, Visibility
 from nri.rules import Rules
 
 __all__ = ["REQUEST", "Explanation", "Step", "explain"]

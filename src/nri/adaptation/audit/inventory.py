@@ -29,8 +29,8 @@ from nri.adaptation.audit.restoration import Restoration
 from nri.adaptation.audit.update_result import field_names
 from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import read
-from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
+from nri.api.fields import RESOURCES_TREE
 from nri.text import plain
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from nri.adaptation.audit.diff import Change, of_adjustment, of_update
 from nri.adaptation.merge import Ledger
-from nri.adaptation.merge.fields import FIELD_NAMES
 from nri.api import messages as m
+from nri.api.fields import FIELD_NAMES
 from nri.text import LINE_LENGTH, plain
 
 __all__ = ["ShadowReport", "failure", "report"]

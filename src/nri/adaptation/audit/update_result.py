@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import RESOURCES_TREE
 from nri.api import messages as m
+from nri.api.fields import RESOURCES_TREE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

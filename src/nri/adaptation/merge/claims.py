@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nri.adaptation.merge.entries import Entry
-from nri.adaptation.merge.fields import ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
+from nri.api.fields import ROWS, Kind
 from nri.api.removal import split
 from nri.errors import PluginError
 from nri.rules import Rules

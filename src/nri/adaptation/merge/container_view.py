@@ -15,8 +15,8 @@ from nri.adaptation.merge.effects import drop, put_map, put_simple
 from nri.adaptation.merge.entries import Entry
 from nri.adaptation.merge.fast_path import Fields, split
 from nri.adaptation.merge.fast_path import entries as all_entries
-from nri.adaptation.merge.fields import Kind, Row, Visibility
 from nri.api import messages as m
+from nri.api.fields import Kind, Row, Visibility
 from nri.rules import Rules
 from nri.wire import bytes_field, sole_field
 

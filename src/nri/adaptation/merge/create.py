@@ -17,10 +17,10 @@ from nri.adaptation.merge.effects import collect
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fast_path import Fields, survey
 from nri.adaptation.merge.fast_path import entries as fields_to_entries
-from nri.adaptation.merge.fields import TREE
 from nri.adaptation.merge.ledger import Ledger
 from nri.adaptation.merge.update_book import Eviction, Ignored, Known, UpdateBook
 from nri.api import messages as m
+from nri.api.fields import TREE
 from nri.errors import NriError
 from nri.rules import Rules
 from nri.wire import bytes_field

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from nri.adaptation.merge.entries import Entry
-from nri.adaptation.merge.fields import Kind, Row
+from nri.api.fields import Kind, Row
 from nri.api.removal import mark
 from nri.rules import Rules
 

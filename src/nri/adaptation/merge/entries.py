@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import Any
 
-from nri.adaptation.merge.fields import Kind, Node, Row
+from nri.api.fields import Kind, Node, Row
 from nri.api.removal import split
 
 __all__ = ["Entry", "read"]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from nri.adaptation.merge.entries import Entry
-from nri.adaptation.merge.fields import TREE, Kind, Node, Row
 from nri.api import messages as m
+from nri.api.fields import TREE, Kind, Node, Row
 
 __all__ = ["Fields", "entries", "split", "survey"]
 

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nri.adaptation.merge.fields import COMPOUND_FIELDS, FIELD_NAMES
 from nri.api import messages as m
+from nri.api.fields import COMPOUND_FIELDS, FIELD_NAMES
 from nri.errors import Conflict, ConflictError
 from nri.rules import Rules
 

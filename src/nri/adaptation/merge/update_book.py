@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from nri.adaptation.merge.claims import Claimer
 from nri.adaptation.merge.effects import put_resources
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import RESOURCES_TREE, ROWS, Kind
 from nri.adaptation.merge.ledger import Ledger
 from nri.api import messages as m
+from nri.api.fields import RESOURCES_TREE, ROWS, Kind
 from nri.errors import ConflictError, PluginError, UpdateError
 from nri.rules import Rules
 from nri.text import cut, quote

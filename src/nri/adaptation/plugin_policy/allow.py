@@ -12,21 +12,20 @@ Next: `nri.adaptation.dispatch.event` asks `breach` after every answer of a plug
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from nri.adaptation.merge.fields import FIELD_NAMES, RESOURCES_TREE, ROWS, TREE, Node, Row
 from nri.api.events import ALL, BY_NUMBER, EventMask
+from nri.api.fields import EVICT, NAMES, RESOURCES_TREE, TREE, Node, Row, named
 from nri.api.messages import ContainerAdjustment, ContainerEviction, ContainerUpdate
 from nri.api.selectors import Parsed, Pattern, matches
 from nri.errors import PluginError
 from nri.text import plain
 
-__all__ = ["EVICT", "Allow", "AllowedField", "EventName", "breach"]
+__all__ = ["Allow", "AllowedField", "EventName", "breach"]
 
 #: Events by the names that people use; a test holds the list to `nri.api.events`.
 EventName = Literal[
@@ -34,24 +33,6 @@ EventName = Literal[
     "PostStartContainer", "UpdateContainer", "PostUpdateContainer", "StopContainer", "RemoveContainer",
     "UpdatePodSandbox", "PostUpdatePodSandbox", "ValidateContainerAdjustment",
 ]  # fmt: skip
-
-#: The name by which evictions are allowed.
-EVICT = "evict"
-
-
-def _spellings() -> dict[str, frozenset[str]]:
-    """Every name that `fields` may hold -> the paths that it covers."""
-    names: dict[str, set[str]] = {EVICT: {EVICT}}
-    for row in ROWS:
-        parts = row.path.split(".")
-        for end in range(1, len(parts) + 1):
-            names.setdefault(".".join(parts[:end]), set()).add(row.path)
-        if row.claim:
-            names.setdefault(FIELD_NAMES[row.claim], set()).add(row.path)
-    return {name: frozenset(paths) for name, paths in names.items()}
-
-
-_SPELLINGS = _spellings()
 
 
 class AllowedField(Parsed):
@@ -66,12 +47,7 @@ class AllowedField(Parsed):
     @classmethod
     def parse(cls, text: str) -> AllowedField:
         """Look the name up; ValueError suggests the nearest one."""
-        if text in _SPELLINGS:
-            return cls(text, _SPELLINGS[text])
-        lower = {name.lower(): name for name in _SPELLINGS}
-        near = difflib.get_close_matches(text.lower(), lower, 1, 0.6)
-        hint = f'did you mean "{lower[near[0]]}"?' if near else "write such as Env, MemLimit or linux.resources.cpu"
-        raise ValueError(f'"{text}" is not a field that a plugin can change; {hint}')
+        return cls(text, named(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +168,9 @@ def _touched(
             nothing = False
             yield _Touch(target, what, paths)
         if nothing:
-            yield _Touch(target, "make an update without resources", _SPELLINGS[_RESOURCES])
+            yield _Touch(target, "make an update without resources", NAMES[_RESOURCES])
     for eviction in evict:
-        yield _Touch(eviction.container_id, EVICT, _SPELLINGS[EVICT])
+        yield _Touch(eviction.container_id, EVICT, NAMES[EVICT])
 
 
 def _update_fields(update: ContainerUpdate) -> Iterator[tuple[str, frozenset[str]]]:
@@ -216,13 +192,13 @@ def _fields(message: Any, tree: Node, path: str) -> Iterator[tuple[str, frozense
         node = tree[field.number]
         below = f"{path}.{field.name}" if path else field.name
         if isinstance(node, Row):
-            yield f"set {node.label}", _SPELLINGS[node.path]
+            yield f"set {node.label}", NAMES[node.path]
             for number in _unknown_below(field, value):
                 yield f"set the unknown field {number} of {below}", _UNKNOWN
         elif value.ByteSize():
             yield from _fields(value, node, below)
         else:
-            yield f"set an empty {below}", _SPELLINGS[below]
+            yield f"set an empty {below}", NAMES[below]
 
 
 def _unknown_below(field: Any, value: Any) -> Iterator[int]:

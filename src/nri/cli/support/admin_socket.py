@@ -56,20 +56,29 @@ def follow_runtime(path: str | None, request: dict[str, Any]) -> Iterator[dict[s
         yield from admin.follow(where, request)
 
 
-def live(settings: Settings, path: str | None) -> Live:
-    """What happens in the runtime now; it raises failures as `ask_runtime`."""
+@contextmanager
+def live(settings: Settings, path: str | None) -> Iterator[Live]:
+    """What happens in the runtime now, until the block ends; it raises failures as `ask_runtime`."""
+    from nri.adaptation import admin
     from nri.trace.live import Live
 
-    return Live(
+    looking = Live(
         lambda method, request: ask_runtime(settings, path, method, request),
         lambda request: follow_runtime(path, request),
+        first_s=settings.timeout_s or 5.0,
     )
+    with _explained(path or admin.DEFAULT_SOCKET):
+        looking.start()
+    try:
+        yield looking
+    finally:
+        looking.close()
 
 
 @contextmanager
 def _explained(where: str) -> Iterator[None]:
     """Make failures of the admin socket a line with the next step."""
-    from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError, RuntimeUnavailable
+    from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError, RuntimeUnavailable
     from nri.ttrpc import Code
 
     ours = "only runtimes that are built on nri, with admin_socket set, keep the history of containers"
@@ -83,7 +92,10 @@ def _explained(where: str) -> Iterator[None]:
         reason = "the other side has closed the connection: perhaps it is no admin socket"
         raise Failure(f"{where}: {reason}; {ours} (--admin-socket)", UNREACHABLE) from None
     except DeadlineExceeded as error:
-        raise Failure(f"{where} does not answer: {error}", UNREACHABLE) from None
+        reason = f"{where} does not answer: {error}; perhaps it is no admin socket"
+        raise Failure(f"{reason}; {ours} (--admin-socket)", UNREACHABLE) from None
+    except ProtocolError as error:
+        raise Failure(f"{where} is not an admin socket: {error}; {ours} (--admin-socket)", UNREACHABLE) from None
     except RpcError as error:
         if error.code == Code.UNIMPLEMENTED:
             raise Failure(f"{where} is not an admin socket; {ours} (--admin-socket)", UNREACHABLE) from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri.cli.errors import Failure
+from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Output
 from nri.cli.settings import Settings
 from nri.cli.support.admin_socket import admin_socket, agent_socket, ask_runtime, live, machine_root
@@ -52,7 +52,7 @@ def command(
     agent_socket: str | None,
     state_dir: str,
     root: str,
-) -> None:
+) -> int:
     """Show in a browser what plugins do to pods and containers: now, or in a recording.
 
     The page has the chain of plugins with health and latency, every event with the time that each plugin took, and for
@@ -60,7 +60,7 @@ def command(
     is built on this package is asked, and with it what runs on the node: values of cgroups that were overwritten (for
     that a plugin joins that changes nothing, when the view is opened), the node agent's decisions, and the CPUs of
     topology-aware or balloons. Only who has the printed address, with its token, can read it; over a network it is not
-    encrypted. Nothing is changed by it. Ctrl-C ends it.
+    encrypted. Nothing is changed by it. Ctrl-C ends it. Of a snapshot of a damaged recording the exit code is 1.
     """
     if recording and path:
         raise click.UsageError("give FILE, or --admin-socket, not both")
@@ -73,8 +73,7 @@ def command(
             source.read()
         else:
             source.start()
-        _show(out, source, listen, export)
-        return
+        return _show(out, source, listen, export)
     from nri.adaptation.admin import DEFAULT_SOCKET
     from nri.cli.support.beside import Beside
     from nri.inspector.sources import Running
@@ -83,10 +82,10 @@ def command(
         return ask_runtime(settings, path, method, request)
 
     with live(settings, path) as looking, Beside(settings, path, agent_socket, state_dir, root) as beside:
-        _show(out, Running(looking, ask, Failure, path or DEFAULT_SOCKET, beside.views()), listen, export)
+        return _show(out, Running(looking, ask, Failure, path or DEFAULT_SOCKET, beside.views()), listen, export)
 
 
-def _show(out: Output, source: Recording | Running, listen: str, export: str | None) -> None:
+def _show(out: Output, source: Recording | Running, listen: str, export: str | None) -> int:
     from nri.files import write_whole
     from nri.inspector.page import snapshot
     from nri.inspector.web import Web
@@ -96,10 +95,14 @@ def _show(out: Output, source: Recording | Running, listen: str, export: str | N
             write_whole(export, snapshot(source))
         except OSError as error:
             raise Failure(f"cannot write {export}: {error.strerror or error}") from None
-        return
+        problems = source.overview().get("problems", [])
+        for line in problems:
+            out.note(line)
+        return FAILED if problems else 0
     with Web(source, listen) as web:
         if out.human:
             out.text(web.url)
         else:
             out.stream({"url": web.url})
         threading.Event().wait()
+    return 0

@@ -13,6 +13,7 @@ from nri.cli.errors import FAILED, Failure
 from nri.cli.output import Column, Output
 from nri.cli.settings import Settings
 from nri.cli.support.verb import Verb, VerbGroup
+from nri.errors import ConfigError
 from nri.text import count
 
 if TYPE_CHECKING:
@@ -178,9 +179,12 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
-    chosen = choose(
-        found, lambda event: pod is None or event.names(pod), since or 0, _ALWAYS if until is None else until
-    )
+    last = _ALWAYS if until is None else until
+    try:
+        chosen = choose(found, lambda event: pod is None or event.names(pod), since or 0, last)
+    except ConfigError:
+        _end(out, found)  # an event that is not there may be in what cannot be read
+        raise
     again = Trace(path)  # its problems are those of `found`, which are named below
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -31,6 +31,7 @@ class DefaultValidatorPlugin(nri.Plugin):
     """Refuse containers by a configuration: hooks, seccomp, namespaces, sysctls, missing plugins."""
 
     name = "default-validator"
+    sets = ()
     annotations: ClassVar[Mapping[str, str]] = {
         REQUIRED_PLUGINS: "list of plugins without which the container is not created"
     }

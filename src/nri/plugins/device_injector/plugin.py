@@ -232,6 +232,16 @@ class DeviceInjector(nri.Plugin):
     """Inject devices and mounts, set priorities, sysctls and memory policy, all by annotations of pods."""
 
     name = "device-injector"
+    sets = (
+        "linux.devices",
+        "CDI_devices",
+        "mounts",
+        "linux.io_priority",
+        "linux.scheduler",
+        "linux.net_devices",
+        "linux.sysctl",
+        "linux.memory_policy",
+    )
     annotations: ClassVar[Mapping[str, str]] = {key: kind.help for kind in KINDS for key in kind.keys}
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:

@@ -46,6 +46,7 @@ class HookInjector(nri.Plugin):
     """Add OCI hooks to containers, as files in hooks.d directories say."""
 
     name = "hook-injector"
+    sets = ("hooks",)
     flags: ClassVar[Mapping[str, Flag]] = {
         "hooks-dirs": Flag(
             "hooks_dirs", "DIR,DIR", f"directories of hooks, the last counts most ({','.join(DIRECTORIES)})"

@@ -76,6 +76,7 @@ class MemoryPolicyPlugin(nri.Plugin):
     """Set the NUMA memory policy of containers, by classes and annotations."""
 
     name = "memory-policy"
+    sets = ("linux.memory_policy", "args", "mounts")
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
         f"policy.{DOMAIN}": f"{{mode, nodes, flags}}; nodes: {NODES_HELP}",

@@ -44,6 +44,7 @@ class MemoryQos(nri.Plugin):
     """Let containers swap before they reach their memory limit, and set memory.* files, by annotations."""
 
     name = "memory-qos"
+    sets = ("linux.resources.unified",)
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
         f"FILE.{DOMAIN}": "value of a file of cgroup v2 that unifiedannotations has, such as memory.high",

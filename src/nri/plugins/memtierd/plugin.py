@@ -53,6 +53,7 @@ class Memtierd(nri.Plugin):
     """Run a memtierd for each container of a class, and let containers of classes swap or not, by annotations."""
 
     name = "memtierd"
+    sets = ("linux.resources.unified.memory.*",)
     annotations: ClassVar[Mapping[str, str]] = {
         f"class.{DOMAIN}": "name of a class of the configuration; empty: none",
         **{f"{file}.{DOMAIN}": "value of this file of cgroup v2" for file in FILES},

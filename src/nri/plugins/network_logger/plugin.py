@@ -19,6 +19,7 @@ class NetworkLogger(nri.Plugin):
     """Log the network namespace and the addresses of each pod. Changes nothing."""
 
     name = "network-logger"
+    sets = ()
 
     def __init__(self) -> None:
         #: Pod -> its network namespace, until it is removed.

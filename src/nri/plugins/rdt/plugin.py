@@ -62,6 +62,7 @@ class Rdt(nri.Plugin):
     """Set class, schemata and monitoring of Intel RDT of containers, by annotations."""
 
     name = "rdt"
+    sets = ("linux.rdt",)
     annotations: ClassVar[Mapping[str, str]] = {
         f"{field}.{DOMAIN}/container.NAME": words for field, (_, words) in FIELDS.items()
     }

@@ -28,6 +28,7 @@ class SgxEpc(nri.Plugin):
     """Limit the encrypted memory (EPC) of Intel SGX that containers use, by an annotation."""
 
     name = "sgx-epc"
+    sets = ("linux.resources.unified.misc.max",)
     annotations: ClassVar[Mapping[str, str]] = {KEY: "bytes of encrypted memory at most; 0: no limit"}
 
     def __init__(self) -> None:

@@ -39,6 +39,7 @@ class UlimitAdjuster(nri.Plugin):
     """Set process resource limits (ulimits) of containers, by annotations."""
 
     name = "ulimit-adjuster"
+    sets = ("rlimits",)
     annotations: ClassVar[Mapping[str, str]] = {
         f"{key}/container.NAME": "list of {type, hard, soft}: process resource limits" for key in KEYS
     }

@@ -35,6 +35,7 @@ class WritableCgroups(nri.Plugin):
     """Make the control group of a container writable to it, by an annotation, where the host delegates safely."""
 
     name = "writable-cgroups"
+    sets = ("mounts./sys/fs/cgroup",)
     annotations: ClassVar[Mapping[str, str]] = {KEY: '"true": the container may write its own control group'}
     flags: ClassVar[Mapping[str, Flag]] = {
         "host-mount-file": Flag("hostMountFile", "FILE", f"the host's mountinfo (default {HOST_MOUNTS}, else our own)")

@@ -73,11 +73,13 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
         if adjustment is not None:
             message = adjustment.message if isinstance(adjustment, Adjustment) else adjustment
             out = bytes_field(adjust_number, message.SerializeToString())
-        if result is None:
-            return out
     if isinstance(getattr(result, "message", result), (m.ContainerUpdate, m.ContainerEviction)):
         result = (result,)
-    return out + b"".join(_changes(event, result, call, runtime))
+    if result is not None:
+        out += b"".join(_changes(event, result, call, runtime))
+    if runtime.held is not None:
+        runtime.held.reply(event, out)
+    return out
 
 
 def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Iterable[bytes]:

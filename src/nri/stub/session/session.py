@@ -57,7 +57,8 @@ class Session:
         on_ready: called once it takes part: synchronized, or at the first event of a runtime that does not synchronize.
         interceptors: see `nri.ttrpc.interceptors`.
         reporter: gets every step of every request told (`nri.interfaces.Reporter`).
-        check_messages: a handler that changes the message it was given fails (`nri.stub.support.unchanged`).
+        check_messages: a handler that changes the message it was given fails (`nri.stub.support.unchanged`), and one
+            that sets what its class does not declare (`nri.stub.support.declared`).
         wake_fd: can be read once a signal has come (`nri.signals.wake_fd`); -1 where another thread listens to those.
     """
 
@@ -95,6 +96,11 @@ class Session:
             from nri.stub.support.unchanged import watched
 
             watch = watched
+        held: Any = None
+        if theirs.sets is not None:
+            from nri.stub.support.declared import Held
+
+            held = Held(plugin, strict=check_messages)
         service = PluginService(
             plugin,
             label,
@@ -114,7 +120,7 @@ class Session:
         )
         service.endpoint = endpoint
         self._service, self._endpoint = service, endpoint
-        plugin.runtime = RuntimeHandle(endpoint)
+        plugin.runtime = RuntimeHandle(endpoint, held)
         if mirror is not None:
             plugin.state = mirror
 

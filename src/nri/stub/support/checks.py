@@ -42,6 +42,7 @@ _ATTRIBUTES: dict[str, tuple[tuple[str, ...], str]] = {
     "Config": (("class", "NoneType"), "a class with annotations"),
     "flags": (("dict", "mappingproxy"), "flags by name, each a Flag or (field of Config, name of the value, help)"),
     "annotations": (("dict", "mappingproxy"), "texts by annotation"),
+    "sets": (("tuple", "list", "NoneType"), "a tuple of names of fields"),
 }
 
 #: Settings that other libraries have and this one does not -> what to do instead.
@@ -143,8 +144,17 @@ def check_class(cls: type, base: type) -> None:
                     f"(a helper of that name may start with an underscore)"
                 )
     _check_defaults(f"{cls.__name__}.Config", cls.__dict__.get("Config"))
+    _check_tables(cls)
+
+
+def _check_tables(cls: type) -> None:
+    """Raise TypeError or ValueError for flags and declarations that name what there is not."""
     if cls.__dict__.get("flags"):
         _check_flags(cls)
+    if cls.__dict__.get("sets"):
+        from nri.stub.support.declared import check_sets
+
+        check_sets(cls)
 
 
 def _check_attribute(cls: type, name: str, value: Any) -> None:

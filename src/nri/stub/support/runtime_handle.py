@@ -58,6 +58,7 @@ class RuntimeHandle:
         nri_version: the NRI release that it uses, as told or inferred from its version; "" if unknown.
         registration_timeout_s, request_timeout_s: its timeouts, in seconds; the defaults if it does not tell.
         connected: whether updates can be sent now.
+        held: for the session: looks at what is asked for (`nri.stub.support.declared`); None if nobody does.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class RuntimeHandle:
         "_outstanding",
         "_warned",
         "connected",
+        "held",
         "name",
         "nri_version",
         "registration_timeout_s",
@@ -72,8 +74,8 @@ class RuntimeHandle:
         "version",
     )
 
-    def __init__(self, endpoint: Endpoint | None = None) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint | None = None, held: Any = None) -> None:
+        self._endpoint, self.held = endpoint, held
         self._outstanding: set[Pending] = set()
         self._warned = False
         self.connected = False
@@ -159,6 +161,8 @@ class RuntimeHandle:
             raise ConnectionClosed("no connection to a runtime")
         if len(self._outstanding) >= MAX_PENDING:
             raise NriError(f"{MAX_PENDING} updates wait for the runtime's answer already")
+        if self.held is not None:
+            self.held.message(request)
         call = context.current.get()
         in_handler = call is not None and not call.finished
         pending = Pending(in_handler)

@@ -8,9 +8,9 @@ import pytest
 
 from nri.adaptation.merge.claims import Claimer
 from nri.adaptation.merge.entries import read
-from nri.adaptation.merge.fields import TREE
 from nri.adaptation.merge.ledger import Ledger
 from nri.api import messages as m
+from nri.api.fields import TREE
 from nri.errors import ConflictError, PluginError
 from nri.rules import Rules
 from tests.unit.adaptation.merge.build import adjusts

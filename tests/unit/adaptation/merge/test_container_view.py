@@ -9,8 +9,8 @@ import pytest
 from nri.adaptation.merge.container_view import ContainerView, Taken, normalise
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fast_path import survey
-from nri.adaptation.merge.fields import TREE
 from nri.api import messages as m
+from nri.api.fields import TREE
 from nri.rules import Rules
 from tests.unit.adaptation.merge.build import adjusts, parse
 

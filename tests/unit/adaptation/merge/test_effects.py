@@ -8,8 +8,8 @@ import pytest
 
 from nri.adaptation.merge.effects import collect, drop, put_resources
 from nri.adaptation.merge.entries import read
-from nri.adaptation.merge.fields import RESOURCES_TREE, TREE
 from nri.api import messages as m
+from nri.api.fields import RESOURCES_TREE, TREE
 from nri.rules import Rules
 from tests.unit.adaptation.merge.build import adjusts, as_json, parse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import TREE
+from nri.api.fields import TREE
 from tests.unit.adaptation.merge.build import adjusts
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fast_path import entries, split, survey
-from nri.adaptation.merge.fields import TREE
 from nri.api import messages as m
+from nri.api.fields import TREE
 from tests.unit.adaptation.merge.build import adjusts
 
 

@@ -4,10 +4,10 @@ import typing
 
 import pytest
 
-from nri.adaptation.merge.fields import FIELD_NAMES, ROWS
 from nri.adaptation.plugin_policy.allow import Allow, AllowedField, EventName, breach
 from nri.api import messages as m
 from nri.api.events import BY_RPC, EVENTS
+from nri.api.fields import FIELD_NAMES, ROWS
 from nri.api.selectors import Pattern
 from nri.errors import PluginError
 

@@ -59,7 +59,7 @@ def test_a_container_without_a_history_is_told_with_what_lists_them(path: str) -
 
 
 def test_what_happens_now_is_read_from_it_and_its_failures_are_lines_too(path: str) -> None:
-    with pytest.raises(Failure, match="cannot connect to"):
-        live(Settings(), path).start()
+    with pytest.raises(Failure, match="cannot connect to"), live(Settings(), path):
+        pass
     with FakeRuntime(admin_socket=path), live(Settings(), path) as looking:
         assert looking.summary()["events"] == 0

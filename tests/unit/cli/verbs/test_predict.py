@@ -36,7 +36,7 @@ def test_a_collision_is_a_line_and_4(nri, folders: tuple[str, str]) -> None:
     done = nri("predict", *folders)
     assert done.returncode == 4, done.stderr
     assert done.stdout.splitlines()[1].split() == (
-        ["Env", "LEVEL", "10-sets", "20-sets", "CreateContainer", "1", "shop/web/main", "0"]
+        ["Env", "LEVEL", "10-sets", "20-sets", "CreateContainer", "1", "shop/web/main", "0", "answers"]
     )
 
 
@@ -63,3 +63,54 @@ def test_what_cannot_be_read_is_1(nri, folders: tuple[str, str], tmp_path: Path)
 def test_no_recording_is_a_clear_error(nri, tmp_path: Path) -> None:
     done = nri("predict", str(tmp_path))
     assert (done.returncode, "no trace" in done.stderr) == (2, True)
+
+
+PLUGIN = """
+import nri
+
+class {name}(nri.Plugin):
+    {sets}
+"""
+
+
+def plugin(folder: Path, name: str, sets: str) -> str:
+    path = folder / f"{name.lower()}.py"
+    path.write_text(PLUGIN.format(name=name, sets=sets))
+    return str(path)
+
+
+def test_plugins_are_compared_by_what_they_declare(nri, tmp_path: Path, folders: tuple[str, str]) -> None:
+    one = plugin(tmp_path, "One", 'sets = ("env.*",)')
+    two = plugin(tmp_path, "Two", 'sets = ("env.LEVEL", "args")')
+    done = nri("predict", "--plugin", f"05={one}", "--plugin", two)
+    assert done.returncode == 4, done.stderr
+    assert done.stdout.splitlines()[1].split() == (
+        ["Env", "LEVEL", "05-one", "20-two", "-", "0", "any", "that", "both", "change", "0", "declared"]
+    )
+    beside = nri("predict", folders[0], "--plugin", f"30={two}", "-o", "json")
+    (row,) = json.loads(beside.stdout)
+    assert (row["first"], row["second"], row["containers"], row["known_by"]) == (
+        ("10-sets", "30-two", ["shop/web/main"], "declared")
+    )
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        ("pass", "One has no sets = "),
+        ('sets = ("envs",)', 'One.sets: "envs" is not a field that a plugin can change; did you mean "env"?'),
+    ],
+)
+def test_a_plugin_that_declares_nothing_or_wrongly_is_a_clear_error(nri, tmp_path: Path, sets: str, words: str) -> None:
+    done = nri("predict", "--plugin", plugin(tmp_path, "One", sets))
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+
+
+def test_a_program_and_nothing_at_all_are_refused_with_the_next_step(nri, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    done = nri("predict", "--plugin", str(program))
+    assert (done.returncode, "nri replay --plugin" in done.stderr) == (2, True)
+    done = nri("predict")
+    assert (done.returncode, "--plugin" in done.stderr) == (2, True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -92,3 +95,64 @@ def test_on_a_terminal_one_picture_takes_the_place_of_the_last_and_fits_into_it(
     pictures = capsys.readouterr().out.split("\x1b[H\x1b[J")
     assert len(pictures) == 3
     assert "\x1b" not in "".join(pictures)
+
+
+def stranger(act: Callable[[socket.socket], None]) -> contextlib.AbstractContextManager[str]:
+    """A socket of another program, which does this with each connection."""
+
+    @contextlib.contextmanager
+    def listening() -> Iterator[str]:
+        with (
+            tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder,
+            socket.socket(socket.AF_UNIX) as server,
+        ):
+            server.bind(path := f"{folder}/other.sock")
+            server.listen()
+            held: list[socket.socket] = []
+
+            def serve() -> None:
+                with contextlib.suppress(OSError):
+                    while True:
+                        held.append(server.accept()[0])
+                        with contextlib.suppress(OSError):
+                            act(held[-1])
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            yield path
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
+            for each in held:
+                each.close()
+
+    return listening()
+
+
+STRANGERS: dict[str, tuple[Callable[[socket.socket], None], str]] = {
+    "silent": (lambda _: None, "does not answer"),
+    "closes at once": (lambda connection: connection.shutdown(socket.SHUT_RDWR), "has closed the connection"),
+    "HTTP": (lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "admin socket"),
+    "greets": (lambda connection: connection.sendall(b"220 mail.example.com ESMTP\r\n"), "admin socket"),
+    "zeros": (lambda connection: connection.sendall(bytes(4096)), "admin socket"),
+    "garbage": (lambda connection: connection.sendall(os.urandom(64)), "admin socket"),
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+@pytest.mark.parametrize("words", [("top", "--once"), ("inspect", "--export", "page.html")], ids=lambda words: words[0])
+def test_a_socket_of_another_program_is_told_in_one_line(nri, words, who):
+    act, text = STRANGERS[who]
+    with stranger(act) as path:
+        done = nri(*words, "--admin-socket", path, "--timeout", "0.5")
+    assert done.returncode == 3, done.stderr
+    assert text in done.stderr
+    assert path in done.stderr
+    assert "--admin-socket" in done.stderr, "the next step"
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
+    with tempfile.TemporaryDirectory(prefix="nri-top-", dir="/tmp") as folder:
+        with FakeRuntime(socket_path=f"{folder}/nri.sock") as runtime:
+            done = nri("top", "--once", "--admin-socket", runtime.socket_path, "--timeout", "2")
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr

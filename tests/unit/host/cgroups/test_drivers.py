@@ -183,7 +183,47 @@ def test_what_was_made_is_read_back(driver: Driver, kube_qos: KubeQos, uid: obje
     assert found[:4] == (driver, kube_qos, str(uid), container_id)
 
 
-@given(st.text(alphabet="kubepods-./:_slice01burstable", max_size=60))
-def test_any_text_is_read_without_an_error(text: str) -> None:
-    parse(text)
-    kube_qos_of(text)
+#: Pieces of paths of both drivers, so that what is drawn is nearly right, and now and then is.
+_PIECES = st.sampled_from(
+    [
+        *(
+            "/",
+            "kubepods",
+            "kubepods.slice",
+            "kubepods-besteffort.slice",
+            "besteffort",
+            "burstable",
+            "guaranteed",
+            ".slice",
+        ),
+        *(
+            "pod01234567-89ab-cdef-0123-456789abcdef",
+            "kubepods-besteffort-pod01234567_89ab_cdef_0123_456789abcdef.slice",
+        ),
+        *("pod", "-", "_", ".scope", "cri-containerd-", "crio-", ":", "0123456789abcdef", "0" * 64, ""),
+    ]
+)
+_ONE_CHANGED = st.tuples(st.integers(0, 200), st.sampled_from("/-_.:kp0"))
+
+
+@given(
+    st.lists(_PIECES, max_size=8).map("/".join) | st.lists(_PIECES, max_size=8).map("".join),
+    st.none() | _ONE_CHANGED,
+)
+def test_a_path_that_is_nearly_right_is_read_as_what_it_says_or_not_at_all(
+    path: str, changed: tuple[int, str] | None
+) -> None:
+    if changed is not None and path:
+        place = changed[0] % len(path)
+        path = path[:place] + changed[1] + path[place + 1 :]
+    found = parse(path)
+    assert kube_qos_of(path) in (None, *KubeQos)
+    if found is None:
+        return
+    driver, kube_qos, uid, container_id = found[:4]
+    assert kube_qos is kube_qos_of(path)
+    names = [name for name in path.split("/") if name]
+    assert any("kubepods" in name for name in names), "only what is below the cgroup of all pods is read"
+    assert (driver is Driver.SYSTEMD) == next(name for name in names if "kubepods" in name).endswith(".slice")
+    assert uid is None or uid.replace("-", "_") in path.replace("-", "_"), "the pod's uid stands in the path"
+    assert container_id is None or (uid is not None and container_id in path), "a container is that of a pod"

@@ -13,8 +13,8 @@ import pytest
 
 import nri
 from nri.adaptation.merge.entries import Entry, read
-from nri.adaptation.merge.fields import ROWS, TREE
 from nri.api import messages as m
+from nri.api.fields import ROWS, TREE
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.adjust import CLEAR_CPUS, TABLE, Owners, adjust
 from nri.proxy.adjust.request import ByPath, node_of, put_devices, put_mounts

@@ -2,20 +2,26 @@
 
 One row per field, in the order in which the reference claims them (the order decides which of two conflicts is
 named). A row covers everything below its path. A test derives from the API's descriptors that every field of an
-adjustment and of an update is covered, so a new field without a row fails. Next: `nri.adaptation.merge.entries`,
-which finds the rows that a reply touches.
+adjustment and of an update is covered, so a new field without a row fails. The names by which people call fields, in
+a policy's ``fields`` and a plugin's ``sets``, follow from it. Next: `nri.adaptation.merge.entries`, which finds the
+rows that a reply touches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
 from operator import attrgetter
 from typing import Any
 
 from nri.api import messages as m
+from nri.api.removal import split
 
-__all__ = ["COMPOUND_FIELDS", "FIELD_NAMES", "RESOURCES_TREE", "ROWS", "TREE", "Kind", "Node", "Row", "Visibility"]
+__all__ = [
+    "BY_KEY", "COMPOUND_FIELDS", "EVICT", "FIELD_NAMES", "NAMES", "RESOURCES_TREE", "ROWS", "TREE", "Declared", "Kind",
+    "Node", "Row", "Visibility", "named", "touched",
+]  # fmt: skip
 
 #: Number of the API's `Field` enum -> its name, as conflict texts print it.
 FIELD_NAMES: dict[int, str] = {number: name for name, number in m.Field.items()}
@@ -190,3 +196,82 @@ for _rank, _row in enumerate(ROWS):
 TREE: Node = grow(m.ContainerAdjustment.DESCRIPTOR, "", {row.path: row for row in ROWS})
 #: The rows by field number, for `LinuxResources` alone: what an update can change.
 RESOURCES_TREE: Node = grow(m.LinuxResources.DESCRIPTOR, _RES, {row.path: row for row in ROWS})
+
+
+#: The name by which evictions are called.
+EVICT = "evict"
+
+
+def _names() -> dict[str, frozenset[str]]:
+    names: dict[str, set[str]] = {EVICT: {EVICT}}
+    for row in ROWS:
+        parts = row.path.split(".")
+        for end in range(1, len(parts) + 1):
+            names.setdefault(".".join(parts[:end]), set()).add(row.path)
+        if row.claim:
+            names.setdefault(FIELD_NAMES[row.claim], set()).add(row.path)
+    return {name: frozenset(paths) for name, paths in names.items()}
+
+
+#: Every name of a field -> the paths of rows that it covers.
+NAMES: dict[str, frozenset[str]] = _names()
+#: Paths of the rows that have an owner for each key.
+BY_KEY = frozenset(row.path for row in ROWS if row.kind in (_MAP, _KEYED))
+
+
+def named(text: str) -> frozenset[str]:
+    """The paths that the name of a field covers; ValueError suggests the nearest name."""
+    if text in NAMES:
+        return NAMES[text]
+    lower = {name.lower(): name for name in sorted(NAMES, key=lambda name: name[0].islower() is text[:1].islower())}
+    near = difflib.get_close_matches(text.lower(), lower, 1, 0.6)
+    hint = f'did you mean "{lower[near[0]]}"?' if near else "write such as Env, MemLimit or linux.resources.cpu"
+    raise ValueError(f'"{text}" is not a field that a plugin can change; {hint}')
+
+
+class Declared:
+    """One entry of what a plugin says that it sets: a name of `NAMES`, or one with a key, ``env.LEVEL``.
+
+    Attributes:
+        paths: of the rows that it covers.
+        key: the only key that it covers there; with ``*`` at its end all that begin so; ``*`` for all.
+
+    Raises ValueError if there is no such field.
+    """
+
+    __slots__ = ("key", "paths", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text, self.key = text, "*"
+        for place, letter in enumerate(text):
+            if letter == "." and text[place + 1 :] and text[:place] in NAMES and NAMES[text[:place]] <= BY_KEY:
+                self.paths, self.key = NAMES[text[:place]], text[place + 1 :]
+                return
+        self.paths = named(text.removesuffix(".*"))
+
+    def covers(self, path: str, key: str) -> bool:
+        """Whether it covers a key of a row; "" for one without keys."""
+        mine = self.key
+        return path in self.paths and (key.startswith(mine[:-1]) if mine.endswith("*") else key == mine)
+
+    def common(self, other: Declared) -> str | None:
+        """The keys that both cover, where they cover the same rows; None if there are none."""
+        wide, narrow = sorted((self.key, other.key), key=lambda key: (not key.endswith("*"), len(key)))
+        same = narrow.startswith(wide[:-1]) if wide.endswith("*") else narrow == wide
+        return narrow if same else None
+
+
+def touched(message: Any, tree: Node = TREE) -> Iterator[tuple[Row, str]]:
+    """The rows that a message sets or removes, once for each key; the key is "" where a row has none."""
+    for field, value in message.ListFields():
+        node = tree.get(field.number)
+        if isinstance(node, Row):
+            keys: Iterable[str] = ("",)
+            if node.kind is _MAP:
+                keys = value
+            elif node.kind is _KEYED:
+                keys = [str(getattr(each, node.key)) for each in value]
+            for key in keys:
+                yield node, (split(key)[0] if node.removable else key)
+        elif node is not None:
+            yield from touched(value, node)
