@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -137,6 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--shared", action="store_true", help="say in the report that the machine was not quiet")
     parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md and the page about placement")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # programs and cgroups go
     arms, found = decided(), dict[tuple[str, str], list[float]]()
     for _ in range(chosen.rounds):
         for program, size in PROGRAMS.items():

@@ -15,6 +15,7 @@ from pathlib import Path
 from nri.cli.support.probe import fields
 from nri.cli.support.probe.fields import View
 from tests.real import adjustments
+from tests.support.waiting import wait_for
 
 EFFECTIVE, IGNORED, GONE = "effective", "ignored", "gone"
 #: Stage of a hook -> the states of which the OCI runtimes tell it; runc tells `poststart` of the one before.
@@ -76,6 +77,13 @@ def _moved(view: View) -> str:
 def _numa(view: View) -> str:
     lines = Path(f"/proc/{view.pid}/numa_maps").read_text().splitlines()
     return " ".join(sorted({line.split()[1] for line in lines}))
+
+
+def _injected(view: View) -> str:
+    """The same once mpolset, and before it the OCI runtime, have become the container's own command."""
+    command = Path(f"/proc/{view.pid}/cmdline")
+    wait_for(lambda: b"sleep" in command.read_bytes().split(b"\0")[0], lambda: f"runs {command.read_bytes()!r}")
+    return _numa(view)
 
 
 def _class(view: View) -> str:
@@ -224,7 +232,7 @@ CASES: dict[str, Case] = {
         "memory-policy",
         "`policy.memory-policy.nri.io`, with `injectMpolset`",
         {"policy.memory-policy.nri.io": '{mode: MPOL_BIND, nodes: "0"}'},
-        _numa,
+        _injected,
         "bind:0",
         alone=True,
     ),
