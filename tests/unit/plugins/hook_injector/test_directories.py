@@ -196,5 +196,5 @@ def test_a_pipe_or_a_device_among_the_files_is_an_error_and_nothing_to_wait_for(
     thread.join(5)
     assert news and news[0] is not None and news[0].error is not None, "it waits for a writer"
     told = [f"{tmp_path}/{name}: cannot read it: not a regular file" for name in ("b.json", "c.json")]
-    assert str(news[0].error).splitlines() == told
+    assert str(news[0].error).split("; ") == told
     assert arguments(found) == ["a"]

@@ -17,6 +17,7 @@ from nri.cli.support.trial.outcome import Outcome
 from nri.cli.support.trial.plugins import TrialPlugin
 from nri.cli.support.trial.trial import Watching, program, run
 from nri.config import Source
+from nri.config.complaint import apart
 from nri.errors import ConfigError, DeadlineExceeded, RpcError
 from nri.kube.manifest import read_manifests
 from nri.testing import FakeRuntime
@@ -122,7 +123,7 @@ CONFIG = "    class Config:\n        level: int = 3\n    config: Config\n    def
 def test_a_bad_configuration_is_told_with_its_own_file_and_line(attempt: Try) -> None:
     with pytest.raises(ConfigError) as caught:
         attempt(CONFIG, config=Source("my/c.yaml", "\nlevle: 1\nlevel: x\n"))
-    lines = str(caught.value).splitlines()
+    lines = [str(each) for each in apart(caught.value)]
     assert sorted(line.partition(": ")[0] for line in lines) == ["my/c.yaml:2", "my/c.yaml:3"]
 
 
