@@ -231,12 +231,12 @@ def test_what_the_answer_to_an_event_of_its_own_has_set_stays_when_an_earlier_an
     if event == "update":
         linux = pb.LinuxContainerResources(cpu_period=10000)
         world.cri.call("UpdateContainerResources", container_id=made, linux=linux)
-    asked = nri.Update(ids[0]).set_cpu_shares(700).set_memory_limit(64 << 20).message
+    asked = nri.Update(ids[0]).set_cpu_shares(700).add_unified("cpu.idle", "1").message
     assert world.proxy is not None
     (late,) = world.proxy.domain.updates.apply(OrderedUpdates([asked], Numbers(earlier)))
-    assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "memory.limit": "applied"}
+    assert {row.field: row.outcome for row in late.fields} == {"cpu.shares": "stale", "unified[cpu.idle]": "applied"}
     resources = world.spec(made)["linux"]["resources"]
-    assert (resources["cpu"]["shares"], resources["memory"]["limit"]) == (800, 64 << 20)
+    assert (resources["cpu"]["shares"], resources["unified"]) == (800, {"cpu.idle": "1"})
 
 
 def test_what_a_plugin_wants_of_another_container_is_done(world: Proxied, plugin: Recorder) -> None:
