@@ -174,7 +174,7 @@ class ContainerCalls:
                 if record.asked.ByteSize():
                     context.store.note(record, asked=asked)
                 in_force(context.store, record, request.linux, wanted)
-                for field in zeros(reply.resources):
+                for field in zeros(wanted):
                     result.mark_unsupported(field, ZERO)
                 order.note(result, numbers)
         except BaseException:

