@@ -222,6 +222,12 @@ def told(process: subprocess.Popen[str]) -> str:
     return next(line for line in process.stderr if line.startswith("nri: "))
 
 
+def rewrite(plugin: Path, text: str) -> None:
+    """Put a text in a plugin's place in one step, for a half written file would be a mistake of its own."""
+    (whole := plugin.with_suffix(".new")).write_text(text)
+    whole.replace(plugin)
+
+
 MISTAKES = {
     "def half(:\n": "pod_name.py:1: invalid syntax: def half(:",
     "import nri\nimport no_such_module\n": "pod_name.py:2: ModuleNotFoundError: No module named 'no_such_module'",
@@ -242,11 +248,11 @@ def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, 
     try:
         assert runs.arrived.acquire(timeout=30)
         for text, mistake in MISTAKES.items():
-            plugin.write_text(text)
+            rewrite(plugin, text)
             line = told(process)
             assert mistake in line
             assert line.endswith(" (the plugin before runs on; waiting for a change)\n")
-        plugin.write_text(PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
+        rewrite(plugin, PLUGIN.replace('"POD_NAME"', '"POD_NAME_2"'))
         assert told(process) == "nri: a file has changed, starting again\n"
         assert runs.arrived.acquire(timeout=30)
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
@@ -258,7 +264,7 @@ def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, 
 
 def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
-    plugin.write_text("raise ValueError('half written')\n")
+    rewrite(plugin, "raise ValueError('half written')\n")
     process = subprocess.Popen(
         command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
         env=environment(), stderr=subprocess.PIPE, text=True,
@@ -266,9 +272,9 @@ def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, pl
     assert process.stderr is not None
     try:
         assert any("the plugin ended with exit code 2; waiting for a change" in line for line in process.stderr)
-        plugin.write_text("raise ValueError('still')\n")
+        rewrite(plugin, "raise ValueError('still')\n")
         assert told(process).endswith("pod_name.py:1: ValueError: still (none runs; waiting for a change)\n")
-        plugin.write_text(PLUGIN)
+        rewrite(plugin, PLUGIN)
         assert runs.arrived.acquire(timeout=30)
     finally:
         process.terminate()
