@@ -270,11 +270,13 @@ class Agent:
     def _undecided(self, name: str) -> str:
         """Say why the history has nothing of a pod, whether it is here or not."""
         for pod in self.parts.pods.pods():
-            of = pod.get("metadata") or {}
-            if name in (of.get("uid"), of.get("name"), f"{of.get('namespace', 'default')}/{of.get('name')}"):
-                return (
-                    "is here, and nothing is decided for it: nothing asks for it, or cannot be here (the log says what)"
-                )
+            of = pod.get("metadata")
+            if isinstance(of, dict) and name in (
+                of.get("uid"),
+                of.get("name"),
+                f"{of.get('namespace', 'default')}/{of.get('name')}",
+            ):
+                return "is here, and nothing is decided for it: it asks for nothing, or the log says what is wrong"
         return "is unknown: nothing was decided for it, or it is forgotten"
 
     def _capabilities(self, _: Mapping[str, str]) -> Answer:

@@ -287,7 +287,8 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         assert (problem["kind"], problem["source"]) == ("NodeSLO", "a.yaml")
         status, text = ask(path, "/explain?pod=nobody")
         assert (status, "is unknown" in text) == (404, True)
-        agent.parts.pods.replace([{"metadata": {"namespace": "shop", "name": "idle", "uid": "an-idle-uid"}}])
+        idle = {"metadata": {"namespace": "shop", "name": "idle", "uid": "an-idle-uid"}}
+        agent.parts.pods.replace([{"metadata": "of no form"}, idle])
         for name in ("idle", "shop/idle", "an-idle-uid"):
             status, text = ask(path, f"/explain?pod={name}")
             assert (status, f"pod '{name}' is here, and nothing is decided for it" in text) == (404, True), text
