@@ -23,7 +23,7 @@ from nri.agent.decisions import Decisions
 from nri.agent.executor import Executor, Told
 from nri.agent.explain import History
 from nri.agent.foreign import refuse
-from nri.agent.observe import Observer
+from nri.agent.observe import ForAll, Observer
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
 from nri.agent.profile import load, profile_of
@@ -147,8 +147,9 @@ class Agent:
             self.parts.pods.subscribe(loops.pods_changed)
             self._loops.append(loops)
             self._schedule = loops.schedule
-        self._registry = CollectorRegistry()
+        self._registry, self._for_all = CollectorRegistry(), CollectorRegistry()
         self._registry.register(observer)
+        self._for_all.register(ForAll(observer))
         self._server: Server | None = None
         self._started: list[Component | PodSource] = []
         self._stop = Stop()
@@ -246,8 +247,8 @@ class Agent:
         return {**probes(lambda: self._state(str)), **metrics(self._registry), **own}
 
     def _public(self) -> dict[str, Handler]:
-        """The handlers for all: the state without reasons, which name pods and hold parts of their annotations."""
-        return {**probes(lambda: self._state(lambda _: "see the agent's socket")), **metrics(self._registry)}
+        """The handlers for all: state and metrics without what names pods and holds parts of their annotations."""
+        return {**probes(lambda: self._state(lambda _: "see the agent's socket")), **metrics(self._for_all)}
 
     def _state(self, shown: Callable[[str], str]) -> tuple[bool, str]:
         health = self.health()

@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from nri.host import KNOBS, Result
 from nri.metrics.prometheus import cumulative
 
-__all__ = ["BUCKETS", "METRICS", "Observer"]
+__all__ = ["BUCKETS", "METRICS", "ForAll", "Observer"]
 
 #: Upper bounds of the seconds that deciding takes.
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -44,10 +44,16 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
         ("key",),
         "Keys and kinds of rules that nothing reads, and remarks on their sources.",
     ),
-    "pod_keys_unread": ("gauge", ("key",), "Mistakes of pods that run: the pod, and what nothing reads of it."),
+    "pod_keys_unread": (
+        "gauge",
+        ("key",),
+        "On the unix socket alone: mistakes of pods that run, each with the pod and what nothing reads of it.",
+    ),
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"
+#: Their labels hold names and words of pods, which are root's to read.
+_OF_PODS = frozenset({f"{_PREFIX}pod_keys_unread"})
 _FAMILIES: Mapping[str, Any] = {
     "counter": CounterMetricFamily, "histogram": HistogramMetricFamily, "gauge": GaugeMetricFamily,
 }  # fmt: skip
@@ -128,6 +134,17 @@ class Observer:
                         for value, number in each().items():
                             family.add_metric((value,), number)
             yield family
+
+
+class ForAll:
+    """The metrics of an observer that anybody may read: those without words of pods."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def collect(self) -> Iterator[Metric]:
+        """Those metrics, as Prometheus wants them."""
+        return (each for each in self._observer.collect() if each.name not in _OF_PODS)
 
 
 def _knob(name: str) -> str:

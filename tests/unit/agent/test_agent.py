@@ -288,6 +288,7 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         status, text = ask(path, "/explain?pod=nobody")
         assert (status, "is unknown" in text) == (404, True)
         idle = {"metadata": {"namespace": "shop", "name": "idle", "uid": "an-idle-uid"}}
+        assert isinstance(agent.parts.pods, Pods)
         agent.parts.pods.replace([{"metadata": "of no form"}, idle])
         for name in ("idle", "shop/idle", "an-idle-uid"):
             status, text = ask(path, f"/explain?pod={name}")
@@ -400,18 +401,31 @@ def port() -> Iterator[int]:
     held.close()
 
 
-def test_over_tcp_it_says_which_parts_are_ready_and_not_why(make: Callable[..., Agent], port: int) -> None:
+def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pods(
+    make: Callable[..., Agent], port: int
+) -> None:
     agent = make(http=HttpSettings(f"127.0.0.1:{port}"))
     agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
+    pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})
+    agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
+
+    def get(path: str) -> str:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            assert answer.status == 200
+            return answer.read().decode()
+
     agent.start()
     try:
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-            connection.request("GET", "/readyz")
-            answer = connection.getresponse()
-            text = answer.read().decode()
-        assert answer.status == 200
+        text = get("/readyz")
         assert "ready  rules: see the agent's socket\n" in text
         assert "a test" not in text
         assert "a test" in ask(agent.settings.socket, "/readyz")[1]
+        counted = 'nri_agent_pod_slips_total{transport="nri"} 1.0'
+        for shown in (text := get("/metrics"), ask(agent.settings.socket, "/metrics")[1]):
+            assert counted in shown
+        assert "SECRET" not in text and "shop" not in text
+        assert "shop/web: koordinator.sh/qosClass" in ask(agent.settings.socket, "/metrics")[1]
     finally:
         agent.stop()
