@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 import nri
 from nri.adaptation.adaptation import parts_of
 from nri.adaptation.peers.event_request import EventRequest
+from nri.adaptation.peers.fifo_lock import FifoLock
 from nri.adaptation.peers.peer import Peer
 from nri.adaptation.peers.remote import RemotePeer
 from nri.adaptation.peers.state import State
@@ -187,10 +188,21 @@ def check_same_order(one: list[str], other: list[str]) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def threads_that_switch_often() -> Iterator[None]:
-    """The interpreter switches between threads only now and then; a race in between would hardly ever show."""
-    before = sys.getswitchinterval()
+    """The interpreter switches between threads only now and then; a race in between would hardly ever show.
+
+    And now and then a thread that has left a plugin stalls for longer than the next one needs there.
+    """
+    before, release, turns = sys.getswitchinterval(), FifoLock.release, itertools.count(1)
+
+    def stalling(lock: FifoLock) -> None:
+        release(lock)
+        if not next(turns) % 5:
+            time.sleep(0.003)
+
     sys.setswitchinterval(1e-6)
-    yield
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(FifoLock, "release", stalling)
+        yield
     sys.setswitchinterval(before)
 
 

@@ -145,7 +145,7 @@ class Recorder:
         """Wake the thread, as many steps wait; take no more where there are too many."""
         if len(self._steps) >= _MOST_STEPS or self._held_bytes > _MOST_BYTES:
             self._put = self._drop
-        elif not self._wake.is_set():
+        if not self._wake.is_set():
             self._wake.set()
 
     def _drop(self, _: tuple[Any, ...]) -> None:
@@ -167,8 +167,7 @@ class Recorder:
         steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
-        if not self._ended:
-            self._put = steps.append
+        self._put = self._drop if self._ended else steps.append
         for number in range(len(steps)):
             if number % _SLICE == _SLICE - 1:
                 sleep(0)  # a thread of an event may be waiting for the interpreter

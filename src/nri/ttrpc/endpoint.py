@@ -125,7 +125,8 @@ class Endpoint:
     ) -> tuple[int, bytes]:
         """Call as `call` does; returns the reply's place among all that was read, and its bytes.
 
-        `meanwhile` is called once the request is written, while the peer is at work.
+        `meanwhile` is called when the request is written, while the peer is at work: as often as interceptors let it
+        be written.
         """
         if not self._interceptors:
             begun = self._begin_in_turn(service, method, payload, deadline, metadata)

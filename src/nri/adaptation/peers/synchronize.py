@@ -107,12 +107,13 @@ def hand_over(
 
     def encode_next() -> None:
         try:
-            ready.extend(itertools.islice(coming, 1))
+            if not ready:
+                ready.extend(itertools.islice(coming, 1))
         except Exception as error:
             raise NriError(f"the state of the runtime cannot be encoded: {error}") from error
 
-    encode_next()
     while True:
+        encode_next()  # if that is not done: an interceptor may call the plugin again, or answer in its place
         part, more = ready.pop()
         if each:
             deadline = min(monotonic(), began + (MOST - 1) * timeout_s) + timeout_s

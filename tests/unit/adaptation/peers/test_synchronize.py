@@ -121,6 +121,22 @@ def test_the_next_part_is_encoded_while_the_plugin_takes_one_in() -> None:
     assert steps == [(3, 3), (3, 4), (4, 5), (5, 6), (6, 6), (6, 6)]
 
 
+@pytest.mark.parametrize("times", [0, 1, 2], ids=["answered in its place", "called", "called again"])
+def test_all_parts_go_out_in_order_however_often_an_interceptor_has_the_plugin_called(times: int) -> None:
+    ids: list[str] = []
+
+    def call(part: bytes, deadline: float, meanwhile: Callable[[], None]) -> bytes:
+        for _ in range(times):
+            meanwhile()
+        request = m.SynchronizeRequest.FromString(part)
+        ids.extend(each.id for each in request.containers)
+        return b"\x10\x01" if request.more else b""
+
+    everything = big(12, 600_000)
+    hand_over(call, [], everything, 5.0)
+    assert ids == [each.id for each in everything]
+
+
 def test_a_state_that_cannot_be_encoded_is_an_error_of_the_runtime() -> None:
     class Broken:
         def SerializeToString(self) -> bytes:

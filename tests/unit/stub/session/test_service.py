@@ -168,17 +168,34 @@ def test_handlers_run_one_at_a_time_also_when_a_runtime_does_not_wait() -> None:
     assert most[0] == 1
 
 
-def test_a_reject_is_status_7_with_the_name_of_the_plugin_and_its_text() -> None:
+class TooLarge(nri.Reject):
+    """An author's class, with words of its own."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __str__(self) -> str:
+        return f"{self.size} is too large"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (nri.Reject("not on this node"), "not on this node"),
+        (nri.Reject(), "without a reason"),
+        (nri.Reject("line\n" * 2000), "line\n" * 2000),
+        (TooLarge(3), "3 is too large"),
+    ],
+    ids=["a reason", "none", "long", "an author's class"],
+)
+def test_a_reject_is_status_7_with_the_name_of_the_plugin_and_its_text(error: nri.Reject, reason: str) -> None:
     def refuse():
-        raise nri.Reject("not on this node")
+        raise error
 
     with plugin_thread(creates(refuse)) as running:
         running.runtime.begin()
         response = running.runtime.call("CreateContainer", CREATE)
-        assert (response.code, response.message) == (
-            Code.PERMISSION_DENIED,
-            "plugin 10-answers refused: not on this node",
-        )
+        assert (response.code, response.message) == (Code.PERMISSION_DENIED, f"plugin 10-answers refused: {reason}")
 
 
 def test_another_exception_is_status_2_with_name_and_type_and_the_log_has_the_traceback(
