@@ -24,7 +24,7 @@
     └── RequestError                   a field of a request to a runtime holds a value that cannot be used
 
 Errors carry their parties as attributes and read as one line that a person can act on: the base class escapes and cuts
-it (`nri.text`), whatever was put in, so that no raiser has to. The attributes, and `text`, are as they were given.
+it (`nri.text`), whatever was put in, so that no raiser has to. The attributes, and `whole_text`, are as they were given.
 Which status a handler's exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a
 command ends with in `nri.cli.errors`.
 """
@@ -90,10 +90,10 @@ class NriError(Exception):
     """Base of every error of this package. As a `str` it is one line that prints, of 4096 characters at most."""
 
     def __str__(self) -> str:
-        return _plain(self.text, TEXT_LENGTH)
+        return _plain(self.whole_text, TEXT_LENGTH)
 
     @property
-    def text(self) -> str:
+    def whole_text(self) -> str:
         """What it says as it was given: of any length, perhaps of several lines, and with whatever others put in."""
         return super().__str__()
 
@@ -131,7 +131,7 @@ class RpcError(NriError):
         self.message = message if isinstance(message, str) else str(message or "")
 
     @property
-    def text(self) -> str:
+    def whole_text(self) -> str:
         """The text that the reference prints, which is what users of kubelet see."""
         name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
         return f"rpc error: code = {name} desc = {self.message}"

@@ -63,9 +63,9 @@ def test_so_is_one_of_an_author_and_one_of_an_odd_value(error: errors.NriError) 
 
 
 def test_the_text_of_an_error_is_as_it_was_given() -> None:
-    assert errors.Reject(HOSTILE).text == HOSTILE
-    assert errors.RpcError(5, HOSTILE).text == f"rpc error: code = NotFound desc = {HOSTILE}"
-    assert PluginError("10-a", HOSTILE).text == f"plugin 10-a: {HOSTILE}"
+    assert errors.Reject(HOSTILE).whole_text == HOSTILE
+    assert errors.RpcError(5, HOSTILE).whole_text == f"rpc error: code = NotFound desc = {HOSTILE}"
+    assert PluginError("10-a", HOSTILE).whole_text == f"plugin 10-a: {HOSTILE}"
 
 
 def test_a_long_source_hides_neither_key_nor_reason_nor_the_next_problem() -> None:

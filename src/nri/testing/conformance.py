@@ -164,7 +164,7 @@ class _Run:
             try:
                 state.apply(f"{plugin['index']}-{plugin['name']}", answer)
             except NriError as error:
-                return error.text
+                return error.whole_text
         return None
 
 
@@ -287,7 +287,7 @@ def _compare_spec(case: Case, host: MountTable) -> str:
     try:
         got = _spec_outcome(spec=Generator(case["spec"], compat="reference", mounts=host).adjust(adjustment))
     except NriError as error:
-        got = {"error": error.text}
+        got = {"error": error.whole_text}
     if case["spec"] != given:
         return "the generator changed the spec that it was given"
     wanted = _spec_outcome(**case["expect"])

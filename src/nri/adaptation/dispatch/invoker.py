@@ -313,10 +313,10 @@ def _miss(event: Event, peer: Peer, policy: EventPolicy, given_s: float, now: fl
 def named(label: str, error: NriError) -> PluginError:
     """The error for the runtime, made from a plugin's own: it carries the plugin's name."""
     if not isinstance(error, RpcError):
-        return PluginError(label, error.text)
+        return PluginError(label, error.whole_text)
     if error.code == Code.PERMISSION_DENIED:
         return PluginRejected(label, error.message)
-    return PluginError(label, error.text, code=error.code, message=error.message)
+    return PluginError(label, error.whole_text, code=error.code, message=error.message)
 
 
 def unnamed(label: str, error: RpcError) -> RpcError:

@@ -318,7 +318,7 @@ def _status(error: Exception) -> tuple[int, str]:
     """Status code for what a handler raised, and the text that follows the plugin's name."""
     if isinstance(error, Reject):
         # An author's class may say it in words of its own.
-        reason = error.text if type(error).__str__ is NriError.__str__ else str(error)
+        reason = error.whole_text if type(error).__str__ is NriError.__str__ else str(error)
         return Code.PERMISSION_DENIED, f" refused: {reason or 'without a reason'}"
     if isinstance(error, RpcError):
         return error.code, f": {error.message}"
