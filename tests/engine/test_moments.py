@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -433,7 +434,8 @@ def test_a_frozen_container_is_stopped(node: Node) -> None:
     plugin: Recorder = node.plugin()
     pod = node.pod()
     made = node.run(pod)
-    node.engine.machinery.runtime("runc").pause(made)
+    runtime = node.engine.machinery.runtime("runc")
+    subprocess.run([runtime.binary, "--root", str(runtime.root), "pause", made], check=True, timeout=20)
     node.engine.containers.stop(made)
     assert node.engine.containers.get(made).exit_code == 137 and plugin.of("c")[-1] == "stop"
     node.remove(pod)

@@ -30,9 +30,9 @@ MUTANTS = (
     Mutant("ttrpc/outbox.py", "or self._size_bytes >= ROOM_BYTES", "", "unit/ttrpc/test_outbox.py"),
     Mutant("api/cpuset.py", "if last < first:", "if last + 1 < first:", "unit/api/test_cpuset.py"),
     # Texts of others in errors, and depth
-    Mutant("errors.py", "return _plain(self.text, TEXT_LENGTH)", "return _cut(self.text, TEXT_LENGTH)",
+    Mutant("errors.py", "return _plain(self.whole_text, TEXT_LENGTH)", "return _cut(self.whole_text, TEXT_LENGTH)",
            "unit/test_errors.py"),
-    Mutant("errors.py", "        return _plain(self.text, TEXT_LENGTH)", "        return _plain(self.text, 1 << 40)",
+    Mutant("errors.py", "        return _plain(self.whole_text, TEXT_LENGTH)", "        return _plain(self.whole_text, 1 << 40)",
            "fuzz/test_fuzz.py"),
     Mutant("errors.py", 'where = f"{_cut(source)}: {_cut(key)}" if', 'where = f"{source}: {key}" if',
            "unit/test_errors.py"),
