@@ -24,8 +24,8 @@
     └── RequestError                   a field of a request to a runtime holds a value that cannot be used
 
 Errors carry their parties as attributes and read as one line that a person can act on: the base class escapes and cuts
-it (`nri.text`), whatever was put in, so that no raiser has to. The attributes, and `whole_text`, are as they were given.
-Which status a handler's exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a
+it (`nri.text`), whatever was put in, so that no raiser has to. The attributes, and `whole_text`, are as they were
+given. Which status a handler's exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a
 command ends with in `nri.cli.errors`.
 """
 

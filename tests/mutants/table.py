@@ -32,8 +32,8 @@ MUTANTS = (
     # Texts of others in errors, and depth
     Mutant("errors.py", "return _plain(self.whole_text, TEXT_LENGTH)", "return _cut(self.whole_text, TEXT_LENGTH)",
            "unit/test_errors.py"),
-    Mutant("errors.py", "        return _plain(self.whole_text, TEXT_LENGTH)", "        return _plain(self.whole_text, 1 << 40)",
-           "fuzz/test_fuzz.py"),
+    Mutant("errors.py", "        return _plain(self.whole_text, TEXT_LENGTH)",
+           "        return _plain(self.whole_text, 1 << 40)", "fuzz/test_fuzz.py"),
     Mutant("errors.py", 'where = f"{_cut(source)}: {_cut(key)}" if', 'where = f"{source}: {key}" if',
            "unit/test_errors.py"),
     Mutant("errors.py", 'not text else f"{name}: {text}", TEXT_LENGTH)', 'not text else f"{name}: {text}", 1 << 40)',
