@@ -25,8 +25,8 @@
 
 Errors carry their parties as attributes and read as one line that a person can act on: the base class escapes and cuts
 it (`nri.text`), whatever was put in, so that no raiser has to. The attributes, and `whole_text`, are as they were
-given. Which status a handler's exception becomes on the wire is decided in `nri.stub.session.service`; which exit code a
-command ends with in `nri.cli.errors`.
+given. Which status a handler's exception becomes on the wire is decided in `nri.stub.session.service`; which exit code
+a command ends with in `nri.cli.errors`.
 """
 
 from __future__ import annotations
