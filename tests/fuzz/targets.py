@@ -8,6 +8,7 @@ here are bytes and words.
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from nri.kube.requests import annotated
 from nri.mux import Demux
 from nri.mux.frames import cut, pack
 from nri.policies.placement.affinity import affinities
-from nri.policies.placement.containers import Container, Pod
+from nri.policies.placement.containers import Container, NoPlace, Pod
 from nri.policies.placement.expressions import expand
 from nri.text import plain
 from nri.trace import blocks
@@ -168,11 +169,12 @@ def _errors(data: bytes) -> None:
 
 
 def _placement(data: bytes) -> None:
-    """Annotations and texts of the placement policies: a bad annotation is told, and never raised."""
+    """Annotations and texts of the placement policies: a bad annotation is told, or refuses the container."""
     text = _text(data)
     keys = ("resource-policy.nri.io/affinity", "memory-type.resource-policy.nri.io", "noderesource.dev/resources")
     main = Container("c", "main", Pod("p", "p", annotations=dict.fromkeys(keys, text)))
-    affinities(main)
+    with suppress(NoPlace):
+        affinities(main)
     main.asks_memory()
     annotated(main.pod.annotations, "main")
     expand(text, main, main.pod)

@@ -171,7 +171,8 @@ class Container:
         """Why it has no place: an annotation, its key as in `doubt`; the whole key that counts is named."""
         found = self.asks(key)
         whole = key if found is None else convention.keys(key + SUFFIX, self.name)[found[0]]
-        return NoPlace(str(self), f"annotation {whole}: {words}")
+        start, said = f"annotation {whole}", str(words)
+        return NoPlace(str(self), said if said.startswith(start) else f"{start}: {said}")
 
     def doubt(self, key: str, words: str) -> None:
         """Note an annotation that could not be read; its key is whole, or without the domain as in `asks`."""
