@@ -41,7 +41,16 @@ def values(static: StaticPod) -> tuple[str, str]:
     return static.cgroup("cpu", "cpu.cfs_quota_us", "cpu.max"), static.cgroup("blkio", WRITES, "io.max")
 
 
-def test_pods_of_a_kubelet_have_the_values_of_both_profiles(agent: AgentProgram, run: RunPod) -> None:
+def overwrite(static: StaticPod, controller: str, file: str, text: str) -> None:
+    """Write a file of its container's cgroup, as somebody else."""
+    rows = (line.split(":", 2) for line in Path(f"/proc/{static.pid()}/cgroup").read_text().splitlines())
+    folder = next(folder for _, controllers, folder in rows if controller in controllers.split(","))
+    (CGROUPS / controller / folder.lstrip("/") / file).write_text(text)
+
+
+def test_pods_of_a_kubelet_have_the_values_of_both_profiles_and_get_them_back_after_a_kill(
+    agent: AgentProgram, run: RunPod
+) -> None:
     disk = min(Path("/sys/block").glob("*/dev")).read_text().strip()
     words = {
         "volcano.sh/blkio-limit": json.dumps({"device_write_iops": [{"device": disk, "value": "7"}]}),
@@ -53,5 +62,8 @@ def test_pods_of_a_kubelet_have_the_values_of_both_profiles(agent: AgentProgram,
     static.wait_ready()
     wait_for(lambda: values(static) == ("50000", f"{disk} 7"), lambda: f"{values(static)}\n{agent.story()}")
     agent.kill()
+    overwrite(static, "cpu", "cpu.cfs_quota_us", "-1")
+    overwrite(static, "blkio", WRITES, f"{disk} 0")
+    assert values(static) == ("-1", "")
     agent.start()
-    assert values(static) == ("50000", f"{disk} 7"), "after the agent was killed"
+    wait_for(lambda: values(static) == ("50000", f"{disk} 7"), lambda: f"{values(static)}\n{agent.story()}")
