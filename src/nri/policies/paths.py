@@ -77,5 +77,5 @@ def container_path(pod_folder: str, container_id: str, driver: str = SYSTEMD) ->
 
 
 def kube_class_of(path: str) -> str:
-    """The Kubernetes QoS class that a folder's path tells."""
-    return drivers.kube_qos_of(path).value
+    """The Kubernetes QoS class that a path tells, of any form: of a folder, or a runtime's `SLICE:PREFIX:ID`."""
+    return BEST_EFFORT if "besteffort" in path else BURSTABLE if "burstable" in path else GUARANTEED
