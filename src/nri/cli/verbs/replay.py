@@ -90,7 +90,7 @@ def command(
         trial = Trial(runtime, watching, stack)
         for plugin in taking_part:
             trial.add(plugin)
-        return _show(out, runtime, real_time=real_time)
+        return _show(out, runtime, {plugin.index for plugin in taking_part}, real_time=real_time)
 
 
 def _had(path: str) -> str:
@@ -102,15 +102,18 @@ def _had(path: str) -> str:
     return f". The recording has {', '.join(names)}" if names else ""
 
 
-def _show(out: Output, runtime: Replay, *, real_time: bool) -> int:
-    """Print differences as they come, and the sum; returns the exit code."""
+def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -> int:
+    """Print differences as they come, and the sum; returns the exit code. `indices`: of the plugins that take part."""
     same = differing = 0
+    absent: dict[str, str] = {}
     left_out: Counter[str] = Counter()
     for outcome in runtime.outcomes(real_time=real_time):
         if outcome.left_out:
             left_out[outcome.left_out] += 1
         elif outcome.differences:
             differing += 1
+            asked = ((step.plugin, step.plugin.partition("-")[0]) for step in outcome.event.steps)
+            absent.update({name: index for name, index in asked if index.isdecimal() and index not in indices})
         else:
             same += 1
         if not out.human:
@@ -125,6 +128,8 @@ def _show(out: Output, runtime: Replay, *, real_time: bool) -> int:
         out.note(f"at least {count(runtime.lost, 'step')} missing: the recorder could not keep up on the node")
     for reason, events in left_out.items():
         out.note(f"{count(events, 'event')} left out: {reason}")
+    for name, index in absent.items():
+        out.note(f"{name} was asked in the recording, and not now: add --plugin {index}=PLUGIN to have it take part")
     sum_line = f"{count(same + differing, 'event')} run again: {same} the same, {differing} different"
     if out.human:
         out.text(sum_line)

@@ -190,6 +190,8 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "wb") as file:
             file.writelines(cut(again, chosen))
+    except FileExistsError:
+        raise Failure(f"cannot write {part}: File exists: remove it, or give another name") from None
     except OSError as error:
         raise Failure(f"cannot write {part}: {error.strerror or error}") from None
     out.note(f"{part}: {count(len(chosen), 'event')}")

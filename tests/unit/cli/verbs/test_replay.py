@@ -85,6 +85,16 @@ def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) ->
     assert "give at least one with --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
 
 
+@pytest.mark.parametrize(("index", "told"), [("10", False), ("20", True)])
+def test_a_difference_names_plugins_of_the_recording_that_were_not_given(
+    nri, folder: Path, tmp_path: Path, index: str, told: bool
+) -> None:
+    done = nri("replay", str(folder), "--plugin", plugin(tmp_path, "new").replace("10=", f"{index}="))
+    assert done.returncode == 5
+    line = "10-sets was asked in the recording, and not now: add --plugin 10=PLUGIN to have it take part"
+    assert (line in done.stderr) is told, done.stderr
+
+
 def test_values_that_were_replaced_end_with_1_and_what_to_do(nri, tmp_path: Path) -> None:
     done = nri("replay", str(record(tmp_path / "traces", redact=True)), "--plugin", plugin(tmp_path, "new"))
     assert (done.returncode, done.stdout) == (1, "0 events run again: 0 the same, 0 different\n")

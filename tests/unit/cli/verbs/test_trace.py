@@ -201,7 +201,7 @@ def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
     there.write_text("mine")
     done = nri("trace", "cut", str(folder), str(there))
     assert (done.returncode, there.read_text()) == (1, "mine")
-    assert f"cannot write {there}: File exists" in done.stderr
+    assert f"cannot write {there}: File exists: remove it, or give another name" in done.stderr
 
 
 def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) -> None:
