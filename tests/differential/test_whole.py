@@ -44,7 +44,7 @@ def same(case: Case, run: Callable[[Case, list[Any]], Outcome]) -> None:
     try:
         expect = {**dict(run(case, seen)), "seen": seen}
     except NriError as error:
-        expect = {"error": error.text, "seen": seen}
+        expect = {"error": error.whole_text, "seen": seen}
     if failure := run_merge_case({**case, "expect": expect}):
         pytest.fail(f"case {case}\n{failure}", pytrace=False)
 

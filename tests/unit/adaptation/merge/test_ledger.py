@@ -106,6 +106,6 @@ def test_conflict_keys_escaped(rules: Rules, shown: str) -> None:
     ledger.claim("ctr", ENV, "A\n\x1b[2J", "00-foo")
     with pytest.raises(ConflictError) as caught:
         ledger.claim("ctr", ENV, "A\n\x1b[2J", "10-bar")
-    assert caught.value.text == f'plugins "10-bar" and "00-foo" both tried to set Env {shown}'
+    assert caught.value.whole_text == f'plugins "10-bar" and "00-foo" both tried to set Env {shown}'
     assert str(caught.value).isprintable()
     assert caught.value.conflict.key == "A\n\x1b[2J"
