@@ -81,7 +81,14 @@ class AuditTrail:
     def committed(
         self, event: str, updates: Sequence[m.ContainerUpdate], by: object, results: Sequence[UpdateResult]
     ) -> None:
-        """Note that the updates of an event hold, and what became of them, as the runtime says."""
+        """Note that the updates of an event hold, and what became of them, as the runtime says.
+
+        Raises:
+            TypeError: a result is something else; nothing is noted.
+        """
+        for each in results:
+            if not isinstance(each, UpdateResult):
+                raise TypeError(f"commit() takes UpdateResults, of updates in `updates`, not {type(each).__name__}")
         self._settle(updates, by, results)
         rows = _rows(results)
         if self.provenance is not None and rows:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
+    from nri.api.builders.update import Update
+
 __all__ = [
     "APPLIED",
     "CLAMPED",
@@ -79,20 +81,23 @@ class FieldOutcome:
 
 
 class UpdateResult:
-    """The result of one update: a row for every field that it asks for.
+    """The result of one update, a message or an `nri.Update`: a row for every field that it asks for.
 
     Attributes:
-        update: the update.
+        update: the update, as a message.
     """
 
     __slots__ = ("_rows", "update")
 
-    def __init__(self, update: m.ContainerUpdate) -> None:
-        self.update = update
-        self._rows = {name: FieldOutcome(name) for name in field_names(update.linux.resources)}
+    def __init__(self, update: m.ContainerUpdate | Update) -> None:
+        message: Any = update if isinstance(update, m.ContainerUpdate) else getattr(update, "message", None)
+        if not isinstance(message, m.ContainerUpdate):
+            raise TypeError(f"UpdateResult() takes a ContainerUpdate or nri.Update, not {type(update).__name__}")
+        self.update = message
+        self._rows = {name: FieldOutcome(name) for name in field_names(message.linux.resources)}
 
     @classmethod
-    def all_stale(cls, update: m.ContainerUpdate, reason: str) -> Self:
+    def all_stale(cls, update: m.ContainerUpdate | Update, reason: str) -> Self:
         """The result for a container that is not there: nothing of the update was done."""
         result = cls(update)
         result.mark_stale(reason)

@@ -425,8 +425,8 @@ class EventReply:
             results: what became of the updates, for those who ask later (`nri why`); what is not named was applied.
         """
         if self._open or results:
-            self._open = False
             self._trail.committed(self._event, self.updates, self, results)
+            self._open = False
 
     def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
         """Have the side updates undone, because the runtime's request failed.

@@ -124,3 +124,28 @@ def test_a_callback_that_returns_something_else_is_told_what_is_expected(returne
         TypeError, match=rf"the runtime's update callback returned {what}: None for all applied, or a list"
     ):
         results_of([update()], returned)
+
+
+def test_a_result_takes_a_builder_and_is_of_its_message() -> None:
+    built = nri.Update("c1").set_cpu_shares(7)
+    result: UpdateResult = UpdateResult(built)
+    assert (result.update, [row.field for row in result.fields]) == (built.message, ["cpu.shares"])
+
+
+@pytest.mark.parametrize(("given", "what"), [("c1", "str"), (nri.Adjustment(), "Adjustment"), (None, "NoneType")])
+def test_a_result_of_something_else_is_told_what_is_expected(given, what: str) -> None:
+    with pytest.raises(TypeError, match=rf"UpdateResult\(\) takes a ContainerUpdate or nri\.Update, not {what}"):
+        UpdateResult(given)
+
+
+def test_a_commit_of_something_else_is_told_what_is_expected_and_can_still_be_taken_back(
+    nri_runtime: FakeRuntime, other: m.Container
+) -> None:
+    nri_runtime.create_container(make_pod(), other)
+    nri_runtime.add(Asks(), idx="10")
+    reply = nri_runtime.adaptation.create_container(make_pod(), make_container(id="new", name="new"))
+    wrong: list = [1]
+    with pytest.raises(TypeError, match=r"commit\(\) takes UpdateResults, .* not int"):
+        reply.commit(wrong)
+    reply.abort()
+    assert nri_runtime.updates[-1].container_id == "other"
