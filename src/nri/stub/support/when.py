@@ -25,6 +25,7 @@ def when(
     namespaces: str | Iterable[str] | None = None,
     labels: Selectors | None = None,
     annotations: Selectors | None = None,
+    **unknown: Never,
 ) -> Callable[[F], F]:
     """Call the handler only for pods of these namespaces that have these labels and annotations.
 
@@ -37,6 +38,10 @@ def when(
         TypeError: nothing is chosen, or not by texts.
         ValueError: a text is no selector, or no namespace.
     """
+    for name in unknown:
+        meant = next((word for word in ("namespaces", "labels", "annotations") if word[:2] == name[:2]), "")
+        hint = f"; did you mean {meant}?" if meant else ": namespaces, labels and annotations are all that there is"
+        raise TypeError(f"nri.when has no {name}{hint}")
     if misplaced or namespaces is labels is annotations is None:
         raise TypeError("nri.when takes namespaces, labels or annotations by name: write @nri.when(labels='app=web')")
     filters = Filters(

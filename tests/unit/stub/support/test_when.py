@@ -158,3 +158,18 @@ def test_choosing_does_not_cost_a_start_what_is_known_to_be_slow() -> None:
     code = "import sys; import nri; nri.when(labels='a'); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], env=unmeasured(), capture_output=True, text=True, check=True)
     assert not {"dataclasses", "inspect", "logging", "asyncio", "typing"} & set(done.stdout.split()), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("namespace", "did you mean namespaces"),
+        ("label", "did you mean labels"),
+        ("annotation", "did you mean annotations"),
+        ("image", "namespaces, labels and annotations are all that there is"),
+    ],
+)
+def test_a_choice_by_another_name_is_an_error_with_a_suggestion(name: str, hint: str) -> None:
+    given: Any = {name: "web"}
+    with pytest.raises(TypeError, match=rf"nri\.when has no {name}[;:] {hint}"):
+        nri.when(**given)
