@@ -81,8 +81,8 @@ class SettingsOptions(Generic[T]):
         """Give a verb all of the options."""
         return self.only(*(flag.name for flag in self._flags))(command)
 
-    def only(self, *names: str, config: bool = True) -> Callable[[_Command], _Command]:
-        """Give a verb --set, --config unless it has another way to name files, and the flags of these names."""
+    def only(self, *names: str) -> Callable[[_Command], _Command]:
+        """Give a verb --set, --config and the flags of these names."""
 
         def give(command: _Command) -> _Command:
             command = self._set(command)
@@ -90,7 +90,7 @@ class SettingsOptions(Generic[T]):
                 if flag.name in names:
                     words = {"metavar": flag.metavar, "help": flag.help, "multiple": flag.multiple}
                     command = click.option(flag.name, flag.parameter, **words)(command)
-            return self._config(command) if config else command
+            return self._config(command)
 
         return give
 

@@ -140,6 +140,8 @@ def _show_shadow(out: Output, report: ShadowReport, others: dict[str, str]) -> N
         out.text("    ", Painted(line, "yellow"))
 
 
+#: Fields of a kubelet's request that are 0 where nothing is asked for.
+_ZERO_IS_UNSET = frozenset({"CPUPeriod", "CPUQuota", "CPUShares", "MemLimit", "MemSwapLimit", "PidsLimit"})
 #: How the time of a change is put behind the plugin's name. Most come with the creation, so that goes without saying.
 _WHEN = {"CreateContainer": "", "UpdateContainers": " by itself"}
 
@@ -150,4 +152,6 @@ def _show_change(out: Output, change: Change, container: str = "") -> None:
     sides: list[tuple[str, Any, str]] = [("-", change.before, "red"), ("+", change.after, "green")]
     for sign, value, style in sides:
         if value is not None:
-            out.text("    ", Painted(f"{sign} {what} {json.dumps(readable(value), ensure_ascii=False)}", style))
+            unset = sign == "-" and value == 0 and change.field in _ZERO_IS_UNSET
+            text = "unset" if unset else json.dumps(readable(value), ensure_ascii=False)
+            out.text("    ", Painted(f"{sign} {what} {text}", style))

@@ -251,3 +251,12 @@ def test_a_missing_manifest_is_one_line(nri, place):
     done = nri("try", "inject.py", "--pod", "none.yaml", cwd=place)
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["error: none.yaml: cannot read it: No such file or directory"]
+
+
+def test_what_the_pod_does_not_limit_is_unset_before_and_a_zero_of_the_plugin_is_a_zero(nri, place):
+    other(place, "create_container(self, pod, container): return nri.Adjustment().set_memory_limit(4096)")
+    other(place, "create_container(self, pod, container): return nri.Adjustment().set_oom_score_adj(0)", "20-oom.py")
+    done = nri("try", "other.py", "20-oom.py", "--pod", "pod.yaml", cwd=place)
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert lines[lines.index("10-other") + 1 :][:2] == ["- MemLimit unset", "+ MemLimit 4096"]
+    assert lines[-1] == "+ OomScoreAdj 0"

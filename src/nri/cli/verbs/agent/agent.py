@@ -141,14 +141,14 @@ def run(settings: Settings, /, **options: Any) -> int:
         "kubectl get nodeslo node-1 -o json > slo.json; nri agent check --rules slo.json",
     ],
 )
-@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="[FILE]...")
 @click.option("--pods", metavar="PATH", help="Check this file, or folder of files, of pods: their annotations.")
-@AGENT_OPTIONS.only("--profile", "--rules", config=False)
+@AGENT_OPTIONS.only("--profile", "--rules")
 @click.pass_obj
-def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **options: Any) -> int:
+def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **options: Any) -> int:
     """Check settings, rules and pods, and print all mistakes at once. It changes nothing and connects to nothing.
 
-    FILE is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override earlier ones. Annotations
+    FILE, or --config FILE, is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override earlier ones. Annotations
     of pods are read as the hooks that the settings switch on read them. A key that nothing reads is a mistake in
     settings, and a note in rules and pods. With --profile twice each is checked with its files, and whether both go
     together.
@@ -162,7 +162,7 @@ def check(settings: Settings, /, files: tuple[str, ...], pods: str | None, **opt
     flags = AGENT_OPTIONS.given(settings, options)
     only_rules = {key: value for key, value in flags.items() if key.startswith("rules.")}
     try:
-        loaded: Any = _each(options["set_profile"], files, flags)
+        loaded: Any = _each(options["set_profile"], (*options["files"], *paths), flags)
     except ConfigError as error:
         loaded = error
     default = AGENT_SETTINGS.load(flags=only_rules, environment={"NRI_AGENT_CONFIG": "/dev/null"}).settings
@@ -213,6 +213,8 @@ def explain(settings: Settings, /, pod: str | None, manifest: Path | None, **opt
     """
     if pod and manifest:
         raise click.UsageError("give one of POD and --pod FILE")
+    if options["set_rules"] and not manifest:
+        raise click.UsageError("--rules needs --pod FILE: an agent that runs answers by its own rules")
     loaded = AGENT_OPTIONS.load(settings, options)
     from nri.agent.profile import profile_of
     from nri.cli.support.agent.explained import enriched, show

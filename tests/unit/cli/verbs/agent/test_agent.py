@@ -138,6 +138,8 @@ def test_explain_asks_the_agent_and_shows_values_writes_and_errors(nri, agent_at
 def test_explain_takes_a_pod_or_a_file_and_says_when_nothing_was_decided_yet(nri, agent_at, pod: Path) -> None:
     both = nri("agent", "explain", "shop/web", "--pod", str(pod))
     assert (both.returncode, "give one of POD and --pod FILE" in both.stderr) == (2, True)
+    rules_alone = nri("agent", "explain", "--rules", "slo.yaml")
+    assert (rules_alone.returncode, "--rules needs --pod FILE" in rules_alone.stderr) == (2, True)
     none = nri("agent", "explain", "--agent-socket", agent_at({"/explain": lambda _: json_answer({"pods": []})}))
     assert none.stderr == "the agent has decided nothing yet\n"
 
@@ -184,6 +186,17 @@ def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path,
     note, told = done.stderr.splitlines()
     assert note.startswith(f"note: {pod}:7: shop/web: node.koordinator.sh/resctrl: without effect, for Resctrl is off")
     assert told == "nothing is wrong, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
+
+
+def test_check_takes_a_file_as_run_does_and_one_without_the_option_overrides_it(nri, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.toml", tmp_path / "second.toml"
+    first.write_text('modes = ["nir"]\n')
+    second.write_text('modes = ["nri"]\n')
+    alone = nri("agent", "check", "--config", str(first), "-o", "json")
+    assert (alone.returncode, [row["what"] for row in document(alone.stdout)]) == (2, ["modes[0]"])
+    assert nri("agent", "check", str(second), "--config", str(first)).returncode == nri(
+        "agent", "check", str(first), str(second)
+    ).returncode
 
 
 def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
