@@ -44,6 +44,7 @@ class Attached:
     """
 
     def __init__(self, plugin: Plugin, index: str, name: str, config: str, *, real_time: bool = True) -> None:
+        settings.check_own(plugin)
         self.label = f"{index}-{name}"
         self.background = Background(plugin)
         self._real_time = real_time

@@ -85,6 +85,7 @@ class Program:
         notify: Callable[[str], None] | None = None,
         backoff: Backoff | None = None,
     ) -> None:
+        settings.check_own(plugin)
         self.plugin = plugin
         self.options = options
         self.label = naming.full_name(options.index, options.name)

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from nri.errors import ConfigError
 from nri.stub.support.before import defaults, has_all_defaults
+from nri.stub.support.mirror import Mirror
+from nri.stub.support.runtime_handle import RuntimeHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,10 +17,27 @@ if TYPE_CHECKING:
 
     from nri.stub.base import PluginBase
 
-__all__ = ["apply", "check_flags"]
+__all__ = ["apply", "check_flags", "check_own"]
 
 _RUNTIME = "the runtime's configuration"
 _NONE: Mapping[str, list[str] | bool] = {}
+
+
+def check_own(plugin: PluginBase) -> None:
+    """Raise ConfigError for what a plugin's own `__init__` has put where a connection puts something else over it.
+
+    What `configure` makes of the configuration is not judged: a plugin that was connected before has its runtime.
+    """
+    own: dict[str, Any] = vars(plugin)
+    if isinstance(own.get("runtime"), RuntimeHandle):
+        return
+    fitting: dict[str, type] = {"config": plugin.Config or str, "runtime": RuntimeHandle}
+    if plugin.mirror:
+        fitting["state"] = Mirror
+    for name, kind in fitting.items():
+        if name in own and not isinstance(own[name], kind):
+            reason = f"is {own[name]!r}, and each connection sets another one over it"
+            raise ConfigError(f"class {type(plugin).__name__}", f"self.{name}", reason, "call it otherwise")
 
 
 def apply(plugin: PluginBase, text: str, file: str | None = None, own: Mapping[str, list[str] | bool] = _NONE) -> None:

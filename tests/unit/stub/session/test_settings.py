@@ -9,7 +9,10 @@ from typing import Literal
 import pytest
 
 import nri
+from nri.stub.program.options import Options
+from nri.stub.program.process import Program
 from nri.stub.session import settings
+from nri.testing import FakeRuntime
 from tests.support.commands import unmeasured
 from tests.support.plugin_thread import plugin_thread
 from tests.unit.stub.plugins import Names
@@ -117,3 +120,36 @@ def test_a_configuration_that_checks_itself_is_asked_also_for_flags_alone() -> N
 
     with pytest.raises(nri.ConfigError, match="x is not a CPU"):
         settings.apply(Checked(), "", None, {"cpus": ["x"]})
+
+
+class Keeps(Pin):
+    mirror = True
+
+    def __init__(self, name: str = "", value: object = None) -> None:
+        if name:
+            setattr(self, name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("runtime", {}), ("config", {}), ("config", "cpus: 0"), ("state", {}), ("state", None)]
+)
+def test_what_a_plugin_keeps_where_a_connection_sets_another_is_an_error(name: str, value: object) -> None:
+    for start in (FakeRuntime().add, lambda plugin: Program(plugin, Options())):
+        with pytest.raises(nri.ConfigError, match=rf"class Keeps: self\.{name}: is .* \(call it otherwise\)"):
+            start(Keeps(name, value))
+
+
+def test_what_a_plugin_may_keep_in_self_is_no_error() -> None:
+    class Plain(Names):
+        def __init__(self) -> None:
+            self.state = {"its": "own"}
+
+        def configure(self) -> None:
+            self.config = {"read": self.config}
+
+    plain = Plain()
+    for plugin in (Keeps(), Keeps("config", Pin.Config()), Keeps("seen", {}), plain):
+        for _ in "again":
+            with FakeRuntime() as runtime:
+                runtime.add(plugin, config="")
+    assert plain.state == {"its": "own"}

@@ -148,10 +148,10 @@ def run(settings: Settings, /, **options: Any) -> int:
 def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **options: Any) -> int:
     """Check settings, rules and pods, and print all mistakes at once. It changes nothing and connects to nothing.
 
-    FILE, or --config FILE, is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override earlier ones. Annotations
-    of pods are read as the hooks that the settings switch on read them. A key that nothing reads is a mistake in
-    settings, and a note in rules and pods. With --profile twice each is checked with its files, and whether both go
-    together.
+    FILE, or --config FILE, is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override
+    earlier ones. Annotations of pods are read as the hooks that the settings switch on read them. A key that nothing
+    reads is a mistake in settings, and a note in rules and pods. With --profile twice each is checked with its files,
+    and whether both go together.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """

@@ -194,9 +194,10 @@ def test_check_takes_a_file_as_run_does_and_one_without_the_option_overrides_it(
     second.write_text('modes = ["nri"]\n')
     alone = nri("agent", "check", "--config", str(first), "-o", "json")
     assert (alone.returncode, [row["what"] for row in document(alone.stdout)]) == (2, ["modes[0]"])
-    assert nri("agent", "check", str(second), "--config", str(first)).returncode == nri(
-        "agent", "check", str(first), str(second)
-    ).returncode
+    assert (
+        nri("agent", "check", str(second), "--config", str(first)).returncode
+        == nri("agent", "check", str(first), str(second)).returncode
+    )
 
 
 def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
