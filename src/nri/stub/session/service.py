@@ -297,8 +297,12 @@ class PluginService:
 
 
 def describe(error: Exception) -> str:
-    """An exception in one line, as the end of a traceback has it: its type, and what it says."""
+    """An exception in one line, as the end of a traceback has it: its type, what it says, and what a slip meant."""
     text = str(error)
+    if isinstance(error, AttributeError):
+        from nri.stub.support.missing import meant
+
+        text += meant(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -1,0 +1,62 @@
+"""A handler that looks for an attribute that is not there is told what it may have meant, at the runtime, too."""
+
+from __future__ import annotations
+
+import pytest
+
+import nri
+from nri.testing import FakeRuntime, make_container, make_pod
+
+
+class Config:
+    limit: int = 1
+
+
+class Odd:
+    def __dir__(self) -> list[str]:
+        raise OSError("no list")
+
+
+@pytest.mark.parametrize(
+    ("look", "told"),
+    [
+        (lambda plugin, _: plugin.config.limitt, "; did you mean limit?"),
+        (lambda _, container: container.anotations, "; did you mean annotations?"),
+        (lambda _, container: container.linux.resources.memory.limitt, "; did you mean limit?"),
+        (lambda _, container: container.memory_limit, "; read it with nri.resources_of(...).memory_limit"),
+        (lambda _, container: container.linux.resources.unifed, "; did you mean unified?"),
+        (lambda _, container: container.linux.resources.cpu_shares, "; read it with nri.resources_of(...).cpu_shares"),
+    ],
+)
+def test_a_handler_that_looks_for_what_is_not_there_is_told_the_nearest(look, told: str) -> None:
+    class Looks(nri.Plugin):
+        Config = Config
+
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            look(self, container)
+
+    with FakeRuntime() as runtime:
+        runtime.add(Looks())
+        with pytest.raises(nri.PluginError, match=r"AttributeError: ") as caught:
+            runtime.create_container(make_pod(), make_container())
+    assert str(caught.value).endswith(told)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AttributeError("words alone"),
+        AttributeError("far", name="far", obj=Config()),
+        AttributeError("x", name="x", obj=Odd()),
+    ],
+)
+def test_where_nothing_is_near_the_error_stays_as_it_is(error: AttributeError) -> None:
+    class Raises(nri.Plugin):
+        def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
+            raise error
+
+    with FakeRuntime() as runtime:
+        runtime.add(Raises())
+        with pytest.raises(nri.PluginError) as caught:
+            runtime.create_container(make_pod(), make_container())
+    assert str(caught.value).endswith(f"AttributeError: {error}")
