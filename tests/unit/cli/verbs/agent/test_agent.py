@@ -188,16 +188,13 @@ def test_check_of_good_files_says_what_it_looked_at(nri, rules: Path, pod: Path,
     assert told == "nothing is wrong, but see the notes: settings, rules (NodeSLO, NodeResourceTopology), 1 pod"
 
 
-def test_check_takes_a_file_as_run_does_and_one_without_the_option_overrides_it(nri, tmp_path: Path) -> None:
+def test_check_takes_a_file_with_the_option_of_run_and_without_it(nri, tmp_path: Path) -> None:
     first, second = tmp_path / "first.toml", tmp_path / "second.toml"
     first.write_text('modes = ["nir"]\n')
-    second.write_text('modes = ["nri"]\n')
-    alone = nri("agent", "check", "--config", str(first), "-o", "json")
-    assert (alone.returncode, [row["what"] for row in document(alone.stdout)]) == (2, ["modes[0]"])
-    assert (
-        nri("agent", "check", str(second), "--config", str(first)).returncode
-        == nri("agent", "check", str(first), str(second)).returncode
-    )
+    second.write_text('[nri]\nindx = "10"\n')
+    done = nri("agent", "check", str(second), "--config", str(first), "-o", "json")
+    assert done.returncode == 2
+    assert {row["where"] for row in document(done.stdout)} == {f"{first}:1", f"{second}:2"}
 
 
 def test_check_tells_all_mistakes_of_all_files_at_once_and_ends_with_2(nri, rules: Path, pod: Path, tmp_path) -> None:
