@@ -9,6 +9,7 @@ import pytest
 
 from nri.adaptation.launch.start import Starter
 from nri.adaptation.launch.supervisor import Supervisor
+from nri.backoff import Backoff
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.ttrpc import Monitor
 from tests.support.adapting import PATIENT, change
@@ -19,8 +20,6 @@ from tests.support.waiting import wait_for
 
 @both
 def test_launched_plugins_restart(mode: Mode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nri.backoff import Backoff
-
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
     runs = tmp_path / "runs"
     folder = tmp_path / "plugins"
@@ -83,8 +82,6 @@ def test_launched_plugins_are_synchronized_before_anything_else_happens(tmp_path
 def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobody_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from nri.backoff import Backoff
-
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
     path = write_program(tmp_path / "plugins", "10-lost", "#!/nowhere/python\n")
     with FakeRuntime(plugin_path=str(path.parent)) as runtime:
@@ -98,8 +95,6 @@ def test_a_plugin_that_cannot_be_launched_is_told_with_the_reason_and_keeps_nobo
 def test_an_error_of_the_runtime_ends_a_run_and_the_plugin_is_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, owner: type, method: str
 ) -> None:
-    from nri.backoff import Backoff
-
     monkeypatch.setattr("nri.adaptation.launch.supervisor.Backoff", lambda: Backoff(first_s=0.01, cap_s=0.01))
     broken = ["first", "second"]
     whole = getattr(owner, method)
@@ -143,3 +138,15 @@ def test_a_file_that_is_no_plugin_is_logged_and_the_others_are_started(
     with FakeRuntime(plugin_path=str(folder)) as runtime:
         assert [row.plugin for row in runtime.plugins] == ["10-there"]
     assert f"not a plugin, skipped: {folder / 'nameless'}: " in caplog.text
+
+
+def test_a_file_whose_name_does_not_print_is_no_plugin_and_its_name_reaches_the_log_escaped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("10-clears\x1b[2J", "20-forged\nERROR", "nameless\x1b[2J"):
+        write_program(tmp_path, name, "#!/bin/sh\nexit 1\n")
+    with FakeRuntime(plugin_path=str(tmp_path)) as runtime:
+        assert runtime.plugins == []
+    told = [each.getMessage() for each in caplog.records]
+    assert len(told) == 3 and all(map(str.isprintable, told)), told
+    assert all(any(name in each for each in told) for name in (r"10-clears\x1b[2J", r"20-forged\nERROR"))
