@@ -175,7 +175,7 @@ class Made:
         said = parse_json(info.get("info", "{}"))
         self.pid, self.config = int(said.get("pid") or 0), said.get("runtimeSpec")
         until = time.monotonic() + _COMES_S
-        while self.pid and time.monotonic() < until and b"\0init\0" in _words(self.pid):
+        while self.pid and time.monotonic() < until and _starts(self.pid):
             time.sleep(_LOOK_S)
         return self
 
@@ -216,6 +216,12 @@ class _Plain(Made):
 
     def remove(self) -> None:
         """Leave it."""
+
+
+def _starts(pid: int) -> bool:
+    """Whether a process is still the OCI runtime's, or has no words yet because it becomes another program now."""
+    words = _words(pid)
+    return b"\0init\0" in words if words else os.path.exists(f"/proc/{pid}/exe")
 
 
 def _words(pid: int) -> bytes:
