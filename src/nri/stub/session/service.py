@@ -300,10 +300,27 @@ def describe(error: Exception) -> str:
     """An exception in one line, as the end of a traceback has it: its type, what it says, and what a slip meant."""
     text = str(error)
     if isinstance(error, AttributeError):
-        from nri.stub.support.missing import meant
-
-        text += meant(error)
+        text += _meant(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _meant(error: AttributeError) -> str:
+    """The nearest attribute, or where a resource is read, behind a colon or semicolon; "" if there is none."""
+    import difflib
+
+    from nri.api.builders.view import ResourceView
+
+    holder: Any = error.obj
+    name = error.name or ""
+    try:
+        if isinstance(holder, (m.Container, m.LinuxResources)) and hasattr(ResourceView, name):
+            return f": {type(holder).__name__} has no such field; read it with nri.resources_of(...).{name}"
+        descriptor = getattr(type(holder), "DESCRIPTOR", None)
+        known = dir(holder) if descriptor is None else [field.name for field in descriptor.fields]
+        near = difflib.get_close_matches(name, [each for each in known if not each.startswith("_")], 1)
+    except Exception:  # noqa: BLE001 - the author's own class may fail at anything
+        return ""
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _of_author(error: Exception) -> Any:

@@ -91,16 +91,7 @@ class Session:
             from nri.stub.session.reporting import Reporting
 
             reporting = Reporting(reporter, label, plugin)
-        watch: Any = None
-        if check_messages:
-            from nri.stub.support.unchanged import watched
-
-            watch = watched
-        held: Any = None
-        if theirs.sets is not None:
-            from nri.stub.support.declared import Held
-
-            held = Held(plugin, strict=check_messages)
+        watched, held = _checks(plugin, check_messages)
         service = PluginService(
             plugin,
             label,
@@ -109,7 +100,7 @@ class Session:
             configure=configure,
             on_ready=on_ready,
             reporting=reporting,
-            watched=watch,
+            watched=watched,
         )
         endpoint = Endpoint(
             Trunk(sock, (naming.PLUGIN_SERVICE_CONN, naming.RUNTIME_SERVICE_CONN), wake_fd=wake_fd),
@@ -243,3 +234,18 @@ class Session:
         service.clear()
         if was_ready:
             call_quietly(self.plugin, "closed")
+
+
+def _checks(plugin: Any, strict: bool) -> tuple[Any, Any]:
+    """What looks at a handler's message, and at what a plugin answers; each is loaded only where it is asked for."""
+    watch: Any = None
+    held: Any = None
+    if strict:
+        from nri.stub.support.unchanged import watched
+
+        watch = watched
+    if plugin.sets is not None:
+        from nri.stub.support.declared import Held
+
+        held = Held(plugin, strict=strict)
+    return watch, held

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -238,14 +240,26 @@ MISTAKES = {
 }
 
 
-def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, plugin: Path) -> None:
-    runs = Runs(listen, keep=True)
+@contextmanager
+def reloading(plugin: Path, runs: Runs) -> Iterator[subprocess.Popen[str]]:
+    """`nri run --reload` of a plugin, until the end of the `with`."""
     process = subprocess.Popen(
         command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
         env=environment(), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
     try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, plugin: Path) -> None:
+    runs = Runs(listen, keep=True)
+    with reloading(plugin, runs) as process:
+        assert process.stderr is not None
         assert runs.arrived.acquire(timeout=30)
         for text, mistake in MISTAKES.items():
             rewrite(plugin, text)
@@ -256,40 +270,24 @@ def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, 
         assert told(process) == "nri: a file has changed, starting again\n"
         assert runs.arrived.acquire(timeout=30)
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
-    finally:
-        process.terminate()
-        process.wait()
-        process.stderr.close()
 
 
 def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
     rewrite(plugin, "raise ValueError('half written')\n")
-    process = subprocess.Popen(
-        command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
-        env=environment(), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
+    with reloading(plugin, runs) as process:
+        assert process.stderr is not None
         assert any("the plugin ended with exit code 2; waiting for a change" in line for line in process.stderr)
         rewrite(plugin, "raise ValueError('still')\n")
         assert told(process).endswith("pod_name.py:1: ValueError: still (none runs; waiting for a change)\n")
         rewrite(plugin, PLUGIN)
         assert runs.arrived.acquire(timeout=30)
-    finally:
-        process.terminate()
-        process.wait()
-        process.stderr.close()
 
 
 def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mistake(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
-    process = subprocess.Popen(
-        command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
-        env=environment(), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
+    with reloading(plugin, runs) as process:
+        assert process.stderr is not None
         assert runs.arrived.acquire(timeout=30)
         plugin.write_text("raise ValueError('half written')\n")
         for line in process.stderr:
@@ -302,19 +300,12 @@ def test_reload_starts_the_plugin_again_when_its_file_changes_and_survives_a_mis
         assert any("write pod.labels.get('tier')" in line for line in process.stderr)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
-    finally:
-        process.kill()
-        process.stderr.close()
 
 
 def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, plugin: Path) -> None:
     runs = Runs(listen, keep=True)
-    process = subprocess.Popen(
-        command("run", str(plugin), "--idx", "10", "--reload", "--socket-path", runs.path),
-        env=environment(), stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
+    with reloading(plugin, runs) as process:
+        assert process.stderr is not None
         assert runs.arrived.acquire(timeout=30)
         plugin.unlink()
         line = next(line for line in process.stderr if line.startswith("nri: "))
@@ -327,9 +318,6 @@ def test_reload_lets_the_plugin_run_while_its_file_is_away_for_seconds(listen, p
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert "Traceback" not in process.stderr.read()
-    finally:
-        process.kill()
-        process.stderr.close()
 
 
 @pytest.mark.parametrize(

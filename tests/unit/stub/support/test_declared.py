@@ -46,7 +46,8 @@ def runtime() -> Iterator[FakeRuntime]:
     [None, nri.Adjustment().add_env("LEVEL", "1").set_cpu_shares(2), nri.Adjustment().remove_env("LEVEL")],
 )
 def test_what_is_declared_passes(runtime: FakeRuntime, adjustment: nri.Adjustment | None) -> None:
-    runtime.add(Declares(adjustment)).create_container(make_pod(), make_container())
+    reply = runtime.add(Declares(adjustment)).create_container(make_pod(), make_container())
+    assert reply.adjust == (adjustment or nri.Adjustment()).message
 
 
 @pytest.mark.parametrize(
