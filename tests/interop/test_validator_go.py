@@ -112,7 +112,7 @@ def ours(case: str) -> str:
                 json_format.ParseDict(pod, m.PodSandbox()), json_format.ParseDict(container, m.Container())
             )
         except NriError as error:
-            return str(error)
+            return error.whole_text
     return ""
 
 

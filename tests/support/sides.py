@@ -157,7 +157,7 @@ class OurSide:
                     send(*(each for each in (request.pod, request.container) if each is not None))
                     return Outcome(None)
         except NriError as error:
-            return Outcome(str(error))
+            return Outcome(error.whole_text)
         self._take(request, message, reply)
         reply.commit()
         return Outcome(None, message)

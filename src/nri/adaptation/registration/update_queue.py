@@ -134,7 +134,7 @@ class UpdateQueue:
         except RpcError as error:
             endpoint.reply_error(request, error.code, error.message, patient=False)
         except NriError as error:
-            endpoint.reply_error(request, Code.UNKNOWN, str(error), patient=False)
+            endpoint.reply_error(request, Code.UNKNOWN, error.whole_text, patient=False)
         except Exception as error:
             log.exception("the runtime failed to apply updates of plugin %s", peer.qualified)
             endpoint.reply_error(request, Code.UNKNOWN, describe(error), patient=False)
