@@ -47,6 +47,7 @@ WORDS = {
     "signals": "let in, and stop",
     "text": "others' texts",
     "mountinfo": "tables of mounts",
+    "lazy": "names on demand",
 }
 #: The rooms that are shown from inside, and the colour that they share with their box.
 INSIDE = {"cli": "purple", "adaptation": "blue", "stub": "green"}

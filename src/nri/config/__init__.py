@@ -15,6 +15,8 @@ Next modules: `source` (text and files), `syntax` (text to tree), `typed` (tree 
 
 from __future__ import annotations
 
+from nri.lazy import lazy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.config.duration import Duration as Duration
@@ -41,32 +43,15 @@ __all__ = [
     "read_file",
 ]
 
-_HOME = {
-    "Between": "typed",
-    "OneOf": "typed",
-    "Duration": "duration",
-    "Source": "source",
-    "Watch": "watch",
-    "format_duration": "duration",
-    "parse_duration": "duration",
-    "parse_text": "syntax",
-    "read": "layers",
-    "read_file": "source",
-}
-
-
 if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
-
-    def __getattr__(name: str) -> object:
-        """Import the module that holds a public name when the name is first used."""
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import importlib
-
-        value: object = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = lazy(
+        globals(),
+        {
+            "duration": "Duration format_duration parse_duration",
+            "layers": "read",
+            "source": "Source read_file",
+            "syntax": "parse_text",
+            "typed": "Between OneOf",
+            "watch": "Watch",
+        },
+    )

@@ -12,6 +12,8 @@ and `comparison`, which walk it. Rooms: `cdi` (device files), `classes` (block I
 
 from __future__ import annotations
 
+from nri.lazy import lazy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.oci.cdi.devices import CdiDevices as CdiDevices
@@ -44,35 +46,18 @@ __all__ = [
     "without_unset",
 ]
 
-_HOME = {
-    "BlockIoClasses": "classes.blockio",
-    "CdiDevices": "cdi.devices",
-    "Change": "comparison",
-    "Generator": "generator",
-    "MountPoint": "propagation",
-    "MountTable": "propagation",
-    "Problem": "validation",
-    "RdtClasses": "classes.rdt",
-    "Spec": "draft",
-    "canonical": "comparison",
-    "difference": "comparison",
-    "validate": "validation",
-    "without_unset": "resources",
-}
-
-
 if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
-
-    def __getattr__(name: str) -> object:
-        """Import the module that holds a public name when the name is first used."""
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        import importlib
-
-        value: object = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = lazy(
+        globals(),
+        {
+            "cdi.devices": "CdiDevices",
+            "classes.blockio": "BlockIoClasses",
+            "classes.rdt": "RdtClasses",
+            "comparison": "Change canonical difference",
+            "draft": "Spec",
+            "generator": "Generator",
+            "propagation": "MountPoint MountTable",
+            "resources": "without_unset",
+            "validation": "Problem validate",
+        },
+    )

@@ -12,7 +12,9 @@ that can be made to fail. The fixture `nri_runtime` comes with the package, with
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from nri.lazy import lazy
 
 if TYPE_CHECKING:
     from nri.testing.builders import make_container, make_pod
@@ -34,30 +36,14 @@ __all__ = [
 ]
 
 # Loaded when first used: every run of pytest on a machine that has this package loads the fixtures, and with them this.
-_HOME = {
-    "CreateReply": "replies",
-    "Direction": "wire",
-    "FakeRuntime": "runtime",
-    "Link": "wire",
-    "Replay": "replay",
-    "StopReply": "replies",
-    "UpdateReply": "replies",
-    "make_container": "builders",
-    "make_pod": "builders",
-}
-
-
 if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
-
-    def __getattr__(name: str) -> Any:
-        home = _HOME.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 - see above
-
-        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = lazy(
+        globals(),
+        {
+            "builders": "make_container make_pod",
+            "replay": "Replay",
+            "replies": "CreateReply StopReply UpdateReply",
+            "runtime": "FakeRuntime",
+            "wire": "Direction Link",
+        },
+    )

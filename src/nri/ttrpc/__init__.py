@@ -9,10 +9,10 @@ Names load when they are first used, so that a plugin's start does not pay for t
 
 from __future__ import annotations
 
+from nri.lazy import lazy
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from nri.ttrpc.codes import Code
     from nri.ttrpc.endpoint import Endpoint
     from nri.ttrpc.envelope import Request, Response
@@ -43,36 +43,20 @@ __all__ = [
     "SocketTransport",
 ]
 
-_HOME = {
-    "AsyncClient": "services.aio",
-    "AsyncClientStream": "services.aio",
-    "Client": "services.client",
-    "ClientStream": "services.streams",
-    "Code": "codes",
-    "Endpoint": "endpoint",
-    "Interceptor": "interceptors",
-    "Method": "services.service",
-    "Monitor": "monitor",
-    "Request": "envelope",
-    "Response": "envelope",
-    "Server": "services.server",
-    "ServerStream": "services.streams",
-    "Service": "services.service",
-    "SocketTransport": "transport",
-}
-
-
 if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
-
-    def __getattr__(name: str) -> Any:
-        home = _HOME.get(name)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module
-
-        value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
-        return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = lazy(
+        globals(),
+        {
+            "codes": "Code",
+            "endpoint": "Endpoint",
+            "envelope": "Request Response",
+            "interceptors": "Interceptor",
+            "monitor": "Monitor",
+            "services.aio": "AsyncClient AsyncClientStream",
+            "services.client": "Client",
+            "services.server": "Server",
+            "services.service": "Method Service",
+            "services.streams": "ClientStream ServerStream",
+            "transport": "SocketTransport",
+        },
+    )

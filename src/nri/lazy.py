@@ -1,0 +1,31 @@
+"""Packages whose names load when they are first used (PEP 562): a program pays for those alone that it uses."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["lazy"]
+
+
+def lazy(
+    package: dict[str, object], names: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package.
+
+    Args:
+        package: its `globals()`, where a name stays once it is loaded.
+        names: by module below the package, the names that it has, with spaces between.
+    """
+    homes = {name: module for module, its_names in names.items() for name in its_names.split()}
+
+    def load(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = package[name] = getattr(import_module(f"{package['__name__']}.{homes[name]}"), name)
+        return value
+
+    return load, lambda: list(homes)
