@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.rubik_pictures import OURS, PLAIN, WORSE, bars, line
 from nri.policies.rubik import cpi, dyn_cache, io_cost
-from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk
+from nri.policies.rubik.dyn_memory import INTERVAL_S, MemoryHigh
 from nri.policies.rubik.evict import pressed
 from nri.policies.rubik.settings import DynCache, Psi
 
@@ -30,7 +30,7 @@ def decided() -> dict[str, str]:
 
 def _memory() -> str:
     """Memory runs short for a while."""
-    walk, free, high = Walk(100), Points(), Points()
+    walk, free, high = MemoryHigh(100), Points(), Points()
     for place in range(60):
         left = 5 if 6 <= place < 9 else 30
         walk.read(left)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from nri.agent.pods.described import container_words, pod_words
 from nri.agent.pods.kubelet import pods_of
+from nri.agent.pods.verbose_info import container_info, pod_info
 from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.book import RuleBook
 from nri.config import Source
@@ -89,9 +89,9 @@ def _runtime(data: bytes) -> None:
     text = data.decode(errors="replace")
     pod, container = pb.PodSandboxStatusResponse(), pb.ContainerStatusResponse()
     pod.info["info"] = container.info["info"] = text
-    words = pod_words(pod)
+    words = pod_info(pod)
     assert (words.qos_class == "") == (words.cgroup_parent == "")
-    json.dumps(container_words(container).spec)
+    json.dumps(container_info(container).spec)
 
 
 def _kubelet(data: bytes) -> None:

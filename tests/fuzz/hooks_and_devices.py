@@ -6,7 +6,7 @@ from nri.config import Source
 from nri.errors import ConfigError, Reject
 from nri.plugins.hook_injector.hook_file import parse_hook
 from nri.plugins.hook_injector.pattern import Budget, Pattern, TooCostly
-from nri.plugins.hook_injector.when import Facts, Unanswerable
+from nri.plugins.hook_injector.when import ConditionError, Facts
 from nri.plugins.network_device_injector.devices import wanted_devices
 from nri.testing import make_pod
 from tests.fuzz import inputs
@@ -43,7 +43,7 @@ def _hook(data: bytes) -> None:
     for args in ([], ["/bin/sh"]):
         try:
             hook.when.match(Facts(args, {"a": "b", "x": ""}, True, Budget()))
-        except Unanswerable as error:
+        except ConditionError as error:
             assert str(error)
 
 

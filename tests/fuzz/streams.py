@@ -11,8 +11,8 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from nri.engine.streaming.channels.command import CommandChannels, Gone, Input, wanted
-from nri.engine.streaming.channels.forward import Arrived, Dropped, ForwardChannels, Wanted
+from nri.engine.streaming.channels.command import ClientGone, CommandChannels, Input, wanted
+from nri.engine.streaming.channels.forward import ForwardChannels, PortClosed, PortData, PortOpened
 from nri.engine.streaming.channels.spdy_command import PROTOCOLS as SPDY_PROTOCOLS
 from nri.engine.streaming.channels.spdy_command import SpdyCommand
 from nri.engine.streaming.channels.spdy_forward import SpdyForward, TunnelForward
@@ -107,8 +107,8 @@ def _command(make: Callable[[], CommandChannels], data: bytes) -> None:
         return typed, others
 
     (typed, others), (typed_at_once, others_at_once) = said(_pieces(data)), said([data[1:]])
-    assert (Gone() in others) == (Gone() in others_at_once)
-    if Gone() in others:  # a text that breaks off in its middle is handed on up to there, if it came in pieces
+    assert (ClientGone() in others) == (ClientGone() in others_at_once)
+    if ClientGone() in others:  # a text that breaks off in its middle is handed on up to there, if it came in pieces
         assert typed.startswith(typed_at_once) or typed_at_once.startswith(typed)
     else:
         assert (typed, others) == (typed_at_once, others_at_once)
@@ -118,12 +118,12 @@ def _forward(make: Callable[[], ForwardChannels], data: bytes) -> None:
     channels = make()
     for piece in _pieces(data):
         for event in channels.receive(piece):
-            if isinstance(event, Wanted):
+            if isinstance(event, PortOpened):
                 assert 0 < event.port < 65536
                 channels.send(event.key, b"out"[: channels.room(event.key)])
-            elif isinstance(event, Arrived):
+            elif isinstance(event, PortData):
                 channels.consumed(event.key, len(event.data))
-            elif isinstance(event, Dropped):
+            elif isinstance(event, PortClosed):
                 channels.close(event.key, "over")
         channels.expire(float(len(piece)))
     channels.finish()

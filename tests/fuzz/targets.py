@@ -227,7 +227,7 @@ def _loop_annotations(data: bytes) -> None:
     """What a pod says to the agent's loops: told as errors, never raised, whatever it is."""
     text, told = _text(data), list[str]()
     keys = (strategy.ANNOTATION_BURST, strategy.ANNOTATION_MEMORY, strategy.ANNOTATION_BLOCK_IO)
-    found = strategy.of_pod(strategy.NodeSlo(), "LS", dict.fromkeys(keys, text), lambda _, each: told.append(each))
+    found = strategy.pod_rules(strategy.NodeSlo(), "LS", dict.fromkeys(keys, text), lambda _, each: told.append(each))
     assert found.burst.policy in ("none", "cpuBurstOnly", "cfsQuotaBurstOnly", "auto")
     assert all(each.startswith("annotation koordinator.sh/") for each in told)
 

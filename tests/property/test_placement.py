@@ -16,8 +16,8 @@ from nri.policies.placement import masks
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container, NoPlace, Pins
-from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
+from nri.policies.placement.state import PlacementState
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import overridden
 from tests.support.placement import GIB, balloons, container, guest, topology_aware, with_memory
@@ -167,14 +167,14 @@ def test_nothing_is_granted_twice_or_lost_and_all_comes_back(
 
 def remade(policy: Policy, names: list[str]) -> Policy:
     """A new policy with what this one has written down, and the containers as a runtime tells of them, adjusted."""
-    kept = read(Kept, [Source("state", json.dumps(policy.saved().tree()), "json")])
+    state = read(PlacementState, [Source("state", json.dumps(policy.saved().tree()), "json")])
     told = {name: copied(policy.containers[name]) for name in names}
     for one in told.values():
         one.requests = Requests(1)
-    kept.restore(told.values())
+    state.restore(told.values())
     if isinstance(policy, Balloons):
-        return Balloons(policy.machine, policy.options, policy.choices, kept=kept, containers=told)
-    return TopologyAware(policy.machine, policy.options, policy.choices, kept, told)
+        return Balloons(policy.machine, policy.options, policy.choices, state=state, containers=told)
+    return TopologyAware(policy.machine, policy.options, policy.choices, state, told)
 
 
 @given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())

@@ -292,8 +292,8 @@ def _cost_start(given: Json) -> Json:
     return {"error": not all(good), "files": files.changed()}
 
 
-def _walk_of(meminfo: str) -> dyn_memory.Walk:
-    return dyn_memory.Walk(parse_memory(meminfo).get("MemTotal"))
+def _walk_of(meminfo: str) -> dyn_memory.MemoryHigh:
+    return dyn_memory.MemoryHigh(parse_memory(meminfo).get("MemTotal"))
 
 
 def _init(given: Json) -> Json:
@@ -316,7 +316,7 @@ def _config_meminfo(given: Json) -> Json:
 
 
 def _memory_pods(given: Json, found: list[tuple[Json, Json]]) -> Json:
-    files, walk = Files(given["files"]), dyn_memory.Walk(given["mem_total_kb"] * 1024)
+    files, walk = Files(given["files"]), dyn_memory.MemoryHigh(given["mem_total_kb"] * 1024)
     good = [files.apply(dyn_memory.writes(pod_of(before), pod_of(pod), walk.high), stop=True) for before, pod in found]
     return {"error": not all(good), "files": files.changed()}
 
@@ -336,7 +336,7 @@ def _memory_start(given: Json) -> Json:
 
 
 def _walk(given: Json) -> Json:
-    walk = dyn_memory.Walk(given["mem_total_kb"] * 1024)
+    walk = dyn_memory.MemoryHigh(given["mem_total_kb"] * 1024)
     shown: dict[str, list[Any]] = {"high": [walk.high], "quiet_ticks": [], "written": []}
     for free in given["mem_free_kb"]:
         changed = walk.read(free * 1024)

@@ -18,7 +18,7 @@ import nri
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
 from nri.cli.support.admin_socket import ask_runtime, live
-from nri.cli.support.beside import Beside
+from nri.cli.support.node_parts import NodeParts
 from nri.errors import ConflictError, PluginRejected
 from nri.inspector.sources import Running
 from nri.policies.placement.policy import document
@@ -144,7 +144,10 @@ class Inspected:
         settings = Settings()
         settings.socket_path = str(self.folder / "nri.sock")
         agent, placed = str(self.folder / "agent.sock"), str(self.folder)
-        with live(settings, self.admin) as looking, Beside(settings, self.admin, agent, placed, str(self.root)) as more:
+        with (
+            live(settings, self.admin) as looking,
+            NodeParts(settings, self.admin, agent, placed, str(self.root)) as more,
+        ):
 
             def ask(method: str, request: dict[str, Any]) -> dict[str, Any]:
                 return ask_runtime(settings, self.admin, method, request)

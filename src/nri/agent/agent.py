@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry
 from nri import host
 from nri.agent.capabilities import capabilities
 from nri.agent.decisions import Decisions
-from nri.agent.executor import Executor, Told
+from nri.agent.executor import Executor, RuntimeView
 from nri.agent.explain import History
 from nri.agent.foreign import refuse
-from nri.agent.observe import ForAll, Observer
+from nri.agent.observe import Observer, PublicMetrics
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
 from nri.agent.profile import load, profile_of
@@ -122,7 +122,7 @@ class Agent:
         root = host.Root(settings.root) if root is None else root
         observer, history = Observer(), History()
         executor = Executor(
-            root, refresh_s=settings.standalone.force_update, observer=observer, runtime=_told(settings)
+            root, refresh_s=settings.standalone.force_update, observer=observer, runtime=_runtime_view(settings)
         )
         profile = profile_of(settings.profile)
         check(profile.owners_on(settings.gates))
@@ -149,7 +149,7 @@ class Agent:
             self._schedule = loops.schedule
         self._registry, self._for_all = CollectorRegistry(), CollectorRegistry()
         self._registry.register(observer)
-        self._for_all.register(ForAll(observer))
+        self._for_all.register(PublicMetrics(observer))
         self._server: Server | None = None
         self._started: list[Component | PodSource] = []
         self._stop = Stop()
@@ -359,11 +359,11 @@ class Agents:
         )
 
 
-def _told(settings: AgentSettings) -> Told | None:
+def _runtime_view(settings: AgentSettings) -> RuntimeView | None:
     """Those that hear of what is written to cgroups; None for nobody."""
     if settings.standalone.apply != "cri":
         return None
-    made: Told = load(_CRI_UPDATES)(settings.cri_socket, runtime_alone=settings.pods.source in ("cri", "nri"))
+    made: RuntimeView = load(_CRI_UPDATES)(settings.cri_socket, runtime_alone=settings.pods.source in ("cri", "nri"))
     return made
 
 

@@ -23,7 +23,7 @@ from nri.agent.rules.book import RuleBook
 from nri.host import Result
 from nri.policies.changes import NO_CHANGES, Changes, HookError
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
-from nri.policies.hooks import REMOVE_POD, STAGES, Because, Hook, Outcome, Switches, decide
+from nri.policies.hooks import REMOVE_POD, STAGES, ExplainedDecision, Hook, Outcome, Switches, decide
 from nri.policies.paths import kube_class_of
 from nri.text import cut, plain
 
@@ -209,7 +209,7 @@ def _one_by_one(hooks: Sequence[Hook], stage: str, context: Context, node: Switc
     return outcome
 
 
-def values_of(because: Sequence[Because]) -> Iterator[tuple[str, Any, str, str]]:
+def values_of(because: Sequence[ExplainedDecision]) -> Iterator[tuple[str, Any, str, str]]:
     """The single values of decisions: field, value, hook, reason."""
     for each in because:
         for name in _FIELDS:

@@ -28,7 +28,7 @@ from nri.policies.messages import AT_CREATION, knob_of_file
 from nri.policies.paths import MANY_PODS, of_many_pods
 from nri.policies.writes import OOM_SCORE, Write, pod_writes, writes
 
-__all__ = ["Context", "Executor", "Told", "ValueWriter", "Written", "tidy"]
+__all__ = ["Context", "Executor", "RuntimeView", "ValueWriter", "Written", "tidy"]
 
 Context = PodContext | ContainerContext | KubeQosContext | HostApplicationContext
 
@@ -61,7 +61,7 @@ class ValueWriter(Protocol):
         ...
 
 
-class Told(Protocol):
+class RuntimeView(Protocol):
     """Hears what was written, so that another view of it stays true."""
 
     def tell(self, in_force: Iterable[Write]) -> None:
@@ -99,7 +99,7 @@ class Executor:
         clock: Callable[[], float] = time.monotonic,
         scheduler: host.CoreScheduler | None = None,
         hierarchies: host.Hierarchies | None = None,
-        runtime: Told | None = None,
+        runtime: RuntimeView | None = None,
     ) -> None:
         self.root, self._runtime = root, runtime
         self.hierarchies = host.detect(root) if hierarchies is None else hierarchies

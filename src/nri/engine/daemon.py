@@ -41,14 +41,14 @@ class Daemon:
     ) -> None:
         self.config = config
         self.engine = Engine(config, observer=observer, reporters=reporters)
-        self._doors = [_Door(each) for each in (self.engine, *self.engine.domains.values())]
-        self.streaming = self._doors[0].streaming
+        self._servers = [_DomainServers(each) for each in (self.engine, *self.engine.domains.values())]
+        self.streaming = self._servers[0].streaming
 
     def start(self) -> None:
         """Take up what an earlier life has left, then listen. Raises EngineError, NriError; nothing is left then."""
         self.engine.start()
         try:
-            for door in self._doors:
+            for door in self._servers:
                 door.open()
         except BaseException:
             self.stop()
@@ -58,7 +58,7 @@ class Daemon:
 
     def stop(self) -> None:
         """Take no more requests, and let go of everything; containers run on."""
-        for door in self._doors:
+        for door in self._servers:
             door.close()
         self.engine.stop()
 
@@ -79,7 +79,7 @@ class Daemon:
         return f"CRI at {self.config.socket}{further}, {plugins}, {streams}, runtime {self.config.default_runtime}{dry}"
 
 
-class _Door:
+class _DomainServers:
     """The servers of one domain."""
 
     def __init__(self, engine: Engine) -> None:

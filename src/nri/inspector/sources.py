@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from nri.adaptation.audit import Provenance
 from nri.errors import NriError
 from nri.text import plain
+from nri.trace.call_stats import CallStats
 from nri.trace.catalog import to_json
 from nri.trace.history import Event, Note, Trace, parsed
 from nri.trace.live import plugin_rows
-from nri.trace.sums import Sum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -201,7 +201,7 @@ class Recording:
         self._path, self._trace = path, Trace(path)
         self._lock = threading.Lock()
         self._sums: dict[str, _Plugin] = {}
-        self._whole = Sum()
+        self._whole = CallStats()
         self._notes: list[dict[str, Any]] = []
         self._about: dict[str, str] = {}
         self._now_s = 0.0
@@ -371,7 +371,7 @@ class _Plugin:
     """The record of one plugin."""
 
     def __init__(self) -> None:
-        self._sum = Sum()
+        self._sum = CallStats()
         self._missed = self._conflicts = 0
 
     def take(self, step: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from nri.config.syntax import parse_json
 from nri.kube.requests import ANNOTATION
 
-__all__ = ["Answered", "annotation", "answer"]
+__all__ = ["AdmissionAnswer", "annotation", "answer"]
 
 _VERSION = "admission.k8s.io/v1"
 #: The parts of a container's resources, in the order of the API.
@@ -22,14 +22,14 @@ _PARTS = ("limits", "requests", "claims")
 _PLACE = "/metadata/annotations"
 
 
-class Answered(NamedTuple):
+class AdmissionAnswer(NamedTuple):
     """An answer: the review to send back, and what the log should say, or ""."""
 
     review: dict[str, Any]
     said: str = ""
 
 
-def answer(body: bytes) -> Answered:
+def answer(body: bytes) -> AdmissionAnswer:
     """The answer to a request. Raises ValueError for what is no AdmissionReview."""
     review = parse_json(body)
     request = review.get("request") if isinstance(review, dict) else None
@@ -39,15 +39,15 @@ def answer(body: bytes) -> Answered:
     response: dict[str, Any] = {"uid": uid if isinstance(uid, str) else "", "allowed": True}
     made = {"kind": "AdmissionReview", "apiVersion": _VERSION, "response": response}
     if resource != {"group": "", "version": "v1", "resource": "pods"}:
-        return Answered(made, f"asked about {resource}, which is no pod of v1")
+        return AdmissionAnswer(made, f"asked about {resource}, which is no pod of v1")
     try:
         operations = _operations(request.get("object"))
     except (AttributeError, TypeError, ValueError) as error:
-        return Answered(made, f"pod {request.get('namespace')}/{request.get('name')} cannot be read: {error}")
+        return AdmissionAnswer(made, f"pod {request.get('namespace')}/{request.get('name')} cannot be read: {error}")
     if operations:
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(json.dumps(operations).encode()).decode()
-    return Answered(made)
+    return AdmissionAnswer(made)
 
 
 def annotation(spec: Any) -> str:

@@ -14,13 +14,13 @@ from nri.kube.requests import memory_of_oom_score, millicpu_of_shares
 if TYPE_CHECKING:
     from nri.api import messages as m
 
-__all__ = ["Asked", "asked", "asked_by", "memory_request"]
+__all__ = ["DecodedResources", "asked", "asked_by", "memory_request"]
 
 #: The kubelet's upper bound of a burstable OOM score, which tells only of little.
 _MOST_SCORE: Final = 999
 
 
-class Asked(NamedTuple):
+class DecodedResources(NamedTuple):
     """Requests and limits: thousandths of CPUs and bytes; 0 for none, None for not known."""
 
     cpu_request: int
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
     memory_limit: int
 
 
-def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> Asked:
+def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> DecodedResources:
     """Return what a container asked for.
 
     Args:
@@ -44,7 +44,7 @@ def asked(linux: m.LinuxContainer, kube_class: str, capacity: int = 0) -> Asked:
 
 def asked_by(
     kube_class: str, shares: int, quota: tuple[int, int], memory: int, score: int | None = None, capacity: int = 0
-) -> Asked:
+) -> DecodedResources:
     """Return what a container asked for.
 
     Args:
@@ -58,10 +58,10 @@ def asked_by(
     limit = max(quota[0], 0) * 1000 // (quota[1] or CPU_PERIOD_US)
     memory = max(memory, 0)
     if kube_class == "Guaranteed":
-        return Asked(limit, limit, memory, memory)
+        return DecodedResources(limit, limit, memory, memory)
     if kube_class == "BestEffort":
-        return Asked(0, limit, 0, memory)
-    return Asked(millicpu_of_shares(shares), limit, memory_request(score, capacity), memory)
+        return DecodedResources(0, limit, 0, memory)
+    return DecodedResources(millicpu_of_shares(shares), limit, memory_request(score, capacity), memory)
 
 
 def memory_request(score: int | None, capacity: int) -> int | None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Named", "any_of", "find"]
+__all__ = ["NamedContainer", "any_of", "find"]
 
 #: That many are named where a word may mean several.
 _TOLD = 5
 
 
-class Named(NamedTuple):
+class NamedContainer(NamedTuple):
     """A container, and the names that it has.
 
     Attributes:
@@ -41,7 +41,7 @@ class Named(NamedTuple):
         return f"{self.id[:13]} ({names})" if names else self.id[:13]
 
 
-def find(word: str, containers: Iterable[Named]) -> list[Named]:
+def find(word: str, containers: Iterable[NamedContainer]) -> list[NamedContainer]:
     """Those that the word may mean: an id or its beginning, NAME, POD/NAME, NAMESPACE/POD/NAME, or POD alone.
 
     Args:
@@ -52,20 +52,20 @@ def find(word: str, containers: Iterable[Named]) -> list[Named]:
     found = [one for one in known if one.id == word]
     found = found or [one for one in known if _is_called(one, word)]
     found = found or [one for one in known if one.id.startswith(word)]
-    newest: dict[tuple[str, str], Named] = {}
+    newest: dict[tuple[str, str], NamedContainer] = {}
     for one in found:
         newest.setdefault((one.pod_id, one.name if one.pod_id else one.id), one)
     running = [one for one in newest.values() if one.runs]
     return running if len(running) == 1 else list(newest.values())
 
 
-def any_of(word: str, found: Sequence[Named]) -> str:
+def any_of(word: str, found: Sequence[NamedContainer]) -> str:
     """A sentence for a word that may mean several; the first of them are named."""
     more = ", ..." if len(found) > _TOLD else ""
     return f'"{word}" may be any of {", ".join(map(str, found[:_TOLD]))}{more}'
 
 
-def _is_called(one: Named, word: str) -> bool:
+def _is_called(one: NamedContainer, word: str) -> bool:
     """Whether the word is a name of the container, or of its pod."""
     pod = f"{one.namespace}/{one.pod}"
     names = {one.name, one.pod, pod, f"{one.pod}/{one.name}", f"{pod}/{one.name}"} if one.pod else {one.name}

@@ -40,8 +40,8 @@ __all__ = [
     "LONGEST",
     "MOST_VALUES",
     "Annotation",
+    "InvalidValue",
     "Mode",
-    "Wrong",
     "by_prefix",
     "check_names",
     "find",
@@ -71,7 +71,7 @@ Mode = NewType("Mode", int)
 T = TypeVar("T", bound=tuple[object, ...])
 
 
-class Wrong(ValueError):
+class InvalidValue(ValueError):
     """A value that is not what is wanted.
 
     Attributes:
@@ -97,17 +97,17 @@ def items(node: Any, place: str) -> list[Any]:
     if is_null(node):
         return []
     if node.id != "sequence":
-        raise Wrong(place, f"expected a list, not {_describe(node)}", "begin each of its items with '- '")
+        raise InvalidValue(place, f"expected a list, not {_describe(node)}", "begin each of its items with '- '")
     return list(node.value)
 
 
 def keys(node: Any, place: str) -> Iterator[tuple[str, Any]]:
     """The keys of a table with the nodes of their values."""
     if node.id != "mapping":
-        raise Wrong(place, f"expected keys with values, not {_describe(node)}", "write 'key: value'")
+        raise InvalidValue(place, f"expected keys with values, not {_describe(node)}", "write 'key: value'")
     for key, value in node.value:
         if key.id != "scalar" or key.tag.endswith(":merge"):
-            raise Wrong(place, f"a key is {_describe(key)}", "write out keys as text")
+            raise InvalidValue(place, f"a key is {_describe(key)}", "write out keys as text")
         yield key.value, value
 
 
@@ -126,13 +126,13 @@ def table(node: Any, place: str, kind: type[T], unknown: list[str]) -> T:
             if len(unknown) < MOST_UNKNOWN:
                 unknown.append(f"{where}: unknown key, left out ({_suggest(key, hints)})")
         elif name in values:
-            raise Wrong(where, "the key is given twice", "keep one of them")
+            raise InvalidValue(where, "the key is given twice", "keep one of them")
         elif not is_null(value):
             values[name] = _READERS[hints[name]](value, where)
     for name in hints:
         if name not in values and name not in defaults:
             shown = name.rstrip("_")
-            raise Wrong(place, f"{shown} is missing", f"add '{shown}: ...'")
+            raise InvalidValue(place, f"{shown} is missing", f"add '{shown}: ...'")
     return kind(**values)
 
 
@@ -150,9 +150,9 @@ def _suggest(key: str, known: dict[str, Any]) -> str:
 def text(node: Any, place: str) -> str:
     """A text as it is written."""
     if node.id != "scalar":
-        raise Wrong(place, f"expected text, not {_describe(node)}")
+        raise InvalidValue(place, f"expected text, not {_describe(node)}")
     if is_null(node):
-        raise Wrong(place, "it has no value", "write one, or leave the key out")
+        raise InvalidValue(place, "it has no value", "write one, or leave the key out")
     return str(node.value)
 
 
@@ -164,7 +164,7 @@ def texts(node: Any, place: str) -> tuple[str, ...]:
 def _number(node: Any, place: str) -> int:
     written = _written(node)
     if len(written) > LONGEST_NUMBER:
-        raise Wrong(place, f"{_describe(node)} is too large a number")
+        raise InvalidValue(place, f"{_describe(node)} is too large a number")
     bare = node.id == "scalar" and not node.style
     if bare and _WHOLE.fullmatch(written):
         return int(written, 0)
@@ -177,7 +177,7 @@ def _number(node: Any, place: str) -> int:
         step = "write it without quotes"
     elif re.fullmatch("0[0-9]+", written):
         step = "write it without the leading 0; octal is 0o17"
-    raise Wrong(place, f"{_describe(node)} is not a number", step)
+    raise InvalidValue(place, f"{_describe(node)} is not a number", step)
 
 
 def _mode(node: Any, place: str) -> int:
@@ -343,13 +343,13 @@ class Annotation:
     def _refusing(self) -> Iterator[None]:
         try:
             yield
-        except Wrong as error:
+        except InvalidValue as error:
             raise self.wrong(error.place, error.reason, error.step) from None
 
     def _root(self) -> Any:
         """The node of the whole value; None if it says nothing."""
         if len(self.text) > LONGEST:
-            raise Wrong("", f"it has {len(self.text)} characters", f"write {LONGEST} at most")
+            raise InvalidValue("", f"it has {len(self.text)} characters", f"write {LONGEST} at most")
         if not self.text.strip():
             return None
         from nri.config.source import Source
@@ -360,5 +360,5 @@ class Annotation:
         except ConfigError as error:
             line = error.source.lstrip(":")
             place = ", ".join(filter(None, (line and f"line {line}", error.key)))
-            raise Wrong(place, error.reason, error.suggestion) from None
+            raise InvalidValue(place, error.reason, error.suggestion) from None
         return None if is_null(node) else node

@@ -26,8 +26,8 @@ __all__ = [
     "RUN_POD",
     "STAGES",
     "UPDATE",
-    "Because",
     "Decide",
+    "ExplainedDecision",
     "Hook",
     "Outcome",
     "Switches",
@@ -116,7 +116,7 @@ class Hook:
 
 
 @dataclass(frozen=True, slots=True)
-class Because:
+class ExplainedDecision:
     """The decision of one hook, and why: for `explain`."""
 
     hook: str
@@ -133,7 +133,7 @@ class Outcome:
 
     changes: Changes = NO_CHANGES
     asked: list[str] = field(default_factory=list)
-    because: list[Because] = field(default_factory=list)
+    because: list[ExplainedDecision] = field(default_factory=list)
     errors: list[HookError] = field(default_factory=list)
     failed: HookError | None = None
 
@@ -161,5 +161,5 @@ def decide(hooks: Sequence[Hook], stage: str, context: Any, rules: Switches) -> 
             decision = Decision(partial, f"until it failed: {error.reason}")
         if decision.changes:
             outcome.changes |= decision.changes
-            outcome.because.append(Because(hook.name, decision.changes, decision.reason))
+            outcome.because.append(ExplainedDecision(hook.name, decision.changes, decision.reason))
     return outcome

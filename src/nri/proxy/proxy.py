@@ -16,7 +16,7 @@ from nri.adaptation import Adaptation
 from nri.cri.client import find_socket
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
-from nri.proxy.events import Adoption, CallContext, ContainerCalls, Domain, Exits, Inquiry, PodCalls, Reconciler
+from nri.proxy.events import Adoption, CallContext, ContainerCalls, Domain, Exits, PodCalls, Reconciler, RuntimeQueries
 from nri.proxy.hook_servers import RegisteredServers
 from nri.proxy.passing import Backend, Front
 from nri.proxy.passing.backend import RUNTIME_SERVICE
@@ -77,9 +77,9 @@ class Proxy:
         self.backend.on_connect(self._connected)
         self.domain = Domain(settings, self.store, self.backend, builtin, observer, reporters)
         self.adaptation = self.domain.adaptation
-        inquiry = Inquiry(self.backend)
-        self.adoption = Adoption(settings, self.store, inquiry, self.domain)
-        context = CallContext(settings, self.store, self.backend, inquiry, self.domain, self.adoption, hook_servers)
+        queries = RuntimeQueries(self.backend)
+        self.adoption = Adoption(settings, self.store, queries, self.domain)
+        context = CallContext(settings, self.store, self.backend, queries, self.domain, self.adoption, hook_servers)
         containers = ContainerCalls(context)
         self.exits = Exits(context, containers)
         taken = _taken(PodCalls(context), containers, self.exits)

@@ -7,7 +7,7 @@ From top to bottom, and imports only go down:
 - `session/` is one connection: `session` its life, `service` the requests that it answers;
 - `base` is `PluginBase`: a method for each event, and what a handler finds in `self`;
 - `handler/` calls one handler: `call`, `answers`, `coroutines`;
-- `support/` is what all of these use: `context`, `runtime_handle`, `mirror`, `logs`, `checks`, `before`, `when`.
+- `support/` is what all of these use: `context`, `runtime_handle`, `mirror`, `logs`, `checks`, `initial`, `when`.
 
 These packages import nothing by themselves: a plugin's start pays for every module.
 """

@@ -12,8 +12,8 @@ from time import monotonic
 
 from nri.errors import ConfigError
 from nri.stub.support import context
-from nri.stub.support.before import ConfigBefore, StateBefore
 from nri.stub.support.checks import check_class, kebab_case, note_if_not_run
+from nri.stub.support.initial import DefaultConfig, EmptyState
 from nri.stub.support.runtime_handle import RuntimeHandle
 
 TYPE_CHECKING = False
@@ -48,11 +48,11 @@ class PluginBase:
 
     #: An instance of `Config`, from the runtime's text, `--config FILE` and the defaults. Set before `configure`; until
     #: then, as in a test that calls a handler, the defaults alone.
-    config: Any = ConfigBefore()
+    config: Any = DefaultConfig()
     #: The file of `--config`, or "the runtime's configuration", for errors that only `configure` finds; "" for none.
     config_source: str = ""
     #: The mirror, if `mirror` is true. Empty before there is a runtime.
-    state: Mirror = StateBefore()  # type: ignore[assignment]  # what it gives is one
+    state: Mirror = EmptyState()  # type: ignore[assignment]  # what it gives is one
     #: The other side, with `.name`, `.version`, `.nri_version`, `.update(...)`, `.evict(...)`.
     runtime: RuntimeHandle = RuntimeHandle()
 

@@ -1,7 +1,7 @@
 """Values that were applied and are there no more: what the runtime, plugins and the agent gave, and what a cgroup has.
 
     drift = Drift(detect(MACHINE))
-    for change in drift.look(wishes_of(pod, container, "runtime")):
+    for change in drift.look(desired_values(pod, container, "runtime")):
         print(change)
 
 Rules: reads only. A value counts as there if the file's unit cannot tell it from what was wanted (a weight for shares,
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from nri.api import messages as m
     from nri.host.cgroups import Hierarchies, Value
 
-__all__ = ["MOST_WISHES", "Change", "Drift", "Wish", "field_of", "wishes_of"]
+__all__ = ["MOST_VALUES", "Change", "DesiredValue", "Drift", "desired_values", "field_of"]
 
 #: Values that are looked after, and changes that are remembered.
-MOST_WISHES: Final = 100_000
+MOST_VALUES: Final = 100_000
 _MOST_CHANGES: Final = 1000
 _PAGE: Final = 4096
 _UNLIMITED: Final = -1
@@ -43,7 +43,7 @@ _UNLIMITED: Final = -1
 _HUGE: Final = 1 << 62
 
 
-class Wish(NamedTuple):
+class DesiredValue(NamedTuple):
     """A value that a cgroup was given.
 
     Attributes:
@@ -65,14 +65,14 @@ class Change(NamedTuple):
     """A value that is another one now, or is back.
 
     Attributes:
-        wish: what was given.
+        desired: the value that was given.
         found: what is there; None if it is as wished again.
         before: what was there at the last look; None if nothing had been looked at.
         after_s, until_s: seconds since 1970 between which it changed; `after_s` is 0 if it was so at the first look.
         by: the source that wants what is there now; "" if none does.
     """
 
-    wish: Wish
+    desired: DesiredValue
     found: Value | None
     before: Value | None
     after_s: float
@@ -82,11 +82,11 @@ class Change(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """The change as a table of JSON."""
         return {
-            "subject": self.wish.subject,
-            "cgroup": self.wish.cgroup,
-            "knob": self.wish.name,
-            "wanted": shown(self.wish.value),
-            "wanted_by": self.wish.source,
+            "subject": self.desired.subject,
+            "cgroup": self.desired.cgroup,
+            "knob": self.desired.name,
+            "wanted": shown(self.desired.value),
+            "wanted_by": self.desired.source,
             "found": shown(self.found),
             "before": shown(self.before),
             "after_s": self.after_s,
@@ -111,7 +111,7 @@ def field_of(name: str) -> str:
     return _LABELS.get(path) or _LABELS.get(path.rpartition(".")[0], "")
 
 
-def wishes_of(pod: m.PodSandbox | None, container: m.Container, source: str) -> Iterator[Wish]:
+def desired_values(pod: m.PodSandbox | None, container: m.Container, source: str) -> Iterator[DesiredValue]:
     """The values that a container was given, by its message. Nothing for one without a cgroup's path in it."""
     try:
         cgroup = expand(container.linux.cgroups_path)
@@ -136,7 +136,7 @@ def wishes_of(pod: m.PodSandbox | None, container: m.Container, source: str) -> 
                 continue  # runtimes say 0 for what was never set
         elif given in (0, frozenset()):
             continue
-        yield Wish(subject, cgroup, name, given, source)
+        yield DesiredValue(subject, cgroup, name, given, source)
 
 
 def _value(resources: Any, path: str) -> Any:
@@ -150,7 +150,7 @@ def _value(resources: Any, path: str) -> Any:
 
 
 class _Known(NamedTuple):
-    """The last look at one wish."""
+    """The last look at one value."""
 
     well: bool
     found: Value
@@ -167,8 +167,8 @@ class Drift:
     Attributes:
         changes: those that were found, the newest last; bounded.
         count: how many there were.
-        left_out: wishes for which there was no room, at the last look.
-        unread: wishes whose file is not there or cannot be read, at the last look.
+        left_out: values for which there was no room, at the last look.
+        unread: values whose file is not there or cannot be read, at the last look.
     """
 
     def __init__(self, hierarchies: Hierarchies, *, clock: Callable[[], float] = time) -> None:
@@ -178,19 +178,19 @@ class Drift:
         self.changes: list[Change] = []
         self.count = self.left_out = self.unread = 0
 
-    def look(self, wishes: Iterable[Wish]) -> list[Change]:
-        """Look at all that was wished; returns what has changed since the last look. It forgets gone containers."""
+    def look(self, values: Iterable[DesiredValue]) -> list[Change]:
+        """Look at all these values; returns what has changed since the last look. It forgets gone containers."""
         at_s = self._clock()
-        rows = list(dict.fromkeys(wishes))
-        self.left_out, self.unread = max(0, len(rows) - MOST_WISHES), 0
-        rivals: dict[tuple[str, str], list[Wish]] = {}
-        for wish in rows[:MOST_WISHES]:
-            rivals.setdefault((wish.cgroup, wish.name), []).append(wish)
+        rows = list(dict.fromkeys(values))
+        self.left_out, self.unread = max(0, len(rows) - MOST_VALUES), 0
+        rivals: dict[tuple[str, str], list[DesiredValue]] = {}
+        for desired in rows[:MOST_VALUES]:
+            rivals.setdefault((desired.cgroup, desired.name), []).append(desired)
         before, self._known = self._known, {}
         found = [
             change
-            for wish in rows[:MOST_WISHES]
-            if (change := self._one(wish, rivals[wish.cgroup, wish.name], before, at_s)) is not None
+            for desired in rows[:MOST_VALUES]
+            if (change := self._one(desired, rivals[desired.cgroup, desired.name], before, at_s)) is not None
         ]
         for key in [key for key in self._now if key not in self._known]:
             del self._now[key]
@@ -199,38 +199,42 @@ class Drift:
         return found
 
     def _one(
-        self, wish: Wish, rivals: list[Wish], before: dict[tuple[str, str, str, str], _Known], at_s: float
+        self,
+        desired: DesiredValue,
+        rivals: list[DesiredValue],
+        before: dict[tuple[str, str, str, str], _Known],
+        at_s: float,
     ) -> Change | None:
-        there = self._read(wish)
+        there = self._read(desired)
         if there is None:
             self.unread += 1
             return None
         text, found, well = there
-        key = (wish.cgroup, wish.name, wish.source, str(shown(wish.value)))
+        key = (desired.cgroup, desired.name, desired.source, str(shown(desired.value)))
         last = before.get(key)
         self._known[key] = _Known(well, found, at_s)
         if well:
             if self._now.pop(key, None) is None or last is None:
                 return None
-            return Change(wish, None, last.found, last.at_s, at_s, "")
+            return Change(desired, None, last.found, last.at_s, at_s, "")
         if last is not None and not last.well and last.found == found:
             return None
-        by = next((one.source for one in rivals if one.source != wish.source and _holds(one, text, found)), "")
-        change = Change(wish, found, last and last.found, last.at_s if last else 0.0, at_s, by)
+        by = next((one.source for one in rivals if one.source != desired.source and _holds(one, text, found)), "")
+        change = Change(desired, found, last and last.found, last.at_s if last else 0.0, at_s, by)
         self._now[key] = change
         return change
 
-    def _read(self, wish: Wish) -> tuple[str, Value, bool] | None:
-        """The text of a wish's file, its value, and whether that is as wished; None if there is no such file."""
+    def _read(self, desired: DesiredValue) -> tuple[str, Value, bool] | None:
+        """The text of a value's file, the value there, and whether it is as desired; None without such a file."""
         try:
-            located = locate(self._hierarchies, knob(wish.name), wish.cgroup)
+            located = locate(self._hierarchies, knob(desired.name), desired.cgroup)
             if isinstance(located, Unsupported):
                 return None
             text = self._hierarchies.files.read(located.path)
             found = located.place.codec.decode(text)
         except (OSError, ValueError, KeyError):
             return None
-        return text, found, located.place.codec.holds(text, wish.value) or _same(wish.value, found)
+        return text, found, located.place.codec.holds(text, desired.value) or _same(desired.value, found)
 
     @property
     def looked_at(self) -> int:
@@ -242,9 +246,9 @@ class Drift:
         return list(self._now.values())
 
 
-def _holds(wish: Wish, text: str, found: Value) -> bool:
-    places = knob(wish.name).v1 + knob(wish.name).v2
-    return any(place.codec.holds(text, wish.value) for place in places) or _same(wish.value, found)
+def _holds(desired: DesiredValue, text: str, found: Value) -> bool:
+    places = knob(desired.name).v1 + knob(desired.name).v2
+    return any(place.codec.holds(text, desired.value) for place in places) or _same(desired.value, found)
 
 
 def _same(wanted: Value, found: Value) -> bool:

@@ -17,7 +17,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from nri.errors import DeadlineExceeded, RemoteProtocolError
-from nri.trace.sums import Sum, percentile
+from nri.trace.call_stats import CallStats, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -158,19 +158,19 @@ class Live:
 
 def plugin_rows(events: list[dict[str, Any]], health: list[dict[str, Any]], seconds: float) -> list[dict[str, Any]]:
     """A row for each plugin, in the order of the chain: its health, and what these events say of it."""
-    sums: dict[str, Sum] = {}
+    sums: dict[str, CallStats] = {}
     missed: Counter[str] = Counter()
     conflicts: Counter[str] = Counter()
     for event in events:
         for step in event["steps"]:
             plugin = step["plugin"]
-            sums.setdefault(plugin, Sum()).take(step["duration_ms"], bool(step["error"]), bool(step["refused"]))
+            sums.setdefault(plugin, CallStats()).take(step["duration_ms"], bool(step["error"]), bool(step["refused"]))
             missed[plugin] += step["missed"]
             conflicts[plugin] += step["conflict"]
     known = {row["plugin"]: row for row in health}
     rows = []
     for plugin in sorted({*known, *sums}):
-        about, own = known.get(plugin, {}), sums.get(plugin, Sum()).row()
+        about, own = known.get(plugin, {}), sums.get(plugin, CallStats()).row()
         rows.append(
             {
                 "plugin": plugin,

@@ -19,7 +19,7 @@ from nri.trace.history import Event, Step, parsed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Collision", "Foresight"]
+__all__ = ["Collision", "CollisionFinder"]
 
 #: Bytes of what is kept of answers; a place in a set takes so many besides its texts.
 _MOST_BYTES, _PLACE_BYTES = 512 << 20, 300
@@ -29,7 +29,7 @@ _RDT: Final = ("RdtClosID", "RdtSchemata", "RdtEnableMonitoring")
 _OWNED: Final = {row.label: row.path for row in ROWS if row.kind not in (*_NO_OWNER, Kind.RESET)}
 
 
-class Place(NamedTuple):
+class OwnedField(NamedTuple):
     """A place that one plugin can own: a field of a container, or one entry of it."""
 
     container: str
@@ -65,12 +65,12 @@ class _Answers:
     __slots__ = ("refused", "sets", "takes")
 
     def __init__(self) -> None:
-        self.sets: set[Place] = set()
-        self.takes: set[Place] = set()
+        self.sets: set[OwnedField] = set()
+        self.takes: set[OwnedField] = set()
         self.refused = False
 
 
-class Foresight:
+class CollisionFinder:
     """Collects events of any number of recordings, and tells collisions.
 
     Args:
@@ -131,7 +131,7 @@ class Foresight:
         ]
         return rows + sorted(self._both_declare(), key=lambda row: (row.first, row.second, row.field, row.key))
 
-    def _may_collide(self, plugins: dict[str, _Answers]) -> Iterator[tuple[Place, str, str]]:
+    def _may_collide(self, plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
         """The places of recorded answers that a plugin declares which has none itself: place, earlier, later."""
         for name, sets in self._declared.items():
             for other, answers in plugins.items() if name not in plugins else ():
@@ -170,20 +170,20 @@ def _places(answers: _Answers, container: str, entries: Iterable[Entry]) -> None
     for entry in entries:
         field, kind = entry.row.label, entry.row.kind
         if kind is Kind.RESET:
-            answers.takes.update(Place(container, name, "") for name in _RDT)
+            answers.takes.update(OwnedField(container, name, "") for name in _RDT)
         elif kind in (Kind.MAP, Kind.KEYED):
-            answers.takes.update(Place(container, field, key) for key in entry.removed)
-            answers.sets.update(Place(container, field, key) for key in entry.sets)
+            answers.takes.update(OwnedField(container, field, key) for key in entry.removed)
+            answers.sets.update(OwnedField(container, field, key) for key in entry.sets)
         elif kind not in _NO_OWNER:
-            place = Place(container, field, "")
+            place = OwnedField(container, field, "")
             if kind is Kind.ARGS and not entry.value[0]:
                 answers.takes.add(place)
             answers.sets.add(place)
 
 
-def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[Place, str, str]]:
+def _collide(plugins: dict[str, _Answers]) -> Iterator[tuple[OwnedField, str, str]]:
     """The places that a later plugin sets although an earlier one holds them: place, earlier, later."""
-    holders: dict[Place, str] = {}
+    holders: dict[OwnedField, str] = {}
     for name in sorted(plugins):
         answers = plugins[name]
         for place in answers.takes:

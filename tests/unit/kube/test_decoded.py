@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri.api import messages as m
 from nri.kube import kubelet
-from nri.kube.decoded import Asked, asked, memory_request
+from nri.kube.decoded import DecodedResources, asked, memory_request
 
 GIB = 1 << 30
 
@@ -27,8 +27,8 @@ def test_the_kubelets_arithmetic_turned_round(request_milli: int, limit_milli: i
 def test_a_guaranteed_container_asks_for_its_limits_and_a_best_effort_one_for_nothing() -> None:
     linux = m.LinuxContainer()
     kubelet.set_resources(linux, {"limits.cpu": Fraction(2), "limits.memory": Fraction(GIB)}, "Guaranteed")
-    assert asked(linux, "Guaranteed") == Asked(2000, 2000, GIB, GIB)
-    assert asked(m.LinuxContainer(), "BestEffort") == Asked(0, 0, 0, 0)
+    assert asked(linux, "Guaranteed") == DecodedResources(2000, 2000, GIB, GIB)
+    assert asked(m.LinuxContainer(), "BestEffort") == DecodedResources(0, 0, 0, 0)
 
 
 @given(st.integers(1, 996))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from nri.kube.named import Named, any_of, find
+from nri.kube.named import NamedContainer, any_of, find
 
 #: The newest first.
 KNOWN = [
-    Named("aaa2", "app", "web", "default", "p1", runs=True),
-    Named("aaa1", "app", "web", "default", "p1", runs=False),
-    Named("bbb1", "app", "db", "default", "p2", runs=True),
-    Named("bbb2", "side", "db", "default", "p2", runs=True),
-    Named("db1", "proxy", "edge", "prod", "p3", runs=True),
-    Named("eee1", "lone", "", "", "p9", runs=True),
-    Named("fff1", "", "", "", "", runs=True),
+    NamedContainer("aaa2", "app", "web", "default", "p1", runs=True),
+    NamedContainer("aaa1", "app", "web", "default", "p1", runs=False),
+    NamedContainer("bbb1", "app", "db", "default", "p2", runs=True),
+    NamedContainer("bbb2", "side", "db", "default", "p2", runs=True),
+    NamedContainer("db1", "proxy", "edge", "prod", "p3", runs=True),
+    NamedContainer("eee1", "lone", "", "", "p9", runs=True),
+    NamedContainer("fff1", "", "", "", "", runs=True),
 ]
 
 
@@ -49,11 +49,13 @@ def test_of_several_containers_the_only_one_that_runs_is_meant() -> None:
 
 
 def test_containers_whose_pod_is_not_known_are_not_lives_of_one_container() -> None:
-    assert len(find("c", [Named(f"c{number}", "app", "", "", "", runs=False) for number in range(2)])) == 2
+    assert len(find("c", [NamedContainer(f"c{number}", "app", "", "", "", runs=False) for number in range(2)])) == 2
 
 
 def test_a_word_that_may_mean_several_names_the_first_of_them() -> None:
-    many = [Named(f"c{number}" * 9, "app", f"web{number}", "shop", f"p{number}", runs=True) for number in range(7)]
+    many = [
+        NamedContainer(f"c{number}" * 9, "app", f"web{number}", "shop", f"p{number}", runs=True) for number in range(7)
+    ]
     text = any_of("app", many)
     assert text.startswith('"app" may be any of c0c0c0c0c0c0c (shop/web0/app), c1c1')
     assert text.endswith("c4c4c4c4c4c4c (shop/web4/app), ...")

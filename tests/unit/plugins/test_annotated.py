@@ -14,8 +14,8 @@ from nri.plugins.annotated import (
     MOST_UNKNOWN,
     MOST_VALUES,
     Annotation,
+    InvalidValue,
     Mode,
-    Wrong,
     find,
     items,
     only_for_containers,
@@ -66,7 +66,7 @@ def test_a_whole_number_is_one_however_it_is_written_as_for_the_go_plugins(text:
 
 def test_a_key_without_a_value_counts_as_not_given() -> None:
     assert read("path: x\nmajor:\noptions: ~") == Thing("x")
-    with pytest.raises(Wrong, match="path is missing"):
+    with pytest.raises(InvalidValue, match="path is missing"):
         read("path:")
 
 
@@ -115,7 +115,7 @@ WITHOUT_ZERO = "write it without the leading 0; octal is 0o17"
     ],
 )
 def test_what_is_not_wanted_is_wrong_with_place_and_next_step(text: str, place: str, reason: str, step: str) -> None:
-    with pytest.raises(Wrong) as raised:
+    with pytest.raises(InvalidValue) as raised:
         read(text)
     assert (raised.value.place, raised.value.reason, raised.value.step) == (place, reason, step)
 

@@ -10,7 +10,7 @@ from nri.api import messages as m
 from nri.host.cgroups import Hierarchies, Hierarchy
 from nri.host.root import Root
 from nri.testing import make_container, make_pod
-from nri.trace.drift import Drift, Wish, field_of, wishes_of
+from nri.trace.drift import DesiredValue, Drift, desired_values, field_of
 
 CGROUP = "kubepods/podx/c1"
 V1 = {"memory/memory.limit_in_bytes": "67108864", "cpu/cpu.shares": "300", "cpu/cpu.cfs_quota_us": "-1",
@@ -44,17 +44,17 @@ def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
     return Machine(tmp_path, request.param)
 
 
-def given(**more: object) -> list[Wish]:
+def given(**more: object) -> list[DesiredValue]:
     pod = make_pod(name="web", namespace="shop")
     fields = {"memory_limit": 64 << 20, "cpu_shares": 300, "cpus": "0-1", "cpu_quota": -1, **more}
     container = make_container(name="app", pod=pod, **fields)  # type: ignore[arg-type]
     container.linux.cgroups_path = f"/{CGROUP}"
-    return [*wishes_of(pod, container, "runtime")]
+    return [*desired_values(pod, container, "runtime")]
 
 
 def test_what_is_there_as_given_is_no_drift(machine: Machine) -> None:
     drift = Drift(machine.hierarchies)
-    assert {wish.name for wish in given()} == {"memory.limit", "cpu.shares", "cpuset.cpus", "cpu.cfs_quota"}
+    assert {desired.name for desired in given()} == {"memory.limit", "cpu.shares", "cpuset.cpus", "cpu.cfs_quota"}
     assert drift.look(given()) == [] and drift.now() == [] and drift.count == 0
 
 
@@ -78,9 +78,9 @@ def test_an_overwritten_value_is_told_once_with_what_it_was_and_when_and_that_it
 
 def test_of_two_that_want_different_values_the_one_that_is_there_has_overwritten_the_other(machine: Machine) -> None:
     machine.limit(70 << 20)
-    agent = Wish("shop/web/app", CGROUP, "memory.limit", 70 << 20, "agent")
+    agent = DesiredValue("shop/web/app", CGROUP, "memory.limit", 70 << 20, "agent")
     (change,) = Drift(machine.hierarchies).look([*given(), agent])
-    assert (change.wish.source, change.by, change.after_s) == ("runtime", "agent", 0.0)
+    assert (change.desired.source, change.by, change.after_s) == ("runtime", "agent", 0.0)
 
 
 def test_a_limit_in_whole_pages_and_one_that_was_never_set_are_no_drift(machine: Machine) -> None:
@@ -93,23 +93,23 @@ def test_what_is_gone_or_cannot_be_read_is_forgotten(machine: Machine) -> None:
     machine.limit(1 << 20)
     assert len(drift.look(given())) == 1
     assert drift.look([]) == [] and drift.now() == []
-    lost = Wish("x", "kubepods/gone", "memory.limit", 5, "agent")
-    odd = Wish("x", "../..", "memory.limit", 5, "agent")
-    assert drift.look([lost, odd, Wish("x", CGROUP, "io.weight", 5, "agent")]) == []
+    lost = DesiredValue("x", "kubepods/gone", "memory.limit", 5, "agent")
+    odd = DesiredValue("x", "../..", "memory.limit", 5, "agent")
+    assert drift.look([lost, odd, DesiredValue("x", CGROUP, "io.weight", 5, "agent")]) == []
     assert (drift.unread, drift.looked_at) == (3, 0)
     machine.write("cpuset/cpuset.cpus" if machine.version == 1 else "cpuset.cpus", "0")
     assert [change.to_json()["found"] for change in drift.look(given(memory_limit=1 << 20))] == ["0"]
 
 
 def test_a_container_without_a_path_or_with_one_that_is_none_is_passed_over() -> None:
-    assert [*wishes_of(None, m.Container(id="c"), "runtime")] == []
+    assert [*desired_values(None, m.Container(id="c"), "runtime")] == []
     container = make_container(memory_limit=64 << 20)
     container.linux.cgroups_path = "a:b"
-    assert [*wishes_of(None, container, "runtime")] == []
+    assert [*desired_values(None, container, "runtime")] == []
     container.linux.cgroups_path = "/a"
     container.linux.resources.cpu.cpus = "x-y"
     container.linux.resources.pids.limit = 55
-    assert [(wish.name, wish.value) for wish in wishes_of(None, container, "runtime")] == [
+    assert [(desired.name, desired.value) for desired in desired_values(None, container, "runtime")] == [
         ("memory.limit", 64 << 20),
         ("pids.limit", 55),
     ]

@@ -13,7 +13,7 @@ from nri.api import messages as m
 from nri.errors import ConflictError
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.history import Event, Step, Trace
-from nri.trace.predict import Foresight
+from nri.trace.predict import CollisionFinder
 from nri.trace.recorder import Recorder
 
 REQUEST = m.CreateContainerRequest(pod=make_pod(name="web", namespace="shop"), container=make_container(id="c1"))
@@ -52,8 +52,8 @@ def apart(replies: list[m.CreateContainerResponse], subject: str = "c1") -> list
     return events
 
 
-def foresee(events: list[Event], most: int = 10) -> Foresight:
-    foresight = Foresight(most)
+def foresee(events: list[Event], most: int = 10) -> CollisionFinder:
+    foresight = CollisionFinder(most)
     for event in events:
         foresight.take(event)
     return foresight
@@ -128,14 +128,14 @@ def test_what_has_no_answer_or_no_container_is_passed_over() -> None:
 
 def test_what_is_kept_of_answers_is_bounded_in_bytes() -> None:
     reply = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("A", "x" * 1000).message)
-    foresight = Foresight(most_bytes=1500)
+    foresight = CollisionFinder(most_bytes=1500)
     for event in apart([reply] * 5):
         foresight.take(event)
     assert foresight.left == 3
     assert len(foresight.collisions()) == 1
 
 
-def declared(foresight: Foresight, **plugins: tuple[str, ...]) -> set[tuple[str, ...]]:
+def declared(foresight: CollisionFinder, **plugins: tuple[str, ...]) -> set[tuple[str, ...]]:
     """The collisions, with plugins that declare: ``p10=("env",)``."""
     for name, sets in plugins.items():
         foresight.declare(f"{name[1:]}-{name}", sets)
@@ -148,7 +148,7 @@ def declared(foresight: Foresight, **plugins: tuple[str, ...]) -> set[tuple[str,
 
 def test_declarations_collide_where_they_overlap() -> None:
     found = declared(
-        Foresight(),
+        CollisionFinder(),
         p20=("env.LEVEL", "linux.resources.cpu.shares"),
         p10=("env.*", "CPUShares", "hooks"),
         p30=("env.OTHER", "linux.resources", "hooks"),

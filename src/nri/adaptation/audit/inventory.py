@@ -14,7 +14,7 @@ A container is in one of three states:
 | gone | it is removed, or its creation was refused or aborted | is left out and reported, like one without an id |
 
 Kept updates are handed over by `nri.adaptation.registration.kept_updates`. Until that is done later ones are kept as
-well, so that they never overtake each other. The merge sees it as `Known`. Next:
+well, so that they never overtake each other. The merge sees it as `KnownContainers`. Next:
 `nri.adaptation.merge.update_book`, which asks that.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     #: or, of several, each whole answer and its number.
     Begun = tuple[bytes, int] | list[tuple[bytes, int]]
 
-__all__ = ["ContainerRecord", "Creation", "Inventory", "KeptUpdate", "Known", "Presence"]
+__all__ = ["ContainerRecord", "Creation", "Inventory", "KeptUpdate", "KnownContainers", "Presence"]
 
 #: Updates of one container that can still be taken back, at most; the oldest one stays for good then.
 OPEN: Final = 16
@@ -57,7 +57,7 @@ class Presence(Enum):
     GONE = "the runtime knows no such container"
 
 
-class _Word(NamedTuple):
+class _AnsweredResources(NamedTuple):
     """Resources that answers gave a container: `by` whom they can still be taken back, or None."""
 
     by: object | None
@@ -83,7 +83,7 @@ class ContainerRecord:
         self.pod_id, self.namespace, self.resources, self.order = pod_id, namespace, resources, order
         self.begun: Begun | None = None
         self.before: tuple[bytes, FieldOrder | None] = (b"", None)
-        self.words: tuple[_Word, ...] = ()
+        self.words: tuple[_AnsweredResources, ...] = ()
         self.unseen = False
 
     def known_order(self) -> FieldOrder | None:
@@ -97,20 +97,25 @@ class ContainerRecord:
             self.begun = None
         return self.order
 
-    def with_words(self, before: tuple[bytes, FieldOrder | None], words: tuple[_Word, ...]) -> ContainerRecord:
+    def with_words(
+        self, before: tuple[bytes, FieldOrder | None], words: tuple[_AnsweredResources, ...]
+    ) -> ContainerRecord:
         """The same container with these words over what it had before them; all newest ones count."""
         now = before
         for word in words:
             now = _over(*now, word)
         return self._with(before, words, now)
 
-    def with_word(self, word: _Word) -> ContainerRecord:
+    def with_word(self, word: _AnsweredResources) -> ContainerRecord:
         """The same container with one word more; what the others came to is not worked out again."""
         now = self.resources, self.known_order()
         return self._with(self.before if self.words else now, (*self.words, word), _over(*now, word))
 
     def _with(
-        self, before: tuple[bytes, FieldOrder | None], words: tuple[_Word, ...], now: tuple[bytes, FieldOrder | None]
+        self,
+        before: tuple[bytes, FieldOrder | None],
+        words: tuple[_AnsweredResources, ...],
+        now: tuple[bytes, FieldOrder | None],
     ) -> ContainerRecord:
         """The same container with what it has now, which words over `before` come to; only open ones are kept."""
         made = ContainerRecord(self.pod_id, self.namespace, *now)
@@ -121,7 +126,7 @@ class ContainerRecord:
         return made
 
 
-def _over(resources: bytes, order: FieldOrder | None, word: _Word) -> tuple[bytes, FieldOrder]:
+def _over(resources: bytes, order: FieldOrder | None, word: _AnsweredResources) -> tuple[bytes, FieldOrder]:
     """Resources and their order with a word over them, as far as none of them is newer."""
     order = FieldOrder() if order is None else order.copy()
     wanted = order.newest(m.LinuxResources.FromString(word.resources), word.numbers)
@@ -132,7 +137,7 @@ def _over(resources: bytes, order: FieldOrder | None, word: _Word) -> tuple[byte
     return holder.linux.resources.SerializeToString(), order
 
 
-class Known:
+class KnownContainers:
     """The containers that there are, for `in`, those being created, and their namespaces.
 
     Read without a lock: ask `is_creating` before `in`. A container that has just been created is known before it is no
@@ -221,7 +226,7 @@ class Inventory:
         self._creations: dict[str, Creation] = {}
         self.news: list[News] = []
         #: The ids of all containers, always up to date.
-        self.known = Known(self._records, self._creations)
+        self.known = KnownContainers(self._records, self._creations)
 
     def begin(self) -> News:
         """Note that the runtime's state is being asked for: what events tell from now on is newer. For `seed`."""
@@ -390,7 +395,7 @@ class Inventory:
             record = self._records.get(container_id)
             if record is None:
                 return False
-            self._put(container_id, record.with_word(_Word(by, resources.SerializeToString(), numbers)))
+            self._put(container_id, record.with_word(_AnsweredResources(by, resources.SerializeToString(), numbers)))
             return True
 
     def settle(self, container_id: str, by: object, failed: Collection[str] = ()) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.explanation import Explanation, explain
 from nri.adaptation.audit.record import NO_NUMBERS, Record, named, parts_of
-from nri.kube.named import Named
+from nri.kube.named import NamedContainer
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
 
@@ -282,7 +282,7 @@ class Provenance:
             self._bytes -= history.size_bytes
             del self.histories[target]
 
-    def containers(self) -> list[Named]:
+    def containers(self) -> list[NamedContainer]:
         """The containers of which something is remembered, with their names, the newest first."""
         self._sort_all()
         with self._lock:

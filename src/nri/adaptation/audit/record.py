@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from nri.adaptation.audit.answer_order import Numbers
 from nri.api import messages as m
-from nri.kube.named import Named
+from nri.kube.named import NamedContainer
 from nri.wire import bytes_field
 
 __all__ = ["NO_NUMBERS", "TAKEN_BACK", "Record", "named", "parts_of", "updates_of"]
@@ -57,7 +57,7 @@ _REPLIES: dict[str, Any] = {
 }
 
 
-def named(container: str, records: Iterable[Record]) -> Named:
+def named(container: str, records: Iterable[Record]) -> NamedContainer:
     """A container with its names and those of its pod, as far as a request for it told them; as one that runs."""
     for record in records:
         if record.container == container and record.request:
@@ -66,8 +66,8 @@ def named(container: str, records: Iterable[Record]) -> Named:
             except Exception:  # noqa: BLE001, S112 - the next one may be readable
                 continue
             pod = request.pod
-            return Named(container, request.container.name, pod.name, pod.namespace, pod.id, runs=True)
-    return Named(container, "", "", "", "", runs=True)
+            return NamedContainer(container, request.container.name, pod.name, pod.namespace, pod.id, runs=True)
+    return NamedContainer(container, "", "", "", "", runs=True)
 
 
 def updates_of(event: str, raw: bytes) -> list[m.ContainerUpdate]:

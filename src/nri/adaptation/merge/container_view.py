@@ -20,7 +20,7 @@ from nri.api.fields import Kind, Row, Visibility
 from nri.rules import Rules
 from nri.wire import bytes_field, sole_field
 
-__all__ = ["ContainerView", "Taken", "normalise"]
+__all__ = ["AcceptedAdjustment", "ContainerView", "normalise"]
 
 _SIMPLE, _MAP, _KEYED, _ARGS, _RESET = Kind.SIMPLE, Kind.MAP, Kind.KEYED, Kind.ARGS, Kind.RESET
 
@@ -35,7 +35,7 @@ _ADJUST_LINUX = m.ContainerAdjustment.DESCRIPTOR.fields_by_name["linux"].number
 _ADJUST_RESOURCES = m.LinuxContainerAdjustment.DESCRIPTOR.fields_by_name["resources"].number
 
 
-class Taken:
+class AcceptedAdjustment:
     """One plugin's adjustments, as they were taken.
 
     Attributes:
@@ -83,13 +83,13 @@ class ContainerView:
         self._added: list[bytes] = []
         self._parsed: list[m.Container] = []  # the first of `_added`, as far as they had to be looked into
         self._whole: m.Container | None = None
-        self._pending: list[Taken] = []
+        self._pending: list[AcceptedAdjustment] = []
         self._bytes = encoded
         self._rules = rules
         self._odd = False  # a variable's name with "=" was appended
         self._steps: list[bytes | None] = []
 
-    def add(self, taken: Taken) -> None:
+    def add(self, taken: AcceptedAdjustment) -> None:
         """Note one plugin's adjustments; applied when the container is looked at."""
         self._pending.append(taken)
 
@@ -135,7 +135,7 @@ class ContainerView:
         """The entries that later plugins see."""
         return [entry for entry in entries if entry.row.always_shown or self._visible(entry.row)]
 
-    def _fresh_step(self, taken: Taken) -> None:
+    def _fresh_step(self, taken: AcceptedAdjustment) -> None:
         resources, entries = split(taken.fresh)
         entries = self._seen(entries)
         for entry in entries:
@@ -151,7 +151,7 @@ class ContainerView:
         if resources or entries:
             self._append(entries, taken, resources)
 
-    def _step(self, entries: list[Entry], taken: Taken) -> None:
+    def _step(self, entries: list[Entry], taken: AcceptedAdjustment) -> None:
         several = len(self._added) > _FEW_ADDITIONS
         for container in (self._combined(),) if several else (self._base, *self._additions()):
             for entry in entries:
@@ -171,7 +171,7 @@ class ContainerView:
         self._added, self._parsed = [], []
         self._steps.append(None)
 
-    def _append(self, entries: list[Entry], taken: Taken, resources: bool = False) -> None:
+    def _append(self, entries: list[Entry], taken: AcceptedAdjustment, resources: bool = False) -> None:
         step = b""
         if entries:
             delta = m.Container()

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from nri.adaptation.merge.claims import Claimer
-from nri.adaptation.merge.container_view import ContainerView, Taken
+from nri.adaptation.merge.container_view import AcceptedAdjustment, ContainerView
 from nri.adaptation.merge.effects import collect
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fast_path import Fields, survey
 from nri.adaptation.merge.fast_path import entries as fields_to_entries
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.update_book import Eviction, Ignored, Known, UpdateBook
+from nri.adaptation.merge.update_book import Eviction, Ignored, KnownContainers, UpdateBook
 from nri.api import messages as m
 from nri.api.fields import TREE
 from nri.errors import NriError
@@ -57,7 +57,7 @@ class CreateMerge:
     )  # fmt: skip
 
     def __init__(
-        self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: Known | None = None
+        self, request: m.CreateContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
     ) -> None:
         """`known`: ids of the containers that the runtime has, which updates may name; None for not checked."""
         self._request = request
@@ -73,7 +73,7 @@ class CreateMerge:
         self.book: UpdateBook | None = None
         self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
-        self._taken: list[Taken] = []  # what `_shown` has not been told yet
+        self._taken: list[AcceptedAdjustment] = []  # what `_shown` has not been told yet
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
         """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
@@ -149,7 +149,7 @@ class CreateMerge:
         elif hollow and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
             self._collected().linux.ClearField("rdt")  # an empty one asks for nothing
             self._whole = False
-        self._taken.append(Taken(entries, found, adjust, encoded))
+        self._taken.append(AcceptedAdjustment(entries, found, adjust, encoded))
 
     def _collected(self) -> m.ContainerAdjustment:
         merged = self._adjust

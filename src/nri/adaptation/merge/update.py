@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.update_book import Ignored, Known, UpdateBook
+from nri.adaptation.merge.update_book import Ignored, KnownContainers, UpdateBook
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
@@ -22,7 +22,7 @@ class UpdateMerge:
     __slots__ = ("_request", "book", "ledger")
 
     def __init__(
-        self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: Known | None = None
+        self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
     ) -> None:
         self._request = request
         self.ledger = Ledger(rules)
@@ -74,7 +74,7 @@ class StopMerge:
     __slots__ = ("book", "ledger", "request")
 
     def __init__(
-        self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: Known | None = None
+        self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
     ) -> None:
         self.request = request
         self.ledger = Ledger(rules)

@@ -27,7 +27,7 @@ __all__ = [
     "UNKNOWN_CONTAINER",
     "Eviction",
     "Ignored",
-    "Known",
+    "KnownContainers",
     "UpdateBook",
     "folded",
 ]
@@ -61,7 +61,7 @@ class Ignored(NamedTuple):
     reason: str
 
 
-class Known(Protocol):
+class KnownContainers(Protocol):
     """The containers that the runtime has, and those that it is about to have."""
 
     def __contains__(self, container_id: object) -> bool: ...
@@ -114,7 +114,7 @@ class UpdateBook:
         self,
         ledger: Ledger,
         rules: Rules,
-        known: Known | None = None,
+        known: KnownContainers | None = None,
         *,
         created: str | None = None,
         requested: str | None = None,

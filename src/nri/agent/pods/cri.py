@@ -4,7 +4,7 @@ The CRI knows no pod of the API, but most of what matters of one here: its names
 containers run, and, where the runtime tells it in its verbose answers, the folder and the resources that the kubelet
 has asked for. Those do not change, so each pod and container is asked for them once. It is asked again after a pause,
 and at once when the runtime says that a container has begun or ended. Which containers initialize the pod cannot be
-told, and what has ended is left out. Next: `nri.agent.pods.described`, which reads verbose answers.
+told, and what has ended is left out. Next: `nri.agent.pods.verbose_info`, which reads verbose answers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nri.agent.pods.cri_events import CriEvents
-from nri.agent.pods.described import ContainerWords, PodWords, container_words, pod_words
 from nri.agent.pods.source import Known, KnownPods, Pod
+from nri.agent.pods.verbose_info import ContainerInfo, PodInfo, container_info, pod_info
 from nri.agent.worker import Worker
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
@@ -36,7 +36,7 @@ _UNKNOWN = "Unknown"
 _GATHER_S = 0.05
 #: At most so many are remembered; a node has a few hundred.
 _MOST = 20_000
-_Words = TypeVar("_Words", PodWords, ContainerWords)
+_Words = TypeVar("_Words", PodInfo, ContainerInfo)
 
 
 class CriPods(KnownPods):
@@ -56,8 +56,8 @@ class CriPods(KnownPods):
         self._events = CriEvents(self._socket, lambda: self._worker.poke(_EVENT))
         self._client: CriClient | None = None
         self._runtime = ""
-        self._pod_words: dict[str, PodWords] = {}
-        self._container_words: dict[str, ContainerWords] = {}
+        self._pod_words: dict[str, PodInfo] = {}
+        self._container_words: dict[str, ContainerInfo] = {}
 
     def start(self) -> None:
         """Begin to ask, and to listen for events, in threads of its own."""
@@ -119,22 +119,22 @@ class CriPods(KnownPods):
         self._pod_words = _asked(
             self._pod_words,
             [one.id for one in sandboxes],
-            lambda each: pod_words(
+            lambda each: pod_info(
                 client.call("PodSandboxStatus", pb.PodSandboxStatusRequest(pod_sandbox_id=each, verbose=True))
             ),
         )
         self._container_words = _asked(
             self._container_words,
             [one.id for one in running],
-            lambda each: container_words(
+            lambda each: container_info(
                 client.call("ContainerStatus", pb.ContainerStatusRequest(container_id=each, verbose=True))
             ),
         )
 
     def _pod(self, sandbox: pb.PodSandbox, running: Collection[pb.Container]) -> Pod:
         """One pod as the API would have it, as far as it is known."""
-        words = self._pod_words.get(sandbox.id) or PodWords()
-        of_containers = {one.id: self._container_words.get(one.id) or ContainerWords() for one in running}
+        words = self._pod_words.get(sandbox.id) or PodInfo()
+        of_containers = {one.id: self._container_words.get(one.id) or ContainerInfo() for one in running}
         spec: dict[str, Any] = {
             "containers": [{"name": one.metadata.name, **of_containers[one.id].spec} for one in running],
             "hostNetwork": words.host_network,
@@ -168,7 +168,7 @@ def _metadata(sandbox: pb.PodSandbox) -> dict[str, Any]:
     }
 
 
-def _guess(containers: Iterable[ContainerWords]) -> str:
+def _guess(containers: Iterable[ContainerInfo]) -> str:
     """The Kubernetes class by the OOM scores that the kubelet gives; "" if they do not say it."""
     scores = {words.oom_score for words in containers if words.oom_score is not None}
     if not scores:

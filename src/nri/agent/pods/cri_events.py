@@ -1,7 +1,7 @@
 """A runtime's word that something has happened to a container: the stream of the CRI, listened to where there is one.
 
 Rules: an event says that, not what: it is a reason to ask. A runtime that has no such stream is asked for one again
-after a while, because another one may have come; so is one that has gone away. Next: `nri.agent.pods.described`.
+after a while, because another one may have come; so is one that has gone away. Next: `nri.agent.pods.verbose_info`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The last good text of pods' annotations, which counts while a newer one cannot be read.
 
 Rules: of the pods that run, and of no others. A pod whose annotation was taken away has none. Next:
-`nri.agent.pods.described`.
+`nri.agent.pods.verbose_info`.
 """
 
 from __future__ import annotations

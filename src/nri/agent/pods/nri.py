@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nri.agent.pods.source import Pod, told_each
+from nri.agent.pods.source import Pod, notify
 from nri.agent.worker import TIMER, Worker
 from nri.errors import NriError
 from nri.host import Root
@@ -172,7 +172,7 @@ class NriPods:
     def _tell(self, reasons: frozenset[str]) -> None:
         if reasons != {TIMER}:
             time.sleep(_GATHER_S)  # one pod that starts is several events
-            told_each(self._listeners)
+            notify(self._listeners)
 
 
 def api_pod(pod: PodContext, containers: Sequence[ContainerContext], capacity: int = 0) -> Pod:

@@ -93,7 +93,7 @@ def _found(pod: Mapping[str, Any], uids: Counter[str], hierarchies: Hierarchies,
         raise ValueError(f"{plain(uid, 40)} is no uid")
     if not key_of(pod).isprintable():  # it goes into other programs' files
         raise ValueError(f"{plain(key_of(pod), 80)} is not the name of a pod")
-    folder, made_by = _told(pod), driver
+    folder, made_by = _reported_folder(pod), driver
     if folder:
         made_by = paths.SYSTEMD if folder.endswith(".slice") else paths.CGROUPFS
     else:
@@ -116,7 +116,7 @@ def key_of(pod: Mapping[str, Any]) -> str:
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
 
 
-def _told(pod: Mapping[str, Any]) -> str:
+def _reported_folder(pod: Mapping[str, Any]) -> str:
     """The folder that the pod's source knows; "" if it does not. systemd's last slice is expanded to all of them."""
     given = pod.get("cgroupParent")
     if not isinstance(given, str) or not given:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-__all__ = ["Known", "KnownPods", "Pod", "PodSource", "told_each", "without_ours"]
+__all__ = ["Known", "KnownPods", "Pod", "PodSource", "notify", "without_ours"]
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def without_ours(pod: dict[str, Any]) -> None:
         pod.pop(word, None)
 
 
-def told_each(listeners: Iterable[Callable[[], None]]) -> None:
+def notify(listeners: Iterable[Callable[[], None]]) -> None:
     """Call those who want to hear of changes."""
     for listener in listeners:
         try:
@@ -97,7 +97,7 @@ class Known:
             changed = new != self._pods or not self.synced
             self._pods, self.synced = new, True
             listeners = list(self._listeners) if changed else []
-        told_each(listeners)
+        notify(listeners)
 
     def failed(self, error: str) -> None:
         """Note that the source cannot be asked, and what is known stays; "" as soon as it can be asked again."""

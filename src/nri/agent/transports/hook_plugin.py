@@ -25,9 +25,9 @@ from typing import Final, TypeVar
 from nri import host
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
-from nri.agent.transports import places, words
+from nri.agent.transports import contexts, translation
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
-from nri.agent.transports.held import Held, HeldContainer
+from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.agent.transports.reapply import Reapply
 from nri.agent.transports.refresher import Refresher
 from nri.agent.transports.registration import EVENTS, subscription
@@ -86,7 +86,7 @@ class HookPlugin(Plugin):
 
     def __init__(self, parts: Parts, transport: str = "nri", *, fail: bool = False) -> None:
         self._parts, self._transport, self._fail = parts, transport, fail
-        self.held = Held(transport)
+        self.held = RuntimeInventory(transport)
         if isinstance(parts.pods, NriPods):
             parts.pods.follow(self.held, lambda number, reason: self.runtime.evict(number, reason).result())
         #: Whether a quota that a runtime reports may be one that a hook has made of the kubelet's.
@@ -121,9 +121,9 @@ class HookPlugin(Plugin):
             self._quietly("removal", partial(self._removed, context))
         by_id = {pod.id: pod for pod in pods}
         for pod in pods:
-            self.held.put_pod(pod.id, places.pod_context(pod))
+            self.held.put_pod(pod.id, contexts.pod_context(pod))
         # Pods of NRI are made of what is taken in here, and know no more.
-        asked = {} if isinstance(self._parts.pods, NriPods) else words.by_api(self._parts.pods.pods())
+        asked = {} if isinstance(self._parts.pods, NriPods) else translation.by_api(self._parts.pods.pods())
         for container in containers:
             owner = by_id.get(container.pod_sandbox_id)
             if owner is not None and container.state in _ALIVE:
@@ -148,7 +148,7 @@ class HookPlugin(Plugin):
 
     def run_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Write the pod's values."""
-        generation, context = self.reapply.generation, places.pod_context(pod)
+        generation, context = self.reapply.generation, contexts.pod_context(pod)
         self.held.put_pod(pod.id, context)
         outcome = self._decide(RUN_POD, context)
         self._quietly("pod", lambda: self._parts.decisions.carry_out(context, outcome, self._transport))
@@ -156,7 +156,7 @@ class HookPlugin(Plugin):
 
     def post_update_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Write the pod's values again: the kubelet has set its own."""
-        generation, context = self.reapply.generation, places.pod_context(pod)
+        generation, context = self.reapply.generation, contexts.pod_context(pod)
         self.held.put_pod(pod.id, context)
         self._quietly("pod", lambda: self.reapply.pod(context, force=True))
         self._since(generation)
@@ -164,14 +164,14 @@ class HookPlugin(Plugin):
     def remove_pod_sandbox(self, pod: m.PodSandbox) -> None:
         """Take back what the hooks gave to the pod."""
         self.held.drop_pod(pod.id)
-        self._quietly("removal", lambda: self._removed(places.pod_context(pod)))
+        self._quietly("removal", lambda: self._removed(contexts.pod_context(pod)))
 
     # -- containers ---------------------------------------------------------------------------------------------------
 
     def create_container(self, pod: m.PodSandbox, container: m.Container) -> Answer:
         """Adjust a container that is about to be created, and have others make room for it."""
         generation = self.reapply.generation
-        context = places.container_context(pod, container, self._scheme)
+        context = contexts.container_context(pod, container, self._scheme)
         if self.held.pod(pod.id) is None:
             self.held.put_pod(pod.id, context.pod)
         waiting = self._quietly("pod", lambda: self._parts.executor.retry(context.pod.cgroup_parent))
@@ -182,8 +182,10 @@ class HookPlugin(Plugin):
         if made:
             parts.decisions.record(context, self._transport, made)
         asked_for = messages.reported(container.linux.resources)
-        self.held.put(container.id, HeldContainer(pod.id, context, changes, generation, asked_for=asked_for))
-        message = self._converted(context, lambda: words.adjustment(changes, context.resources, parts.executor.on_v2))
+        self.held.put(container.id, InventoryContainer(pod.id, context, changes, generation, asked_for=asked_for))
+        message = self._converted(
+            context, lambda: translation.adjustment(changes, context.resources, parts.executor.on_v2)
+        )
         room = self._quietly("room", lambda: self.updates.room(container.id, context, self.time_left())) or []
         adjusted = Adjustment.of(message) if message is not None and message.ByteSize() else None
         return adjusted, [Update.of(each) for each in room]
@@ -192,7 +194,7 @@ class HookPlugin(Plugin):
         """Record what the runtime made of the adjustment."""
         if (known := self.held.container(container.id)) is None:
             return
-        self.held.mark_created(known, places.placed(known.context, pod, container, self._scheme))
+        self.held.mark_created(known, contexts.placed(known.context, pod, container, self._scheme))
         known.said = messages.reported(container.linux.resources)
         if known.changes:
             self._compare(known, container)
@@ -202,7 +204,7 @@ class HookPlugin(Plugin):
     def start_container(self, pod: m.PodSandbox, container: m.Container) -> None:
         """Do by writes what could not be said, before the container's first instruction."""
         known = self.held.container(container.id) or self._late(pod, container)
-        self.held.mark_created(known, places.placed(known.context, pod, container, self._scheme))
+        self.held.mark_created(known, contexts.placed(known.context, pod, container, self._scheme))
         self._clear(known)
         if known.changes:
             self._quietly("start", partial(self._mend, known, known.changes, container))
@@ -210,15 +212,17 @@ class HookPlugin(Plugin):
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
         """Change what the kubelet asks for into what the rules say."""
         generation = self.reapply.generation
-        context = places.requested(pod, container, resources, self._scheme)
+        context = contexts.requested(pod, container, resources, self._scheme)
         changes = self._sayable(context, self._decide(UPDATE, context))
-        known = self.held.known(container.id, HeldContainer(pod.id, context, created=True))
+        known = self.held.known(container.id, InventoryContainer(pod.id, context, created=True))
         self.held.ask(known, context)
         known.hand_over(changes)
         known.generation = known.answered = generation
         self._since(generation)
         changes = self.updates.kept(known, resources) | changes
-        message = self._converted(context, lambda: words.update(changes, container.id, self._parts.executor.on_v2))
+        message = self._converted(
+            context, lambda: translation.update(changes, container.id, self._parts.executor.on_v2)
+        )
         return Update.of(message) if message is not None else None
 
     def post_update_container(self, pod: m.PodSandbox, container: m.Container) -> None:
@@ -263,7 +267,7 @@ class HookPlugin(Plugin):
             self.refresher.ask()
 
     def _sayable(self, context: ContainerContext, outcome: Outcome) -> Changes:
-        changes, left_out = words.sayable(outcome.changes, context.cgroup_parent)
+        changes, left_out = translation.sayable(outcome.changes, context.cgroup_parent)
         self._parts.decisions.record(context, self._transport, left_out)
         return changes
 
@@ -280,26 +284,26 @@ class HookPlugin(Plugin):
 
     def _found(self, pod: m.PodSandbox, container: m.Container, asked: Asked, now: int) -> None:
         """Take in a container that runs already; what is known of an earlier connection stays known."""
-        context = places.container_context(pod, container, self._scheme, self.held.pod(pod.id))
+        context = contexts.container_context(pod, container, self._scheme, self.held.pod(pod.id))
         before = self.held.container(container.id)
         if before is not None:
             resources = before.context.resources
         else:
-            told = words.asked_before(pod, container, context.resources) if self._scales else context.resources
+            told = translation.asked_before(pod, container, context.resources) if self._scales else context.resources
             resources = asked.get((pod.uid, container.name)) or told
         context = replace(context, resources=resources)
-        found = HeldContainer(
+        found = InventoryContainer(
             pod.id, context, None, now, created=True, said=messages.reported(container.linux.resources)
         )
         if before is not None:
             found.asked_for, found.decided = before.asked_for, before.decided
         self.held.put(container.id, found)
 
-    def _late(self, pod: m.PodSandbox, container: m.Container) -> HeldContainer:
+    def _late(self, pod: m.PodSandbox, container: m.Container) -> InventoryContainer:
         """Decide for a container that starts and whose creation was not told; all of it by writes."""
-        generation, context = self.reapply.generation, places.container_context(pod, container, self._scheme)
+        generation, context = self.reapply.generation, contexts.container_context(pod, container, self._scheme)
         outcome = self._parts.decisions.decide(CREATE, context, self._transport)
-        known = HeldContainer(pod.id, context, outcome.changes, generation, created=True)
+        known = InventoryContainer(pod.id, context, outcome.changes, generation, created=True)
         self.held.put(container.id, known)
         if outcome.failed is not None:
             raise Reject(str(outcome.failed))
@@ -307,23 +311,23 @@ class HookPlugin(Plugin):
         self._since(generation)
         return known
 
-    def _mend(self, known: HeldContainer, changes: Changes, container: m.Container) -> None:
+    def _mend(self, known: InventoryContainer, changes: Changes, container: m.Container) -> None:
         """Write what the runtime does not have: the answer was late, or it hears of its container otherwise."""
-        if words.confirmed(container, changes, self._parts.executor.on_v2):
+        if translation.confirmed(container, changes, self._parts.executor.on_v2):
             return
         results = self._parts.decisions.carry_out(known.context, Outcome(changes), self._transport)
         if any(result.outcome is host.Outcome.APPLIED for result in results):
             known.changes = None  # it has to know of them as well
             self.refresher.ask()
 
-    def _clear(self, known: HeldContainer) -> None:
+    def _clear(self, known: InventoryContainer) -> None:
         if clears_cpus(known.changes):
             results = self._quietly("clear", lambda: clear_cpus(self._parts.executor, known.context.cgroup_parent))
             self._parts.decisions.record(known.context, self._transport, results or [])
 
-    def _compare(self, known: HeldContainer, container: m.Container) -> None:
+    def _compare(self, known: InventoryContainer, container: m.Container) -> None:
         context, changes = known.context, known.changes or NO_CHANGES
-        results = self._quietly("record", lambda: words.compared(container, changes, context.cgroup_parent))
+        results = self._quietly("record", lambda: translation.compared(container, changes, context.cgroup_parent))
         self._parts.decisions.record(context, self._transport, results or [])
 
     def _removed(self, context: PodContext) -> None:

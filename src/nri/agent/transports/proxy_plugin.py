@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nri.agent.parts import Parts
-from nri.agent.transports import places
+from nri.agent.transports import contexts
 from nri.agent.transports.clear_cpus import clears_cpus
-from nri.agent.transports.held import HeldContainer
 from nri.agent.transports.hook_plugin import Answer, Asked, HookPlugin
+from nri.agent.transports.inventory import InventoryContainer
 from nri.api import messages as m
 from nri.api.builders.adjustment import Adjustment
 from nri.api.builders.update import Update
@@ -99,7 +99,7 @@ class ProxyPlugin(HookPlugin):
         if known is None:
             return
         self._place(pod, container)
-        self.held.mark_created(known, places.placed(known.context, pod, container, self._scheme))
+        self.held.mark_created(known, contexts.placed(known.context, pod, container, self._scheme))
         self._quietly("start", lambda: self._by_writes(known))
 
     def update_container(self, pod: m.PodSandbox, container: m.Container, resources: m.LinuxResources) -> Update | None:
@@ -111,7 +111,7 @@ class ProxyPlugin(HookPlugin):
         """Take in a container that runs already; the proxy has kept what the kubelet asks for it."""
         kept = self._asked(container.id)
         if kept is not None:
-            wanted = places.requested(pod, container, convert.to_nri(kept).value, self._scheme)
+            wanted = contexts.requested(pod, container, convert.to_nri(kept).value, self._scheme)
             asked = {**asked, (pod.uid, container.name): wanted.resources or Resources()}
         super()._found(pod, container, asked, now)
 
@@ -128,12 +128,12 @@ class ProxyPlugin(HookPlugin):
         """Say in a container where its cgroup is, if the runtime has not: by its pod's folder and the runtime's id."""
         if container.linux.cgroups_path:
             return
-        parent = places.pod_context(pod).cgroup_parent
+        parent = contexts.pod_context(pod).cgroup_parent
         driver = paths.SYSTEMD if parent.endswith(".slice") else paths.CGROUPFS
         runtime_id = container.annotations.get(RUNTIME_ID) or container.id
         container.linux.cgroups_path = f"/{paths.container_path(parent, f'{self._scheme}://{runtime_id}', driver)}"
 
-    def _by_writes(self, known: HeldContainer) -> None:
+    def _by_writes(self, known: InventoryContainer) -> None:
         """Write what the CRI has no words for, now that there is a cgroup."""
         self._clear(known)
         changes = known.changes or NO_CHANGES

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from nri import host
 from nri.agent.parts import Parts
-from nri.agent.transports import words
+from nri.agent.transports import translation
 from nri.agent.transports.clear_cpus import clear_cpus, clears_cpus
-from nri.agent.transports.held import Held, HeldContainer
+from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Result
@@ -42,9 +42,9 @@ _SHARE: Final = 0.5
 
 
 class _Due(NamedTuple):
-    """An update to be sent. `asked` is what `HeldContainer.asked` was when it was decided."""
+    """An update to be sent. `asked` is what `InventoryContainer.asked` was when it was decided."""
 
-    known: HeldContainer
+    known: InventoryContainer
     changes: Changes
     update: m.ContainerUpdate
     asked: int
@@ -58,7 +58,7 @@ class Reapply:
         left: whether some of what runs is still to be decided.
     """
 
-    def __init__(self, parts: Parts, held: Held, transport: str) -> None:
+    def __init__(self, parts: Parts, held: RuntimeInventory, transport: str) -> None:
         self._parts, self._held, self._transport = parts, held, transport
         self.generation = 0
         self.left = False
@@ -185,26 +185,28 @@ class Reapply:
                 continue
             bad = number in failed
             if not bad:
-                known.said.update(words.updatable(due.changes, self._parts.executor.on_v2).knobs)
+                known.said.update(translation.updatable(due.changes, self._parts.executor.on_v2).knobs)
             self._tell(known, due.changes, reason if bad else "")
             if bad or known.asked != due.asked:  # a kubelet that asks for something else meanwhile: decide by that
                 known.changes, well = None, False
         return well
 
-    def _decide(self, known: HeldContainer) -> Changes | None:
+    def _decide(self, known: InventoryContainer) -> Changes | None:
         """Ask the hooks for a container that runs; None if nothing is to be changed by that."""
         try:
             outcome = self._parts.decisions.decide(MEND_CONTAINER, known.context, self._transport)
             if outcome.failed is not None:
                 return None
-            changes, left_out = words.sayable(self._with_what_was_asked(known, outcome), known.context.cgroup_parent)
+            changes, left_out = translation.sayable(
+                self._with_what_was_asked(known, outcome), known.context.cgroup_parent
+            )
             self._parts.decisions.record(known.context, self._transport, left_out)
         except Exception:  # noqa: BLE001 - one pod never stops the others
             _log.exception("mode %s: a container could not be decided", self._transport)
             return None
         return changes
 
-    def _with_what_was_asked(self, known: HeldContainer, outcome: Outcome) -> Changes:
+    def _with_what_was_asked(self, known: InventoryContainer, outcome: Outcome) -> Changes:
         """Return what was decided, and what the kubelet had asked for where only an earlier decision set a value."""
         changes, before = outcome.changes, known.changes
         if before is None or any(error.hook in self._given_back for error in outcome.errors):
@@ -217,21 +219,21 @@ class Reapply:
         return Changes({name: value for name, value in back.items() if name in before.knobs}) | changes
 
     def _update(
-        self, known: HeldContainer, changes: Changes, number: str, reported: m.Container | None = None
+        self, known: InventoryContainer, changes: Changes, number: str, reported: m.Container | None = None
     ) -> m.ContainerUpdate | None:
         try:
-            return words.update(changes, number, self._parts.executor.on_v2, reported)
+            return translation.update(changes, number, self._parts.executor.on_v2, reported)
         except Exception as error:  # noqa: BLE001 - one container's values must not stop those of the others
             self._tell(known, changes, f"it cannot be said to the runtime: {plain(str(error))}")
             return None
 
-    def _beside(self, known: HeldContainer, changes: Changes) -> None:
+    def _beside(self, known: InventoryContainer, changes: Changes) -> None:
         """Do what no update can say."""
         executor, folder = self._parts.executor, known.context.cgroup_parent
         deeds: list[Callable[[], list[Result]]] = []
         if clears_cpus(changes):
             deeds.append(lambda: clear_cpus(executor, folder))
-        rest = words.beside(changes, executor.on_v2)
+        rest = translation.beside(changes, executor.on_v2)
         if (score := rest.number(OOM_SCORE)) is not None:
             deeds.append(lambda: executor.oom_score(folder, score))
         if rest := rest.without((OOM_SCORE, CPUS)):
@@ -242,9 +244,9 @@ class Reapply:
             except Exception:  # noqa: BLE001 - one pod never stops the others
                 _log.exception("mode %s: a write failed", self._transport)
 
-    def _tell(self, known: HeldContainer, changes: Changes, reason: str) -> None:
+    def _tell(self, known: InventoryContainer, changes: Changes, reason: str) -> None:
         outcome = host.Outcome.REFUSED if reason else host.Outcome.APPLIED
         target = known.context.cgroup_parent
-        said = words.updatable(changes, self._parts.executor.on_v2).knobs
+        said = translation.updatable(changes, self._parts.executor.on_v2).knobs
         results = [Result(target, knob, value, outcome, reason) for knob, value in said.items() if value != ""]
         self._parts.decisions.record(known.context, self._transport, results)

@@ -22,8 +22,8 @@ from typing import Final, NamedTuple
 from nri.agent.executor import Written, tidy
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
-from nri.agent.transports import words
-from nri.agent.transports.held import Held, HeldContainer
+from nri.agent.transports import translation
+from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.agent.transports.reapply import PORTION
 from nri.agent.writing.cpus import value_of
 from nri.api import messages as m
@@ -54,7 +54,7 @@ _LEFT_OUT: Final = "the runtime took the update and did not set it, so it was wr
 class _Due(NamedTuple):
     """An update of one container, and the places of its values in what was asked for."""
 
-    known: HeldContainer
+    known: InventoryContainer
     update: m.ContainerUpdate
     values: dict[str, Setting]
     places: list[int]
@@ -74,7 +74,7 @@ class RuntimeUpdates:
     def __init__(
         self,
         parts: Parts,
-        held: Held,
+        held: RuntimeInventory,
         transport: str,
         runtime: Callable[[], RuntimeHandle],
         now: Callable[[], float] = time.monotonic,
@@ -137,14 +137,14 @@ class RuntimeUpdates:
         made = (self._of(number, known, places) for number, known in listed.items() if known.decided)
         return [each for each in made if each is not None]
 
-    def _of(self, number: str, known: HeldContainer, places: Mapping[tuple[str, str], int]) -> _Due | None:
+    def _of(self, number: str, known: InventoryContainer, places: Mapping[tuple[str, str], int]) -> _Due | None:
         values = {
             name: value
             for name, value in known.decided.items()
-            if not words.same(name, value, known.said.get(name))
+            if not translation.same(name, value, known.said.get(name))
             and self._refused.get((number, name), (None, 0.0))[0] != value
         }
-        update = words.update(Changes(values), number, self._parts.executor.on_v2)
+        update = translation.update(Changes(values), number, self._parts.executor.on_v2)
         if update is None:
             return None
         return _Due(known, update, values, [places[number, name] for name in values if (number, name) in places])
@@ -204,11 +204,13 @@ class RuntimeUpdates:
 
     # -- requests of the kubelet --------------------------------------------------------------------------------------
 
-    def kept(self, known: HeldContainer, requested: m.LinuxResources) -> Changes:
+    def kept(self, known: InventoryContainer, requested: m.LinuxResources) -> Changes:
         """Return the values to be kept when a kubelet asks for resources: those that it asks for again are not."""
         asked = messages.reported(requested)
         anew = {
-            name for name, value in asked.items() if value and not words.same(name, value, known.asked_for.get(name))
+            name
+            for name, value in asked.items()
+            if value and not translation.same(name, value, known.asked_for.get(name))
         }
         known.asked_for.update({name: value for name, value in asked.items() if value})
         for name in anew & set(known.decided):
@@ -243,20 +245,20 @@ class RuntimeUpdates:
     def _moved(
         self,
         number: str,
-        known: HeldContainer,
+        known: InventoryContainer,
         new: ContainerContext,
         looked_at: list[tuple[ContainerContext, list[Write]]],
     ) -> m.ContainerUpdate | None:
         """Decide for one container that runs; what no update can say is written at once."""
         decisions, executor, context = self._parts.decisions, self._parts.executor, known.context
         outcome = decisions.decide(MAKE_ROOM, while_created(context, new), self.name)
-        changes, left_out = words.sayable(outcome.changes, context.cgroup_parent)
+        changes, left_out = translation.sayable(outcome.changes, context.cgroup_parent)
         if not changes.knobs and not left_out:
             return None
-        said, rest = words.updatable(changes, executor.on_v2), words.beside(changes, executor.on_v2)
+        said, rest = translation.updatable(changes, executor.on_v2), translation.beside(changes, executor.on_v2)
         results = executor.write(writes(context.cgroup_parent, rest), keep=False) if rest else []
         decisions.record(context, self.name, [*left_out, *results])
-        update = words.update(said, number, executor.on_v2)
+        update = translation.update(said, number, executor.on_v2)
         if update is not None:
             update.ignore_failure = True
             known.decided.update(said.knobs)

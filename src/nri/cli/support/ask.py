@@ -24,7 +24,7 @@ _ANSWER_S = 5.0
 MOST_BYTES = 64 << 20
 
 
-class Whom(NamedTuple):
+class AskedProgram(NamedTuple):
     """Who is asked: in words, how it is started, and the option for its socket."""
 
     name: str
@@ -32,7 +32,7 @@ class Whom(NamedTuple):
     option: str
 
 
-AGENT = Whom("agent", "nri agent run", "--agent-socket")
+AGENT = AskedProgram("agent", "nri agent run", "--agent-socket")
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -49,7 +49,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def ask(
-    path: str, target: str, timeout_s: float, query: Mapping[str, str] | None = None, whom: Whom = AGENT
+    path: str, target: str, timeout_s: float, query: Mapping[str, str] | None = None, whom: AskedProgram = AGENT
 ) -> tuple[int, Any]:
     """Ask for a target such as `/explain`; returns the status and the answer. Raises Failure if there is none."""
     if query:
@@ -84,7 +84,7 @@ def ask_placement(settings: Settings, folder: str, target: str, plugin: str = ""
     """The answer of the plugin for placement, the one that is given or runs, whose state is in a folder."""
     running = [name for name in PLACEMENT if os.path.exists(f"{folder}/{name}.sock")]
     name = plugin or (running[0] if running else PLACEMENT[0])
-    whom = Whom(f"plugin {name}", f"nri run {name}", "--state-dir")
+    whom = AskedProgram(f"plugin {name}", f"nri run {name}", "--state-dir")
     path = f"{folder}/{name}.sock"
     status, answer = ask(path, target, settings.timeout_s or _ANSWER_S, query, whom)
     if status == 200 and isinstance(answer, dict):

@@ -13,7 +13,7 @@ import click
 
 from nri.cli import output
 from nri.cli.errors import FAILED, USAGE, Failure
-from nri.kube.named import Named, any_of, find
+from nri.kube.named import NamedContainer, any_of, find
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,11 +77,11 @@ def find_container(word: str, containers: list[Any], pods: Mapping[str, Any]) ->
     return next(one for one in containers if one.id == found[0].id)
 
 
-def _named(container: Any, pod: Any) -> Named:
+def _named(container: Any, pod: Any) -> NamedContainer:
     """A container with its names; without those of a pod that is gone."""
     name, namespace = (pod.metadata.name, pod.metadata.namespace) if pod is not None else ("", "")
     runs = state_name(container) == "running"
-    return Named(container.id, container.metadata.name, name, namespace, container.pod_sandbox_id, runs)
+    return NamedContainer(container.id, container.metadata.name, name, namespace, container.pod_sandbox_id, runs)
 
 
 def find_pod(word: str, pods: Iterable[Any]) -> Any:

@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from nri.stub.plugin import Plugin
-    from nri.trace.drift import Change, Wish
+    from nri.trace.drift import Change, DesiredValue
 
 #: The plugin's place: behind all others, to see what they made of a container.
 INDEX: Final = "99"
 PAST: Final = "not known"
 
 
-def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> Callable[[], Iterator[Wish]]:
+def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> Callable[[], Iterator[DesiredValue]]:
     """What tells the values that were given: the plugin, and the agent if one runs. Raises if there is neither."""
     from nri.agent.settings import AgentSettings
     from nri.api.messages import ContainerState
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support.joined import joined
     from nri.errors import NriError
-    from nri.trace.drift import wishes_of
+    from nri.trace.drift import desired_values
 
     usual = AgentSettings().socket
     agent = agent_socket or (usual if os.path.exists(usual) else "")
@@ -47,7 +47,7 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
             raise
         joins = False  # an agent without a runtime that speaks NRI
 
-    def wishes() -> Iterator[Wish]:
+    def values() -> Iterator[DesiredValue]:
         if joins:
             if not plugin.runtime.connected:
                 raise Failure("the runtime has closed the connection", FAILED)
@@ -55,29 +55,29 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
             for container in list(state.containers.values()):
                 if container.state == ContainerState.CONTAINER_STOPPED:
                     continue  # its cgroup has gone with it
-                yield from wishes_of(state.pod_of(container), container, "runtime")
+                yield from desired_values(state.pod_of(container), container, "runtime")
         if agent:
-            yield from _agent_wishes(agent, timeout_s)
+            yield from _agent_values(agent, timeout_s)
 
-    return wishes
+    return values
 
 
 def _plugin() -> Plugin:
     """A plugin that keeps what the runtime tells of containers."""
     from nri.stub.plugin import Plugin
 
-    class Looking(Plugin):
+    class StateReader(Plugin):
         name = "nri-drift"
         mirror = True
 
-    return Looking()
+    return StateReader()
 
 
-def _agent_wishes(path: str, timeout_s: float) -> Iterator[Wish]:
+def _agent_values(path: str, timeout_s: float) -> Iterator[DesiredValue]:
     """The values that the agent has written, and those that were there when it did."""
     from nri.cli.support.ask import ask
     from nri.host.cgroups import knob
-    from nri.trace.drift import Wish
+    from nri.trace.drift import DesiredValue
 
     status, pods = ask(path, "/explain", timeout_s)
     if status != 200:
@@ -93,7 +93,7 @@ def _agent_wishes(path: str, timeout_s: float) -> Iterator[Wish]:
                 value = knob(row["name"]).parse(row["wanted"])
                 names = (pod["namespace"], pod["name"], row["container"])
                 subject = "/".join(name for name in names if name) or pod["key"]
-                yield Wish(subject, row["target"], row["name"], value, "agent")
+                yield DesiredValue(subject, row["target"], row["name"], value, "agent")
 
 
 class Setters:
@@ -107,17 +107,17 @@ class Setters:
         """``NN-name``, or the source if no plugin has set it."""
         from nri.trace.drift import field_of
 
-        field, ident = field_of(change.wish.name), change.wish.cgroup.rpartition("/")[2]
+        field, ident = field_of(change.desired.name), change.desired.cgroup.rpartition("/")[2]
         ident = ident.removesuffix(".scope").rpartition("-")[2]
-        if not self._there or change.wish.source != "runtime" or not field:
-            return change.wish.source
+        if not self._there or change.desired.source != "runtime" or not field:
+            return change.desired.source
         try:
             chain = ask_runtime(self._settings, self._path, "Why", {"container": ident})
         except Failure as error:
             self._there = error.code == FAILED  # it answers, if only that it knows nothing of this one
-            return change.wish.source
+            return change.desired.source
         setters = [step["plugin"] for step in chain["steps"] if step["field"] == field and not step["note"]]
-        return setters[-1] if setters and not setters[-1].startswith("(") else change.wish.source
+        return setters[-1] if setters and not setters[-1].startswith("(") else change.desired.source
 
 
 def row_of(change: Change, who: Setters) -> dict[str, Any]:

@@ -81,8 +81,8 @@ def command(
     drift = Drift(detect(Root(root)))
     who = Setters(settings, path)
     with ExitStack() as stack:
-        wishes = sources(settings, agent_socket, stack)
-        found = drift.look(wishes())
+        values = sources(settings, agent_socket, stack)
+        found = drift.look(values())
         if metrics:
             stack.enter_context(_served(drift, metrics))
         if drift.unread and not drift.looked_at:
@@ -101,7 +101,7 @@ def command(
             for change in found:
                 _say(out, row_of(change, who))
             time.sleep(interval)
-            found = drift.look(wishes())
+            found = drift.look(values())
 
 
 def _say(out: Output, row: dict[str, Any]) -> None:

@@ -75,13 +75,13 @@ def command(
             source.start()
         return _show(out, source, listen, export)
     from nri.adaptation.admin import DEFAULT_SOCKET
-    from nri.cli.support.beside import Beside
+    from nri.cli.support.node_parts import NodeParts
     from nri.inspector.sources import Running
 
     def ask(method: str, request: dict[str, Any]) -> dict[str, Any]:
         return ask_runtime(settings, path, method, request)
 
-    with live(settings, path) as looking, Beside(settings, path, agent_socket, state_dir, root) as beside:
+    with live(settings, path) as looking, NodeParts(settings, path, agent_socket, state_dir, root) as beside:
         return _show(out, Running(looking, ask, Failure, path or DEFAULT_SOCKET, beside.views()), listen, export)
 
 

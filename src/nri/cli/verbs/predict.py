@@ -65,9 +65,9 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     if plugins collide, and 1 if none does but something could not be read.
     """
     from nri.trace.history import Trace
-    from nri.trace.predict import Foresight
+    from nri.trace.predict import CollisionFinder
 
-    out, foresight = Output(settings), Foresight()
+    out, foresight = Output(settings), CollisionFinder()
     unread = 0
     if not paths and not plugins:
         raise Failure("nothing to predict from: give recordings, or plugins with --plugin", USAGE)

@@ -69,7 +69,7 @@ def command(
     """
     from nri.api.naming import REQUEST_TIMEOUT_S
     from nri.cli.support.trial.plugins import trial_plugins
-    from nri.cli.support.trial.trial import Trial, Watching
+    from nri.cli.support.trial.trial import Trial, TrialObserver
     from nri.config import read_file
     from nri.testing import Replay
 
@@ -80,7 +80,7 @@ def command(
     if policy:
         read_file(policy)  # a runtime takes a missing file for one without policies
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if settings.verbose else logging.CRITICAL)
-    watching = Watching()
+    watching = TrialObserver()
     timeout_s = settings.timeout_s or REQUEST_TIMEOUT_S
     with contextlib.ExitStack() as stack:
         reporters = stack.enter_context(recorded(recording, "replay", policy_path=policy))

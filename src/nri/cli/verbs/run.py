@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OF_ONE = ("--idx", "-idx", "-i", "--name", "-name", "--config", "-config", "--events", "-events")
 
 
-class Wanted(NamedTuple):
+class PluginArguments(NamedTuple):
     """A plugin to run, and the words behind it that are its own."""
 
     target: str
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
 
 def split(
     arguments: Sequence[str], options: Mapping[str, bool], own_of: Callable[[str], Mapping[str, tuple[str, str, str]]]
-) -> tuple[list[str], list[Wanted]]:
+) -> tuple[list[str], list[PluginArguments]]:
     """Split words into those for the command, plugins among them, and the plugins with the words that are theirs.
 
     Args:
@@ -50,7 +50,7 @@ def split(
         own_of: tells the flags of a plugin's own, as its class has them.
     """
     ours: list[str] = []
-    wanted: list[Wanted] = []
+    wanted: list[PluginArguments] = []
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
@@ -60,7 +60,7 @@ def split(
             break
         if not word.startswith("-") or word == "-":
             ours.append(word)
-            wanted.append(Wanted(word, []))
+            wanted.append(PluginArguments(word, []))
         elif flag in options:
             place = wanted[-1].words if wanted and flag in OF_ONE else ours
             place += [word, *_value(rest, options[flag] and not equals)]
@@ -104,7 +104,7 @@ class Run(Verb):
             args, ctx.meta[WANTED] = self.split(ctx, args)
         return super().parse_args(ctx, args)
 
-    def split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[Wanted]]:
+    def split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[PluginArguments]]:
         """Split a command line into words for the command, and plugins with the words that are their own."""
         options = {
             name: not param.is_flag and not param.count
@@ -187,7 +187,7 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
     Only the log is printed: with -q only warnings, with -o json one object per line. --timeout limits how long the
     runtime may take to register and configure a plugin.
     """
-    wanted: list[Wanted] = click.get_current_context().meta[WANTED]
+    wanted: list[PluginArguments] = click.get_current_context().meta[WANTED]
     if reload:
         from nri.cli.support.reload import supervise
 
@@ -200,7 +200,7 @@ def command(settings: Settings, /, targets: tuple[str, ...], reload: bool, **fla
         return _run(settings, wanted, flags, next(iter(reporters), None))
 
 
-def _run(settings: Settings, wanted: list[Wanted], flags: dict[str, Any], reporter: Reporter | None) -> int:
+def _run(settings: Settings, wanted: list[PluginArguments], flags: dict[str, Any], reporter: Reporter | None) -> int:
     """Run the plugins, or tell what --help or --version of one asks for."""
     from nri.stub.program.start import run_all, tell
 
@@ -221,7 +221,7 @@ def _refuse_unclear(flags: dict[str, Any]) -> None:
 
 
 def _chosen(
-    settings: Settings, wanted: Wanted, arguments: list[str], place: int, count: int
+    settings: Settings, wanted: PluginArguments, arguments: list[str], place: int, count: int
 ) -> tuple[type[Plugin], Options]:
     """Load one plugin and parse its flags; it is number `place` of `count` in this process."""
     from nri.cli.support.plugin_loader import load

@@ -99,11 +99,11 @@ def stat(settings: Settings, path: str) -> int:
 
     Percentiles are of the calls that ended, in milliseconds, to three digits.
     """
+    from nri.trace.call_stats import MOST_STATS, AllCallStats
     from nri.trace.history import Trace
-    from nri.trace.sums import MOST_SUMS, Sums
 
     found, out = Trace(path), Output(settings)
-    sums = Sums()
+    sums = AllCallStats()
     for event in found.events():
         for step in event.steps:
             ended = step.reply is not None or step.error is not None
@@ -111,7 +111,7 @@ def stat(settings: Settings, path: str) -> int:
             sums.of(step.plugin, step.event).take(taken_ms, step.error is not None, step.refused is not None)
     out.table(_SUMMED, [{"plugin": plugin, "event": event, **row} for (plugin, event), row in sums.rows()])
     if sums.left:
-        out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_SUMS} rows are shown")
+        out.note(f"{count(sums.left, 'call')} of further plugins: only {MOST_STATS} rows are shown")
     return _end(out, found)
 
 

@@ -90,7 +90,7 @@ def parse(source: Source) -> tuple[Any, Source, list[Remark]]:
     return parse_text(plain), plain, remarks
 
 
-class _Mended(NamedTuple):
+class _Repair(NamedTuple):
     """A text without its first mistake, which one that was, and where."""
 
     text: str
@@ -98,18 +98,18 @@ class _Mended(NamedTuple):
     at: int
 
 
-def _mend(text: str, error: json.JSONDecodeError) -> _Mended | None:
+def _mend(text: str, error: json.JSONDecodeError) -> _Repair | None:
     """The text without its first mistake; None if that cannot be mended."""
     before, after = text[: error.pos], text[error.pos :]
     if "',' delimiter" in error.msg and after[:1] == '"':
         mended = f"{before.rstrip()},{before[len(before.rstrip()) :]}{after}"
-        return _Mended(mended, Kind.MISSING_COMMA, error.pos)
+        return _Repair(mended, Kind.MISSING_COMMA, error.pos)
     if "':' delimiter" in error.msg and after[:1] == "=":
-        return _Mended(f"{before}:{after[1:]}", Kind.EQUALS_SIGN, error.pos)
+        return _Repair(f"{before}:{after[1:]}", Kind.EQUALS_SIGN, error.pos)
     extra = re.search(r",(\s*)$", before if after[:1] in "}]" else before + after[:1])
     if extra and re.match(r",?\s*[}\]]", after):
         end = extra.start()  # Pythons differ in whether they point to the comma or behind it
-        return _Mended(f"{text[:end]} {text[end + 1 :]}", Kind.EXTRA_COMMA, end)
+        return _Repair(f"{text[:end]} {text[end + 1 :]}", Kind.EXTRA_COMMA, end)
     return None
 
 

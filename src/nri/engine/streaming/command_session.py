@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import closing
 
-from nri.engine.streaming.channels.command import CommandChannels, Gone, Input, InputEnd, Resize
+from nri.engine.streaming.channels.command import ClientGone, CommandChannels, Input, InputEnd, Resize
 from nri.engine.streaming.channels.status import Status
 from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
 from nri.engine.streaming.programs import Program
@@ -95,7 +95,7 @@ class CommandSession:
                 self._input_ended = True
             elif isinstance(event, Resize):
                 self._size = event
-            elif isinstance(event, Gone):
+            elif isinstance(event, ClientGone):
                 self._gone = True
         self._flush()
 

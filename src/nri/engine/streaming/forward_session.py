@@ -16,8 +16,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from nri.engine.streaming.channels.command import Gone
-from nri.engine.streaming.channels.forward import Arrived, Dropped, ForwardChannels, HalfEnd, Wanted
+from nri.engine.streaming.channels.command import ClientGone
+from nri.engine.streaming.channels.forward import ForwardChannels, PortClosed, PortData, PortHalfClosed, PortOpened
 from nri.engine.streaming.link import CHUNK, Limits, Link, Poller
 from nri.errors import NriError
 
@@ -114,23 +114,23 @@ class ForwardSession:
 
     def _receive(self, data: bytes) -> None:
         for event in self._channels.receive(data):
-            if isinstance(event, Gone):
+            if isinstance(event, ClientGone):
                 self._gone = True
-            elif isinstance(event, Wanted):
+            elif isinstance(event, PortOpened):
                 self._open(event)
-            elif isinstance(event, Dropped):
+            elif isinstance(event, PortClosed):
                 self._close(event.key)
             elif port := self._ports.get(event.key):
-                if isinstance(event, Arrived):
+                if isinstance(event, PortData):
                     self._arrived(event, port)
-                elif isinstance(event, HalfEnd):
+                elif isinstance(event, PortHalfClosed):
                     port.input_ended = True
                     self._settle(event.key, port)
-            elif isinstance(event, Arrived):
+            elif isinstance(event, PortData):
                 self._channels.consumed(event.key, len(event.data))
         self._link.send(self._channels.take())
 
-    def _arrived(self, event: Arrived, port: _Port) -> None:
+    def _arrived(self, event: PortData, port: _Port) -> None:
         if port.shut:
             self._channels.consumed(event.key, len(event.data))
             return
@@ -140,7 +140,7 @@ class ForwardSession:
 
     # --- connections -----------------------------------------------------------------------------------------------
 
-    def _open(self, event: Wanted) -> None:
+    def _open(self, event: PortOpened) -> None:
         port = self._ports[event.key] = _Port()
         arguments = (event.key, port, event.port)
         threading.Thread(target=self._make, args=arguments, name="nri-engine-forward", daemon=True).start()

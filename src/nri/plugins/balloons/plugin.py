@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nri.policies.placement.containers import Container
-    from nri.policies.placement.kept import Kept
     from nri.policies.placement.machine import Machine
     from nri.policies.placement.policy import Policy
+    from nri.policies.placement.state import PlacementState
     from nri.stub.program.options import Flag
 
 __all__ = ["BalloonsPlugin"]
@@ -57,8 +57,10 @@ class BalloonsPlugin(PlacementPlugin):
 
     config: Config
 
-    def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
-        return Balloons(machine, options, near=cache(self._near), kept=kept, containers=containers)
+    def make(
+        self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
+    ) -> Policy:
+        return Balloons(machine, options, near=cache(self._near), state=state, containers=containers)
 
     def _near(self, path: str) -> list[int]:
         """The CPUs near to a device in /sys, several sets if it is made of several; told if there are none."""

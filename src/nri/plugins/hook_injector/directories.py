@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from nri.config.watch import Fingerprint
 
-__all__ = ["HookDirectories", "News"]
+__all__ = ["HookDirectories", "HooksChange"]
 
 #: Files of one directory at most.
 MOST_FILES = 1_000
 
 
-class News(NamedTuple):
+class HooksChange(NamedTuple):
     """The outcome of a look that found a change.
 
     Attributes:
@@ -79,7 +79,7 @@ class HookDirectories:
         self._seen: _Seen | None = None
         self._lock = allocate_lock()
 
-    def refresh(self) -> News | None:
+    def refresh(self) -> HooksChange | None:
         """Look whether anything has changed, and read all files if so; None if nothing has.
 
         The hooks are replaced at once, by all or none of what is new. May be called by several threads.
@@ -113,7 +113,7 @@ class HookDirectories:
                     files[path] = seen
         return files, errors
 
-    def _read(self, files: Mapping[str, Fingerprint], errors: list[ConfigError]) -> News:
+    def _read(self, files: Mapping[str, Fingerprint], errors: list[ConfigError]) -> HooksChange:
         hooks: dict[str, Hook] = {}
         programs: dict[str, bool] = {}
         warnings: list[ConfigError] = []
@@ -134,6 +134,6 @@ class HookDirectories:
         failed = tuple(str(error) for error in errors if error.source in self.directories)
         self._seen = _Seen(files, failed, programs)
         if errors:
-            return News(together(errors), ())
+            return HooksChange(together(errors), ())
         self.hooks = tuple(sorted(hooks.values(), key=lambda hook: (hook.name.lower(), hook.name)))
-        return News(None, warnings)
+        return HooksChange(None, warnings)

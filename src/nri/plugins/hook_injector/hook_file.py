@@ -69,14 +69,14 @@ class _Conditions:
     hasBindMounts: bool | None = None
 
 
-class _Current:
+class _Version100:
     version: str
     hook: _Program
     when: _Conditions
     stages: list[Stage]
 
 
-class _Old:
+class _Version010:
     version: str = ""
     hook: str
     arguments: list[str] | None = None
@@ -108,7 +108,7 @@ def parse_hook(name: str, source: Source) -> tuple[Hook, list[ConfigError]]:
     version = next((value for key, value in tree.items() if key.lower() == "version" and value is not None), "")
     if version not in ("1.0.0", "0.1.0", ""):
         _refuse(source, [Problem(("version",), f"unrecognized hook version: {shorten(version)}", 'write "1.0.0"')])
-    return _Reading(name, source, tree, _Current if version == "1.0.0" else _Old).hook()
+    return _Reading(name, source, tree, _Version100 if version == "1.0.0" else _Version010).hook()
 
 
 class _Reading:
@@ -123,7 +123,7 @@ class _Reading:
 
     def hook(self) -> tuple[Hook, list[ConfigError]]:
         given = self._given
-        made = self._current(given) if isinstance(given, _Current) else self._old(given)
+        made = self._current(given) if isinstance(given, _Version100) else self._old(given)
         if self._problems:
             _refuse(self._source, self._problems)
         if not made.when.commands and not self._may_match(made.when):
@@ -165,7 +165,7 @@ class _Reading:
 
     # -- schemas ------------------------------------------------------------------------------------------------------
 
-    def _current(self, given: _Current) -> Hook:
+    def _current(self, given: _Version100) -> Hook:
         program, conditions = given.hook, given.when
         self._check_program(program.path, ("hook", "path"))
         self._check_words(program.args, ("hook", "args"))
@@ -184,7 +184,7 @@ class _Reading:
         stages = tuple(given.stages)
         return Hook(self._name, program.path, program.args, program.env, program.timeout, stages, when)
 
-    def _old(self, given: _Old) -> Hook:
+    def _old(self, given: _Version010) -> Hook:
         self._check_program(given.hook, ("hook",))
         self._check_words(given.arguments or (), ("arguments",))
         stages = self._either("stages", given.stages, "stage", given.stage)

@@ -12,7 +12,7 @@ import nri
 from nri.config.complaint import apart
 from nri.plugins.hook_injector import pattern
 from nri.plugins.hook_injector.directories import HookDirectories
-from nri.plugins.hook_injector.when import Facts, Unanswerable
+from nri.plugins.hook_injector.when import ConditionError, Facts
 from nri.stub.program.options import Flag
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import ClassVar
 
-    from nri.plugins.hook_injector.directories import News
+    from nri.plugins.hook_injector.directories import HooksChange
 
 __all__ = ["DIRECTORIES", "HookInjector"]
 
@@ -95,7 +95,7 @@ class HookInjector(nri.Plugin):
             try:
                 if not hook.when.match(facts):
                     continue
-            except Unanswerable as error:
+            except ConditionError as error:
                 raise nri.Reject(f'hook generation failed: matching hook "{hook.name}": {error}') from None
             added.append(hook.name)
             adjustment.message.hooks.SetInParent()  # a hook for no stage is a match all the same
@@ -113,7 +113,7 @@ class HookInjector(nri.Plugin):
             if news is not None:
                 self._tell(news)
 
-    def _tell(self, news: News) -> None:
+    def _tell(self, news: HooksChange) -> None:
         """Log what a look has brought, once."""
         assert self._found is not None
         errors = [] if news.error is None else apart(news.error)

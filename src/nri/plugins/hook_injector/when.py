@@ -16,10 +16,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Facts", "Unanswerable", "When"]
+__all__ = ["ConditionError", "Facts", "When"]
 
 
-class Unanswerable(Exception):
+class ConditionError(Exception):
     """It cannot be said whether a hook is for the container; the text says why."""
 
 
@@ -56,7 +56,7 @@ class When(NamedTuple):
         """Whether the hook is for the container.
 
         Raises:
-            Unanswerable: there are `commands`, and the container has no arguments; or a pattern takes too long.
+            ConditionError: there are `commands`, and the container has no arguments; or a pattern takes too long.
         """
         held = False
         for condition in self._conditions(facts):
@@ -66,7 +66,7 @@ class When(NamedTuple):
         if not self.commands:
             return held
         if not facts.args:
-            raise Unanswerable("process.args must have at least one entry")
+            raise ConditionError("process.args must have at least one entry")
         return any(_found("command", pattern, facts.args[0], facts.budget) for pattern in self.commands)
 
     def _conditions(self, facts: Facts) -> list[Callable[[], bool]]:
@@ -97,4 +97,4 @@ def _found(what: str, pattern: Pattern, text: str, budget: Budget) -> bool:
         return pattern.found_in(text, budget)
     except TooCostly as error:
         searched = f"a search for {shorten(pattern.text)} in {len(text)} characters"
-        raise Unanswerable(f"{what}: {searched}, and those before it, take {error}") from None
+        raise ConditionError(f"{what}: {searched}, and those before it, take {error}") from None

@@ -2,7 +2,7 @@
 
 One job: :class:`Checkpoint`. Rules: a file that others could have written is refused, because it decides over CPUs; one
 that cannot be read is reported, and counts as none. It is replaced whole and not waited for on the disk: after a crash
-of the machine no container of it runs. Next: `nri.policies.placement.kept`, its content.
+of the machine no container of it runs. Next: `nri.policies.placement.state`, its content.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from nri.config import Source, read
 from nri.errors import ConfigError
 from nri.files import private_folder, read_regular, write_whole
-from nri.policies.placement.kept import Kept
+from nri.policies.placement.state import PlacementState
 
 __all__ = ["Checkpoint"]
 
@@ -35,7 +35,7 @@ class Checkpoint:
         self.path = Path(folder) / f"{name}.json"
         self._name = name
 
-    def read(self) -> tuple[Kept | None, str]:
+    def read(self) -> tuple[PlacementState | None, str]:
         """The content of the file, None if there is none, and why it cannot be used, "" if it can.
 
         Raises:
@@ -44,7 +44,7 @@ class Checkpoint:
         try:
             self._refuse_foreign(os.lstat(self.path))
             text = read_regular(self.path, _MOST_BYTES, follow=False).decode()
-            kept = read(Kept, [Source(str(self.path), text, "json")])
+            state = read(PlacementState, [Source(str(self.path), text, "json")])
         except FileNotFoundError:
             return None, ""
         except (OSError, UnicodeDecodeError) as error:
@@ -53,13 +53,13 @@ class Checkpoint:
             if error.key == _FOREIGN:
                 raise
             return None, str(error)
-        if kept.policy != self._name:
-            return None, f"{self.path}: it was written by {kept.policy}"
-        return kept, ""
+        if state.policy != self._name:
+            return None, f"{self.path}: it was written by {state.policy}"
+        return state, ""
 
-    def write(self, kept: Kept) -> None:
+    def write(self, state: PlacementState) -> None:
         """Write what is to be kept. Raises OSError."""
-        data = json.dumps(kept.tree(), separators=(",", ":")).encode()
+        data = json.dumps(state.tree(), separators=(",", ":")).encode()
         try:
             write_whole(self.path, data, sync=False)
         except FileNotFoundError:

@@ -36,7 +36,7 @@ from nri.stub.program.options import Flag
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from nri.policies.placement.kept import Kept
+    from nri.policies.placement.state import PlacementState
     from nri.service.http import Answer, Server
 
 __all__ = ["FLAGS", "PlacementPlugin"]
@@ -62,7 +62,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._options: Any = None
         self._machine: Machine | None = None
         self._node_bytes = 0
-        self._kept: Kept | None = None
+        self._saved_state: PlacementState | None = None
         self._connected = False
         self._server: Server | None = None
         self._tuner: Tuner | None = None
@@ -75,7 +75,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         self.squeezed: dict[str, str] = {}
 
     @abstractmethod
-    def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
+    def make(
+        self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
+    ) -> Policy:
         """Make the policy. Raises ValueError for options that do not go with the machine."""
 
     # -- configuration ------------------------------------------------------------------------------------------------
@@ -107,10 +109,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         machine = Machine.of(topology)
         before, changes = self._policy, dict[str, Pins]()
         if before is None:
-            self._kept, complaint = Checkpoint(options.stateDir, self.name).read()
+            self._saved_state, complaint = Checkpoint(options.stateDir, self.name).read()
             if complaint:
                 self.log.warning("%s; all containers are placed again", complaint)
-            self._tuner = Tuner(self.root, self.log.warning, self._kept.interrupts if self._kept else {})
+            self._tuner = Tuner(self.root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
             policy = self._made(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
@@ -127,9 +129,11 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _source(self) -> str:
         return self.config_source or "the configuration"
 
-    def _made(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
+    def _made(
+        self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
+    ) -> Policy:
         try:
-            return self.make(machine, options, kept, containers)
+            return self.make(machine, options, state, containers)
         except ValueError as error:
             raise ConfigError(self._source(), "", str(error)) from error
 
@@ -152,10 +156,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             by_pod = {pod.id: pod for pod in pods}
             found = {each.id: self._container_of(by_pod[each.pod_sandbox_id], each) for each in told.values()}
             before = self.present
-            kept = self._kept or before.saved()
-            kept.restore(found.values())
+            state = self._saved_state or before.saved()
+            state.restore(found.values())
             try:
-                policy = self.make(self._present_machine(), self._options, kept, found)
+                policy = self.make(self._present_machine(), self._options, state, found)
             except ValueError as error:
                 self.log.warning("nothing can stay as it was: %s; all containers are placed again", error)
                 policy = self.make(self._present_machine(), self._options, None, {})
@@ -168,13 +172,13 @@ class PlacementPlugin(nri.Plugin, ABC):
                     self._squeeze(policy, container)
                 except NoPlace:
                     self._later[container.id] = container
-            self._policy, self._kept, self._connected = policy, None, True
+            self._policy, self._saved_state, self._connected = policy, None, True
             self._save(policy)
             changes = {name: differing(pins, told[name]) for name, pins in policy.pins.items()}
         self.log.info(
             "%d containers are placed, %d of them as they were%s",
             len(policy.containers),
-            len([name for name in policy.containers if name in kept.containers]),
+            len([name for name in policy.containers if name in state.containers]),
             f"; {len(self._later)} more follow" if self._later else "",
         )
         return updates_of(changes)

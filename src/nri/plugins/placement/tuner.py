@@ -68,11 +68,11 @@ class Tuner:
                 yield from tune_uncore(self._root, *die, *between)
 
     def _write_interrupts(self, tuning: Tuning, controllable: list[str], machine: Machine) -> Iterable[Result]:
-        if not tuning.wishes and not self.first:
+        if not tuning.irq_affinities and not self.first:
             return []
         if self._interrupts is None:
             self._interrupts = self._read()
-        wanted = affinities(self._interrupts, tuning.wishes, controllable, machine.online)
+        wanted = affinities(self._interrupts, tuning.irq_affinities, controllable, machine.online)
         found = []
         for number, (_, first) in self._interrupts.items():
             cpus = wanted.get(number, first)

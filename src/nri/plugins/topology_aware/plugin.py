@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nri.policies.placement.containers import Container
-    from nri.policies.placement.kept import Kept
     from nri.policies.placement.machine import Machine
     from nri.policies.placement.policy import Policy
+    from nri.policies.placement.state import PlacementState
     from nri.stub.program.options import Flag
 
 __all__ = ["TopologyAwarePlugin"]
@@ -94,8 +94,10 @@ class TopologyAwarePlugin(PlacementPlugin):
         if changes:
             self._ask(changes)
 
-    def make(self, machine: Machine, options: Any, kept: Kept | None, containers: Mapping[str, Container]) -> Policy:
-        return TopologyAware(machine, options, kept=kept, containers=containers)
+    def make(
+        self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
+    ) -> Policy:
+        return TopologyAware(machine, options, state=state, containers=containers)
 
 
 if __name__ == "__main__":

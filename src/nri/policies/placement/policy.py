@@ -14,9 +14,9 @@ from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.containers import Container, Pins
-from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.scheduling import SchedulingClass
+from nri.policies.placement.state import PlacementState
 from nri.policies.placement.tuning import Tuning, described
 from nri.text import quote
 
@@ -136,7 +136,7 @@ class Policy(Protocol):
         """Whether a container has a zone of its own in the node's NodeResourceTopology."""
         ...
 
-    def saved(self) -> Kept:
+    def saved(self) -> PlacementState:
         """The placements that it has given."""
         ...
 

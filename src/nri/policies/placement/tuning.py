@@ -24,8 +24,19 @@ from nri.policies.placement import masks
 from nri.policies.placement.containers import Container, NoPlace
 from nri.policies.placement.machine import Machine
 
-__all__ = ["CpuClass", "Settings", "Tuning", "Wish", "affinities", "check_asked", "check_classes", "class_of",
-           "described", "settings", "wish_of"]  # fmt: skip
+__all__ = [
+    "CpuClass",
+    "IrqAffinity",
+    "Settings",
+    "Tuning",
+    "affinities",
+    "check_asked",
+    "check_classes",
+    "class_of",
+    "described",
+    "irq_affinity_of",
+    "settings",
+]  # fmt: skip
 
 _UNITS: Final = {"ghz": 1_000_000, "mhz": 1000, "khz": 1, "": 1}
 _FREQUENCY: Final = re.compile(r"(\d{1,10}(?:\.\d{1,9})?) ?(ghz|mhz|khz|)", re.IGNORECASE)
@@ -90,7 +101,7 @@ def check_classes(classes: Sequence[CpuClass], asked: Mapping[str, str]) -> None
             raise ValueError(f"{key}: there is no CPU class {name!r}; {', '.join(names) or 'none is defined'}")
 
 
-class Wish(NamedTuple):
+class IrqAffinity(NamedTuple):
     """Interrupts that some CPUs want, or are to be kept from; patterns of descriptions, or numbers.
 
     `claim_first`: of those that are both, the mask wins. `sink`: those that nobody wants come here, too.
@@ -105,10 +116,10 @@ class Wish(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """A policy's wishes: which CPUs have which class, and whose interrupts go where."""
+    """A policy's tuning: which CPUs have which class, and whose interrupts go where."""
 
     classes: Mapping[str, int] = MappingProxyType({})
-    wishes: Sequence[Wish] = ()
+    irq_affinities: Sequence[IrqAffinity] = ()
 
 
 class Settings(NamedTuple):
@@ -122,7 +133,7 @@ class Settings(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _IrqAnnotation:
     claim: list[str] = field(default_factory=list)
     mask: list[str] = field(default_factory=list)
     mode: Literal["", "mask-first", "claim-first"] = ""
@@ -154,13 +165,13 @@ def _check_scope(container: Container, key: str, scope: int, own: bool) -> None:
         raise container.refusal(key, "it has no CPUs of its own")
 
 
-def _interrupts(container: Container) -> _Asked:
+def _interrupts(container: Container) -> _IrqAnnotation:
     """The interrupts that a container asks for. NoPlace if that cannot be read."""
     try:
         table = container.table("irq-affinity", "claim", "mask", "mode")
         lists = {key: [str(each) if type(each) is int else each for each in value] if isinstance(value, list) else value
                  for key, value in table.items() if value is not None}  # fmt: skip
-        return read(_Asked, [Source("irq-affinity", json.dumps(lists), "json")])
+        return read(_IrqAnnotation, [Source("irq-affinity", json.dumps(lists), "json")])
     except (ConfigError, ValueError) as error:
         raise container.refusal("irq-affinity", error) from error
 
@@ -171,7 +182,7 @@ def class_of(container: Container, classes: Sequence[CpuClass], default: str) ->
     return found[1] if found is not None and found[1] in [each.name for each in classes] else default
 
 
-def wish_of(container: Container, cpus: int) -> Wish | None:
+def irq_affinity_of(container: Container, cpus: int) -> IrqAffinity | None:
     """The interrupts that a container wants on its own CPUs, or is to be spared; None if it does not say."""
     if not cpus or container.asks("irq-affinity") is None:
         return None
@@ -180,7 +191,7 @@ def wish_of(container: Container, cpus: int) -> Wish | None:
     except NoPlace as error:  # it ran before it was read
         container.doubt("irq-affinity", error.reason)
         return None
-    return Wish(str(container), cpus, tuple(asked.claim), tuple(asked.mask), asked.mode == "claim-first")
+    return IrqAffinity(str(container), cpus, tuple(asked.claim), tuple(asked.mask), asked.mode == "claim-first")
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -236,7 +247,10 @@ def _khz(value: str | int, limits: Limits, turbo: bool) -> int:
 
 
 def affinities(
-    interrupts: Mapping[int, tuple[str, int]], wishes: Sequence[Wish], controllable: Sequence[str], online: int
+    interrupts: Mapping[int, tuple[str, int]],
+    irq_affinities: Sequence[IrqAffinity],
+    controllable: Sequence[str],
+    online: int,
 ) -> dict[int, int]:
     """The CPUs of each interrupt that may be moved, by its description and the CPUs that it had at first.
 
@@ -247,13 +261,13 @@ def affinities(
         if not _has(controllable, number, words):
             continue
         claimed, masked, sinks = 0, 0, 0
-        for wish in wishes:
-            wants, shuns = _has(wish.claim, number, words), _has(wish.mask, number, words)
-            if shuns and (wish.claim_first or not wants):
-                masked |= wish.cpus
+        for rule in irq_affinities:
+            wants, shuns = _has(rule.claim, number, words), _has(rule.mask, number, words)
+            if shuns and (rule.claim_first or not wants):
+                masked |= rule.cpus
             elif wants:
-                claimed |= wish.cpus
-            sinks |= wish.cpus if wish.sink else 0
+                claimed |= rule.cpus
+            sinks |= rule.cpus if rule.sink else 0
         found[number] = claimed or (sinks or first) & ~masked or online & ~masked or first
     return found
 
@@ -275,13 +289,13 @@ def described(classes: Iterable[CpuClass], tuning: Tuning) -> dict[str, Any]:
         ],
         "interrupts": [
             {
-                "who": wish.who,
-                "cpus": masks.text(wish.cpus),
-                "claim": list(wish.claim),
-                "mask": list(wish.mask),
-                "sink": wish.sink,
+                "who": rule.who,
+                "cpus": masks.text(rule.cpus),
+                "claim": list(rule.claim),
+                "mask": list(rule.mask),
+                "sink": rule.sink,
             }
-            for wish in tuning.wishes
+            for rule in tuning.irq_affinities
         ],
     }
 

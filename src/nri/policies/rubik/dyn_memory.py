@@ -13,7 +13,7 @@ from nri.policies.formulas import UNLIMITED
 from nri.policies.rubik.pods import Pod, offline
 from nri.policies.writes import Write
 
-__all__ = ["INTERVAL_S", "Walk", "limits", "writes"]
+__all__ = ["INTERVAL_S", "MemoryHigh", "limits", "writes"]
 
 INTERVAL_S: Final = 5
 #: Readings that are only counted before the next one raises.
@@ -21,7 +21,7 @@ _QUIET: Final = 12
 _ASYNC_RATIO: Final = 80
 
 
-class Walk:
+class MemoryHigh:
     """The limit over time.
 
     Attributes:

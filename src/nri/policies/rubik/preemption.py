@@ -19,7 +19,7 @@ __all__ = ["Levels", "bandwidth", "decide", "protection", "update", "values"]
 _REASON: Final = "preemption"
 
 
-class _Way(NamedTuple):
+class _Mechanism(NamedTuple):
     """A way to hold a resource back: the knob that it needs, and the values of an offline pod and of its containers."""
 
     needs: str
@@ -27,16 +27,16 @@ class _Way(NamedTuple):
     container: Mapping[str, int]
 
 
-def _level(knob: str, value: int = -1) -> _Way:
-    return _Way(knob, {knob: value}, {knob: value})
+def _level(knob: str, value: int = -1) -> _Mechanism:
+    return _Mechanism(knob, {knob: value}, {knob: value})
 
 
 _LEAST: Final = {SHARES: 2}
 #: The ways by resource: the first one that the kernel has counts. An idle cgroup takes no shares, so that a runtime
 #: could not update it: that is why containers of an idle pod have few shares instead.
-_WAYS: Final[Mapping[str, tuple[_Way, ...]]] = {
-    "cpu": (_level("cpu.qos_level"), _Way(CPU_IDLE, {CPU_IDLE: 1}, _LEAST), _Way("", _LEAST, _LEAST)),
-    "memory": (_level("memory.qos_level"), _Way("", {}, {OOM_SCORE: 1000})),
+_WAYS: Final[Mapping[str, tuple[_Mechanism, ...]]] = {
+    "cpu": (_level("cpu.qos_level"), _Mechanism(CPU_IDLE, {CPU_IDLE: 1}, _LEAST), _Mechanism("", _LEAST, _LEAST)),
+    "memory": (_level("memory.qos_level"), _Mechanism("", {}, {OOM_SCORE: 1000})),
     "net": (_level(NET_CLASS, 0xFFFF_FFFF),),
 }
 

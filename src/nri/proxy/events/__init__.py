@@ -9,7 +9,7 @@ from nri.proxy.events.call_context import CallContext
 from nri.proxy.events.containers import ContainerCalls
 from nri.proxy.events.domain import Domain
 from nri.proxy.events.exits import Exits
-from nri.proxy.events.inquiry import Inquiry
 from nri.proxy.events.pods import PodCalls
+from nri.proxy.events.runtime_queries import RuntimeQueries
 
-__all__ = ["Adoption", "CallContext", "ContainerCalls", "Domain", "Exits", "Inquiry", "PodCalls", "Reconciler"]
+__all__ = ["Adoption", "CallContext", "ContainerCalls", "Domain", "Exits", "PodCalls", "Reconciler", "RuntimeQueries"]

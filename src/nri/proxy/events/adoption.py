@@ -21,7 +21,7 @@ from time import monotonic
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
 from nri.proxy.events.domain import Domain
-from nri.proxy.events.inquiry import Inquiry
+from nri.proxy.events.runtime_queries import RuntimeQueries
 from nri.proxy.events.views import made, pod_shown
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, CREATING, STOPPED, ContainerRecord, PodRecord, Store
@@ -59,9 +59,9 @@ def is_skipped(settings: ProxySettings, config: pb.PodSandboxConfig) -> bool:
 class Adoption:
     """Takes in what the runtime has; `late` is for when plugins may be there that would miss it."""
 
-    def __init__(self, settings: ProxySettings, store: Store, inquiry: Inquiry, domain: Domain) -> None:
+    def __init__(self, settings: ProxySettings, store: Store, queries: RuntimeQueries, domain: Domain) -> None:
         self._settings, self._store = settings, store
-        self._inquiry, self._domain = inquiry, domain
+        self._queries, self._domain = queries, domain
         self._one_at_a_time, self._taking_in = threading.Lock(), threading.Lock()
         self._failed: dict[str, str] = {}
 
@@ -73,7 +73,7 @@ class Adoption:
         with self._one_at_a_time:
             known_pods = {pod.id for pod in self._store.pods()}
             known = {each.id for each in self._store.containers() if each.runtime_id or not self._in_making(each)}
-            pods, containers = self._inquiry.lists()
+            pods, containers = self._queries.lists()
             with self._none_joins(late):
                 self._end_missing(known_pods - {pod.id for pod in pods}, known, {each.id for each in containers})
             names = {pod.id for pod in pods} | {each.id for each in containers}
@@ -96,10 +96,10 @@ class Adoption:
 
     def container(self, runtime_id: str, *, late: bool = True) -> ContainerRecord:
         """A container by the runtime's word. Raises RpcError, RuntimeUnavailable."""
-        facts = self._inquiry.container(runtime_id)
+        facts = self._queries.container(runtime_id)
         found = pb.Container(id=facts.status.id, pod_sandbox_id=facts.pod_id, metadata=facts.status.metadata)
         if not found.pod_sandbox_id:
-            _, containers = self._inquiry.lists()
+            _, containers = self._queries.lists()
             found.pod_sandbox_id = next((each.pod_sandbox_id for each in containers if each.id == found.id), "")
         return self._taken_in(found, late)
 
@@ -110,7 +110,7 @@ class Adoption:
         return self._domain.block() if late else nullcontext()
 
     def _pod(self, pod_id: str, late: bool) -> PodRecord:
-        facts = self._inquiry.pod(pod_id)
+        facts = self._queries.pod(pod_id)
         record = PodRecord(
             id=facts.status.id or pod_id, config=facts.config, runtime_handler=facts.status.runtime_handler
         )
@@ -133,7 +133,7 @@ class Adoption:
             return self._store.container(found.id) or self._adopt(found, late)
 
     def _adopt(self, found: pb.Container, late: bool) -> ContainerRecord:
-        facts = self._inquiry.container(found.id)
+        facts = self._queries.container(found.id)
         if self._store.pod(found.pod_sandbox_id) is None:
             self._pod(found.pod_sandbox_id, late)
         record = self._awaited(found)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from nri.errors import NriError, RpcError
 from nri.proxy.events.adoption import NOT_FOUND, Adoption
 from nri.proxy.events.domain import Domain
-from nri.proxy.events.inquiry import ContainerFacts, Inquiry
+from nri.proxy.events.runtime_queries import ContainerFacts, RuntimeQueries
 from nri.proxy.hooks import HookServers, Subject
 from nri.proxy.passing import Backend
 from nri.proxy.passing.backend import CALL_TIMEOUT_S
@@ -51,7 +51,7 @@ class CallContext:
     settings: ProxySettings
     store: Store
     backend: Backend
-    inquiry: Inquiry
+    queries: RuntimeQueries
     domain: Domain
     adoption: Adoption
     hook_servers: HookServers | None
@@ -84,7 +84,7 @@ class CallContext:
     def facts(self, record: ContainerRecord, deadline: float | None = None) -> ContainerFacts | None:
         """A container as the runtime has it; None if that cannot be asked, or not by the caller's deadline."""
         try:
-            return self.inquiry.container(record.runtime_id, time_for(deadline))
+            return self.queries.container(record.runtime_id, time_for(deadline))
         except NriError as error:
             _log.debug("container %s: %s", record.runtime_id, error)
             return None

@@ -53,7 +53,7 @@ class PodCalls:
         """Tell plugins of a pod; undo it and raise if they refuse it."""
         context = self._context
         try:
-            facts = context.inquiry.pod(record.id, time_for(call.deadline))
+            facts = context.queries.pod(record.id, time_for(call.deadline))
             record.shown = pod_shown(facts, record.config)
             with context.domain.block(deadline=call.deadline):
                 context.store.put(record)

@@ -13,7 +13,7 @@ from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError
-from nri.proxy.events.inquiry import ContainerFacts, PodFacts
+from nri.proxy.events.runtime_queries import ContainerFacts, PodFacts
 from nri.proxy.state import ContainerRecord
 
 __all__ = ["RUNTIME_ID", "asked_for", "made", "pod_shown"]

@@ -245,7 +245,7 @@ def _checks(plugin: Any, strict: bool) -> tuple[Any, Any]:
 
         watch = watched
     if plugin.sets is not None:
-        from nri.stub.support.declared import Held
+        from nri.stub.support.declared import SetsCheck
 
-        held = Held(plugin, strict=strict)
+        held = SetsCheck(plugin, strict=strict)
     return watch, held

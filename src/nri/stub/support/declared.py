@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-__all__ = ["Held", "check_sets"]
+__all__ = ["SetsCheck", "check_sets"]
 
 _REPLIES: dict[str, Any] = {
     "CreateContainer": m.CreateContainerResponse,
@@ -37,7 +37,7 @@ def check_sets(cls: Any) -> None:
             raise ValueError(f"{cls.__name__}.sets: {error}") from None
 
 
-class Held:
+class SetsCheck:
     """Looks at what one plugin answers and asks for.
 
     Args:

@@ -25,13 +25,13 @@ from nri.testing.placement.machines import make_policy, overridden
 #: How a line begins that says which assertion does not hold.
 UNMET = "assertion not met"
 
-__all__ = ["UNMET", "Play", "differences", "play"]
+__all__ = ["UNMET", "SequenceRun", "differences", "play"]
 
 _SCORES = {"Guaranteed": -997, "BestEffort": 1000}
 
 
 @dataclass(slots=True)
-class _Known:
+class _KnownContainer:
     """A container as the kubelet made it."""
 
     pod: str
@@ -43,14 +43,14 @@ class _Known:
 
 
 @dataclass(slots=True)
-class Play:
+class SequenceRun:
     """A sequence on its way: the runtime's view of each container, and what each step did."""
 
     case: Mapping[str, Any]
     policy: Policy
     topology: Topology
     runtime: dict[str, Pins] = field(default_factory=dict)
-    known: dict[str, _Known] = field(default_factory=dict)
+    known: dict[str, _KnownContainer] = field(default_factory=dict)
     history: list[tuple[dict[str, Pins], list[str]]] = field(default_factory=list)
 
     def run(self) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -96,7 +96,7 @@ class Play:
             container = Container(name, name, pod, requests, shares=shares)
             container.hints = self._hints(container)
             self.runtime[name] = Pins("", "", shares)
-            self.known[name] = _Known(pod.name, pod.qos, quota, memory, score, container)
+            self.known[name] = _KnownContainer(pod.name, pod.qos, quota, memory, score, container)
             try:
                 self._apply(self.policy.create(container))
             except NoPlace:
@@ -152,11 +152,11 @@ class Play:
         return []
 
 
-def play(case: Mapping[str, Any], topology: Topology, choices: Choices) -> Play:
+def play(case: Mapping[str, Any], topology: Topology, choices: Choices) -> SequenceRun:
     """Start a sequence. Raises ValueError or ConfigError if the policy refuses its configuration."""
     topology = overridden(topology, case.get("topology_overrides", {}))
     policy = make_policy(case["policy"], Machine.of(topology), case["config"], choices)
-    return Play(case, policy, topology)
+    return SequenceRun(case, policy, topology)
 
 
 def differences(case: Mapping[str, Any], topology: Topology, choices: Choices) -> list[str]:
@@ -179,7 +179,7 @@ def differences(case: Mapping[str, Any], topology: Topology, choices: Choices) -
     return found
 
 
-def _met(assertion: Mapping[str, Any], run: Play) -> bool:
+def _met(assertion: Mapping[str, Any], run: SequenceRun) -> bool:
     """Whether an assertion holds after its step."""
     if "after_step" not in assertion:
         return True

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nri.adaptation.merge.container_view import ContainerView, Taken, normalise
+from nri.adaptation.merge.container_view import AcceptedAdjustment, ContainerView, normalise
 from nri.adaptation.merge.entries import read
 from nri.adaptation.merge.fast_path import survey
 from nri.api import messages as m
@@ -26,9 +26,9 @@ class View:
         message = adjusts(**adjust).adjust
         found = survey(message, "ctr") if fresh else None
         if found is None:
-            self.view.add(Taken(read(message, TREE), [], message))
+            self.view.add(AcceptedAdjustment(read(message, TREE), [], message))
         else:
-            self.view.add(Taken(None, found[0], message, message.SerializeToString()))
+            self.view.add(AcceptedAdjustment(None, found[0], message, message.SerializeToString()))
         return self
 
     @property

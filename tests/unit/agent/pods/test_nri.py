@@ -11,8 +11,8 @@ import pytest
 from nri.agent.pods.nri import NriPods, api_pod
 from nri.agent.pods.running import running
 from nri.agent.settings import AgentSettings
-from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.host import Root, detect
@@ -136,7 +136,7 @@ def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None
 
 
 def test_what_changes_is_told_to_those_who_asked(tmp_path: Path) -> None:
-    pods, held, heard = NriPods(AgentSettings(root=tmp_path)), Held(), threading.Event()
+    pods, held, heard = NriPods(AgentSettings(root=tmp_path)), RuntimeInventory(), threading.Event()
     pods.follow(held, lambda *_: None)
     pods.subscribe(heard.set)
     pods.start()
@@ -161,7 +161,7 @@ def test_a_resize_by_the_kubelet_is_a_new_limit(tmp_path: Path) -> None:
 
 
 def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
-    pods, helds = NriPods(AgentSettings(root=tmp_path)), (Held(), Held("proxy"))
+    pods, helds = NriPods(AgentSettings(root=tmp_path)), (RuntimeInventory(), RuntimeInventory("proxy"))
     assert not pods.synced, "nobody tells it anything"
     for number, held in enumerate(helds):
         pods.follow(held, lambda *_: None)
@@ -174,15 +174,15 @@ def test_two_runtimes_are_one_node(tmp_path: Path) -> None:
     assert [each["metadata"]["uid"] for each in pods.pods()] == ["0", "1"]
 
 
-def _container(pod_id: str) -> HeldContainer:
+def _container(pod_id: str) -> InventoryContainer:
 
     context = ContainerContext(PodContext(uid=pod_id), id="containerd://c", name="app", resources=Resources())
-    return HeldContainer(pod_id, context, created=True)
+    return InventoryContainer(pod_id, context, created=True)
 
 
 def test_an_eviction_is_asked_of_the_runtime_that_has_the_container() -> None:
     pods, asked = NriPods(AgentSettings()), list[tuple[str, str]]()
-    held = Held()
+    held = RuntimeInventory()
     pods.follow(held, lambda number, reason: asked.append((number, reason)))
     held.put("c1", _container("s1"))
     pods.evict("c1", "memory")

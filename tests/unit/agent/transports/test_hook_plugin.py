@@ -107,8 +107,8 @@ def test_a_conversion_that_fails_never_fails_the_container(
     def broken(*_: object) -> None:
         raise ValueError("out of range")
 
-    monkeypatch.setattr(hook_plugin.words, "adjustment", broken)
-    monkeypatch.setattr(hook_plugin.words, "update", broken)
+    monkeypatch.setattr(hook_plugin.translation, "adjustment", broken)
+    monkeypatch.setattr(hook_plugin.translation, "update", broken)
     plugin, parts = made(tmp_path, BATCH, fail=fail)
     pod, container = BATCH.pod.messages()
     with caplog.at_level(logging.ERROR), FakeRuntime() as runtime:
@@ -458,7 +458,7 @@ def test_a_defect_of_ours_costs_a_container_nothing_but_its_values(
     monkeypatch.setattr(type(parts.executor), "changes", broken)
     monkeypatch.setattr(type(parts.executor), "retry", broken)
     monkeypatch.setattr(hook_plugin, "clear_cpus", broken)
-    monkeypatch.setattr(hook_plugin.words, "compared", broken)
+    monkeypatch.setattr(hook_plugin.translation, "compared", broken)
     pod, container = CLEAR.pod.messages()
     with FakeRuntime() as runtime:
         runtime.add(plugin).run_pod_sandbox(pod)

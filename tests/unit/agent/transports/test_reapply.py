@@ -15,7 +15,7 @@ import pytest
 from nri.agent.parts import Parts
 from nri.agent.transports import reapply
 from nri.agent.transports.hook_plugin import HookPlugin
-from nri.agent.transports.words import ASKED_QUOTA
+from nri.agent.transports.translation import ASKED_QUOTA
 from nri.api import messages as m
 from nri.errors import ConnectionClosed
 from nri.policies import paths

@@ -12,8 +12,8 @@ import pytest
 from nri.agent.parts import Parts
 from nri.agent.pods.nri import NriPods
 from nri.agent.settings import AgentSettings
-from nri.agent.transports.held import Held, HeldContainer
 from nri.agent.transports.hook_plugin import HookPlugin
+from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.agent.transports.updates import RuntimeUpdates
 from nri.api import messages as m
 from nri.api.builders.update import Update
@@ -76,16 +76,16 @@ class World:
         self.root = v1(folder, POD, *self.folders.values())
         self.clock = agents.Clock()
         self.parts = agents.parts(self.root, clock=self.clock)
-        self.held = Held()
+        self.held = RuntimeInventory()
         self.runtime = Runtime(self.parts, self.folders)
         for name, path in self.folders.items():
             context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, path)
-            self.held.put(name, HeldContainer("sandbox", context, created=True))
+            self.held.put(name, InventoryContainer("sandbox", context, created=True))
         self.updates = RuntimeUpdates(
             self.parts, self.held, "nri", lambda: cast(RuntimeHandle, self.runtime), self.clock
         )
 
-    def known(self, name: str) -> HeldContainer:
+    def known(self, name: str) -> InventoryContainer:
         found = self.held.container(name)
         assert found is not None
         return found
@@ -185,7 +185,7 @@ def test_a_round_has_a_bound_and_the_rest_follows(world: World) -> None:
         name = f"c{number}"
         world.folders[name] = f"{POD}/{name}"
         context = ContainerContext(PodContext("ns", "p", agents.UID), f"x://{name}", name, world.folders[name])
-        world.held.put(name, HeldContainer("sandbox", context, created=True))
+        world.held.put(name, InventoryContainer("sandbox", context, created=True))
 
     def slow() -> None:
         world.clock.now += 5
@@ -298,7 +298,7 @@ def test_what_strategies_decided_outlives_the_runtimes_restart(tmp_path: Path) -
         assert held(made, "web").decided == {QUOTA: 20_000}
 
 
-def held(made: HookPlugin, name: str) -> HeldContainer:
+def held(made: HookPlugin, name: str) -> InventoryContainer:
     found = made.held.container(name)
     assert found is not None
     return found

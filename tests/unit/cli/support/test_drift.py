@@ -15,7 +15,7 @@ from nri.cli.settings import Settings
 from nri.cli.support.drift import Setters, row_of, sources
 from nri.errors import NriError
 from nri.service.http import Server, json_answer
-from nri.trace.drift import Change, Wish
+from nri.trace.drift import Change, DesiredValue
 from tests.support.inspected import Inspected
 from tests.support.waiting import wait_for
 
@@ -51,9 +51,9 @@ def test_the_runtime_s_values_are_learned_as_a_plugin_and_the_agent_s_are_asked(
     with Inspected(folder, "") as node, ExitStack() as stack:
         stack.enter_context(contextlib.closing(Server({"/explain": explain}, path=agent)))  # type: ignore[dict-item]
         node.work()
-        wishes = sources(settings(folder / "nri.sock"), agent, stack)
-        wait_for(lambda: len(list(wishes())) == 2, "the container is known")
-        found = [(wish.subject, wish.name, wish.value, wish.source) for wish in wishes()]
+        values = sources(settings(folder / "nri.sock"), agent, stack)
+        wait_for(lambda: len(list(values())) == 2, "the container is known")
+        found = [(desired.subject, desired.name, desired.value, desired.source) for desired in values()]
         assert found == [
             ("shop/web/app", "memory.limit", 64 << 20, "runtime"),
             ("shop/web/app", "memory.limit", 4096, "agent"),
@@ -68,14 +68,14 @@ def test_without_a_runtime_an_agent_is_enough_unless_a_socket_is_named(folder: P
     with contextlib.closing(Server({}, path=str(folder / "b.sock"))), ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("nri.api.naming.DEFAULT_SOCKET", str(folder / "none.sock"))
-            wishes = sources(settings(), str(folder / "b.sock"), stack)
+            values = sources(settings(), str(folder / "b.sock"), stack)
         with pytest.raises(Failure, match="not as an agent does"):
-            list(wishes())
+            list(values())
 
 
 def test_who_set_a_value_is_the_plugin_if_the_runtime_knows_and_its_source_else(folder: Path) -> None:
-    change = Change(Wish("shop/web/app", "/x/c1", "memory.limit", 64 << 20, "runtime"), 1, None, 0.0, 1.0, "")
-    unknown = change._replace(wish=change.wish._replace(cgroup="/x/c7"), found=None, after_s=1.0)
+    change = Change(DesiredValue("shop/web/app", "/x/c1", "memory.limit", 64 << 20, "runtime"), 1, None, 0.0, 1.0, "")
+    unknown = change._replace(desired=change.desired._replace(cgroup="/x/c7"), found=None, after_s=1.0)
     with Inspected(folder, "") as node:
         node.work()
         who = Setters(settings(), node.admin)

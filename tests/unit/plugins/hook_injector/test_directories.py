@@ -11,7 +11,7 @@ import pytest
 
 from nri.config.complaint import apart
 from nri.plugins.hook_injector import directories as module
-from nri.plugins.hook_injector.directories import HookDirectories, News
+from nri.plugins.hook_injector.directories import HookDirectories, HooksChange
 
 
 def text_of(argument: str, path: str = "/bin/sh") -> str:
@@ -23,7 +23,7 @@ def arguments(found: HookDirectories) -> list[str]:
     return [hook.args[0] for hook in found.hooks]
 
 
-def looked(found: HookDirectories) -> News:
+def looked(found: HookDirectories) -> HooksChange:
     news = found.refresh()
     assert news is not None, "a change was not seen"
     return news
@@ -31,7 +31,7 @@ def looked(found: HookDirectories) -> News:
 
 def test_directories_that_come_later_and_go_again_are_seen(tmp_path: Path) -> None:
     found = HookDirectories([f"{tmp_path}/low/deep", f"{tmp_path}/high"])
-    assert looked(found) == News(None, [])
+    assert looked(found) == HooksChange(None, [])
     assert found.refresh() is None
     (tmp_path / "low" / "deep").mkdir(parents=True)
     (tmp_path / "low" / "deep" / "a.json").write_text(text_of("low"))
@@ -120,7 +120,7 @@ def test_a_hook_comes_when_its_program_comes_and_goes_with_it(tmp_path: Path) ->
     assert arguments(found) == ["b"]
     assert found.refresh() is None
     program.touch()
-    assert looked(found) == News(None, [])
+    assert looked(found) == HooksChange(None, [])
     assert arguments(found) == ["a", "b"]
     program.unlink()
     looked(found)
@@ -191,7 +191,7 @@ def test_a_pipe_or_a_device_among_the_files_is_an_error_and_nothing_to_wait_for(
     looked(found)
     os.mkfifo(tmp_path / "b.json")
     (tmp_path / "c.json").symlink_to("/dev/zero")
-    news: list[News | None] = []
+    news: list[HooksChange | None] = []
     thread = threading.Thread(target=lambda: news.append(found.refresh()), daemon=True)
     thread.start()
     thread.join(5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nri.plugins.hook_injector.pattern import Budget, Pattern
-from nri.plugins.hook_injector.when import Facts, Unanswerable, When
+from nri.plugins.hook_injector.when import ConditionError, Facts, When
 
 NOTHING = Facts([], {}, False, Budget())
 
@@ -30,12 +30,12 @@ def test_commands_have_the_last_word_and_need_a_command() -> None:
     assert When(commands=commands).match(Facts(["bash", "-c"], {}, False, Budget()))
     assert not When(always=True, commands=commands).match(Facts(["zsh"], {}, False, Budget()))
     assert not When(always=False, commands=commands).match(NOTHING)
-    with pytest.raises(Unanswerable, match=r"process.args must have at least one entry"):
+    with pytest.raises(ConditionError, match=r"process.args must have at least one entry"):
         When(commands=commands).match(NOTHING)
 
 
 def test_a_search_that_is_given_up_says_which_pattern_and_where() -> None:
     costly, text = Pattern(r"(?:a?b?c?d?){1000}[^a]*x$"), "abcd" * 20_000
     wanted = r"annotation value: a search for .* in 80000 characters, and those before it, take more than \d+ steps"
-    with pytest.raises(Unanswerable, match=wanted):
+    with pytest.raises(ConditionError, match=wanted):
         When(annotations=((Pattern(""), costly),)).match(Facts([], {"a": text}, False, Budget()))

@@ -21,9 +21,9 @@ def written(folder: Path) -> Checkpoint:
 
 def test_what_was_written_is_read_and_the_folder_is_for_root_alone(tmp_path: Path) -> None:
     made = written(tmp_path)
-    kept, complaint = made.read()
-    assert kept is not None, complaint
-    assert kept.grants["one"].exclusive
+    state, complaint = made.read()
+    assert state is not None, complaint
+    assert state.grants["one"].exclusive
     assert made.path.parent.stat().st_mode & 0o777 == 0o700
     assert made.path.stat().st_mode & 0o777 == 0o600
 
@@ -50,8 +50,8 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
 def test_one_that_cannot_be_used_is_told_and_counts_as_none(tmp_path: Path, text: bytes, words: str) -> None:
     made = written(tmp_path)
     made.path.write_bytes(text)
-    kept, complaint = made.read()
-    assert kept is None
+    state, complaint = made.read()
+    assert state is None
     assert words in complaint
     assert str(made.path) in complaint
 

@@ -14,7 +14,7 @@ from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement import masks
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.options import Options
-from nri.policies.placement.tuning import Tuning, Wish
+from nri.policies.placement.tuning import IrqAffinity, Tuning
 from nri.testing import FakeRuntime
 from tests.support.host_trees import write_files
 from tests.support.placement import container, guest, topology_aware, write_machine
@@ -79,13 +79,13 @@ def test_many_places_that_lack_the_same_are_one_sentence(tmp_path: Path) -> None
 def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restart(root: Root) -> None:
     machine, options = Machine.of(guest()), topology_aware().options
     said: list[str] = []
-    wishes = Tuning({}, [Wish("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
+    irq_affinities = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
     tuner = Tuner(root, said.append, {})
     assert not tuner.apply(Tuning(), options, machine), "nobody wants any"
-    assert tuner.apply(wishes, options, machine)
+    assert tuner.apply(irq_affinities, options, machine)
     assert (interrupt(root, 24), interrupt(root, 25)) == ("4-5", "0-3,6-15")
     assert tuner.first == {"24": "0-15", "25": "0-15"}
-    assert not tuner.apply(wishes, options, machine), "nothing has changed"
+    assert not tuner.apply(irq_affinities, options, machine), "nothing has changed"
     second = Tuner(root, said.append, tuner.first)
     assert second.apply(Tuning(), options, machine)
     assert (interrupt(root, 24), interrupt(root, 25), second.first) == ("0-15", "0-15", {})
@@ -93,7 +93,7 @@ def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restar
 
 def test_only_controllable_interrupts_are_moved(root: Root) -> None:
     options = Options(**{**vars(topology_aware().options), "controllableInterrupts": ["*eth*"]})
-    Tuner(root, print, {}).apply(Tuning({}, [Wish("a", 0b10, ("*",))]), options, Machine.of(guest()))
+    Tuner(root, print, {}).apply(Tuning({}, [IrqAffinity("a", 0b10, ("*",))]), options, Machine.of(guest()))
     assert (interrupt(root, 24), interrupt(root, 25)) == ("0-15", "1")
 
 
@@ -107,8 +107,8 @@ def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_in
     plugin.tune()
     assert most(root, 4, 5) == [3_000_000] * 2
     assert interrupt(root, 24) == "4-5"
-    kept = json.loads((tmp_path / "state/topology-aware.json").read_text())
-    assert kept["interrupts"] == {"24": "0-15"}
+    state = json.loads((tmp_path / "state/topology-aware.json").read_text())
+    assert state["interrupts"] == {"24": "0-15"}
     stop(runtime, own)
     plugin.tune()
     assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")

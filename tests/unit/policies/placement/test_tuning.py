@@ -1,4 +1,4 @@
-"""Classes of CPUs and wishes for interrupts: from what is configured and annotated to each CPU and interrupt."""
+"""Classes of CPUs and affinities of interrupts: from what is configured and annotated to each CPU and interrupt."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import document
 from nri.policies.placement.tuning import (
     CpuClass,
+    IrqAffinity,
     Tuning,
-    Wish,
     affinities,
     check_asked,
     check_classes,
     class_of,
     described,
+    irq_affinity_of,
     settings,
-    wish_of,
 )
 from tests.support.placement import balloons, container, guest, topology_aware
 
@@ -104,36 +104,36 @@ def test_idle_states_are_switched_on_again_where_another_class_has_switched_them
 INTERRUPTS = {24: ("PCI-MSI 1-edge nvme0q0", 0b1111), 25: ("PCI-MSI 2-edge eth0", 0b1111), 26: ("timer", 0b1)}
 
 
-def found(*wishes: Wish, controllable: tuple[str, ...] = ("*",)) -> dict[int, int]:
-    return affinities(INTERRUPTS, wishes, controllable, 0b11111111)
+def found(*irq_affinities: IrqAffinity, controllable: tuple[str, ...] = ("*",)) -> dict[int, int]:
+    return affinities(INTERRUPTS, irq_affinities, controllable, 0b11111111)
 
 
 def test_an_interrupt_that_is_claimed_comes_to_all_that_claim_it() -> None:
     assert found() == {24: 0b1111, 25: 0b1111, 26: 0b1}
-    assert found(Wish("a", 0b10, ("*nvme*",)), Wish("b", 0b100, ("24",)))[24] == 0b110
-    assert found(Wish("a", 0b10, ("*eth0 *",)))[25] == 0b10, "a description has a space behind it"
+    assert found(IrqAffinity("a", 0b10, ("*nvme*",)), IrqAffinity("b", 0b100, ("24",)))[24] == 0b110
+    assert found(IrqAffinity("a", 0b10, ("*eth0 *",)))[25] == 0b10, "a description has a space behind it"
 
 
 def test_one_that_is_masked_comes_to_the_other_cpus_and_never_to_none() -> None:
-    masked = found(Wish("a", 0b11, mask=("*",)))
+    masked = found(IrqAffinity("a", 0b11, mask=("*",)))
     assert masked == {24: 0b1100, 25: 0b1100, 26: 0b11111100}
-    assert found(Wish("a", 0b11111111, mask=("*",)))[26] == 0b1
+    assert found(IrqAffinity("a", 0b11111111, mask=("*",)))[26] == 0b1
 
 
 def test_of_claims_and_masks_the_second_ones_hold() -> None:
-    both = Wish("a", 0b10, ("*eth0 *",), ("*",))
+    both = IrqAffinity("a", 0b10, ("*eth0 *",), ("*",))
     assert found(both)[25] == 0b10
     assert found(both)[24] == 0b1101
     assert found(both._replace(claim_first=True))[25] == 0b1101
 
 
 def test_a_sink_takes_those_that_nobody_claims() -> None:
-    sunk = found(Wish("sink", 0b1, sink=True), Wish("b", 0b10, ("*nvme*",)))
+    sunk = found(IrqAffinity("sink", 0b1, sink=True), IrqAffinity("b", 0b10, ("*nvme*",)))
     assert sunk == {24: 0b10, 25: 0b1, 26: 0b1}
 
 
 def test_only_controllable_ones_are_moved() -> None:
-    assert list(found(Wish("a", 1, ("*",)), controllable=("*nvme*",))) == [24]
+    assert list(found(IrqAffinity("a", 1, ("*",)), controllable=("*nvme*",))) == [24]
 
 
 # -- containers --------------------------------------------------------------------------------------------------------
@@ -143,8 +143,8 @@ def test_a_container_s_annotations_are_read() -> None:
     good = container("c", 2000, cpu_class="fast", irq_affinity='{claim: ["*eth*", 24], mode: claim-first}')
     check_asked(good, True, [FAST])
     assert class_of(good, [FAST], "slow") == "fast"
-    assert wish_of(good, 0b110) == Wish("default/c/c", 0b110, ("*eth*", "24"), (), True)
-    assert wish_of(good, 0) is None
+    assert irq_affinity_of(good, 0b110) == IrqAffinity("default/c/c", 0b110, ("*eth*", "24"), (), True)
+    assert irq_affinity_of(good, 0) is None
     assert good.doubts == []
 
 
@@ -188,7 +188,7 @@ def test_what_a_container_asks_of_its_own_cpus_in_vain_refuses_it_and_what_its_p
 def test_without_classes_a_class_that_is_asked_for_has_no_effect_and_nor_has_an_unknown_key() -> None:
     one = container("c", 2000, irq_affinity="{Claim: ['*'], mask: , other: 1}", **{"cpu_class/container.c": "fast"})
     check_asked(one, False, [])
-    assert wish_of(one, 1) == Wish("default/c/c", 1, ("*",))
+    assert irq_affinity_of(one, 1) == IrqAffinity("default/c/c", 1, ("*",))
     assert [each.split(": ", 1)[1] for each in one.doubts] == [
         "it has no effect, for cpuClasses defines none", "'other' is no key; known keys: claim, mask, mode"
     ]  # fmt: skip
@@ -197,7 +197,7 @@ def test_without_classes_a_class_that_is_asked_for_has_no_effect_and_nor_has_an_
 def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
     one = container("c", 0, qos="Guaranteed", cpu_class="turbo", irq_affinity="[1]")
     check_asked(one, False, [FAST])
-    assert (class_of(one, [FAST], "slow"), wish_of(one, 1)) == ("slow", None)
+    assert (class_of(one, [FAST], "slow"), irq_affinity_of(one, 1)) == ("slow", None)
     assert len(one.doubts) == 1
 
 
@@ -219,7 +219,7 @@ def test_topology_aware_s_shared_reserved_and_own_cpus_have_their_classes() -> N
     policy.create(container("b", 2000, irq_affinity="{mask: ['*']}", **{"cpu_class/container.b": "fast"}))
     policy.create(container("c", 500, qos="Burstable", cpu_class="fast"))
     assert told(policy.tuning()) == {"low": "1-3,6-7,10-15", "system": "0", "own": "4-5", "fast": "8-9"}
-    assert policy.tuning().wishes == [Wish("default/b/b", 0b1100000000, (), ("*",))]
+    assert policy.tuning().irq_affinities == [IrqAffinity("default/b/b", 0b1100000000, (), ("*",))]
     shown = document(policy)
     assert {"class": "fast", "cpus": "8-9", "settings": "minFreq turbo, disabledCstates C6 C8, "
             "energyPerformancePreference 0"} in shown["cpu_classes"]  # fmt: skip
@@ -229,7 +229,7 @@ def test_topology_aware_s_shared_reserved_and_own_cpus_have_their_classes() -> N
     policy.release("b")
     policy.release("a")
     assert told(policy.tuning()) == {"low": "1-15", "system": "0"}
-    assert policy.tuning().wishes == []
+    assert policy.tuning().irq_affinities == []
 
 
 def test_without_classes_topology_aware_has_none() -> None:
@@ -248,12 +248,12 @@ def test_balloons_cpus_and_idle_ones_have_their_classes_and_types_their_interrup
         cpuClasses=CLASSES, idleCPUClass="low",
     )  # fmt: skip
     policy.create(container("a", 1000))
-    classes, wishes = policy.tuning()
+    classes, irq_affinities = policy.tuning()
     (quiet,) = [each for each in policy.balloons if each.type.name == "quiet"]
     assert classes["fast"] == quiet.cpus
     assert classes["low"] == policy.free
-    by_name = {wish.who: wish for wish in wishes}
-    assert by_name["quiet[0]"] == Wish("quiet[0]", quiet.cpus, (), ("*",))
+    by_name = {rule.who: rule for rule in irq_affinities}
+    assert by_name["quiet[0]"] == IrqAffinity("quiet[0]", quiet.cpus, (), ("*",))
     assert (by_name["nic[0]"].claim, by_name["nic[0]"].sink) == (("*eth*",), True)
     with pytest.raises(ValueError, match="balloonTypes x: cpuClass: there is no CPU class 'y'"):
         balloons({"name": "x", "cpuClass": "y"}, cpuClasses=CLASSES)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.policies.rubik import dyn_memory
-from nri.policies.rubik.dyn_memory import Walk
+from nri.policies.rubik.dyn_memory import MemoryHigh
 from nri.policies.rubik.pods import PREEMPTIBLE, Pod
 
 OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
@@ -15,7 +15,7 @@ OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
 
 @given(st.integers(1000, 1 << 40), st.lists(st.sampled_from([0, 9, 10, 11, 19, 20, 21, 60]), max_size=200))
 def test_the_walk_is_that_of_the_text(total: int, percents: list[int]) -> None:
-    walk, high, quiet = Walk(total), total * 8 // 10, 0
+    walk, high, quiet = MemoryHigh(total), total * 8 // 10, 0
     for percent in percents:
         free = total * percent // 100
         before = high
@@ -34,7 +34,7 @@ def test_the_walk_is_that_of_the_text(total: int, percents: list[int]) -> None:
 @pytest.mark.parametrize("total", [None, 0, -5])
 def test_memory_that_is_not_known_is_an_error_of_the_configuration(total: int | None) -> None:
     with pytest.raises(ValueError, match="MemTotal"):
-        Walk(total)
+        MemoryHigh(total)
 
 
 def test_a_pod_that_becomes_online_is_free_again() -> None:

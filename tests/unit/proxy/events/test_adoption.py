@@ -16,7 +16,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import bind
 from nri.errors import DeadlineExceeded, RpcError
 from nri.proxy.events.adoption import container_key, is_skipped, pod_key
-from nri.proxy.events.inquiry import Inquiry
+from nri.proxy.events.runtime_queries import RuntimeQueries
 from nri.proxy.passing import backend
 from nri.proxy.settings import ProxySettings
 from nri.proxy.state import CREATED, STOPPED
@@ -92,7 +92,7 @@ def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkey
     assert world.proxy is not None
     context, pod = world.proxy.exits.context, world.run_pod()
     made = world.create(pod, cri=world.direct)
-    ask, both = context.inquiry.container, threading.Barrier(2)
+    ask, both = context.queries.container, threading.Barrier(2)
 
     def at_once(runtime_id: str) -> Any:
         with suppress(threading.BrokenBarrierError):
@@ -100,7 +100,7 @@ def test_one_that_two_calls_find_at_once_is_taken_in_once(world: Proxied, monkey
         return ask(runtime_id)
 
     monkeypatch.setattr(
-        type(context.inquiry), "container", lambda self, runtime_id, timeout_s=None: at_once(runtime_id)
+        type(context.queries), "container", lambda self, runtime_id, timeout_s=None: at_once(runtime_id)
     )
     with ThreadPoolExecutor(2) as pool:
         first, second = (found[0] for found in pool.map(context.container, [made, made]))
@@ -156,15 +156,15 @@ def test_a_runtime_that_cannot_answer_yet_is_asked_again_and_that_is_said_once(
     """As containerd does until its CRI service has found what runs."""
     world.stop()
     pod = world.run_pod(cri=world.direct)
-    lists, refused = Inquiry.lists, list[int]()
+    lists, refused = RuntimeQueries.lists, list[int]()
 
-    def not_yet(self: Inquiry) -> Any:
+    def not_yet(self: RuntimeQueries) -> Any:
         if len(refused) < 3:
             refused.append(1)
             raise RpcError(14, "server is not initialized yet")
         return lists(self)
 
-    monkeypatch.setattr(Inquiry, "lists", not_yet)
+    monkeypatch.setattr(RuntimeQueries, "lists", not_yet)
     proxy = world.start()
     wait_for(lambda: proxy.store.pod(pod), "the pod of the runtime")
     assert len(refused) == 3

@@ -8,7 +8,7 @@ import pytest
 import nri
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RpcError
-from nri.proxy.events.inquiry import Inquiry
+from nri.proxy.events.runtime_queries import RuntimeQueries
 from tests.engine.node import Recorder
 from tests.support.proxied import Proxied
 
@@ -81,7 +81,7 @@ def test_what_plugins_cannot_be_asked_about_is_not_made_and_can_be_ended(
     def slow(*_: object) -> None:
         raise RpcError(4, "Deadline Exceeded")
 
-    monkeypatch.setattr(Inquiry, "pod", slow)
+    monkeypatch.setattr(RuntimeQueries, "pod", slow)
     config = pb.ContainerConfig(metadata=pb.ContainerMetadata(name="c"), image=pb.ImageSpec(image="img"), command=["x"])
     _, text = world.cri.refused("CreateContainer", pod_sandbox_id=pod, config=config)
     assert "Deadline Exceeded" in text
@@ -169,10 +169,10 @@ def test_a_container_of_a_runtime_that_does_not_tell_its_pod_is_found_in_its_lis
     assert world.proxy is not None
     pod = world.run_pod(world.pod_config("quiet"), world.direct)
     made = world.create(pod, "quiet-c", world.direct)
-    inquiry = world.proxy.exits.context.inquiry
-    told = inquiry.container
-    inquiry.container = lambda *asked: told(*asked)._replace(pod_id="")  # type: ignore[method-assign]
+    queries = world.proxy.exits.context.queries
+    told = queries.container
+    queries.container = lambda *asked: told(*asked)._replace(pod_id="")  # type: ignore[method-assign]
     world.cri.call("StartContainer", container_id=made)
     assert plugin.of("quiet-c") == ["post_create", "start", "post_start"]
-    inquiry.container = told  # type: ignore[method-assign]
+    queries.container = told  # type: ignore[method-assign]
     assert world.proxy.adaptation.plugins

@@ -8,7 +8,7 @@ import pytest
 
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
-from nri.proxy.events.inquiry import ContainerFacts, PodFacts
+from nri.proxy.events.runtime_queries import ContainerFacts, PodFacts
 from nri.proxy.events.views import RUNTIME_ID, asked_for, made, pod_shown
 from nri.proxy.state import ContainerRecord
 

@@ -11,7 +11,7 @@ import pytest
 import nri
 from nri.api import messages as m
 from nri.errors import NriError
-from nri.stub.support.declared import Held
+from nri.stub.support.declared import SetsCheck
 from nri.testing import FakeRuntime, make_container, make_pod
 
 CREATED = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("LEVEL", "1").set_cpu_shares(2).message)
@@ -92,7 +92,7 @@ def test_a_plugin_that_says_that_it_sets_nothing_is_held_to_that(runtime: FakeRu
 def test_on_a_node_it_is_a_warning_once_for_each_field(caplog: pytest.LogCaptureFixture) -> None:
     plugin = Declares()
     plugin.sets = ("args",)  # type: ignore[misc]
-    held = Held(plugin, strict=False)
+    held = SetsCheck(plugin, strict=False)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             held.reply("CreateContainer", CREATED.SerializeToString())

@@ -61,7 +61,7 @@ class Guest(Protocol):
         """Keep a piece of stderr."""
 
 
-class _Nobody:
+class _NullGuest:
     """A guest that does nothing, to ask what one would be given."""
 
     label, deadline = "", 0.0
@@ -77,7 +77,7 @@ def foreign(module: Any, engine: Any) -> list[str]:
     """The imports of a module that it cannot be given, each as ``module.name``, with the reason if it is its type."""
     found = []
     store = wasmtime.Store(engine)
-    given = linker(engine, store, _Nobody())
+    given = linker(engine, store, _NullGuest())
     for wanted in module.imports:
         name = f"{wanted.module}.{wanted.name}"
         try:

@@ -18,7 +18,7 @@ from nri.agent.profiles.koordinator.strategies.rules import (
     ANNOTATION_BURST,
     ANNOTATION_MEMORY,
     NodeSlo,
-    of_pod,
+    pod_rules,
 )
 from nri.policies.changes import HookError
 from nri.policies.contexts import PodContext
@@ -142,7 +142,7 @@ def _unreadable(context: PodContext, node: Node, strategies: Collection[str]) ->
         strategies: those that are on.
     """
     wrong: dict[str, str] = {}
-    of_pod(NodeSlo(), qos_class(context.labels), context.annotations, wrong.__setitem__)
+    pod_rules(NodeSlo(), qos_class(context.labels), context.annotations, wrong.__setitem__)
     wrong = {strategy: reason for strategy, reason in wrong.items() if strategy in strategies}
     on = node.gates or frozenset()
     try:

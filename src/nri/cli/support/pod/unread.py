@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from nri.config.place import Path, show
 
-__all__ = ["Unread", "Watched", "unread", "watch"]
+__all__ = ["KeyTracker", "Unread", "unread", "watch"]
 
 
-class Watched(dict[Any, Any]):
+class KeyTracker(dict[Any, Any]):
     """A table that remembers which keys it was asked for."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Unread(NamedTuple):
         nearest: a key that was asked for there and is spelt nearly so; or "".
     """
 
-    table: Watched
+    table: KeyTracker
     key: str
     path: str
     nearest: str
@@ -63,7 +63,7 @@ def watch(root: Any) -> Any:
     while waiting:
         value = waiting.pop()
         if isinstance(value, (dict, list)) and id(value) not in made:
-            made[id(value)] = value, Watched() if isinstance(value, dict) else []
+            made[id(value)] = value, KeyTracker() if isinstance(value, dict) else []
             waiting += value.values() if isinstance(value, dict) else value
 
     def ours(value: Any) -> Any:
@@ -88,7 +88,7 @@ def unread(root: Any, passed: frozenset[str]) -> Iterator[Unread]:
         seen.add(id(value))
         if isinstance(value, list):
             waiting += reversed([(one, (*path, place)) for place, one in enumerate(value)])
-        if not isinstance(value, Watched):
+        if not isinstance(value, KeyTracker):
             continue
         known = [str(key) for key in value.asked if key not in value]
         for key in value:

@@ -75,7 +75,7 @@ LIFE: Final = {
 }
 
 
-class Seen(NamedTuple):
+class SeenEvent(NamedTuple):
     """An event that the plugin got."""
 
     event: str
@@ -83,7 +83,7 @@ class Seen(NamedTuple):
     container: Any
 
 
-class Probing(Plugin):
+class ProbePlugin(Plugin):
     """The plugin: notes what comes for our pods, and does what `on` says, by event. For others it does nothing."""
 
     name = "nri-conformance"
@@ -91,8 +91,8 @@ class Probing(Plugin):
     def __init__(self, events: EventMask | None = None) -> None:
         super().__init__()
         self.uids: set[str] = set()
-        self.seen: list[Seen] = []
-        self.on: dict[str, Callable[[Seen], Any]] = {}
+        self.seen: list[SeenEvent] = []
+        self.on: dict[str, Callable[[SeenEvent], Any]] = {}
         self.there: tuple[list[Any], list[Any]] = ([], [])
         self._events = events
 
@@ -111,36 +111,36 @@ class Probing(Plugin):
             container = messages[1]
         if pod.uid not in self.uids:
             return None
-        found = Seen(event, pod, container)
+        found = SeenEvent(event, pod, container)
         self.seen.append(found)
         wish = self.on.get(event)
         return None if wish is None else wish(found)
 
-    def of(self, event: str, container: str = "") -> list[Seen]:
+    def of(self, event: str, container: str = "") -> list[SeenEvent]:
         """The calls of an event; of one container by its name."""
         return [
             each for each in self.seen if each.event == event and container in ("", getattr(each.container, "name", ""))
         ]
 
 
-class Late(Probing):
+class LatePlugin(ProbePlugin):
     """The plugin once more, which says what is to become of a request that it does not answer in time."""
 
     failure_policy = FailurePolicy(fail_request=True, keep_connected=True)
 
 
 def _handler(event: str) -> Any:
-    def handler(self: Probing, *messages: Any) -> Any:
+    def handler(self: ProbePlugin, *messages: Any) -> Any:
         return self.take(event, messages)
 
     return handler
 
 
 for _spec in EVENTS:
-    setattr(Probing, _spec.method, _handler(_spec.rpc))
+    setattr(ProbePlugin, _spec.method, _handler(_spec.rpc))
 
 
-class Introduced:
+class ConfigureRecorder:
     """A reporter that keeps how the runtime has introduced itself, as it said it."""
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Introduced:
 
 
 @dataclass(slots=True)
-class Made:
+class ProbeContainer:
     """A container that was made here, as `fields.View` has it."""
 
     cri: CriClient
@@ -168,7 +168,7 @@ class Made:
     pid: int = 0
     config: Any = None
 
-    def look(self) -> Made:
+    def look(self) -> ProbeContainer:
         """Read what the runtime says of it; a process of its own is waited for."""
         request = pb.ContainerStatusRequest(container_id=self.id, verbose=True)
         info = dict(self.cri.call("ContainerStatus", request, _CALL_S).info)
@@ -211,7 +211,7 @@ class Made:
         self.cri.call("RemoveContainer", pb.RemoveContainerRequest(container_id=self.id), _CALL_S)
 
 
-class _Plain(Made):
+class _ReferenceContainer(ProbeContainer):
     """A container that others are compared with, and which therefore stays."""
 
     def remove(self) -> None:
@@ -262,8 +262,8 @@ class Probe:
         self._hierarchies = detect(MACHINE)
         self._driver = lifecycle.driver_of(cri)
         self._cgroup_root = cgroup_root
-        self._plugin = Probing()
-        self._introduced = Introduced()
+        self._plugin = ProbePlugin()
+        self._introduced = ConfigureRecorder()
         self._work = Path()
         self._pods: dict[str, PodRequest] = {}
         self._count = 0
@@ -328,7 +328,7 @@ class Probe:
         self._pods[made] = pod
         return made
 
-    def _create(self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = ()) -> Made:
+    def _create(self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = ()) -> ProbeContainer:
         """Create a container, and start it; it sleeps unless there is a command."""
         self._count += 1
         wanted = self._pods[pod]
@@ -343,7 +343,7 @@ class Probe:
         identity = self._cri.call("CreateContainer", request, _CALL_S).container_id
         if start:
             self._cri.call("StartContainer", pb.StartContainerRequest(container_id=identity), _CALL_S)
-        return Made(self._cri, self._hierarchies, identity, self._work).look()
+        return ProbeContainer(self._cri, self._hierarchies, identity, self._work).look()
 
     def _update(self, container: str) -> None:
         self._cri.call("UpdateContainerResources", _more_memory(container), _CALL_S)
@@ -366,7 +366,7 @@ class Probe:
         del self._pods[pod]
 
     @contextmanager
-    def _answering(self, event: str, wish: Callable[[Seen], Any]) -> Iterator[None]:
+    def _answering(self, event: str, wish: Callable[[SeenEvent], Any]) -> Iterator[None]:
         """Have the plugin answer an event so while the block lasts."""
         self._plugin.on[event] = wish
         try:
@@ -415,7 +415,7 @@ class Probe:
             section.add("RunPodSandbox has the pod's addresses", "yes" if ips else "no")
         else:
             section.add("RunPodSandbox has the pod's addresses", "not measured: give --pod-network")
-        second = Probing(EventMask.of("RemovePodSandbox"))
+        second = ProbePlugin(EventMask.of("RemovePodSandbox"))
         second.name = "nri-conformance-2"  # type: ignore[misc]
         with joined(second, self._socket, INDEX, self._timeout_s):
             there = pod in [each.id for each in second.there[0]]
@@ -424,7 +424,7 @@ class Probe:
     def _adjustments(self, section: Section, pod: str) -> None:
         """Each field that a plugin may set."""
         (self._work / "hello").write_text("hello")
-        plain = _Plain(self._cri, self._hierarchies, self._create(pod, "plain").id, self._work).look()
+        plain = _ReferenceContainer(self._cri, self._hierarchies, self._create(pod, "plain").id, self._work).look()
         with self._devices() as devices:
             unable = {
                 "cdi": "" if devices else "not measured: give --cdi-dir",
@@ -434,7 +434,7 @@ class Probe:
                 self._say(f"adjustment {case.text}")
                 section.add(case.text, unable.get(name) or self._adjustment(pod, plain, case), case.where)
 
-    def _adjustment(self, pod: str, plain: Made, case: Case) -> str:
+    def _adjustment(self, pod: str, plain: ProbeContainer, case: Case) -> str:
         for file in self._work.glob("hook-*"):
             file.unlink()
         try:
@@ -505,7 +505,7 @@ class Probe:
         if failed:
             raise NriError("told as failed")
 
-    def _effect(self, made: Made, setter: str, text: str, act: Callable[[], object]) -> str:
+    def _effect(self, made: ProbeContainer, setter: str, text: str, act: Callable[[], object]) -> str:
         """The effect of an act on a value of a container's cgroup."""
         _, controller, v1_file, v2_file, _ = SETTERS[setter]
         try:
@@ -522,7 +522,7 @@ class Probe:
             return "applied"
         return "ignored" if after == before or setter == "set_memory_limit" else f"read back {after!r}"
 
-    def _eviction(self, made: Made) -> str:
+    def _eviction(self, made: ProbeContainer) -> str:
         runtime = self._plugin.runtime
         known = runtime.name
         runtime.name = ""  # of some names it says by itself that it is no use to ask
@@ -610,13 +610,13 @@ class Probe:
         else:
             section.add("a validator refuses a container: the creation", "not measured: the event does not come")
         for title, plugin in (
-            ("late, without a failure policy", Probing),
-            ("late, with fail_request and keep_connected", Late),
+            ("late, without a failure policy", ProbePlugin),
+            ("late, with fail_request and keep_connected", LatePlugin),
         ):
             self._say(f"a plugin that is {title}")
             self._be_late(section, pod, title, plugin(EventMask.of("CreateContainer")))
 
-    def _be_late(self, section: Section, pod: str, title: str, plugin: Probing) -> None:
+    def _be_late(self, section: Section, pod: str, title: str, plugin: ProbePlugin) -> None:
         plugin.uids = {self._pods[pod].config.metadata.uid}
         over = threading.Event()
         with joined(plugin, self._socket, INDEX[0] + "6", self._timeout_s) as thread:
@@ -642,16 +642,16 @@ def _more_memory(container: str) -> pb.UpdateContainerResourcesRequest:
     return pb.UpdateContainerResourcesRequest(container_id=container, linux=resources)
 
 
-def _giving(answer: Any) -> Callable[[Seen], Any]:
+def _giving(answer: Any) -> Callable[[SeenEvent], Any]:
     """A wish that is the same whatever is asked."""
     return lambda _: answer
 
 
-def _refuse(_: Seen) -> None:
+def _refuse(_: SeenEvent) -> None:
     raise NriError(_REFUSAL)
 
 
-def _reject(_: Seen) -> None:
+def _reject(_: SeenEvent) -> None:
     raise Reject(_REFUSAL)
 
 

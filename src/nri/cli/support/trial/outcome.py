@@ -15,10 +15,10 @@ from nri.ttrpc import Code
 if TYPE_CHECKING:
     from nri.adaptation.audit import ShadowReport, Step
 
-__all__ = ["Miss", "Outcome", "PodResult", "Result"]
+__all__ = ["MissingAnswer", "Outcome", "PodResult", "Result"]
 
 
-class Miss(NamedTuple):
+class MissingAnswer(NamedTuple):
     """A plugin that gave no answer to an event: it was late, or its connection ended."""
 
     plugin: str
@@ -43,7 +43,7 @@ class Result:
     name: str
     steps: list[Step] = field(default_factory=list)
     evictions: list[tuple[str, str]] = field(default_factory=list)
-    misses: list[Miss] = field(default_factory=list)
+    misses: list[MissingAnswer] = field(default_factory=list)
     shadows: list[ShadowReport] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     failed: str = ""
@@ -109,7 +109,7 @@ class Outcome:
         self.exit_code = REJECTED if refused else self.exit_code or FAILED
         result.failed = str(error)
 
-    def miss(self, result: Result, misses: list[Miss]) -> None:
+    def miss(self, result: Result, misses: list[MissingAnswer]) -> None:
         """Take note of plugins that did not answer: a failure, though the request goes on without them."""
         result.misses += misses
         if misses:

@@ -19,7 +19,7 @@ from nri.adaptation.audit import ShadowReport
 from nri.adaptation.launch import MAGIC, Found, Process
 from nri.cli.errors import USAGE, Failure
 from nri.cli.support.plugin_loader import explain, load
-from nri.cli.support.trial.outcome import Miss, Outcome, PodResult, Result
+from nri.cli.support.trial.outcome import MissingAnswer, Outcome, PodResult, Result
 from nri.cli.support.trial.plugins import name_in
 from nri.errors import ConfigError, LocalProtocolError, NriError, RpcError, describe
 from nri.files import open_regular
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nri.stub.plugin import Plugin
     from nri.testing import FakeRuntime
 
-__all__ = ["Seen", "Trial", "Watching", "program", "run"]
+__all__ = ["Observed", "Trial", "TrialObserver", "program", "run"]
 
 #: The name that `nri.stub` gives to the text that a runtime hands over with Configure.
 _RUNTIMES_TEXT = "the runtime's configuration"
@@ -63,7 +63,7 @@ def run(
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.INFO if verbose else logging.CRITICAL)
     of_plugins = logging.getLogger("nri.plugin")
     before = of_plugins.level
-    watching = Watching()
+    watching = TrialObserver()
     runtime = FakeRuntime(policy_path=policy_path, request_timeout_s=timeout_s, observer=watching, name="nri-try")
     with contextlib.ExitStack() as stack:
         stack.callback(of_plugins.setLevel, before)
@@ -85,7 +85,7 @@ class Trial:
         stack: ends the programs that are started.
     """
 
-    def __init__(self, runtime: FakeRuntime, watching: Watching, stack: contextlib.ExitStack) -> None:
+    def __init__(self, runtime: FakeRuntime, watching: TrialObserver, stack: contextlib.ExitStack) -> None:
         self._runtime = runtime
         self._watching = watching
         self._stack = stack
@@ -163,7 +163,9 @@ class Trial:
         """Take note of what was seen since the last time, for a pod or a container."""
         seen = self._watching.take()
         reasons = {row.plugin: row.last_error for row in self._runtime.plugins}
-        misses = [Miss(plugin, event, reasons.get(plugin) or str(error)) for plugin, event, error in seen.silent]
+        misses = [
+            MissingAnswer(plugin, event, reasons.get(plugin) or str(error)) for plugin, event, error in seen.silent
+        ]
         outcome.miss(result, misses)
         result.shadows += seen.shadows
         result.left_out += seen.left_out
@@ -242,7 +244,7 @@ def _wait_for(runtime: FakeRuntime, label: str, process: Process, waiter: thread
     raise Failure(f"plugin {label} does not take part: {process.status or 'it does not register'}{words}")
 
 
-class Seen(NamedTuple):
+class Observed(NamedTuple):
     """The sightings since the last look: (plugin, event, error), reports, (plugin, event)."""
 
     silent: list[tuple[str, str, BaseException]]
@@ -250,17 +252,17 @@ class Seen(NamedTuple):
     left_out: list[tuple[str, str]]
 
 
-class Watching(Observer):
+class TrialObserver(Observer):
     """Observer that collects what a runtime tells until `take` is called."""
 
     __slots__ = ("_seen",)
 
     def __init__(self) -> None:
-        self._seen = Seen([], [], [])
+        self._seen = Observed([], [], [])
 
-    def take(self) -> Seen:
+    def take(self) -> Observed:
         """Return what was seen since the last time."""
-        seen, self._seen = self._seen, Seen([], [], [])
+        seen, self._seen = self._seen, Observed([], [], [])
         return seen
 
     def record_plugin_invocation(self, plugin: str, operation: str, error: BaseException | None) -> None:

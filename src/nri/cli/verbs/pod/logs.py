@@ -59,12 +59,12 @@ def command(
         status = cri.call("ContainerStatus", pb.ContainerStatusRequest(container_id=found.id)).status
         if not status.log_path:
             raise Failure(f"container {found.id[:13]} has no log: its pod was made without a log directory")
-        lives = _Lives(cri, found.id) if follow else None
+        lives = _IsRunning(cri, found.id) if follow else None
         for entry in read_log(status.log_path, tail=tail, follow=lives):
             _print(out, entry, timestamps)
 
 
-class _Lives:
+class _IsRunning:
     """Whether a container lives, asked once a second; after its end the log is read once more."""
 
     def __init__(self, cri: CriClient, container_id: str) -> None:

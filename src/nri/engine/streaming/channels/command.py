@@ -13,7 +13,18 @@ from typing import Final, NamedTuple, Protocol
 
 from nri.engine.streaming.channels.status import Status
 
-__all__ = ["ERROR", "RESIZE", "STDERR", "STDIN", "STDOUT", "CommandChannels", "Gone", "Input", "InputEnd", "Resize"]
+__all__ = [
+    "ERROR",
+    "RESIZE",
+    "STDERR",
+    "STDIN",
+    "STDOUT",
+    "ClientGone",
+    "CommandChannels",
+    "Input",
+    "InputEnd",
+    "Resize",
+]
 
 STDIN: Final = 0
 STDOUT: Final = 1
@@ -39,11 +50,11 @@ class Resize(NamedTuple):
     height: int
 
 
-class Gone(NamedTuple):
+class ClientGone(NamedTuple):
     """The client has left in order."""
 
 
-CommandEvent = Input | InputEnd | Resize | Gone
+CommandEvent = Input | InputEnd | Resize | ClientGone
 
 
 class CommandChannels(Protocol):

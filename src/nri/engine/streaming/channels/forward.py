@@ -9,38 +9,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from nri.engine.streaming.channels.command import Gone
+from nri.engine.streaming.channels.command import ClientGone
 
-__all__ = ["Arrived", "Dropped", "ForwardChannels", "ForwardEvent", "HalfEnd", "Wanted"]
+__all__ = ["ForwardChannels", "ForwardEvent", "PortClosed", "PortData", "PortHalfClosed", "PortOpened"]
 
 
-class Wanted(NamedTuple):
+class PortOpened(NamedTuple):
     """The client wants a connection to a port of the pod; `key` is its name from now on."""
 
     key: str
     port: int
 
 
-class Arrived(NamedTuple):
+class PortData(NamedTuple):
     """Bytes for a connection."""
 
     key: str
     data: bytes
 
 
-class HalfEnd(NamedTuple):
+class PortHalfClosed(NamedTuple):
     """The client sends no more on a connection, and may still read."""
 
     key: str
 
 
-class Dropped(NamedTuple):
+class PortClosed(NamedTuple):
     """The client has let go of a connection."""
 
     key: str
 
 
-ForwardEvent = Wanted | Arrived | HalfEnd | Dropped | Gone
+ForwardEvent = PortOpened | PortData | PortHalfClosed | PortClosed | ClientGone
 
 
 class ForwardChannels(Protocol):

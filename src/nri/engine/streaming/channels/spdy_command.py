@@ -17,8 +17,8 @@ from nri.engine.streaming.channels.command import (
     STDERR,
     STDIN,
     STDOUT,
+    ClientGone,
     CommandEvent,
-    Gone,
     Input,
     InputEnd,
     SizeReader,
@@ -62,7 +62,7 @@ class SpdyCommand:
             elif kind == STDIN:
                 yield InputEnd()
             elif kind == ERROR and isinstance(event, spdy.Reset):
-                yield Gone()  # nobody is left who could read the outcome
+                yield ClientGone()  # nobody is left who could read the outcome
 
     def _open(self, event: spdy.Opened) -> None:
         kind = _TYPES.get(event.headers.get("streamtype", ""))

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from nri.engine.streaming import spdy
-from nri.engine.streaming.channels.command import Gone
-from nri.engine.streaming.channels.forward import Arrived, Dropped, ForwardEvent, HalfEnd, Wanted
+from nri.engine.streaming.channels.command import ClientGone
+from nri.engine.streaming.channels.forward import ForwardEvent, PortClosed, PortData, PortHalfClosed, PortOpened
 from nri.engine.streaming.web.websocket import MessageSocket
 
 __all__ = ["CREATION_S", "PROTOCOL", "TUNNEL", "SpdyForward", "TunnelForward"]
@@ -57,12 +57,12 @@ class SpdyForward:
             key = self._keys.get(event.stream, "")
             pair = self._pairs.get(key)
             if pair is not None and isinstance(event, spdy.Reset):
-                yield Dropped(key)
+                yield PortClosed(key)
             elif pair is None or event.stream != pair.data:
                 if isinstance(event, spdy.Data):
                     self._spdy.consumed(event.stream, len(event.data))
             else:
-                yield Arrived(key, event.data) if isinstance(event, spdy.Data) else HalfEnd(key)
+                yield PortData(key, event.data) if isinstance(event, spdy.Data) else PortHalfClosed(key)
 
     def _open(self, event: spdy.Opened) -> Iterator[ForwardEvent]:
         port, kind = _port(event.headers), event.headers.get("streamtype")
@@ -81,7 +81,7 @@ class SpdyForward:
         self._keys[event.stream] = key
         self._spdy.reply(event.stream)
         if pair.data and pair.error:
-            yield Wanted(key, _port(event.headers) if kind == "data" else pair.port)
+            yield PortOpened(key, _port(event.headers) if kind == "data" else pair.port)
         elif kind == "data":
             pair.port = port
 
@@ -158,7 +158,7 @@ class TunnelForward(SpdyForward):
         for piece in self._socket.receive(data):
             yield from super().receive(piece.data)
         if self._socket.closed:
-            yield Gone()
+            yield ClientGone()
 
     def finish(self) -> None:
         """Say that no more streams are taken, and close."""

@@ -19,8 +19,8 @@ from nri.engine.streaming.channels.command import (
     STDERR,
     STDIN,
     STDOUT,
+    ClientGone,
     CommandEvent,
-    Gone,
     Input,
     InputEnd,
     SizeReader,
@@ -120,7 +120,7 @@ class WebSocketCommand:
             elif channel == RESIZE:
                 yield from self._sizes.receive(found)
         if self._channels.socket.closed:
-            yield Gone()
+            yield ClientGone()
 
     def consumed(self, size: int) -> None:
         """Nothing: the socket itself has the only window."""

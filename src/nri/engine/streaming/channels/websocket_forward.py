@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri.engine.streaming.channels.command import Gone
-from nri.engine.streaming.channels.forward import Arrived, ForwardEvent, Wanted
+from nri.engine.streaming.channels.command import ClientGone
+from nri.engine.streaming.channels.forward import ForwardEvent, PortData, PortOpened
 from nri.engine.streaming.channels.websocket_command import ChannelSocket
 
 __all__ = ["PORT_LIMIT", "PROTOCOLS", "WebSocketForward"]
@@ -29,7 +29,7 @@ class WebSocketForward:
     def __init__(self, protocol: str, ports: Sequence[int]) -> None:
         self._channels = ChannelSocket(protocol)
         self._open = {str(number): 2 * number for number in range(len(ports))}
-        self._wanted = [Wanted(str(number), port) for number, port in enumerate(ports)]
+        self._wanted = [PortOpened(str(number), port) for number, port in enumerate(ports)]
         for number, port in enumerate(ports):
             for channel in (2 * number, 2 * number + 1):
                 self._channels.send(channel, port.to_bytes(2, "little"))
@@ -40,9 +40,9 @@ class WebSocketForward:
             yield self._wanted.pop(0)
         for channel, found in self._channels.receive(data):
             if found and not channel & 1 and str(channel // 2) in self._open:
-                yield Arrived(str(channel // 2), found)
+                yield PortData(str(channel // 2), found)
         if self._channels.socket.closed:
-            yield Gone()
+            yield ClientGone()
 
     def consumed(self, key: str, size: int) -> None:
         """Nothing: the socket itself has the only window."""

@@ -25,11 +25,11 @@ from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, bui
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Changes, Container, NoPlace, Pins, always
 from nri.policies.placement.expressions import expand, matches
-from nri.policies.placement.kept import Kept, KeptBalloon, KeptContainer, KeptPart
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
-from nri.policies.placement.tuning import Tuning, Wish
+from nri.policies.placement.state import BalloonState, ContainerState, PartState, PlacementState
+from nri.policies.placement.tuning import IrqAffinity, Tuning
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -51,7 +51,7 @@ class Balloons:
 
     Args:
         near: the CPUs near to a device by its path in /sys, several sets if it has several.
-        kept: what an earlier one gave to these containers, the oldest first; those that can keep it have it afterwards.
+        state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
 
     Attributes:
         in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
@@ -65,7 +65,7 @@ class Balloons:
         options: Options,
         choices: Choices = Choices.DEFAULT,
         near: Callable[[str], list[int]] = lambda _path: [],
-        kept: Kept | None = None,
+        state: PlacementState | None = None,
         containers: Mapping[str, Container] = _NONE,
     ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
@@ -90,10 +90,10 @@ class Balloons:
         self._changes = Changes()
         self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
         self.in_time: Callable[[], None] = always
-        for balloon in kept.balloons if kept is not None else ():
+        for balloon in state.balloons if state is not None else ():
             self._adopt(balloon, containers)
         self._share_idle(self.free, 0)
-        for balloon in kept.balloons if kept is not None else ():
+        for balloon in state.balloons if state is not None else ():
             self._adopt_zones(balloon)
         for priority in Priority:
             for each in self.types:
@@ -110,15 +110,15 @@ class Balloons:
         """All pins as they are."""
         return self._changes.pins
 
-    def saved(self) -> Kept:
+    def saved(self) -> PlacementState:
         """The CPUs and memory nodes of every balloon and container."""
-        return Kept(
+        return PlacementState(
             self.name,
-            containers={name: KeptContainer.of(each) for name, each in self.containers.items()},
+            containers={name: ContainerState.of(each) for name, each in self.containers.items()},
             balloons=[
-                KeptBalloon(
+                BalloonState(
                     [
-                        KeptPart(part.type.name, part.instance, masks.text(part.cpus), len(part.components))
+                        PartState(part.type.name, part.instance, masks.text(part.cpus), len(part.components))
                         for part in balloon.parts()
                     ],
                     masks.text(balloon.idle),
@@ -128,26 +128,26 @@ class Balloons:
             ],
         )
 
-    def _adopt(self, kept: KeptBalloon, containers: Mapping[str, Container]) -> None:
+    def _adopt(self, state: BalloonState, containers: Mapping[str, Container]) -> None:
         """Make a balloon as it was, with those of its containers that still belong there; nothing if it cannot be."""
         free = self.free
-        balloon = self._remade(list(kept.parts))
+        balloon = self._remade(list(state.parts))
         if balloon is None or 0 < balloon.type.maxBalloons <= len(self._of(balloon.type)):
             self.free = free
             return
-        members = [containers[name] for name in containers if name in kept.containers]
+        members = [containers[name] for name in containers if name in state.containers]
         members = [each for each in members if self._belongs(each, balloon)]
         if not members and len(self._of(balloon.type)) >= balloon.type.minBalloons:
             self.free = free
             return
-        balloon.idle = masks.parse(kept.idle) & self._free_for(balloon.type)
+        balloon.idle = masks.parse(state.idle) & self._free_for(balloon.type)
         self.balloons.append(balloon)
         for each in members:
             if self._most_m(balloon) >= each.requests.cpu_m + self._requested(balloon):
                 self.containers[each.id] = each
                 self._join(each, balloon)
 
-    def _remade(self, parts: list[KeptPart]) -> Balloon | None:
+    def _remade(self, parts: list[PartState]) -> Balloon | None:
         """A balloon of its parts, whose CPUs are taken; None if one of them cannot be as it was."""
         waiting: list[tuple[Balloon, int]] = []
         top = None
@@ -178,9 +178,9 @@ class Balloons:
         except NoPlace:
             return False
 
-    def _adopt_zones(self, kept: KeptBalloon) -> None:
+    def _adopt_zones(self, state: BalloonState) -> None:
         """Let containers have their memory nodes; those that cannot get others when they are pinned."""
-        for name, zone in kept.containers.items():
+        for name, zone in state.containers.items():
             container = self.containers.get(name)
             balloon = None if container is None else self._balloon_of(container)
             if container is not None and balloon is not None and zone:
@@ -225,7 +225,7 @@ class Balloons:
     def tuning(self) -> Tuning:
         """The class of each balloon's CPUs and of idle ones, and the interrupts that its type wants or not."""
         classes = {self.options.idleCPUClass: self.free}
-        wishes = []
+        irq_affinities = []
         for balloon in self.balloons:
             kind = balloon.type
             for part in balloon.parts():
@@ -234,9 +234,9 @@ class Balloons:
                     classes[name] = classes.get(name, 0) | part.cpus
             if kind.irqClaim or kind.irqMode:
                 mask = ("*",) if kind.irqMode == "isolate" else ()
-                wish = Wish(str(balloon), balloon.cpus, tuple(kind.irqClaim), mask, sink=kind.irqMode == "sink")
-                wishes.append(wish)
-        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, wishes)
+                rule = IrqAffinity(str(balloon), balloon.cpus, tuple(kind.irqClaim), mask, sink=kind.irqMode == "sink")
+                irq_affinities.append(rule)
+        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, irq_affinities)
 
     # -- types --------------------------------------------------------------------------------------------------------
 
@@ -479,9 +479,9 @@ class Balloons:
                 return best, view.Decision(because, wanted, tried, method, looked, others)
         return None, None
 
-    def _looked(self, balloons: Iterable[Balloon]) -> list[view.Looked]:
+    def _looked(self, balloons: Iterable[Balloon]) -> list[view.BalloonSnapshot]:
         return [
-            view.Looked(str(each), self._free_m(each), self._most_free_m(each), len(each.containers))
+            view.BalloonSnapshot(str(each), self._free_m(each), self._most_free_m(each), len(each.containers))
             for each in islice(balloons, MOST_CANDIDATES)
         ]
 

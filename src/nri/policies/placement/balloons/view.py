@@ -18,10 +18,10 @@ from nri.policies.placement.policy import MOST_CANDIDATES, Candidate, Explanatio
 from nri.policies.placement.zones import MemoryZones
 from nri.text import count
 
-__all__ = ["Decision", "Looked", "explanation", "gauges", "places"]
+__all__ = ["BalloonSnapshot", "Decision", "explanation", "gauges", "places"]
 
 
-class Looked(NamedTuple):
+class BalloonSnapshot(NamedTuple):
     """A balloon as it was when a container was placed: thousandths that were free, and could be; its containers."""
 
     balloon: str
@@ -44,8 +44,8 @@ class Decision:
     wanted_m: int
     tried: tuple[str, ...]
     method: str
-    found: list[Looked]
-    others: list[Looked]
+    found: list[BalloonSnapshot]
+    others: list[BalloonSnapshot]
 
 
 #: The methods by which a balloon is found, in words.
@@ -111,7 +111,7 @@ def _balloons(decision: Decision) -> Iterator[Candidate]:
             yield Candidate(each.balloon, _has(each), f"{decision.method} is tried first", change)
 
 
-def _has(looked: Looked) -> str:
+def _has(looked: BalloonSnapshot) -> str:
     return f"{looked.free_m}m free, {looked.most_free_m}m if it grows, {count(looked.containers, 'container')}"
 
 

@@ -20,16 +20,16 @@ from nri.policies.placement.affinity import Affinity, affinities
 from nri.policies.placement.allocator import CpuAllocator
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Changes, Container, Hint, NoPlace, Pins, always
-from nri.policies.placement.kept import Kept, KeptContainer, KeptGrant
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
+from nri.policies.placement.state import ContainerState, GrantState, PlacementState
 from nri.policies.placement.topology_aware import view
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request, cold_start_s, request_of
 from nri.policies.placement.topology_aware.scoring import Score, Scoring, affinity_score
-from nri.policies.placement.tuning import Tuning, check_asked, class_of, wish_of
+from nri.policies.placement.tuning import Tuning, check_asked, class_of, irq_affinity_of
 from nri.policies.placement.zones import ALL_KINDS, DRAM, PRIORITIES, MemoryZones, NoMemory, Offer
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -69,7 +69,7 @@ class TopologyAware:
     """The policy. Raises ValueError for options that do not go with the machine.
 
     Args:
-        kept: what an earlier one gave to these containers, the oldest first; those that can keep it have it afterwards.
+        state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
 
     Attributes:
         in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
@@ -82,7 +82,7 @@ class TopologyAware:
         machine: Machine,
         options: Options,
         choices: Choices = Choices.DEFAULT,
-        kept: Kept | None = None,
+        state: PlacementState | None = None,
         containers: Mapping[str, Container] = _NONE,
     ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
@@ -102,7 +102,7 @@ class TopologyAware:
         self._warm: set[str] = set()
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
-        grants = {} if kept is None else kept.grants
+        grants = {} if state is None else state.grants
         for name, container in containers.items():
             if name in grants:
                 self._adopt(container, grants[name])
@@ -136,13 +136,13 @@ class TopologyAware:
         """All pins as they are."""
         return self._changes.pins
 
-    def saved(self) -> Kept:
+    def saved(self) -> PlacementState:
         """The placement of every container."""
-        return Kept(
+        return PlacementState(
             self.name,
-            containers={name: KeptContainer.of(each) for name, each in self.containers.items()},
+            containers={name: ContainerState.of(each) for name, each in self.containers.items()},
             grants={
-                name: KeptGrant(
+                name: GrantState(
                     grant.pool.name,
                     grant.kind.value,
                     masks.text(grant.exclusive),
@@ -154,15 +154,15 @@ class TopologyAware:
             },
         )
 
-    def _adopt(self, container: Container, kept: KeptGrant) -> None:
+    def _adopt(self, container: Container, state: GrantState) -> None:
         """Give a container what it had, if there is such a pool, with that much left; else nothing."""
-        pool, kind = self.pools.by_name.get(kept.pool), CpuKind(kept.kind)
-        exclusive, zone = masks.parse(kept.exclusive), masks.parse(kept.zone)
+        pool, kind = self.pools.by_name.get(state.pool), CpuKind(state.kind)
+        exclusive, zone = masks.parse(state.exclusive), masks.parse(state.zone)
         if pool is None or exclusive & ~(pool.free_isolated | pool.free_sharable):
             return
-        grant = Grant(container, pool, kind, exclusive, kept.portion_m, zone, preserved=container.preserves("memory"))
-        grant.idle, grant.cold = self._is_idle(grant), kept.cold
-        self._warm |= set() if kept.cold else {container.id}
+        grant = Grant(container, pool, kind, exclusive, state.portion_m, zone, preserved=container.preserves("memory"))
+        grant.idle, grant.cold = self._is_idle(grant), state.cold
+        self._warm |= set() if state.cold else {container.id}
         try:
             self.zones.adopt(self._memory_of(grant), zone)
         except NoMemory:
@@ -263,8 +263,10 @@ class TopologyAware:
         for grant in own:
             default = options.defaultExclusiveCPUClass or options.sharedPoolCPUClass
             put(class_of(grant.container, options.cpuClasses, default), grant.exclusive)
-        wishes = [wish for grant in own if (wish := wish_of(grant.container, grant.exclusive)) is not None]
-        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, wishes)
+        irq_affinities = [
+            rule for grant in own if (rule := irq_affinity_of(grant.container, grant.exclusive)) is not None
+        ]
+        return Tuning({name: cpus for name, cpus in classes.items() if name and cpus}, irq_affinities)
 
     # -- placing ------------------------------------------------------------------------------------------------------
 

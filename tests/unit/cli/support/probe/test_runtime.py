@@ -16,7 +16,7 @@ import pytest
 from nri.cli.errors import Failure
 from nri.cli.support.probe.fields import SETTERS
 from nri.cli.support.probe.report import Report
-from nri.cli.support.probe.runtime import LIFE, Made, Probe
+from nri.cli.support.probe.runtime import LIFE, Probe, ProbeContainer
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError, RuntimeUnavailable
@@ -107,13 +107,13 @@ def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Re
 def test_a_cgroup_that_is_gone_after_an_update_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: set[str] = set()
 
-    def once(made: Made, *_: str) -> str:
+    def once(made: ProbeContainer, *_: str) -> str:
         if made.id in read:
             raise FileNotFoundError(2, "No such file or directory")
         read.add(made.id)
         return "1"
 
-    monkeypatch.setattr(Made, "cgroup", once)
+    monkeypatch.setattr(ProbeContainer, "cgroup", once)
     with CriClient(f"{folder}/cri.sock") as cri:
         found = rows(Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None).run(), "Updates")
     outcomes = {found[f"{setter}, by itself"] for setter in SETTERS}
@@ -158,14 +158,14 @@ def test_a_socket_where_no_plugin_can_join_is_named_with_the_next_step(folder: P
 def test_a_container_is_read_by_its_process_and_what_it_does_not_show_is_an_error(folder: Path) -> None:
     with CriClient(f"{folder}/cri.sock") as cri:
         hierarchies = detect(MACHINE)
-        made = Made(cri, hierarchies, "c", folder, os.getpid())
+        made = ProbeContainer(cri, hierarchies, "c", folder, os.getpid())
         if hierarchies.of("memory") is not None:
             assert made.cgroup("memory", "memory.limit_in_bytes", "cgroup.type") != ""
         with pytest.raises(NriError, match="OCI spec"):
             made.spec("linux")
         with pytest.raises(NriError, match="no cgroup hierarchy"):
-            Made(cri, Hierarchies(MACHINE, ()), "c", folder, os.getpid()).cgroup("memory", "a", "b")
-        shown = Made(
+            ProbeContainer(cri, Hierarchies(MACHINE, ()), "c", folder, os.getpid()).cgroup("memory", "a", "b")
+        shown = ProbeContainer(
             cri, Hierarchies(MACHINE, (Hierarchy(2, "/x", frozenset({"cpu"})),)), "c", folder, 1, {"linux": None}
         )
         assert (shown.spec("linux", "a"), shown.cgroup("cpu", "cpu.shares", "")) == (None, "None")
@@ -181,7 +181,7 @@ def test_a_container_is_looked_at_when_its_own_program_runs(folder: Path) -> Non
 
         try:
             with Starting(f"{folder}/cri.sock") as cri:
-                made = Made(cri, detect(MACHINE), "c", folder).look()
+                made = ProbeContainer(cri, detect(MACHINE), "c", folder).look()
             assert Path(f"/proc/{made.pid}/cmdline").read_bytes() == b"sleep\00060\0"
         finally:
             process.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nri.adaptation.audit.shadow import ShadowReport
 from nri.cli.errors import FAILED, REJECTED
-from nri.cli.support.trial.outcome import Miss, Outcome, PodResult, Result
+from nri.cli.support.trial.outcome import MissingAnswer, Outcome, PodResult, Result
 from nri.errors import PluginError, Reject, RpcError
 
 
@@ -23,14 +23,14 @@ def test_a_plugin_that_does_not_answer_is_a_failure_and_no_answer_missing_is_non
     outcome, result = Outcome([]), Result("id", "app")
     outcome.miss(result, [])
     assert (outcome.exit_code, result.unchanged) == (0, True)
-    outcome.miss(result, [Miss("10-a", "CreateContainer", "no answer")])
+    outcome.miss(result, [MissingAnswer("10-a", "CreateContainer", "no answer")])
     assert (outcome.exit_code, result.unchanged) == (FAILED, False)
 
 
 def test_an_outcome_is_a_table_of_json() -> None:
     shadow = ShadowReport("20-b", "CreateContainer", "shop/web", "app", [], [], [], "broken")
     result = Result(
-        "id", "app", [], [("other", "too big")], [Miss("10-a", "E", "late")], [shadow], [("10-a", "E")], "no"
+        "id", "app", [], [("other", "too big")], [MissingAnswer("10-a", "E", "late")], [shadow], [("10-a", "E")], "no"
     )
     outcome = Outcome(["10-a"], [PodResult(Result("p", "shop/web"), [result])])
     found = outcome.to_json()

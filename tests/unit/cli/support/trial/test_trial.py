@@ -15,7 +15,7 @@ from nri.adaptation.audit.shadow import ShadowReport
 from nri.cli.errors import FAILED, Failure
 from nri.cli.support.trial.outcome import Outcome
 from nri.cli.support.trial.plugins import TrialPlugin
-from nri.cli.support.trial.trial import Watching, program, run
+from nri.cli.support.trial.trial import TrialObserver, program, run
 from nri.config import Source
 from nri.config.complaint import apart
 from nri.errors import ConfigError, DeadlineExceeded, RpcError
@@ -217,7 +217,7 @@ def test_a_program_that_lives_and_never_registers_is_told_too(tmp_path: Path, mo
 
 
 def test_silence_is_kept_and_an_error_status_is_not() -> None:
-    watching, late = Watching(), DeadlineExceeded()
+    watching, late = TrialObserver(), DeadlineExceeded()
     watching.record_plugin_invocation("10-a", "CreateContainer", None)
     watching.record_plugin_invocation("10-a", "CreateContainer", RpcError(2, "no"))
     watching.record_plugin_invocation("10-a", "StartContainer", late)
@@ -226,7 +226,7 @@ def test_silence_is_kept_and_an_error_status_is_not() -> None:
 
 
 def test_a_shadow_that_would_do_nothing_is_not_kept() -> None:
-    watching = Watching()
+    watching = TrialObserver()
     nothing = ShadowReport("10-a", "CreateContainer", "p", "c", [], [], [])
     for report in (nothing, nothing._replace(failed="broken")):
         watching.record_shadow(report)
@@ -234,6 +234,6 @@ def test_a_shadow_that_would_do_nothing_is_not_kept() -> None:
 
 
 def test_requests_for_absent_containers_are_kept() -> None:
-    watching = Watching()
+    watching = TrialObserver()
     watching.record_left_out("10-a", "StopContainer")
     assert watching.take().left_out == [("10-a", "StopContainer")]

@@ -6,7 +6,17 @@ import json
 
 import pytest
 
-from nri.engine.streaming.channels.command import ERROR, RESIZE, STDERR, STDIN, STDOUT, Gone, Input, InputEnd, Resize
+from nri.engine.streaming.channels.command import (
+    ERROR,
+    RESIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    ClientGone,
+    Input,
+    InputEnd,
+    Resize,
+)
 from nri.engine.streaming.channels.spdy_command import PROTOCOLS, SpdyCommand
 from nri.engine.streaming.channels.status import Status
 from nri.engine.streaming.spdy import frames
@@ -96,5 +106,5 @@ def test_a_client_that_resets_the_outcome_has_gone_and_one_that_resets_output_re
     assert both.server.room(STDOUT) > 0, "or the program would wait for ever"
     both.server.write(STDOUT, b"dropped")
     assert both.give(both.client.let_go(stdin)) == [InputEnd()]
-    assert both.give(both.client.let_go(error)) == [Gone()]
+    assert both.give(both.client.let_go(error)) == [ClientGone()]
     assert both.client.data == {}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nri.engine.streaming.channels import spdy_forward
-from nri.engine.streaming.channels.command import Gone
-from nri.engine.streaming.channels.forward import Arrived, Dropped, HalfEnd, Wanted
+from nri.engine.streaming.channels.command import ClientGone
+from nri.engine.streaming.channels.forward import PortClosed, PortData, PortHalfClosed, PortOpened
 from nri.engine.streaming.channels.spdy_forward import CREATION_S, SpdyForward, TunnelForward
 from nri.engine.streaming.spdy import frames
 from nri.engine.streaming.spdy.frames import control
@@ -36,7 +36,7 @@ class Both:
         error, found = self.begin(streamtype="error", port=port, requestid=key)
         assert found == [] and self.give(self.client.send(error, b"", end=True)) == []
         data, found = self.begin(streamtype="data", port=port, requestid=key)
-        assert found == [Wanted(key, port)]
+        assert found == [PortOpened(key, port)]
         return data, error
 
 
@@ -47,7 +47,7 @@ def both() -> Both:
 
 def test_a_connection_carries_bytes_and_ends_by_halves(both: Both) -> None:
     data, error = both.connect()
-    assert both.give(both.client.send(data, b"in", end=True)) == [Arrived("0", b"in"), HalfEnd("0")]
+    assert both.give(both.client.send(data, b"in", end=True)) == [PortData("0", b"in"), PortHalfClosed("0")]
     assert both.server.room("0") > 0
     both.server.consumed("0", 2)
     both.server.send("0", b"out")
@@ -64,20 +64,20 @@ def test_connections_are_told_apart_by_their_request(both: Both) -> None:
     first, _ = both.connect("0", 80)
     second, _ = both.connect("1", 81)
     assert both.give(both.client.send(second, b"b") + both.client.send(first, b"a")) == [
-        Arrived("1", b"b"),
-        Arrived("0", b"a"),
+        PortData("1", b"b"),
+        PortData("0", b"a"),
     ]
 
 
 def test_old_clients_without_requests_have_streams_that_follow_each_other(both: Both) -> None:
     error, _ = both.begin(streamtype="error", port=80)
     data, found = both.begin(streamtype="data", port=80)
-    assert data == error + 2 and found == [Wanted(f"stream {error}", 80)]
+    assert data == error + 2 and found == [PortOpened(f"stream {error}", 80)]
 
 
 def test_the_port_is_that_of_the_stream_of_data(both: Both) -> None:
     both.begin(streamtype="data", port=81, requestid=5)
-    assert both.begin(streamtype="error", port=80, requestid=5)[1] == [Wanted("5", 81)]
+    assert both.begin(streamtype="error", port=80, requestid=5)[1] == [PortOpened("5", 81)]
 
 
 def test_an_error_is_said_on_its_stream_and_the_other_one_is_reset(both: Both) -> None:
@@ -95,7 +95,7 @@ def test_an_error_is_said_on_its_stream_and_the_other_one_is_reset(both: Both) -
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_client_that_resets_either_stream_lets_go_of_the_connection(both: Both, which: int) -> None:
     streams = both.connect()
-    assert both.give(both.client.let_go(streams[which])) == [Dropped("0")]
+    assert both.give(both.client.let_go(streams[which])) == [PortClosed("0")]
     both.server.close("0")
     both.give()
     assert both.client.ended == {streams[1 - which]}
@@ -170,7 +170,7 @@ def test_the_tunnel_carries_the_same_bytes_cut_anywhere(size: int) -> None:
     found = []
     for at in range(0, len(sent), size):
         found += [*server.receive(socket.send(sent[at : at + size]))]
-    assert found[0] == Wanted("0", 80) and b"".join(each.data for each in found[1:]) == b"in"  # type: ignore[union-attr]
+    assert found[0] == PortOpened("0", 80) and b"".join(each.data for each in found[1:]) == b"in"  # type: ignore[union-attr]
     server.send("0", b"out")
     for message in socket.read(server.take()):
         client.read(message)
@@ -179,4 +179,4 @@ def test_the_tunnel_carries_the_same_bytes_cut_anywhere(size: int) -> None:
     for message in socket.read(server.take()):
         client.read(message)
     assert client.others[-1].kind == frames.GOAWAY and socket.closed == 1000
-    assert [*server.receive(b"")] == [Gone()]
+    assert [*server.receive(b"")] == [ClientGone()]

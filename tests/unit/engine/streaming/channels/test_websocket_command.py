@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.engine.streaming.channels.command import ERROR, RESIZE, STDERR, STDIN, STDOUT, Gone, Input, InputEnd, Resize
+from nri.engine.streaming.channels.command import (
+    ERROR,
+    RESIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    ClientGone,
+    Input,
+    InputEnd,
+    Resize,
+)
 from nri.engine.streaming.channels.status import Status
 from nri.engine.streaming.channels.websocket_command import PROTOCOLS, ChannelReader, WebSocketCommand
 from nri.engine.streaming.web.websocket import Piece
@@ -67,8 +77,8 @@ def test_v5_can_end_the_input_and_others_cannot() -> None:
 
 def test_a_client_that_closes_has_gone() -> None:
     client, server = begun("v5.channel.k8s.io")
-    assert [*server.receive(client.close())] == [Gone()]
-    assert [*server.receive(b"")] == [Gone()]
+    assert [*server.receive(client.close())] == [ClientGone()]
+    assert [*server.receive(b"")] == [ClientGone()]
 
 
 def test_streams_that_the_request_does_not_want_carry_nothing() -> None:

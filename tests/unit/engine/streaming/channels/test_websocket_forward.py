@@ -6,8 +6,8 @@ from base64 import b64decode
 
 import pytest
 
-from nri.engine.streaming.channels.command import Gone
-from nri.engine.streaming.channels.forward import Arrived, Wanted
+from nri.engine.streaming.channels.command import ClientGone
+from nri.engine.streaming.channels.forward import PortData, PortOpened
 from nri.engine.streaming.channels.websocket_forward import PORT_LIMIT, WebSocketForward
 from tests.support.stream_clients import WebSocketClient
 
@@ -24,9 +24,9 @@ def test_each_port_has_two_channels_that_begin_with_it(protocol: str) -> None:
 def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
     client, server = WebSocketClient(), WebSocketForward("", [80, 81])
     client.read(server.take())
-    assert [*server.receive(b"")] == [Wanted("0", 80), Wanted("1", 81)]
+    assert [*server.receive(b"")] == [PortOpened("0", 80), PortOpened("1", 81)]
     data = client.send(b"\2in") + client.send(b"\1not for errors") + client.send(b"\x09nobody") + client.send(b"\2")
-    assert [*server.receive(data)] == [Arrived("1", b"in")]
+    assert [*server.receive(data)] == [PortData("1", b"in")]
     server.consumed("1", 2)
     server.expire(1e9)
     server.send("1", b"out")
@@ -40,7 +40,7 @@ def test_connections_are_wanted_at_once_and_carry_bytes() -> None:
     assert server.over
     server.finish()
     client.read(server.take())
-    assert client.closed == 1000 and [*server.receive(b"")] == [Gone()]
+    assert client.closed == 1000 and [*server.receive(b"")] == [ClientGone()]
 
 
 def test_all_channels_of_the_most_ports_are_one_character() -> None:

@@ -13,7 +13,7 @@ from nri.policies.placement.balloons.options import BalloonType, Options
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace, Pins
-from nri.policies.placement.kept import Kept, KeptPart
+from nri.policies.placement.state import PartState, PlacementState
 from nri.testing.placement.machines import overridden
 from tests.support.placement import GIB, balloons, container, guest
 
@@ -256,12 +256,12 @@ BOTH = {"name": "both", "components": [{"balloonType": "left"}, {"balloonType": 
 PARTS = ({"name": "left"}, {"name": "right"})
 
 
-def again(policy: Balloons, kept: Kept | None = None, **options: Any) -> Balloons:
+def again(policy: Balloons, state: PlacementState | None = None, **options: Any) -> Balloons:
     """A policy that takes up what another one gave, perhaps with other options."""
-    kept = kept or policy.saved()
+    state = state or policy.saved()
     made = {name: replace(each) for name, each in policy.containers.items()}
     options = {**vars(policy.options), **options}
-    return Balloons(policy.machine, Options(**options), kept=kept, containers=made)
+    return Balloons(policy.machine, Options(**options), state=state, containers=made)
 
 
 def test_a_composite_is_taken_up_with_its_components() -> None:
@@ -300,12 +300,14 @@ def test_composites_keep_their_least() -> None:
         lambda parts: [parts[0], parts[1], replace(parts[2], cpus="4000")],
     ],
 )
-def test_a_balloon_that_cannot_be_as_it_was_is_not_taken_up(change: Callable[[list[KeptPart]], list[KeptPart]]) -> None:
+def test_a_balloon_that_cannot_be_as_it_was_is_not_taken_up(
+    change: Callable[[list[PartState]], list[PartState]],
+) -> None:
     policy = balloons(BOTH, *PARTS)
     policy.create(container("c", 4000, **{"balloon.balloons": "both"}))
-    kept = policy.saved()
-    last = kept.balloons[-1]
-    found = again(policy, replace(kept, balloons=[*kept.balloons[:-1], replace(last, parts=change(last.parts))]))
+    state = policy.saved()
+    last = state.balloons[-1]
+    found = again(policy, replace(state, balloons=[*state.balloons[:-1], replace(last, parts=change(last.parts))]))
     assert found.containers == {}
     assert found.free == policy.free | policy.balloons[-1].cpus
 
@@ -346,9 +348,9 @@ def test_more_balloons_than_there_may_be_are_not_taken_up_and_the_least_are_made
 def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     policy = balloons()
     policy.create(container("a", 1000, GIB))
-    kept = policy.saved()
-    kept.balloons[-1].containers["a"] = "17"
-    found = again(policy, kept)
+    state = policy.saved()
+    state.balloons[-1].containers["a"] = "17"
+    found = again(policy, state)
     assert found.pins == policy.pins
 
 

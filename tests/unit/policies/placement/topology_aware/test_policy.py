@@ -10,8 +10,8 @@ from nri.policies.placement import masks
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Hint, NoPlace, Pins
-from nri.policies.placement.kept import Kept
 from nri.policies.placement.machine import Machine
+from nri.policies.placement.state import PlacementState
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from tests.support.placement import GIB, container, guest, topology_aware, with_memory
@@ -178,11 +178,11 @@ def test_a_machine_of_4096_sparse_cpus_is_placed_on() -> None:
 # -- what is kept over a restart ---------------------------------------------------------------------------------------
 
 
-def again(policy: TopologyAware, kept: Kept | None = None, **options: object) -> TopologyAware:
+def again(policy: TopologyAware, state: PlacementState | None = None, **options: object) -> TopologyAware:
     """A policy that takes up what another one gave, perhaps with other options."""
     made = {name: replace(each) for name, each in policy.containers.items()}
     options = {**vars(policy.options), **options}
-    return TopologyAware(policy.machine, Options(**options), kept=kept or policy.saved(), containers=made)  # type: ignore[arg-type]
+    return TopologyAware(policy.machine, Options(**options), state=state or policy.saved(), containers=made)  # type: ignore[arg-type]
 
 
 def test_grants_are_taken_up_but_for_those_that_options_or_machine_no_longer_allow() -> None:
@@ -199,23 +199,23 @@ def test_a_pool_promises_no_more_than_it_has() -> None:
     policy = topology_aware()
     policy.create(container("a", 3900, qos="Burstable"))
     policy.create(container("s", 900, namespace="kube-system"))
-    kept = policy.saved()
+    state = policy.saved()
     for name, portion_m in (("a", 70000), ("s", 1001)):
-        grants = {**kept.grants, name: replace(kept.grants[name], portion_m=portion_m)}
-        found = again(policy, replace(kept, grants=grants))
+        grants = {**state.grants, name: replace(state.grants[name], portion_m=portion_m)}
+        found = again(policy, replace(state, grants=grants))
         assert name not in found.containers
         assert len(found.containers) == 1
-    nowhere = replace(kept, grants={"a": replace(kept.grants["a"], pool="NUMA node #9")})
+    nowhere = replace(state, grants={"a": replace(state.grants["a"], pool="NUMA node #9")})
     assert again(policy, nowhere).containers == {}
 
 
 def test_memory_is_taken_up_only_where_there_is_as_much() -> None:
     policy = topology_aware()
     policy.create(container("a", 1000, 2 * GIB))
-    kept = policy.saved()
+    state = policy.saved()
     for zone in ("", "17"):
-        grants = {"a": replace(kept.grants["a"], zone=zone)}
-        assert again(policy, replace(kept, grants=grants)).containers == {}
+        grants = {"a": replace(state.grants["a"], zone=zone)}
+        assert again(policy, replace(state, grants=grants)).containers == {}
     policy.containers["a"].requests = Requests(1000, 1000, 3 * GIB, 3 * GIB)
     assert again(policy).containers == {}
 
@@ -255,7 +255,7 @@ def test_a_cold_start_is_kept_by_the_policy_that_follows() -> None:
         policy.create(container(name, 500, GIB, **COLD))
     policy.warm("warm")
     told = {name: container(name, 500, GIB, **COLD) for name in ("cold", "warm")}
-    again = TopologyAware(policy.machine, policy.options, kept=policy.saved(), containers=told)
+    again = TopologyAware(policy.machine, policy.options, state=policy.saved(), containers=told)
     assert (again.cold_starts(), again.pins) == ({"cold": 60.0}, policy.pins)
 
 

@@ -37,7 +37,7 @@ __all__ = [
     "READERS",
     "NodeSlo",
     "Threshold",
-    "of_pod",
+    "pod_rules",
     "rules_of",
 ]
 
@@ -144,7 +144,7 @@ class NodeSlo:
         self._system.take(lambda: system_config.parse(found.get("systemStrategy")))
 
 
-class OfPod(NamedTuple):
+class PodRules(NamedTuple):
     """The rules that hold for one pod."""
 
     burst: BurstConfig
@@ -152,7 +152,7 @@ class OfPod(NamedTuple):
     disks: tuple[DiskLimits, ...]
 
 
-def of_pod(rules: NodeSlo, qos: str, annotations: Mapping[str, str], failed: Callable[[str, str], None]) -> OfPod:
+def pod_rules(rules: NodeSlo, qos: str, annotations: Mapping[str, str], failed: Callable[[str, str], None]) -> PodRules:
     """Return what holds for a pod; an annotation that cannot be read is reported, and the node's word stays.
 
     Args:
@@ -164,21 +164,21 @@ def of_pod(rules: NodeSlo, qos: str, annotations: Mapping[str, str], failed: Cal
     key = CLASS_KEYS.get(qos, "")
     node = rules.memory.get(key, {})
     burst = rules.burst
-    return OfPod(
+    return PodRules(
         burst=_annotated(annotations, ANNOTATION_BURST, lambda text: _pod_burst(text, burst), burst, failed),
         memory=_annotated(annotations, ANNOTATION_MEMORY, lambda text: _pod_memory(text, node, key), node, failed),
         disks=_annotated(annotations, ANNOTATION_BLOCK_IO, _pod_disks, (), failed),
     )
 
 
-def rules_of(made: Round[NodeSlo], pod: StrategyPod, strategy: str) -> OfPod:
+def rules_of(made: Round[NodeSlo], pod: StrategyPod, strategy: str) -> PodRules:
     """Return the rules that hold for a pod in a round.
 
     An annotation that `strategy` cannot read is an error, and the last good one counts, or else the node's word.
     """
     wrong: dict[str, str] = {}
     qos = pod_class.default_qos(pod.manifest)
-    found = of_pod(made.rules, qos, pod.annotations, wrong.__setitem__)
+    found = pod_rules(made.rules, qos, pod.annotations, wrong.__setitem__)
     key = next(key for key, reader in READERS.items() if reader == strategy)
     made.unreadable[pod.subject(), strategy] = wrong.get(strategy, "")
     if strategy not in wrong:
@@ -186,7 +186,7 @@ def rules_of(made: Round[NodeSlo], pod: StrategyPod, strategy: str) -> OfPod:
         return found
     made.errors.append(f"{pod.key}: {wrong[strategy]}")
     instead = made.good.instead(pod.uid, key, pod.annotations)
-    return found if instead is None else of_pod(made.rules, qos, instead, wrong.__setitem__)
+    return found if instead is None else pod_rules(made.rules, qos, instead, wrong.__setitem__)
 
 
 def _annotated(

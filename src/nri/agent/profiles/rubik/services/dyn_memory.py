@@ -16,7 +16,7 @@ from nri.agent.profiles.rubik.configuration import Services
 from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service
 from nri.agent.settings.values import AgentSettings
-from nri.policies.rubik.dyn_memory import INTERVAL_S, Walk, limits, writes
+from nri.policies.rubik.dyn_memory import INTERVAL_S, MemoryHigh, limits, writes
 from nri.policies.rubik.pods import PREEMPTIBLE, Pod
 
 __all__ = ["NAME", "DynMemory"]
@@ -33,7 +33,7 @@ class DynMemory(Service):
 
     def __init__(self, settings: AgentSettings, names: Sequence[str]) -> None:
         super().__init__(settings, names)
-        self._walk: Walk | None = None
+        self._walk: MemoryHigh | None = None
         #: When the free memory is read next, in seconds.
         self._due = 0.0
         #: The pods that have a limit of ours.
@@ -80,12 +80,12 @@ class DynMemory(Service):
                     limited.add(pod.uid)
         self._limited = frozenset(limited)
 
-    def _moved(self, made: Round[Services]) -> Walk | None:
+    def _moved(self, made: Round[Services]) -> MemoryHigh | None:
         """The limit after this reading; None if the node's memory is not known, and nothing is limited."""
         sizes = made.sample.sizes
         try:
             if self._walk is None:
-                self._walk = Walk(sizes.get("MemTotal"))
+                self._walk = MemoryHigh(sizes.get("MemTotal"))
         except ValueError as error:
             made.cannot(NAME, "offline pods have no limit", made.sample.no_memory or str(error))
             return None

@@ -13,8 +13,8 @@ from nri.agent.profiles.koordinator.strategies.rules import (
     ANNOTATION_MEMORY,
     READERS,
     NodeSlo,
-    OfPod,
-    of_pod,
+    PodRules,
+    pod_rules,
 )
 from nri.policies.koordinator.loops.cpu_burst import BurstConfig
 from nri.policies.koordinator.rules.defaults import DEFAULTS, OFF
@@ -67,9 +67,9 @@ def test_numbers_out_of_range_are_refused(spec: dict[str, Any], error: str) -> N
     assert error in told
 
 
-def of(annotations: dict[str, str], **spec: Any) -> tuple[OfPod, list[str]]:
+def of(annotations: dict[str, str], **spec: Any) -> tuple[PodRules, list[str]]:
     errors: list[str] = []
-    return of_pod(taken(**spec), "LS", annotations, lambda _, error: errors.append(error)), errors
+    return pod_rules(taken(**spec), "LS", annotations, lambda _, error: errors.append(error)), errors
 
 
 def test_a_pods_word_goes_before_the_nodes_where_it_says_something() -> None:
@@ -98,5 +98,5 @@ def test_a_bad_annotation_is_told_and_the_nodes_word_stays(bad: str) -> None:
 
 def test_a_bad_annotation_is_told_by_the_name_of_the_strategy_that_reads_it() -> None:
     told: dict[str, str] = {}
-    of_pod(taken(), "LS", dict.fromkeys(READERS, "{"), told.__setitem__)
+    pod_rules(taken(), "LS", dict.fromkeys(READERS, "{"), told.__setitem__)
     assert set(told) == set(READERS.values()) <= {row.name for row in PROFILE.strategies}

@@ -1,4 +1,4 @@
-"""Sums of calls: counts, percentiles, and a bound on how many there are."""
+"""AllCallStats of calls: counts, percentiles, and a bound on how many there are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from nri.trace.sums import MOST_SUMS, Sums, percentile
+from nri.trace.call_stats import MOST_STATS, AllCallStats, percentile
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_a_percentile_is_the_smallest_value_that_so_many_do_not_exceed(
 
 
 def test_a_call_that_did_not_end_is_counted_and_has_no_duration() -> None:
-    sums = Sums()
+    sums = AllCallStats()
     sums.of("10-a", "StopContainer").take(None, failed=False, refused=False)
     sums.of("10-a", "StopContainer").take(12.3456, failed=True, refused=False)
     assert list(sums.rows()) == [
@@ -29,7 +29,7 @@ def test_a_call_that_did_not_end_is_counted_and_has_no_duration() -> None:
 
 
 def test_rows_are_bounded_and_the_rest_is_counted() -> None:
-    sums = Sums()
-    for number in range(MOST_SUMS + 2):
+    sums = AllCallStats()
+    for number in range(MOST_STATS + 2):
         sums.of(f"{number}", "x").take(1.0, failed=False, refused=False)
-    assert (len(list(sums.rows())), sums.left) == (MOST_SUMS, 2)
+    assert (len(list(sums.rows())), sums.left) == (MOST_STATS, 2)

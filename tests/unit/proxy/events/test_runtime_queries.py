@@ -12,7 +12,7 @@ import pytest
 from nri.api import messages as m
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import RequestError, RpcError, RuntimeUnavailable
-from nri.proxy.events.inquiry import Inquiry
+from nri.proxy.events.runtime_queries import RuntimeQueries
 from nri.proxy.events.views import RUNTIME_ID, asked_for, made, pod_shown
 from nri.proxy.passing import Backend
 from nri.proxy.state import ContainerRecord
@@ -47,7 +47,7 @@ class Runtime:
             status=CONTAINER, info=self.info
         ).SerializeToString()
         self.backend = Backend(str(folder / "r.sock"))
-        self.inquiry = Inquiry(self.backend)
+        self.queries = RuntimeQueries(self.backend)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_containerds_answer_has_configuration_and_spec(runtime: Runtime) -> None
     spec = {"linux": {"cgroupsPath": "/a/p1", "namespaces": [{"type": "network", "path": "/proc/1/ns/net"}]}}
     config = {"metadata": {"name": "web"}, "linux": {"cgroup_parent": "/a"}, "a_new_field": 5}
     runtime.info = rich(pid=17, config=config, runtimeSpec=spec)
-    facts = runtime.inquiry.pod("p1")
+    facts = runtime.queries.pod("p1")
     assert (facts.pid, facts.config.linux.cgroup_parent, facts.spec) == (17, "/a", spec)
     shown = pod_shown(facts, facts.config)
     assert (shown.linux.cgroups_path, shown.linux.namespaces[0].type, shown.runtime_handler) == (
@@ -75,20 +75,20 @@ def test_containerds_answer_has_configuration_and_spec(runtime: Runtime) -> None
         "k",
     )
     runtime.info = rich(sandboxID="p1", pid=18, config={"metadata": {"name": "main"}, "envs": []}, runtimeSpec=spec)
-    found = runtime.inquiry.container("r1")
+    found = runtime.queries.container("r1")
     assert (found.pid, found.pod_id, found.spec, found.config.metadata.name) == (18, "p1", spec, "main")
 
 
 def test_our_engines_pods_tell_folder_and_namespaces_by_themselves(runtime: Runtime) -> None:
     runtime.info = rich(cgroupPath="/a/pod", namespaces={"network": "/run/netns/x"})
-    facts = runtime.inquiry.pod("p1")
+    facts = runtime.queries.pod("p1")
     assert facts.config.linux.cgroup_parent == "/a/pod"
     assert facts.spec["linux"] == {"cgroupsPath": "/a/pod", "namespaces": [{"type": "network", "path": "/run/netns/x"}]}
 
 
 def test_cri_os_answer_has_each_key_by_itself(runtime: Runtime) -> None:
     runtime.info = {"pid": "12", "runtimeSpec": json.dumps({"process": {"args": ["x"]}}), "other": "no json"}
-    facts = runtime.inquiry.container("r1")
+    facts = runtime.queries.container("r1")
     assert (facts.pid, facts.spec) == (12, {"process": {"args": ["x"]}})
 
 
@@ -107,7 +107,7 @@ def test_cri_os_answer_has_each_key_by_itself(runtime: Runtime) -> None:
 )
 def test_a_poor_or_odd_answer_leaves_the_status(runtime: Runtime, info: dict[str, str]) -> None:
     runtime.info = info
-    pod, container = runtime.inquiry.pod("p1"), runtime.inquiry.container("r1")
+    pod, container = runtime.queries.pod("p1"), runtime.queries.container("r1")
     assert (pod.config.metadata.name, pod.config.labels["l"], pod.spec, pod.pid) == ("web", "1", {}, 0)
     assert (container.config.metadata.name, container.config.annotations["a"], container.spec) == ("main", "1", {})
     assert (container.config.mounts[0].host_path, container.config.linux.resources.cpu_shares) == ("/src", 7)
@@ -128,7 +128,7 @@ def record() -> ContainerRecord:
 @pytest.mark.parametrize("spec", [{}, {"mounts": 5}, {"process": {"rlimits": [{}]}}, {"mounts": [{}]}])
 def test_a_container_whose_spec_is_of_no_form_is_shown_by_its_request(runtime: Runtime, spec: Any) -> None:
     runtime.info = rich(config={"metadata": {"name": "main"}}, runtimeSpec=spec)
-    shown = made(record(), runtime.inquiry.container("r1"))
+    shown = made(record(), runtime.queries.container("r1"))
     assert (list(shown.args), shown.id, shown.annotations[RUNTIME_ID]) == (["run"], "ours", "r1")
     assert (shown.linux.resources.memory.limit.value, shown.linux.resources.cpu.cpus) == (9, "0")
     assert shown.linux.resources.unified["a.b"] == "c"
@@ -136,7 +136,7 @@ def test_a_container_whose_spec_is_of_no_form_is_shown_by_its_request(runtime: R
 
 def test_a_pod_whose_spec_is_of_no_form_is_shown_by_its_configuration(runtime: Runtime) -> None:
     runtime.info = rich(config={"metadata": {"name": "web"}}, runtimeSpec={"linux": {"namespaces": [{}]}})
-    facts = runtime.inquiry.pod("p1")
+    facts = runtime.queries.pod("p1")
     assert pod_shown(facts, facts.config).name == "web"
 
 
@@ -159,14 +159,14 @@ def test_a_negative_value_is_the_requests_mistake(runtime: Runtime) -> None:
     each.resources.cpu_shares = -5
     runtime.info = {}
     with pytest.raises(RequestError, match="cpu_shares"):
-        made(each, runtime.inquiry.container("r1"))
+        made(each, runtime.queries.container("r1"))
 
 
 def test_errors_of_the_runtime_are_ours(runtime: Runtime, tmp_path: Path) -> None:
     with pytest.raises(RpcError) as caught:
-        runtime.inquiry.lists()
+        runtime.queries.lists()
     assert caught.value.code == 12
     nowhere = Backend(str(tmp_path / "none.sock"))
     with pytest.raises(RuntimeUnavailable):
-        Inquiry(nowhere).lists()
+        RuntimeQueries(nowhere).lists()
     nowhere.stop()

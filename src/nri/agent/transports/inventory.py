@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from nri.policies.changes import NO_CHANGES, Changes, Setting
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 
-__all__ = ["Held", "HeldContainer"]
+__all__ = ["InventoryContainer", "RuntimeInventory"]
 
 
 @dataclass(slots=True)
-class HeldContainer:
+class InventoryContainer:
     """One container.
 
     Attributes:
@@ -52,7 +52,7 @@ class HeldContainer:
             self.decided.pop(name, None)
 
 
-class Held:
+class RuntimeInventory:
     """All pods and containers of one runtime.
 
     Args:
@@ -67,7 +67,7 @@ class Held:
         self._transport = transport
         self._lock = threading.Lock()
         self._pods: dict[str, PodContext] = {}
-        self._containers: dict[str, HeldContainer] = {}
+        self._containers: dict[str, InventoryContainer] = {}
         self.synced = False
         self.problem = f"waiting for the runtime, mode {transport}"
         self._listeners: list[Callable[[], None]] = []
@@ -90,7 +90,7 @@ class Held:
         with self._lock:
             return list(self._pods.items())
 
-    def containers(self) -> list[tuple[str, HeldContainer]]:
+    def containers(self) -> list[tuple[str, InventoryContainer]]:
         """Return the containers by their ids."""
         with self._lock:
             return list(self._containers.items())
@@ -103,7 +103,7 @@ class Held:
         """Return the pod of a sandbox."""
         return self._pods.get(pod_id)
 
-    def container(self, container_id: str) -> HeldContainer | None:
+    def container(self, container_id: str) -> InventoryContainer | None:
         """Return a container."""
         return self._containers.get(container_id)
 
@@ -113,26 +113,26 @@ class Held:
             self._pods[pod_id] = context
         self._changed()
 
-    def put(self, container_id: str, container: HeldContainer) -> None:
+    def put(self, container_id: str, container: InventoryContainer) -> None:
         """Take in a container."""
         container.context = replace(container.context, env={})  # no decision for what runs needs it
         with self._lock:
             self._containers[container_id] = container
         self._changed()
 
-    def mark_created(self, container: HeldContainer, context: ContainerContext) -> None:
+    def mark_created(self, container: InventoryContainer, context: ContainerContext) -> None:
         """Note that the runtime has created a container, and its context as it is now."""
         container.created, container.context = True, context
         self._changed()
 
-    def known(self, container_id: str, new: HeldContainer) -> HeldContainer:
+    def known(self, container_id: str, new: InventoryContainer) -> InventoryContainer:
         """Return a container; a new one is taken in if it is not known."""
         found = self.container(container_id)
         if found is None:
             self.put(container_id, new)
         return found or new
 
-    def ask(self, container: HeldContainer, context: ContainerContext) -> None:
+    def ask(self, container: InventoryContainer, context: ContainerContext) -> None:
         """Note what the kubelet asks for now, in a newer context: what it does not mention stays as it asked before."""
         before = container.context.resources or Resources()
         asked = context.resources or Resources()
@@ -146,14 +146,14 @@ class Held:
             container.asked += 1
         self._changed()
 
-    def drop(self, container_id: str) -> HeldContainer | None:
+    def drop(self, container_id: str) -> InventoryContainer | None:
         """Forget a container; return what was known of it."""
         with self._lock:
             found = self._containers.pop(container_id, None)
         self._changed()
         return found
 
-    def drop_pod(self, pod_id: str) -> list[HeldContainer]:
+    def drop_pod(self, pod_id: str) -> list[InventoryContainer]:
         """Forget a pod and all its containers, which are returned."""
         with self._lock:
             self._pods.pop(pod_id, None)

@@ -2,7 +2,7 @@
 
 A kubelet that leaves cgroups to systemd names only the last slice of a pod's folder, and a runtime says in its own
 words where a container's is. Both become paths below the root of the cgroups here. Pure. Next:
-`nri.agent.transports.held`, which keeps them.
+`nri.agent.transports.inventory`, which keeps them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.policies import paths
 
-__all__ = ["ASKED_QUOTA", "ContainerWords", "PodWords", "container_words", "pod_words"]
+__all__ = ["ASKED_QUOTA", "ContainerInfo", "PodInfo", "container_info", "pod_info"]
 
 #: Annotation of a container: the CPU quota that was asked for, and the one that the agent has made of it.
 ASKED_QUOTA = "agent.nri/cfs-quota"
@@ -29,7 +29,7 @@ _SLICE = re.compile(r"[\w.@-]+\.slice")
 
 
 @dataclass(frozen=True, slots=True)
-class PodWords:
+class PodInfo:
     """A runtime's words on a pod: its cgroup parent, its class by that, and if it has the network of the node."""
 
     cgroup_parent: str = ""
@@ -38,26 +38,26 @@ class PodWords:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerWords:
+class ContainerInfo:
     """A runtime's words on a container: its part of the pod's spec, and the OOM score that the kubelet asked for."""
 
     spec: dict[str, Any] = field(default_factory=dict)
     oom_score: int | None = None
 
 
-def pod_words(answer: pb.PodSandboxStatusResponse) -> PodWords:
+def pod_info(answer: pb.PodSandboxStatusResponse) -> PodInfo:
     """Read the verbose status of a pod."""
     info = _info(answer)
     parent = _text(_at(info, "config", "linux", "cgroup_parent")) or _folder_of(_at(info, "runtimeSpec"))
     options = answer.status.linux.namespaces.options
-    return PodWords(
+    return PodInfo(
         cgroup_parent=parent,
         qos_class=paths.kube_class_of(parent) if parent else "",
         host_network=answer.status.HasField("linux") and options.network == pb.NODE,
     )
 
 
-def container_words(answer: pb.ContainerStatusResponse) -> ContainerWords:
+def container_info(answer: pb.ContainerStatusResponse) -> ContainerInfo:
     """Read the verbose status of a container.
 
     Behind the agent's own proxy its configuration holds a quota that was scaled already, with a note of what was asked.
@@ -65,7 +65,7 @@ def container_words(answer: pb.ContainerStatusResponse) -> ContainerWords:
     info = _info(answer)
     resources = _at(info, "config", "linux", "resources")
     if not isinstance(resources, dict):
-        return ContainerWords()
+        return ContainerInfo()
     shares, quota = _number(_at(resources, "cpu_shares")), _number(_at(resources, "cpu_quota"))
     annotations = _at(info, "config", "annotations")
     asked, _, made = _text(annotations.get(ASKED_QUOTA) if isinstance(annotations, dict) else "").partition(" ")
@@ -81,7 +81,7 @@ def container_words(answer: pb.ContainerStatusResponse) -> ContainerWords:
         limits["cpu"] = f"{quota * 1000 // period}m"
     if memory > 0:
         limits["memory"] = str(memory)
-    return ContainerWords(
+    return ContainerInfo(
         {"resources": {"requests": requests, "limits": limits}}, None if score is None else _number(score)
     )
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MOST_SUMS", "Sum", "Sums", "percentile"]
+__all__ = ["MOST_STATS", "AllCallStats", "CallStats", "percentile"]
 
-#: Sums at most: the names of plugins and events are others'.
-MOST_SUMS: Final = 10_000
+#: AllCallStats at most: the names of plugins and events are others'.
+MOST_STATS: Final = 10_000
 
 
 def percentile(taken: Counter[float], percent: int) -> float | None:
@@ -27,7 +27,7 @@ def percentile(taken: Counter[float], percent: int) -> float | None:
     return None
 
 
-class Sum:
+class CallStats:
     """The calls of one plugin for one event. Durations are kept to three digits, so that memory is bounded."""
 
     def __init__(self) -> None:
@@ -53,22 +53,22 @@ class Sum:
         }
 
 
-class Sums:
-    """A `Sum` for each plugin and event. `left`: calls of those for which there was no room."""
+class AllCallStats:
+    """A `CallStats` for each plugin and event. `left`: calls of those for which there was no room."""
 
     def __init__(self) -> None:
         self.left = 0
-        self._sums: dict[tuple[str, str], Sum] = {}
-        self._rest = Sum()
+        self._sums: dict[tuple[str, str], CallStats] = {}
+        self._rest = CallStats()
 
-    def of(self, plugin: str, event: str) -> Sum:
+    def of(self, plugin: str, event: str) -> CallStats:
         """The sum of a plugin for an event, to count one call in."""
         found = self._sums.get((plugin, event))
         if found is None:
-            if len(self._sums) >= MOST_SUMS:
+            if len(self._sums) >= MOST_STATS:
                 self.left += 1
                 return self._rest
-            found = self._sums[plugin, event] = Sum()
+            found = self._sums[plugin, event] = CallStats()
         return found
 
     def rows(self) -> Iterator[tuple[tuple[str, str], dict[str, Any]]]:

@@ -11,7 +11,7 @@ import pytest
 
 from nri.cli.errors import Failure
 from nri.cli.settings import Settings
-from nri.cli.support.beside import Beside
+from nri.cli.support.node_parts import NodeParts
 from nri.errors import NriError
 from nri.service.http import Server, text_answer
 from nri.testing import FakeRuntime
@@ -25,10 +25,10 @@ def node() -> Iterator[Inspected]:
         yield made
 
 
-def beside(folder: Path, agent: str = "agent.sock") -> Beside:
+def beside(folder: Path, agent: str = "agent.sock") -> NodeParts:
     settings = Settings()
     settings.socket_path = str(folder / "nri.sock")
-    return Beside(settings, str(folder / "admin.sock"), str(folder / agent), str(folder), str(folder / "root"))
+    return NodeParts(settings, str(folder / "admin.sock"), str(folder / agent), str(folder), str(folder / "root"))
 
 
 def test_drift_names_who_set_a_value_and_is_looked_at_again(node: Inspected) -> None:

@@ -1,7 +1,7 @@
 """A policy's decisions as plain values: to be written down, and to be taken up again by the next policy.
 
-One job: :class:`Kept`, its form as JSON, and back. A policy that is made with it gives each container just what it had,
-as far as machine and options still allow that; who makes the policy places the others again. Pure.
+One job: :class:`PlacementState`, its form as JSON, and back. A policy that is made with it gives each container just
+what it had, as far as machine and options still allow that; who makes the policy places the others again. Pure.
 Next: `topology_aware.policy` and `balloons.policy`, which give it and take it up.
 """
 
@@ -16,14 +16,14 @@ from nri.policies.placement.containers import Container, Hint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Kept", "KeptBalloon", "KeptContainer", "KeptGrant", "KeptPart"]
+__all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "PlacementState"]
 
 #: Of the form that is written; another one is not read.
 _VERSION = 1
 
 
 @dataclass(frozen=True)
-class KeptContainer:
+class ContainerState:
     """A container as it came, before it was adjusted: a runtime that is asked later reports it as it is now."""
 
     cpu_m: int = 0
@@ -35,7 +35,7 @@ class KeptContainer:
     hints: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, container: Container) -> KeptContainer:
+    def of(cls, container: Container) -> ContainerState:
         """The values of a container."""
         hints = {source: list(hint) for source, hint in container.hints.items()}
         return cls(*container.requests, container.mems, container.shares, hints)
@@ -48,7 +48,7 @@ class KeptContainer:
 
 
 @dataclass(frozen=True)
-class KeptGrant:
+class GrantState:
     """The placement of a container by topology-aware; lists of CPUs and nodes as texts."""
 
     pool: str
@@ -60,7 +60,7 @@ class KeptGrant:
 
 
 @dataclass(frozen=True)
-class KeptPart:
+class PartState:
     """A balloon or a component of one; `components` of the parts that follow, with theirs, are its own."""
 
     type: str
@@ -70,23 +70,23 @@ class KeptPart:
 
 
 @dataclass(frozen=True)
-class KeptBalloon:
+class BalloonState:
     """A balloon with its containers: their memory nodes by their ids. `parts` begins with itself."""
 
-    parts: list[KeptPart]
+    parts: list[PartState]
     idle: str = ""
     containers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Kept:
-    """All of it. `version` and `policy` say who can read it; `interrupts` the CPUs of those that were moved, before."""
+class PlacementState:
+    """The state of one policy. `version` and `policy` say who reads it; `interrupts` the first CPUs of those moved."""
 
     policy: str
     version: int = _VERSION
-    containers: dict[str, KeptContainer] = field(default_factory=dict)
-    grants: dict[str, KeptGrant] = field(default_factory=dict)
-    balloons: list[KeptBalloon] = field(default_factory=list)
+    containers: dict[str, ContainerState] = field(default_factory=dict)
+    grants: dict[str, GrantState] = field(default_factory=dict)
+    balloons: list[BalloonState] = field(default_factory=list)
     interrupts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

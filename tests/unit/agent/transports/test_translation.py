@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nri.agent.transports import words
-from nri.agent.transports.words import ASKED_QUOTA, asked_before, by_api
+from nri.agent.transports import translation
+from nri.agent.transports.translation import ASKED_QUOTA, asked_before, by_api
 from nri.api import messages as m
 from nri.host import Outcome
 from nri.policies.changes import Changes, Device, Mount, Resctrl
@@ -33,7 +33,7 @@ def never(_name: str) -> bool:
 
 def adjusted() -> m.Container:
     """A container that has all of `ALL`."""
-    message = words.adjustment(ALL, None, never)
+    message = translation.adjustment(ALL, None, never)
     container = m.Container(env=["A=b", "B"], mounts=message.mounts)
     container.linux.resources.CopyFrom(message.linux.resources)
     container.linux.oom_score_adj.value = 7
@@ -42,45 +42,45 @@ def adjusted() -> m.Container:
 
 
 def test_what_can_be_said_is_not_touched() -> None:
-    assert words.sayable(ALL, "folder") == (ALL, [])
+    assert translation.sayable(ALL, "folder") == (ALL, [])
     clear = Changes({"cpuset.cpus": ""})
-    assert words.sayable(clear, "folder") == (clear, [])
+    assert translation.sayable(clear, "folder") == (clear, [])
 
 
 def test_what_cannot_be_said_is_left_out_with_its_reason() -> None:
-    changes, (result,) = words.sayable(Changes({"cpuset.cpus": "x\n", "cpu.shares": 2}), "folder")
+    changes, (result,) = translation.sayable(Changes({"cpuset.cpus": "x\n", "cpu.shares": 2}), "folder")
     assert changes == Changes({"cpu.shares": 2})
     assert (result.target, result.name, result.outcome) == ("folder", "cpuset.cpus", Outcome.REFUSED)
     assert "neither a number nor a range" in result.reason
 
 
 def test_an_update_says_resources_alone_and_nothing_of_nothing() -> None:
-    update = words.update(words.updatable(ALL, never), "id", never)
+    update = translation.update(translation.updatable(ALL, never), "id", never)
     assert update is not None
     assert update.container_id == "id"
     assert (update.linux.resources.cpu.cpus, update.linux.resources.cpu.shares.value) == ("0-1,2", 512)
     assert not update.linux.resources.HasField("rdt_class")
-    assert words.update(words.updatable(Changes(env={"A": "b"}), never), "id", never) is None
-    assert words.update(Changes({"cpuset.cpus": ""}), "id", never) is None
+    assert translation.update(translation.updatable(Changes(env={"A": "b"}), never), "id", never) is None
+    assert translation.update(Changes({"cpuset.cpus": ""}), "id", never) is None
 
 
 def test_an_update_leaves_out_what_the_runtime_has() -> None:
     container = adjusted()
     container.linux.resources.cpu.cpus = "0,1,2"
-    assert words.update(words.updatable(ALL, never), "id", never, container) is None
+    assert translation.update(translation.updatable(ALL, never), "id", never, container) is None
     container.linux.resources.cpu.shares.value = 9
-    update = words.update(words.updatable(ALL, never), "id", never, container)
+    update = translation.update(translation.updatable(ALL, never), "id", never, container)
     assert update is not None
     assert update.linux.resources.cpu.shares.value == 512
     assert not update.linux.resources.HasField("memory")
     container.linux.resources.cpu.cpus = "what"
-    again = words.update(words.updatable(ALL, never), "id", never, container)
+    again = translation.update(translation.updatable(ALL, never), "id", never, container)
     assert again is not None
     assert again.linux.resources.cpu.cpus == "0-1,2"
 
 
 def test_what_a_runtime_has_is_applied() -> None:
-    results = words.compared(adjusted(), ALL, "folder")
+    results = translation.compared(adjusted(), ALL, "folder")
     assert {result.name for result in results} == {
         *("cpu.shares", "cpu.cfs_quota", "cpuset.cpus", "memory.limit"),
         *("env.A", "mount./in", "device./dev/x", "oom_score_adj", "rdt_class"),
@@ -93,7 +93,7 @@ def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
     container.linux.resources.cpu.shares.value = 3
     container.linux.oom_score_adj.value = 8
     del container.env[:]
-    results = {result.name: result.reason for result in words.compared(container, ALL, "folder") if result.reason}
+    results = {result.name: result.reason for result in translation.compared(container, ALL, "folder") if result.reason}
     assert results == {
         "cpu.shares": "the runtime has 3",
         "oom_score_adj": "the runtime has 8",
@@ -103,48 +103,50 @@ def test_what_a_runtime_has_otherwise_or_not_is_told() -> None:
 
 def test_confirmed_is_what_a_write_could_bring_about() -> None:
     container = adjusted()
-    assert words.confirmed(container, ALL, never)
+    assert translation.confirmed(container, ALL, never)
     del container.env[:]
-    assert words.confirmed(container, ALL, never), "no write makes a variable"
+    assert translation.confirmed(container, ALL, never), "no write makes a variable"
     container.linux.oom_score_adj.value = 8
-    assert not words.confirmed(container, ALL, never)
-    assert not words.confirmed(m.Container(), Changes({"cpu.shares": 2}), never)
+    assert not translation.confirmed(container, ALL, never)
+    assert not translation.confirmed(m.Container(), Changes({"cpu.shares": 2}), never)
 
 
 def test_a_knob_that_nri_has_no_word_for_is_never_confirmed_and_one_of_runtimes_alone_always() -> None:
-    assert not words.confirmed(m.Container(), Changes({"cpu.bvt": 2}), never)
-    assert words.confirmed(m.Container(), Changes({"rdt_class": "gold"}), never)
+    assert not translation.confirmed(m.Container(), Changes({"cpu.bvt": 2}), never)
+    assert translation.confirmed(m.Container(), Changes({"rdt_class": "gold"}), never)
 
 
 def test_a_value_out_of_range_is_left_out_with_its_reason() -> None:
-    changes, (result,) = words.sayable(Changes({"cpu.cfs_period": 5, "cpu.shares": 2}), "folder")
+    changes, (result,) = translation.sayable(Changes({"cpu.cfs_period": 5, "cpu.shares": 2}), "folder")
     assert changes == Changes({"cpu.shares": 2})
     assert (result.name, result.reason) == ("cpu.cfs_period", "5 is not between 1000 and 1000000")
 
 
 def test_what_is_a_file_of_cgroup_v2_is_said_there_and_written_elsewhere() -> None:
     changes = Changes({"memory.high": 1 << 20, "cpu.shares": 2, "io.read_bps": {"8:0": 1}})
-    assert words.updatable(changes, never).knobs == {"cpu.shares": 2}
-    assert set(words.beside(changes, never).knobs) == {"memory.high", "io.read_bps"}
-    assert set(words.updatable(changes, lambda _: True).knobs) == {"memory.high", "cpu.shares"}
-    assert set(words.beside(changes, lambda _: True).knobs) == {"io.read_bps"}
+    assert translation.updatable(changes, never).knobs == {"cpu.shares": 2}
+    assert set(translation.beside(changes, never).knobs) == {"memory.high", "io.read_bps"}
+    assert set(translation.updatable(changes, lambda _: True).knobs) == {"memory.high", "cpu.shares"}
+    assert set(translation.beside(changes, lambda _: True).knobs) == {"io.read_bps"}
 
 
 def test_of_what_a_runtime_does_not_say_nothing_is_told() -> None:
     assert (
-        words.compared(m.Container(), Changes({"cpu.shares": 2, "cpuset.cpus": "0", "oom_score_adj": 1}), "folder")
+        translation.compared(
+            m.Container(), Changes({"cpu.shares": 2, "cpuset.cpus": "0", "oom_score_adj": 1}), "folder"
+        )
         == []
     )
 
 
 def test_a_quota_that_was_scaled_goes_with_what_was_asked_for() -> None:
     asked = Resources(cfs_quota=100_000)
-    assert words.adjustment(Changes({"cpu.cfs_quota": 50_000}), asked, never).annotations == {
+    assert translation.adjustment(Changes({"cpu.cfs_quota": 50_000}), asked, never).annotations == {
         "agent.nri/cfs-quota": "100000 50000"
     }
-    assert not words.adjustment(Changes({"cpu.cfs_quota": -1}), asked, never).annotations
-    assert not words.adjustment(Changes({"cpu.cfs_quota": 100_000}), asked, never).annotations
-    assert not words.adjustment(Changes({"cpu.cfs_quota": 50_000}), None, never).annotations
+    assert not translation.adjustment(Changes({"cpu.cfs_quota": -1}), asked, never).annotations
+    assert not translation.adjustment(Changes({"cpu.cfs_quota": 100_000}), asked, never).annotations
+    assert not translation.adjustment(Changes({"cpu.cfs_quota": 50_000}), None, never).annotations
 
 
 def test_a_quota_that_is_none_needs_no_note() -> None:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from nri.stub.support.mirror import Mirror
 
-__all__ = ["ConfigBefore", "StateBefore", "defaults", "has_all_defaults"]
+__all__ = ["DefaultConfig", "EmptyState", "defaults", "has_all_defaults"]
 
 
-class ConfigBefore:
+class DefaultConfig:
     """Attribute that is an instance of the plugin's `Config` with its defaults; "" without such a class."""
 
     def __get__(self, plugin: Any, owner: type) -> Any:
@@ -27,7 +27,7 @@ class ConfigBefore:
         return made
 
 
-class StateBefore:
+class EmptyState:
     """Attribute that is an empty mirror, for plugins that have one."""
 
     def __get__(self, plugin: Any, owner: type) -> Mirror:

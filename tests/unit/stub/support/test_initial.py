@@ -6,7 +6,7 @@ import pytest
 
 import nri
 from nri.errors import ConfigError
-from nri.stub.support.before import ConfigBefore, StateBefore, defaults
+from nri.stub.support.initial import DefaultConfig, EmptyState, defaults
 
 
 class Base:
@@ -61,5 +61,5 @@ def test_what_was_made_once_stays() -> None:
 
 
 def test_asked_of_the_class_they_are_themselves() -> None:
-    assert isinstance(nri.Plugin.config, ConfigBefore)
-    assert isinstance(nri.Plugin.state, StateBefore)
+    assert isinstance(nri.Plugin.config, DefaultConfig)
+    assert isinstance(nri.Plugin.state, EmptyState)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri.agent.pods.described import ASKED_QUOTA, ContainerWords, PodWords, container_words, pod_words
+from nri.agent.pods.verbose_info import ASKED_QUOTA, ContainerInfo, PodInfo, container_info, pod_info
 from nri.cri.pb import api_pb2 as pb
 from nri.kube import quantity
 
@@ -62,14 +62,14 @@ def container_answer(info: Any) -> Any:
     ],
 )
 def test_the_folder_and_the_class_of_a_pod(info: Any, parent: str, qos: str) -> None:
-    assert pod_words(pod_answer(info)) == PodWords(parent, qos)
+    assert pod_info(pod_answer(info)) == PodInfo(parent, qos)
 
 
 def test_the_nodes_network_is_told() -> None:
     options = pb.NamespaceOption(network=pb.NODE)
     linux = pb.LinuxPodSandboxStatus(namespaces=pb.Namespace(options=options))
-    assert pod_words(pod_answer(status=pb.PodSandboxStatus(linux=linux))).host_network
-    assert not pod_words(pod_answer()).host_network
+    assert pod_info(pod_answer(status=pb.PodSandboxStatus(linux=linux))).host_network
+    assert not pod_info(pod_answer()).host_network
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_nodes_network_is_told() -> None:
     ],
 )
 def test_resources_are_the_quantities_that_the_kubelet_made_them_of(resources: dict[str, Any]) -> None:
-    found = container_words(container_answer({"config": {"linux": {"resources": resources}}}))
+    found = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
     assert found.oom_score == 9
     assert found.spec == {"resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m", "memory": "1073741824"}}}
 
@@ -95,7 +95,7 @@ def test_resources_are_the_quantities_that_the_kubelet_made_them_of(resources: d
 def test_a_request_makes_the_same_shares_again(milli: int) -> None:
     shares = quantity.cpu_shares(quantity.parse(f"{milli}m"))
     info = {"config": {"linux": {"resources": {"cpu_shares": shares}}}}
-    requests = container_words(container_answer(info)).spec["resources"]["requests"]
+    requests = container_info(container_answer(info)).spec["resources"]["requests"]
     assert quantity.cpu_shares(quantity.parse(requests.get("cpu", "0"))) == shares
 
 
@@ -111,20 +111,20 @@ def test_a_request_makes_the_same_shares_again(milli: int) -> None:
 )
 def test_a_quota_that_the_agents_own_proxy_has_scaled_is_the_one_that_was_asked_for(note: str, quota: str) -> None:
     config = {"linux": {"resources": {"cpu_quota": 50_000}}, "annotations": {ASKED_QUOTA: note}}
-    assert container_words(container_answer({"config": config})).spec["resources"]["limits"] == {"cpu": quota}
+    assert container_info(container_answer({"config": config})).spec["resources"]["limits"] == {"cpu": quota}
     odd = {**config, "annotations": [note]}
-    assert container_words(container_answer({"config": odd})).spec["resources"]["limits"] == {"cpu": "500m"}
+    assert container_info(container_answer({"config": odd})).spec["resources"]["limits"] == {"cpu": "500m"}
 
 
 def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:
     resources = {"cpu_shares": 2, "cpu_quota": -1, "memory_limit_in_bytes": 0, "cpu_period": True}
-    found = container_words(container_answer({"config": {"linux": {"resources": resources}}}))
-    assert found == ContainerWords({"resources": {"requests": {}, "limits": {}}})
-    assert container_words(container_answer({"runtimeSpec": {}})) == ContainerWords()
-    assert container_words(container_answer("x" * 10)) == ContainerWords()
+    found = container_info(container_answer({"config": {"linux": {"resources": resources}}}))
+    assert found == ContainerInfo({"resources": {"requests": {}, "limits": {}}})
+    assert container_info(container_answer({"runtimeSpec": {}})) == ContainerInfo()
+    assert container_info(container_answer("x" * 10)) == ContainerInfo()
 
 
 @given(JSON)
 def test_any_json_is_read_or_not_known(tree: Any) -> None:
-    pod_words(pod_answer(tree if isinstance(tree, dict) else {"config": tree}))
-    container_words(container_answer({"config": tree}))
+    pod_info(pod_answer(tree if isinstance(tree, dict) else {"config": tree}))
+    container_info(container_answer({"config": tree}))

@@ -10,12 +10,12 @@ from nri.config import Source, read
 from nri.errors import ConfigError
 from nri.kube.requests import Requests
 from nri.policies.placement.containers import Hint
-from nri.policies.placement.kept import Kept
+from nri.policies.placement.state import PlacementState
 from tests.support.placement import balloons, container, topology_aware
 
 
-def read_again(kept: Kept) -> Kept:
-    return read(Kept, [Source("state", json.dumps(kept.tree()), "json")])
+def read_again(state: PlacementState) -> PlacementState:
+    return read(PlacementState, [Source("state", json.dumps(state.tree()), "json")])
 
 
 def test_all_of_both_policies_comes_back() -> None:
@@ -48,4 +48,4 @@ def test_a_container_is_as_it_came_again() -> None:
 )
 def test_another_form_is_refused_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        read(Kept, [Source("state", text, "json")])
+        read(PlacementState, [Source("state", text, "json")])

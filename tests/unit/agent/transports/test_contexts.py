@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri.agent.transports import places
+from nri.agent.transports import contexts
 from nri.api import messages as m
 from nri.policies.contexts import Resources
 
@@ -24,7 +24,7 @@ BELOW = f"kubepods.slice/kubepods-burstable.slice/{SLICE}"
 def test_the_folder_of_a_pod(parent: str, folder: str) -> None:
     pod = m.PodSandbox(uid="1-2")
     pod.linux.cgroup_parent = parent
-    assert places.pod_context(pod).cgroup_parent == folder
+    assert contexts.pod_context(pod).cgroup_parent == folder
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ def test_the_folder_of_a_container_is_what_the_runtime_says_or_else_computed(
     pod, container = m.PodSandbox(uid="1"), m.Container(id="ID", name="main")
     pod.linux.cgroup_parent = parent
     container.linux.cgroups_path = told
-    context = places.container_context(pod, container, "containerd")
+    context = contexts.container_context(pod, container, "containerd")
     assert (context.cgroup_parent, context.id) == (folder, "containerd://ID")
-    assert context.pod == places.pod_context(pod)
+    assert context.pod == contexts.pod_context(pod)
 
 
 def test_an_update_is_decided_by_what_is_asked_for_now() -> None:
@@ -53,16 +53,16 @@ def test_an_update_is_decided_by_what_is_asked_for_now() -> None:
     container.linux.resources.cpu.quota.value = 5
     wish = m.LinuxResources()
     wish.cpu.shares.value = 7
-    context = places.requested(pod, container, wish, "containerd")
+    context = contexts.requested(pod, container, wish, "containerd")
     assert context.resources == Resources(cpu_shares=7)
     assert context.env == {"A": "b"}
-    assert places.requested(pod, container, m.LinuxResources(), "containerd").resources == Resources()
+    assert contexts.requested(pod, container, m.LinuxResources(), "containerd").resources == Resources()
 
 
 def test_a_container_is_where_it_is_made_and_until_then_where_it_was_thought_to_be() -> None:
     pod = m.PodSandbox(linux=m.LinuxPodSandbox(cgroup_parent="/kubepods/podu"))
-    before = places.container_context(pod, m.Container(id="x"), "nri-proxy")
+    before = contexts.container_context(pod, m.Container(id="x"), "nri-proxy")
     assert before.cgroup_parent == ""
-    assert places.placed(before, pod, m.Container(id="x"), "nri-proxy") is before
+    assert contexts.placed(before, pod, m.Container(id="x"), "nri-proxy") is before
     made = m.Container(id="x", linux=m.LinuxContainer(cgroups_path="/kubepods/podu/real"))
-    assert places.placed(before, pod, made, "nri-proxy").cgroup_parent == "kubepods/podu/real"
+    assert contexts.placed(before, pod, made, "nri-proxy").cgroup_parent == "kubepods/podu/real"

@@ -17,7 +17,7 @@ from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
 from nri.proxy.passing import Backend
 
-__all__ = ["ContainerFacts", "Inquiry", "PodFacts"]
+__all__ = ["ContainerFacts", "PodFacts", "RuntimeQueries"]
 
 M = TypeVar("M", bound=Message)
 #: The longest text of a runtime that is read as JSON, in characters.
@@ -43,7 +43,7 @@ class ContainerFacts(NamedTuple):
     pod_id: str
 
 
-class Inquiry:
+class RuntimeQueries:
     """Asks the runtime; `timeout_s` where the asker has less time than usual. Raises RpcError, RuntimeUnavailable."""
 
     def __init__(self, backend: Backend) -> None:

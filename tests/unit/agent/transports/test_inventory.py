@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from nri.agent.transports.held import Held, HeldContainer
+from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
 from nri.policies.contexts import ContainerContext, PodContext, Resources
 
 
-def filled() -> Held:
-    held = Held()
+def filled() -> RuntimeInventory:
+    held = RuntimeInventory()
     for number in ("1", "2"):
         pod = PodContext(uid=f"uid{number}")
         held.put_pod(f"p{number}", pod)
         context = ContainerContext(pod, id=f"c{number}", env={"A": "b"}, resources=Resources(cfs_quota=7, cpu_shares=2))
-        held.put(f"c{number}", HeldContainer(f"p{number}", context))
+        held.put(f"c{number}", InventoryContainer(f"p{number}", context))
     return held
 
 
@@ -33,8 +33,8 @@ def test_what_a_runtime_no_longer_has_is_forgotten_and_its_pods_told() -> None:
 
 
 def test_two_transports_of_one_agent_are_counted_beside_each_other() -> None:
-    assert Held("proxy").counts() == {"proxy pods": 0, "proxy containers": 0}
-    assert not Held("proxy").counts().keys() & Held("nri").counts().keys()
+    assert RuntimeInventory("proxy").counts() == {"proxy pods": 0, "proxy containers": 0}
+    assert not RuntimeInventory("proxy").counts().keys() & RuntimeInventory("nri").counts().keys()
 
 
 def test_what_the_kubelet_does_not_mention_stays_as_it_asked_before() -> None:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from nri.cli.settings import Settings
     from nri.inspector.sources import View
 
-__all__ = ["Beside"]
+__all__ = ["NodeParts"]
 
 #: Seconds between two looks at cgroups; rows of drift that are shown.
 _LOOK_S, _MOST_ROWS = 2.0, 500
 _ANSWER_S: Final = 5.0
 
 
-class Beside:
+class NodeParts:
     """The parts of this node. `close` it, or use it in a `with`.
 
     Args:
@@ -87,10 +87,10 @@ class Beside:
         from nri.trace.drift import Drift
 
         drift = Drift(detect(Root(self._root)))
-        wishes = sources(self._settings, self._agent_socket, self._stack)
+        values = sources(self._settings, self._agent_socket, self._stack)
 
         def look() -> dict[str, Any]:
-            drift.look(wishes())
+            drift.look(values())
             who = Setters(self._settings, self._admin)
             return {
                 "now": [row_of(change, who) for change in drift.now()[:_MOST_ROWS]],

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from nri.agent.pods.described import ASKED_QUOTA
+from nri.agent.pods.verbose_info import ASKED_QUOTA
 from nri.agent.writing.cpus import cpus
 from nri.api import cpuset
 from nri.api import messages as m
