@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
+from nri.cri.verbose import parse_info
 from nri.policies import paths
 
 __all__ = ["ASKED_QUOTA", "ContainerInfo", "PodInfo", "container_info", "pod_info"]
@@ -21,8 +21,6 @@ __all__ = ["ASKED_QUOTA", "ContainerInfo", "PodInfo", "container_info", "pod_inf
 #: Annotation of a container: the CPU quota that was asked for, and the one that the agent has made of it.
 ASKED_QUOTA = "agent.nri/cfs-quota"
 _LONGEST_NUMBER = 19  # digits
-#: The longest text that is read, in characters; an OCI spec with many mounts has a hundred thousand.
-_LONGEST = 4 << 20
 _CPU_PERIOD_US = 100_000
 #: A pod's folder in an OCI spec: of the pause container, in both drivers' forms.
 _SLICE = re.compile(r"[\w.@-]+\.slice")
@@ -47,7 +45,7 @@ class ContainerInfo:
 
 def pod_info(answer: pb.PodSandboxStatusResponse) -> PodInfo:
     """Read the verbose status of a pod."""
-    info = _info(answer)
+    info = parse_info(answer.info)
     parent = _text(_at(info, "config", "linux", "cgroup_parent")) or _folder_of(_at(info, "runtimeSpec"))
     options = answer.status.linux.namespaces.options
     return PodInfo(
@@ -62,7 +60,7 @@ def container_info(answer: pb.ContainerStatusResponse) -> ContainerInfo:
 
     Behind the agent's own proxy its configuration holds a quota that was scaled already, with a note of what was asked.
     """
-    info = _info(answer)
+    info = parse_info(answer.info)
     resources = _at(info, "config", "linux", "resources")
     if not isinstance(resources, dict):
         return ContainerInfo()
@@ -84,17 +82,6 @@ def container_info(answer: pb.ContainerStatusResponse) -> ContainerInfo:
     return ContainerInfo(
         {"resources": {"requests": requests, "limits": limits}}, None if score is None else _number(score)
     )
-
-
-def _info(answer: pb.PodSandboxStatusResponse | pb.ContainerStatusResponse) -> Any:
-    """The JSON of a verbose answer; None if there is none."""
-    text = answer.info.get("info", "")
-    if not text or len(text) > _LONGEST:
-        return None
-    try:
-        return parse_json(text)
-    except ValueError:
-        return None
 
 
 def _at(tree: Any, *keys: str) -> Any:

@@ -13,15 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 from google.protobuf import json_format
 from google.protobuf.message import Message
 
-from nri.config.syntax import parse_json
 from nri.cri.pb import api_pb2 as pb
+from nri.cri.verbose import parse_info
 from nri.proxy.passing import Backend
 
 __all__ = ["ContainerFacts", "PodFacts", "RuntimeQueries"]
 
 M = TypeVar("M", bound=Message)
-#: The longest text of a runtime that is read as JSON, in characters.
-_MOST = 4 << 20
 
 
 class PodFacts(NamedTuple):
@@ -59,7 +57,7 @@ class RuntimeQueries:
         """One pod."""
         request = pb.PodSandboxStatusRequest(pod_sandbox_id=pod_id, verbose=True)
         answer = self._backend.call("PodSandboxStatus", request, timeout_s)
-        status, info = answer.status, _info(answer.info)
+        status, info = answer.status, parse_info(answer.info)
         config = _message(info.get("config"), pb.PodSandboxConfig())
         if not config.metadata.name:
             config = pb.PodSandboxConfig(metadata=status.metadata, labels=status.labels, annotations=status.annotations)
@@ -75,7 +73,7 @@ class RuntimeQueries:
         """One container."""
         request = pb.ContainerStatusRequest(container_id=runtime_id, verbose=True)
         answer = self._backend.call("ContainerStatus", request, timeout_s)
-        status, info = answer.status, _info(answer.info)
+        status, info = answer.status, parse_info(answer.info)
         config = _message(info.get("config"), pb.ContainerConfig())
         if not config.metadata.name:
             config = pb.ContainerConfig(
@@ -88,21 +86,6 @@ class RuntimeQueries:
             config.linux.resources.CopyFrom(status.resources.linux)
         pod_id = str(info.get("sandboxID") or "")
         return ContainerFacts(status, config, _table(info.get("runtimeSpec")), _number(info.get("pid")), pod_id)
-
-
-def _info(info: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON that runtimes put under ``info``, and beside it (CRI-O has each key by itself)."""
-    text = info.get("info", "")
-    if text and len(text) <= _MOST:
-        return _table(_json(text))
-    return {key: _json(value) for key, value in info.items() if len(value) <= _MOST}
-
-
-def _json(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except ValueError:
-        return None
 
 
 def _table(value: Any) -> dict[str, Any]:

@@ -1,0 +1,24 @@
+"""The verbose part of a status: read in both forms, and not known where it makes no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from nri.cri.verbose import parse_info
+
+
+@pytest.mark.parametrize(
+    ("info", "found"),
+    [
+        ({"info": '{"pid": 7}', "other": "1"}, {"pid": 7}),
+        ({"pid": "7", "runtimeSpec": "{}"}, {"pid": 7, "runtimeSpec": {}}),
+        ({"info": "[7]"}, {}),
+        ({"info": "{"}, {}),
+        ({"info": "", "pid": "{"}, {"info": None, "pid": None}),
+        ({"info": '{"a": "' + "b" * (4 << 20) + '"}'}, {}),
+        ({"pid": "7", "spec": '"' + "b" * (4 << 20) + '"'}, {"pid": 7, "spec": None}),
+        ({}, {}),
+    ],
+)
+def test_the_table_is_under_one_key_or_beside_it(info: dict[str, str], found: dict[str, object]) -> None:
+    assert parse_info(info) == found
