@@ -94,7 +94,7 @@ class NriError(Exception):
 
     @property
     def whole_text(self) -> str:
-        """What it says as it was given: of any length, perhaps of several lines, and with whatever others put in."""
+        """The text as it was given: of any length, perhaps of several lines, and with whatever others put in."""
         return super().__str__()
 
 

@@ -173,7 +173,7 @@ class History:
             return [each for each in rows if each not in before]
 
     def slips(self) -> list[str]:
-        """What there is to say of pods that run, each behind the pod's name; a bounded number, of the newest pods."""
+        """Remarks on pods that run, each behind the pod's name; a bounded number, of the newest pods."""
         with self._lock:
             told = (
                 f"{pod.namespace}/{pod.name}: {note}"

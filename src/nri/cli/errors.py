@@ -77,7 +77,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, errors.NriError):
         return str(error)
     if isinstance(error, ValueError) and sys.stdout.closed:
-        return "standard output is closed: code that was loaded, such as a plugin, has done that"
+        return "standard output is closed: loaded code, such as a plugin, has closed it"
     return f"{type(error).__name__}: {str(error).rstrip('.')}. This is a defect of nri; -v -v shows where it happened"
 
 

@@ -74,7 +74,7 @@ def is_file(path: str) -> bool:
 
 
 def instead_of_file(path: str) -> str:
-    """What is at a path where `is_file` finds none, in words: "a folder, not a file", or "no such file"."""
+    """Say why `is_file` finds no file at a path: "a folder, not a file", or "no such file"."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):

@@ -74,10 +74,10 @@ class Source(Protocol):
         """The chain of changes of a container; None if nothing is known of it."""
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
-        """What is new after the event with a number, "" for no events: at least one thing a second."""
+        """The news after the event with a number, "" for no events: at least one thing a second."""
 
     def view(self, name: str, of: str) -> dict[str, Any] | None:
-        """What another part of the node tells; None if there is no such part, or it knows no `of`."""
+        """The answer of another part of the node; None if there is no such part, or it knows no `of`."""
 
 
 def matches(row: dict[str, Any], text: str) -> bool:
@@ -140,7 +140,7 @@ class Running:
         return {"rows": keyed, "next": following, "more": more, "looked_at": len(rows), "last": last}
 
     def follow(self, after: str, text: str) -> Iterator[dict[str, Any]]:
-        """What is new: events that have a text after number `after`, and each second the overview."""
+        """The news: events that have a text after number `after`, and each second the overview."""
         last, told = int(after[:18]) if after.isdecimal() else -1, float("-inf")
         while True:
             rows = self._live.rows(last)[:_MOST_EVENTS] if last >= 0 else []
@@ -160,7 +160,7 @@ class Running:
             self._live.wait(last, max(0.0, told + _OVERVIEW_S - monotonic()))
 
     def view(self, name: str, of: str) -> dict[str, Any] | None:
-        """What another part of the node tells."""
+        """The answer of another part of the node."""
         try:
             return self._views[name](of) if name in self._views else None
         except (self._failure, NriError) as error:

@@ -3,8 +3,8 @@
 `Trace.items()` reads block by block and gives an `Event` when it is over, in the order in which events began, and a
 `Note` for what happened to plugins and to the recording. It never raises for a file's content: what cannot be read is
 in `problems`, with file and offset, and everything else is given. Of a kind or a field that a newer version has
-written, the record is passed over or read without it. What a plugin was told in a `StateChange`, as runtimes before
-0.12 do, is given as the event that it is. Next: `nri.trace.blocks`, which it reads from.
+written, the record is passed over or read without it. A `StateChange`, which runtimes before 0.12 send, is given as
+the event that it is. Next: `nri.trace.blocks`, which it reads from.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Redactor:
         return changed
 
     def _plan(self, kind: Any) -> list[Replace]:
-        """What is to be done with a kind of message."""
+        """The replacements for a kind of message."""
         plan = self._plans.get(kind.full_name)
         if plan is None:
             plan = self._plans[kind.full_name] = [

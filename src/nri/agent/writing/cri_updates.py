@@ -101,7 +101,7 @@ class CriUpdates:
             _log.warning("the runtime does not take %s of %s: %s", values, number[:12], plain(str(error), 200))
         except NriError as error:
             self._deaf_until = self._now() + _PAUSE_S
-            _log.warning("values are in their cgroups, and the runtime is not told: %s", plain(str(error), 200))
+            _log.warning("values are in their cgroups, but not in the view of the runtime: %s", plain(str(error), 200))
             return
         if len(self._told) >= _MOST:
             self._told.clear()

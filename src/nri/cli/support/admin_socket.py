@@ -34,7 +34,7 @@ agent_socket = click.option(
     help="The agent's socket (environment: NRI_AGENT_SOCKET). Default: that of the agent that runs here, if one does.",
 )
 machine_root = click.option(
-    "--root", default="/", metavar="DIR", help="Where the machine's root file system is; another one in a container."
+    "--root", default="/", metavar="DIR", help="The machine's root file system, if it is not /, as in a container."
 )
 
 
@@ -58,7 +58,7 @@ def follow_runtime(path: str | None, request: dict[str, Any]) -> Iterator[dict[s
 
 @contextmanager
 def live(settings: Settings, path: str | None) -> Iterator[Live]:
-    """What happens in the runtime now, until the block ends; it raises failures as `ask_runtime`."""
+    """The events of the runtime from now on, until the block ends; it raises failures as `ask_runtime`."""
     from nri.adaptation import admin
     from nri.trace.live import Live
 

@@ -27,7 +27,7 @@ PAST: Final = "not known"
 
 
 def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> Callable[[], Iterator[DesiredValue]]:
-    """What tells the values that were given: the plugin, and the agent if one runs. Raises if there is neither."""
+    """A function that gives the values that were applied. It raises if neither the runtime nor an agent answers."""
     from nri.agent.settings import AgentSettings
     from nri.api.messages import ContainerState
     from nri.api.naming import DEFAULT_SOCKET

@@ -1,4 +1,4 @@
-"""What runs on a node beside the runtime, for the page of `nri inspect`: drift, the node's agent, placement.
+"""The parts of a node beside the runtime, for the page of `nri inspect`: drift, the node's agent, placement.
 
 Each part is asked when somebody looks at it, and says None where it does not run. Next: `nri.cli.support.drift`,
 `nri.cli.support.ask`.

@@ -22,7 +22,9 @@ EXAMPLES = [
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.option("--runtime", type=click.Choice(["containerd", "crio"]), help="Which runtime (default: the one here).")
-@click.option("--nri-plugin-registration-timeout", default="", metavar="TIME", help="How long a plugin may register.")
+@click.option(
+    "--nri-plugin-registration-timeout", default="", metavar="TIME", help="How long a plugin may take to register."
+)
 @click.option("--nri-plugin-request-timeout", default="", metavar="TIME", help="How long a plugin may take to answer.")
 @click.option("--file", "path", default="", metavar="FILE", help="containerd's configuration, if elsewhere.")
 @click.option("--root", default="/", metavar="DIR", type=click.Path(exists=True, file_okay=False),
@@ -42,11 +44,12 @@ def command(
 ) -> None:
     """Turn NRI on in the configuration of containerd or CRI-O.
 
-    containerd's file keeps every byte but those of NRI's table; the first time it is kept beside itself, with
-    .before-nri at its end. For CRI-O it is a file of its own, /etc/crio/crio.conf.d/10-enable-nri.conf. A file that
-    cannot be read, or that a later one overrules, is an error, and everything stays as it was.
+    containerd's file keeps every byte but those of NRI's table; the first time, a copy of the old one is kept beside
+    it, with .before-nri at the end of its name. For CRI-O it is a file of its own,
+    /etc/crio/crio.conf.d/10-enable-nri.conf. A file that cannot be read, or that a later one overrules, is an error,
+    and everything stays as it was.
 
-    `nri doctor` shows what counts on this machine.
+    `nri doctor` shows which settings are in force on this machine.
     """
     from nri.cli.support import runtime_config as work
 

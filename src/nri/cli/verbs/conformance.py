@@ -65,7 +65,9 @@ _expect = click.option(
     "--cdi-dir", metavar="DIR", default="", help="A folder of CDI devices that the runtime reads, to try one."
 )
 @click.option("--cgroup-root", metavar="PATH", default="", help="The cgroup above kubepods, as the kubelet's.")
-@click.option("--pod-network", is_flag=True, help="Give pods a network of their own, to see their addresses told.")
+@click.option(
+    "--pod-network", is_flag=True, help="Give pods a network of their own, to see whether plugins get their addresses."
+)
 @_html
 @_expect
 @cri_option
@@ -83,8 +85,9 @@ def runtime(
     """Find out what a live runtime does with each event, field, update, eviction, validator and failure of NRI.
 
     A plugin joins at the NRI socket (--socket-path), and pods are made over the CRI socket; for pods of others the
-    plugin does nothing. All that was made is removed at the end. Run it as root, on the runtime's machine, and rather
-    not on one that is in use: plugins that are late on purpose hold up the runtime's other events for some seconds.
+    plugin does nothing. All that was made is removed at the end. Run it as root, on the runtime's machine, and
+    preferably not on one that is in use: plugins that are late on purpose delay the runtime's other events for some
+    seconds.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support import cri as support
@@ -112,7 +115,7 @@ def runtime(
 
 @conformance.command(
     cls=Verb,
-    short_help="tell a plugin, in any language, what it does wrong",
+    short_help="try a plugin, in any language, and say what it does wrong",
     context_settings={"allow_interspersed_args": False},
     examples=[
         "nri conformance plugin ./10-my-plugin              # started as a runtime starts installed plugins",
@@ -126,10 +129,10 @@ def runtime(
 @_expect
 @click.pass_obj
 def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html: str | None, expect: str | None) -> int:
-    """Put a plugin, in any language, before our adaptation, and tell what it does wrong.
+    """Try a plugin, in any language, against this package's adaptation, and say what it does wrong.
 
     Needs no container runtime and no root. A program of one word is started as a runtime starts installed plugins.
-    One that connects by itself gets the path of the socket where {socket} is written among its words. A Python file
+    One that connects by itself gets the path of the socket in place of {socket} in its arguments. A Python file
     that cannot be run is run by nri run. The exit code is 1 if something is wrong. --timeout is how long it may take
     to answer, 2 s unless you say otherwise.
     """
@@ -204,15 +207,17 @@ def spec(settings: Settings, files: tuple[str, ...]) -> int:
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @click.option(
-    "--compat", type=click.Choice(["reference"]), help="Decide as the originals do, where ours does better otherwise."
+    "--compat",
+    type=click.Choice(["reference"]),
+    help="Decide as the originals do, also where this package does better.",
 )
 @click.pass_obj
 def placement(settings: Settings, files: tuple[str, ...], compat: str | None) -> int:
     """Run recorded placements of nri-plugins' topology-aware and balloons.
 
     A FILE is placement.json, or JSON lines of sequences with placement.json beside it; plain, or compressed with xz.
-    Snapshots of machines are in a folder sysfs beside it. A case that comes out otherwise on purpose is counted apart,
-    under the choice that makes the difference.
+    Snapshots of machines are in a folder sysfs beside it. A case whose result differs on purpose is counted
+    separately, under the choice that makes the difference.
     """
     from nri.testing.placement.cases import run_file
 

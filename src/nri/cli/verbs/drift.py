@@ -36,8 +36,8 @@ _COLUMNS = [
 @click.command(
     cls=Verb,
     examples=[
-        "nri drift                               # what is another value now than was applied",
-        "nri drift --watch                       # and what becomes so, as it happens",
+        "nri drift                               # values that are no longer as they were applied",
+        "nri drift --watch                       # and further ones, as it happens",
         "nri drift --watch --metrics 127.0.0.1:9400",
     ],
 )
@@ -67,9 +67,9 @@ def command(
 
     A plugin that changes nothing joins at the NRI socket, on any runtime, and learns what each container was given; an
     agent that runs here tells what it has written. If the runtime is built on this package, its admin socket says which
-    plugin set a value. Where two of them want different values, the one whose value is there has overwritten the other;
-    one that none of them wanted was written past NRI. Run it on the node, as root. The exit code is 5 if there is any,
-    and 1 if no value could be read at all.
+    plugin set a value. If two of them set different values, the one whose value is there has overwritten the other; a
+    value that none of them set was written past NRI. Run it on the node, as root. The exit code is 5 if a value was
+    overwritten, and 1 if no value could be read at all.
     """
     from nri.host.cgroups import detect
     from nri.host.root import Root

@@ -35,7 +35,7 @@ def command(settings: Settings, follow: bool, wanted: str | None) -> int:
     It registers as a plugin with index 99, after all others, so it sees containers as they left them. It changes
     nothing. With -o json, every event is one JSON object on a line of its own.
 
-    If the runtime is not there, the exit code is 3. With -f, a runtime that goes away later is waited for, until
+    If the runtime is not there, the exit code is 3. With -f, it waits for a runtime that goes away later, until
     Ctrl-C.
     """
     from nri.api.naming import DEFAULT_SOCKET

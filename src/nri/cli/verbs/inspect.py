@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     help="Where the page is served. Default: this machine alone, any port.",
 )
-@click.option("--export", metavar="OUT.html", type=click.Path(), help="Write a snapshot as one file instead, and end.")
+@click.option("--export", metavar="OUT.html", type=click.Path(), help="Write a snapshot as one file instead, and exit.")
 @agent_socket
 @click.option(
     "--state-dir",
@@ -59,8 +59,8 @@ def command(
     each container who changed what, before and after. FILE is a trace, DIR a folder of them; without one a runtime that
     is built on this package is asked, and with it what runs on the node: values of cgroups that were overwritten (for
     that a plugin joins that changes nothing, when the view is opened), the node agent's decisions, and the CPUs of
-    topology-aware or balloons. Only who has the printed address, with its token, can read it; over a network it is not
-    encrypted. Nothing is changed by it. Ctrl-C ends it. Of a snapshot of a damaged recording the exit code is 1.
+    topology-aware or balloons. Only somebody who has the printed address, with its token, can read it; over a network
+    it is not encrypted. It changes nothing. Ctrl-C ends it. For a snapshot of a damaged recording the exit code is 1.
     """
     if recording and path:
         raise click.UsageError("give FILE, or --admin-socket, not both")

@@ -101,7 +101,7 @@ _STATE = click.option(
     ],
 )
 def placement() -> None:
-    """Show where topology-aware or balloons has placed containers, and why, or try it on paper."""
+    """Show where topology-aware or balloons has placed containers, and why, or simulate it."""
 
 
 @placement.command(
@@ -152,9 +152,9 @@ def simulate(settings: Settings, machine: str, policy: tuple[str, ...], pods: st
 def show(settings: Settings, svg: str | None, state_dir: str, machine: str, policy: str, pods: str | None) -> None:
     """Show pools or balloons with their CPUs, memory and what is free, and the containers in them.
 
-    With classes of CPUs, or containers that want interrupts or not, also how CPUs and interrupts are set.
+    If there are classes of CPUs, or containers with an irq-affinity, it also shows how CPUs and interrupts are set.
 
-    The plugin that runs here answers, to root. With --pods nothing is asked: the pods are placed on paper.
+    The plugin that runs here answers, to root. With --pods, no plugin is asked: the placement is simulated.
     """
     from nri.policies.placement.drawing import draw
     from nri.policies.placement.policy import document
@@ -201,8 +201,8 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     """Explain why a container is where it is: its class, every place that was looked at, and what decided.
 
     CONTAINER is an id, NAMESPACE/POD/NAME, POD/NAME, or a name that only one has. The last column says what would have
-    to be different for another place. The plugin that runs here answers, to root; with --pods the pods are placed on
-    paper.
+    to be different for another place. The plugin that runs here answers, to root; with --pods the placement is
+    simulated.
     """
     from nri.policies.placement.policy import account, find
 
@@ -233,7 +233,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
 
 @placement.command(
     cls=Verb,
-    short_help="let a plugin have the custom resource of its node, and write its state back",
+    short_help="give a plugin the custom resource of its node, and write its state back",
     examples=[
         "sudo nri placement follow topology-aware --node $(hostname) --kubeconfig admin.conf",
         "nri placement follow balloons --once     # in an init container, before the plugin",
@@ -250,7 +250,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     help="Label of the node: its group.",
 )
 @click.option("--kubeconfig", metavar="FILE", default="", help="The apiserver; without it that of the pod's account.")
-@click.option("--once", is_flag=True, help="End when the file is there.")
+@click.option("--once", is_flag=True, help="Exit when the file is there.")
 @_STATE
 @click.pass_obj
 def follow(
@@ -263,7 +263,7 @@ def follow(
     once: bool,
     state_dir: str,
 ) -> None:
-    """Let a plugin have the TopologyAwarePolicy or BalloonsPolicy of its node, and write its state back.
+    """Give a plugin the TopologyAwarePolicy or BalloonsPolicy of its node, and write its state back.
 
     Of the resources in the namespace `node.NAME` comes first, then `group.GROUP`, then `default`. It becomes the file
     PLUGIN.policy.json in --state-dir, which the plugin's --config has to name. Whether the plugin takes it is in the

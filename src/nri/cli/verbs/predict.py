@@ -52,17 +52,18 @@ _COLUMNS = [
 )
 @click.pass_obj
 def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]) -> int:
-    """Tell which plugins collide on which fields of which containers, before a pod fails of it.
+    """Tell which plugins collide on which fields of which containers, before a pod fails because of it.
 
-    Give recordings of the same containers: of the node, and of nri replay with a plugin that is to come. Answers for
-    one container are laid over each other, in the order of the plugins' indices; plugins with the same index and name
-    are one. Values do not matter, so recordings made without --redact none serve as well.
+    Give recordings of the same containers: of the node, and of nri replay with a plugin that you want to add. Answers
+    for one container are laid over each other, in the order of the plugins' indices; plugins with the same index and
+    name are one. Values do not matter, so recordings made without --redact none serve as well.
 
-    --plugin adds one that was not recorded, with all that its class says that it sets; nothing of it is run but its
-    file. It may set these fields and need not, so KNOWN BY has "declared" for them, and not "answers".
+    --plugin adds one that was not recorded, with all fields that its class declares (sets); its file is loaded, and
+    none of its handlers runs. It may set these fields, but need not, so KNOWN BY has "declared" for them, and not
+    "answers".
 
-    With several recordings at different nodes nothing collides: containers are known by their id. The exit code is 4
-    if plugins collide, and 1 if none does but something could not be read.
+    Recordings of different nodes do not collide with each other: containers are compared by their id. The exit code
+    is 4 if plugins collide, and 1 if none does but something could not be read.
     """
     from nri.trace.history import Trace
     from nri.trace.predict import CollisionFinder

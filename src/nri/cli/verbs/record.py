@@ -32,8 +32,8 @@ def command(settings: Settings, /, folder: str, wanted: str | None, **options: A
 
     It registers as a plugin with index 99, after all others, on any runtime with NRI: so it sees containers as others
     left them where the runtime shows that, and never what another plugin has answered. A runtime that is built on this
-    package records all of it: nri engine serve --record. A runtime that goes away is waited for; one that is not there
-    at the start ends it with exit code 3.
+    package records all of it: nri engine serve --record. If the runtime goes away, it waits until it is back; if
+    there is none at the start, the exit code is 3.
     """
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support.watcher import INDEX, Follower, name_of_us

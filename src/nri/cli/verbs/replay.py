@@ -60,9 +60,9 @@ def command(
 ) -> int:
     """Run a recording's events again through a real runtime side, and compare each outcome with the recorded one.
 
-    Needs no container runtime and no root. Give the plugins that are to take part, with the indices that they had; only
-    they do, whatever plugins the recording had. Record with --redact none: an event whose values were replaced cannot
-    be run again, nor can one of which a part is missing. --record writes a recording of what happens now.
+    Needs no container runtime and no root. Give the plugins that are to take part, with the indices that they had;
+    plugins of the recording that are not given do not. Record with --redact none: an event whose values were replaced
+    cannot be run again, nor can one of which a part is missing. --record writes a recording of what happens now.
 
     With -o json, a line for each event. The exit code is 5 if an outcome differs, and 1 if nothing differs but events
     could not be run again, or are missing because the recorder could not keep up.

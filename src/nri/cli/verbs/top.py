@@ -40,14 +40,14 @@ _SLOWEST_FIRST = ("p99_ms", "p50_ms", "calls")
     type=click.FloatRange(0.1, 60.0),
     default=2.0,
     metavar="SECONDS",
-    help="Between two pictures, and what --once looks on for. Default: 2.",
+    help="Time between two tables; with --once, the time to measure. Default: 2.",
 )
-@click.option("--once", is_flag=True, help="Look on for one interval, print one picture, and end.")
+@click.option("--once", is_flag=True, help="Measure for one interval, print one table, and exit.")
 @click.pass_obj
 def command(settings: Settings, path: str | None, interval: float, once: bool) -> None:
     """Show which plugins are slow, silent or failing: calls, latency and misses of the last minute, slowest first.
 
-    The runtime must be built on this package, with its admin socket on. It counts only while somebody looks on, so the
+    The runtime must be built on this package, with its admin socket on. It counts only while somebody watches, so the
     figures begin when this command does. MISSES are calls without an answer in time, REFUSED answers that were not
     taken: a conflict, a breach of policy. Ctrl-C ends it.
     """

@@ -158,7 +158,7 @@ def _nanoseconds(_: click.Context, __: click.Parameter, value: str | None) -> in
 
 @trace.command(
     cls=Verb,
-    short_help="write a part of a recording as one of its own",
+    short_help="write a part of a recording as a new one",
     examples=[
         "nri trace cut traces web.nritrace --pod shop/web",
         "nri trace cut traces hour.nritrace --since 2026-01-31T08:00:00Z --until 2026-01-31T09:00:00Z",

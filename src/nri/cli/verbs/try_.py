@@ -130,7 +130,7 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
 def _show_shadow(out: Output, report: ShadowReport, others: dict[str, str]) -> None:
     """Print what a shadow plugin would have done, to the container of the event and to `others`, names by id."""
     when = _WHEN.get(report.event, f" at {report.event}")
-    out.text("  ", Painted(f"{report.plugin}{when}, a shadow: nothing of it counts", "cyan"))
+    out.text("  ", Painted(f"{report.plugin}{when}, a shadow: its answers have no effect", "cyan"))
     for change in report.changes:
         _show_change(out, change, others.get(change.container, ""))
     lines = [f"in conflict with {holder}: {field} {key}".rstrip() for field, key, holder in report.conflicts]

@@ -38,8 +38,8 @@ def command(settings: Settings, container: str | None, path: str | None, plugins
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. The
     runtime must be built on this package, with its admin socket on; containerd and CRI-O keep no such history. The
-    history begins when the runtime starts, and ends when the container is removed. By which rule and annotation
-    the node agent gave its values, nri agent explain says.
+    history begins when the runtime starts, and ends when the container is removed. nri agent explain says by which
+    rule and annotation the node agent gave its values.
     """
     if bool(container) + plugins + policies != 1:
         raise click.UsageError("give one of CONTAINER, --plugins and --policies")

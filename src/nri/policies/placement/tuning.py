@@ -2,8 +2,8 @@
 
 One job: from which CPUs have which class, and who wants which interrupts, to the settings of every CPU and interrupt.
 Pure. Rules: the keys are nri-plugins'; "turbo" is the highest frequency only for the class of the highest
-`turboPriority` among those with CPUs in the same package (or machine), and the base frequency for others. What can be
-said in a configuration and is not carried out, has its reason in :meth:`CpuClass.without_effect`.
+`turboPriority` among those with CPUs in the same package (or machine), and the base frequency for others.
+:meth:`CpuClass.without_effect` has the reason for each key of a configuration that is not carried out.
 Next: `nri.plugins.placement.tuner`, which writes it.
 """
 
@@ -140,9 +140,9 @@ class _IrqAnnotation:
 
 
 def check_asked(container: Container, own: bool, classes: Sequence[CpuClass]) -> None:
-    """Raise NoPlace for what a container asks of its own CPUs in vain. `own` says whether it has some.
+    """Raise NoPlace for a request about its own CPUs that a container cannot have. `own` says whether it has some.
 
-    What is asked for a whole pod is in vain only if no container of it could have it.
+    A request for a whole pod is refused only if no container of it could have it.
     """
     guaranteed, names = container.qos == "Guaranteed", [each.name for each in classes]
     if guaranteed and not container.requests.cpu_m:

@@ -1,4 +1,4 @@
-"""What nri-plugins' configuration and annotations can say and has no effect here, each with the reason.
+"""Keys of nri-plugins' configuration and annotations that have no effect here, each with the reason.
 
 One job: tell it, for the plugins' log and for what is tried on paper. Pure. Next: the options of the policies.
 """

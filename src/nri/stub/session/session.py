@@ -237,7 +237,7 @@ class Session:
 
 
 def _checks(plugin: Any, strict: bool) -> tuple[Any, Any]:
-    """What looks at a handler's message, and at what a plugin answers; each is loaded only where it is asked for."""
+    """The checks of a handler's message and of a plugin's answers; each is loaded only where it is asked for."""
     watch: Any = None
     held: Any = None
     if strict:

@@ -73,7 +73,7 @@ def _mask(name: str, chosen: Any) -> EventMask | None:
         raise RegistrationError(f"{name}.configure returned {returned}: None is expected, or an nri.EventMask")
     if not chosen:
         raise RegistrationError(
-            f"{name}.configure returned an empty mask, and a plugin without events has no sense: return None for all"
+            f"{name}.configure returned an empty mask, and a plugin without events does nothing: return None for all"
             " the events that it handles"
         )
     return chosen

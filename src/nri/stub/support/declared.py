@@ -70,7 +70,7 @@ class SetsCheck:
 
 
 def _touched(message: Any) -> Iterator[tuple[str, str, str]]:
-    """What a message asks for: the field as conflicts name it, its path, and the key."""
+    """The fields that a message sets: each as conflicts name it, its path, and the key."""
     fields = message.DESCRIPTOR.fields_by_name
     if "adjust" in fields:
         yield from ((row.label, row.path, key) for row, key in touched(message.adjust, TREE))

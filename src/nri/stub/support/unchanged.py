@@ -206,7 +206,7 @@ def _explain(handler: Any, method: str, path: str, before: Message, after: Messa
         read = f"{field}[{key!r}]"
         return f"{who} reads {read}, which is not there: protobuf puts {now!r} in; write {field}.get({key!r})"
     what = field if key is None else f"{field}[{key!r}]"
-    return f"{who} changes {what} of the message that it was given, and nothing comes of it: {_advice(method, words)}"
+    return f"{who} changes {what} of the message that it was given, which has no effect: {_advice(method, words)}"
 
 
 def _difference(before: Any, after: Any) -> tuple[list[str], Any, Any, Any]:

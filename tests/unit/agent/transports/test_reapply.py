@@ -206,14 +206,14 @@ def test_a_defect_of_ours_keeps_no_agent_from_registering(
         raise RuntimeError("a defect")
 
     for number, (where, name) in enumerate(
-        [("decisions", "decide"), ("executor", "oom_score"), ("executor", "changes"), ("words", "update")]
+        [("decisions", "decide"), ("executor", "oom_score"), ("executor", "changes"), ("translation", "update")]
     ):
         plugin, parts = made(tmp_path / str(number), SCORE if name == "oom_score" else BATCH, BATCH.pod)
         if name == "oom_score":
             sandbox.annotations[n.ANNOTATION_OOM_SCORE] = "5"
         caplog.clear()
         with monkeypatch.context() as patch, FakeRuntime(pods=[sandbox], containers=[container]) as runtime:
-            patch.setattr(reapply.words if where == "words" else type(getattr(parts, where)), name, broken)
+            patch.setattr(reapply.translation if where == "translation" else type(getattr(parts, where)), name, broken)
             runtime.add(plugin)
             assert runtime.health("10-nri-agent").state == "active"
         assert caplog.text.count("a defect") or "a defect" in str(parts.history.of(UID))

@@ -102,7 +102,7 @@ def test_a_runtime_that_is_away_is_left_alone_for_a_minute(tmp_path: Path, caplo
     for seconds in (0, 59, 1):
         clock.now += seconds
         updates.tell([write("cpu.shares", "2")])
-    assert caplog.text.count("the runtime is not told") == 2 and len(updates) == 0
+    assert caplog.text.count("not in the view of the runtime") == 2 and len(updates) == 0
 
 
 def test_the_executor_tells_what_is_in_force_and_lasts(runtime: Runtime, tmp_path: Path) -> None:

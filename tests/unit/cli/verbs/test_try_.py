@@ -213,7 +213,7 @@ def test_a_shadows_answer_is_shown_and_counts_for_nothing(nri, place):
     done = nri("try", "inject.py", "other.py", "--pod", "pod.yaml", "--policy", "policy.toml", cwd=place)
     assert done.returncode == 0
     assert done.stdout.splitlines()[5:] == [
-        "  20-other, a shadow: nothing of it counts",
+        "  20-other, a shadow: its answers have no effect",
         '    - Env LOG "debug"',
         '    + Env LOG "x"',
         "    in conflict with 10-inject: Env LOG",

@@ -122,6 +122,8 @@ def test_the_page_shows_what_is_said_of_a_broken_file(
     written.write_text(example[1].replace("createRuntime", "createruntime"))
     written.rename(hooks / "10-gpu.json")  # in one step: the plugin looks by itself as well
     nri_runtime.create_container()
+    # The plugin's own look may have found the file just before the creation's, and tells it a moment later.
+    wait_for(lambda: "ERROR" in {record.levelname for record in list(caplog.records)}, "the file is told of")
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     line = said.replace(str(hooks), "/etc/containers/oci/hooks.d").partition(" [pod")[0]
     assert f"```text\n{line}\n```" in page, line

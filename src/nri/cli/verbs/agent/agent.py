@@ -115,8 +115,8 @@ def run(settings: Settings, /, **options: Any) -> int:
 
     Its log goes to standard error: -v logs more, --log-format json writes objects. One line says when it has started,
     and systemd is notified if it started the agent. It starts without waiting for the runtime or the apiserver, and
-    logs when it has found them. With --record it keeps what comes over NRI and what it answers; not what it writes by
-    itself, which nri agent explain tells.
+    logs when it has found them. With --record it keeps requests over NRI and its answers, but not the values that it
+    writes by itself: nri agent explain shows those.
 
     With --profile twice both run in one process, each with its own name at the runtime, socket and history. A file that
     names a profile, or is rubik's, is for that one alone.
@@ -150,8 +150,8 @@ def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **opt
 
     FILE, or --config FILE, is the agent's configuration, in TOML, YAML or JSON, or rubik's; later files override
     earlier ones. Annotations of pods are read as the hooks that the settings switch on read them. A key that nothing
-    reads is a mistake in settings, and a note in rules and pods. With --profile twice each is checked with its files,
-    and whether both go together.
+    reads is a mistake in settings, and a note in rules and pods. With --profile twice, each is checked with its
+    files, and also whether both can run together.
 
     Exits with 0 if all is well, with 2 for mistakes in the settings, else with 1 for those in rules or pods.
     """
@@ -190,7 +190,7 @@ def check(settings: Settings, /, paths: tuple[str, ...], pods: str | None, **opt
     short_help="explain which rule, annotation and hook gave a pod its values",
     examples=[
         "sudo nri agent explain default/web      # ask the agent that runs here",
-        "sudo nri agent explain                  # of which pods does it know?",
+        "sudo nri agent explain                  # the pods that it knows",
         "nri agent explain --rules rules/ --pod pod.yaml     # without an agent: what would it do?",
         "sudo nri why web                        # what all plugins changed in its container",
         "nri agent explain --rules rules/ --pod pod.yaml --set gates.Resctrl=true -o json",

@@ -18,13 +18,13 @@ _grace = click.option(
     "--grace",
     type=click.IntRange(0, 86400),
     metavar="SECONDS",
-    help="How long containers have to end by themselves. Default: what their pod says, else 30.",
+    help="How long containers have to end by themselves. Default: that of their pod, else 30.",
 )
 
 
 @click.command(
     cls=Verb,
-    short_help="stop pods, and keep what is left of them",
+    short_help="stop pods, and keep their logs and states",
     examples=["nri pod stop web", "nri pod stop web db --grace 5"],
 )
 @click.argument("pods", nargs=-1, required=True, metavar="POD...")
@@ -56,7 +56,9 @@ def stop(settings: Settings, pods: tuple[str, ...], grace: int | None, cri_socke
 )
 @click.argument("pods", nargs=-1, metavar="[POD]...")
 @click.option("--force", "-f", is_flag=True, help="Also pods that run: they are stopped first.")
-@click.option("--all", "-a", "everything", is_flag=True, help="All pods of the runtime, whoever has made them.")
+@click.option(
+    "--all", "-a", "everything", is_flag=True, help="All pods of the runtime, also those that nri pod has not made."
+)
 @_grace
 @pods_option
 @cri_option

@@ -17,8 +17,8 @@ from nri.cli.support.cri import cri_option
 from nri.cli.support.verb import Verb
 from nri.errors import NriError
 
-_stdin = click.option("--stdin", "-i", is_flag=True, help="Pass standard input on.")
-_tty = click.option("--tty", "-t", is_flag=True, help="The program has a terminal: this one.")
+_stdin = click.option("--stdin", "-i", is_flag=True, help="Pass standard input to the program.")
+_tty = click.option("--tty", "-t", is_flag=True, help="Give the program this terminal.")
 
 
 @click.command(
@@ -57,7 +57,7 @@ def exec_(
 
 @click.command(
     cls=Verb,
-    short_help="join the program of a container: its output, and its input",
+    short_help="connect to the program of a container: its output and input",
     examples=["nri pod attach web", "nri pod attach -it web/app"],
 )
 @click.argument("container")
@@ -66,7 +66,7 @@ def exec_(
 @cri_option
 @click.pass_obj
 def attach(settings: Settings, container: str, stdin: bool, tty: bool, cri_socket: str | None) -> int:
-    """Join the program that a container runs: print what it says from now on, and with -i pass input on to it.
+    """Join the program that a container runs: print its output from now on, and with -i pass input to it.
 
     CONTAINER is as for nri pod exec. Give -t if the manifest has tty, and -i if it has stdin. With -t, Ctrl-P Ctrl-Q
     leaves and the program runs on; without, Ctrl-C does.

@@ -59,7 +59,7 @@ def test_the_reason_for_the_type_is_in_the_request() -> None:
 def test_a_container_of_an_earlier_run_has_its_balloon_and_no_comparison() -> None:
     policy = balloons({"name": "own", "namespaces": ["*"]})
     policy.create(container("a", 2000))
-    again = Balloons(policy.machine, policy.options, kept=policy.saved(), containers=policy.containers)
+    again = Balloons(policy.machine, policy.options, state=policy.saved(), containers=policy.containers)
     found = again.explain("a")
     assert (found.place, found.then) == ("own[0]", False)
     assert found.candidates[0].has == "it was there before this policy began"

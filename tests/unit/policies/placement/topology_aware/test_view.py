@@ -71,7 +71,7 @@ def test_a_container_of_an_earlier_run_is_compared_as_if_it_came_now() -> None:
     for name in ("a", "b"):
         policy.release(name)
     containers = dict(policy.containers)
-    again = TopologyAware(policy.machine, policy.options, kept=kept, containers=containers)
+    again = TopologyAware(policy.machine, policy.options, state=kept, containers=containers)
     before = dict(again.pins)
     found = again.explain("c")
     assert not found.then
