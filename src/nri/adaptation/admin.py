@@ -236,7 +236,7 @@ def follow(path: str, request: dict[str, Any], wait_s: float = 10 * BEAT_S) -> I
             for message in stream:
                 reading = _reply(path, message)
                 if not all(type(reading.get(name)) is kind for name, kind in _READING.items()):
-                    raise RemoteProtocolError(f"{path} tells no readings of events")
+                    raise RemoteProtocolError(f"{path} does not answer as an admin socket that serves events")
                 yield reading
 
 

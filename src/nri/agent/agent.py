@@ -277,7 +277,7 @@ class Agent:
                 of.get("name"),
                 f"{of.get('namespace', 'default')}/{of.get('name')}",
             ):
-                return "is here, and nothing is decided for it: it asks for nothing, or the log says what is wrong"
+                return "is known, but no value was decided for it: it asks for none, or the log has an error"
         return "is unknown: nothing was decided for it, or it is forgotten"
 
     def _capabilities(self, _: Mapping[str, str]) -> Answer:

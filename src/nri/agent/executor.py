@@ -333,7 +333,7 @@ def _host_write(folder: str, write: Write) -> host.Write | Result:
             return host.Write(folder, name, write.devices)
         return Result(folder, name, dict(write.devices), Outcome.UNSUPPORTED, _NO_KNOB)
     if not folder:
-        return Result(folder, name, write.value, Outcome.REFUSED, "the root cgroup is nobody's")
+        return Result(folder, name, write.value, Outcome.REFUSED, "the root cgroup belongs to no pod")
     try:
         return host.Write(folder, name, value_of(name, write.value))
     except KeyError:

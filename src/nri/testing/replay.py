@@ -125,7 +125,7 @@ class Replay(FakeRuntime):
         if not event.whole or event.message is None or not event.steps:
             return _PARTIAL
         if event.steps[0].plugin not in self._attached:
-            return f"{event.steps[0].plugin} asked for it by itself, and takes no part, or as a program of its own"
+            return f"{event.steps[0].plugin} asked for it by itself, and is not attached here, or is a separate program"
         return "" if event.message.update else "evictions that a plugin asks for by itself are not asked for again"
 
     def _ask(self, event: Event) -> list[str]:

@@ -292,7 +292,7 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         agent.parts.pods.replace([{"metadata": "of no form"}, idle])
         for name in ("idle", "shop/idle", "an-idle-uid"):
             status, text = ask(path, f"/explain?pod={name}")
-            assert (status, f"pod '{name}' is here, and nothing is decided for it" in text) == (404, True), text
+            assert (status, f"pod '{name}' is known, but no value was decided for it" in text) == (404, True), text
         assert "is unknown" in ask(path, "/explain?pod=bank/idle")[1]
         other = PodContext("other", "web", "another-uid", {"koordinator.sh/qosClass": "LS"})
         agent.parts.decisions.decide("PreCreateContainer", ContainerContext(other, name="app"), "nri")

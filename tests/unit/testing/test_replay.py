@@ -238,7 +238,7 @@ def test_what_a_plugin_asks_for_by_itself_is_recorded_and_done_again_in_its_plac
         assert gone.differences[0].startswith("recorded: ok; now: ") and not gone.differences[0].endswith("ok")
     with Replay(tmp_path) as again:
         (left,) = [outcome for outcome in again.outcomes() if outcome.event.name == "UpdateContainers"]
-        assert left.left_out == "10-sets asked for it by itself, and takes no part, or as a program of its own"
+        assert left.left_out == "10-sets asked for it by itself, and is not attached here, or is a separate program"
 
 
 class Ordered(nri.Plugin):

@@ -133,7 +133,7 @@ def _breach(
             return what + outside
         where = namespace if target is None else namespace_of(target)
         if where is None and allow.namespaces is not None:
-            return f"{what}, which nobody knows (allow.namespaces)"
+            return f"{what}, whose namespace is unknown (allow.namespaces)"
         if where is not None and not allow.namespace(where):
             return f'{what} in namespace "{where}" (allow.namespaces)'
         if paths is not None and paths.isdisjoint(needed):

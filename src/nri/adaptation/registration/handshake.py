@@ -115,7 +115,7 @@ class Handshake:
         try:
             entry = self.admission.enter(peer)
         except Exception as error:
-            reason = f"the runtime could not tell its state: {describe(error)}"
+            reason = f"the runtime could not list its pods and containers: {describe(error)}"
             log.exception("%s; plugin %s cannot join", reason, peer.qualified, exc_info=not isinstance(error, NriError))
             peer.signal(Signal.FATAL, reason)
             return

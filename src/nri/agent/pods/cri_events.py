@@ -66,9 +66,9 @@ class CriEvents:
                 self._listen()
             except RpcError as error:
                 later_s = LATER_S if error.code == _UNIMPLEMENTED else 0.0
-                _log.debug("the runtime tells no events: %s", error)
+                _log.debug("the runtime reports no events: %s", error)
             except NriError as error:
-                _log.debug("the runtime tells no events: %s", error)
+                _log.debug("the runtime reports no events: %s", error)
             self._stopping.wait(max(later_s, backoff.ended()))
 
     def _listen(self) -> None:

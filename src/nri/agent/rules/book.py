@@ -184,7 +184,7 @@ class RuleBook:
             entry.document, entry.source, entry.place = None, "", None
             self._unread.pop(kind, None)
             changed = entry.kept.take(lambda: row.absent)
-            self._tell("%s of %s is there no more: what holds without one is in force", kind, source)
+            self._tell("%s of %s was removed: the defaults are in force", kind, source)
         else:
             changed = entry.kept.take(lambda: row.read(document), None if entry.document is None else row.same)
             if entry.kept.error:

@@ -110,7 +110,7 @@ class AgentSettings:
         if not self.modes:
             raise ValueError("modes is empty: the agent would do nothing; say nri, proxy, hooks or standalone")
         if self.pods.source == "nri" and not {"nri", "proxy"} & set(self.modes):
-            raise ValueError('pods.source = "nri" needs mode nri or proxy, which tell the plugin what runs')
+            raise ValueError('pods.source = "nri" needs mode nri or proxy, because the plugin learns there what runs')
         if len(set(self.modes)) < len(self.modes):
             raise ValueError(f"modes names one twice: {', '.join(self.modes)}")
 

@@ -60,7 +60,7 @@ def check(root: str, nri: RuntimeNri, programs: Mapping[str, str], findings: lis
 def _judged(nri: RuntimeNri, label: str, path: str, running: _Running | None, *, new: bool) -> Finding | None:
     """Judge one plugin; None for one that runs and has a connection. `new`: it is younger than the runtime's start."""
     again = (
-        "its state and last words: nri why --plugins; it is started again, unless the policy says restart = never"
+        "its state and last output: nri why --plugins; it is started again, unless the policy says restart = never"
         if nri.name == engine.NAME
         else f"find out why (journalctl | grep {label}), then restart {nri.name}: it launches a plugin once"
     )

@@ -92,7 +92,7 @@ def _found(target: str) -> tuple[list[str], Path, str]:
     if entry is None:
         raise registered.not_registered(target, or_file=True)
     if not registered.load(entry)._takes_index():
-        reason = "a runtime cannot start it, for it connects at indices of its own"
+        reason = "a runtime cannot start it, because it chooses its indices itself"
         raise Failure(f"{entry.name}: {reason}. Run it as a service, or in a DaemonSet", USAGE)
     return *plugin_folder.command_of_module(entry.module), entry.name
 

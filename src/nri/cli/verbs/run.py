@@ -164,7 +164,7 @@ def _own_flags(target: str, *, patient: bool) -> Mapping[str, tuple[str, str, st
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    help="Log this and what is worse. Default: info.",
+    help="Log messages of this level and above. Default: info.",
 )
 @click.option("--log-file", metavar="FILE", help="Log to this file instead of standard error.")
 @click.option("--health-addr", metavar="HOST:PORT", help="Serve /healthz and /readyz on this address.")

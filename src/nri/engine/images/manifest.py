@@ -111,7 +111,9 @@ def is_index(manifest: Mapping[str, Any], name: str) -> bool:
         raise InvalidRequest(f"{name} is of manifest schema 1, which no tool pulls any more: build it again")
     found = _get(manifest, "mediaType", str, name) in _INDEXES or bool(_get(manifest, "manifests", list, name))
     if found and (_get(manifest, "config", dict, name) or _get(manifest, "layers", list, name)):
-        raise InvalidRequest(f"image {name}: a list of manifests and a manifest in one, which nobody reads alike")
+        raise InvalidRequest(
+            f"image {name}: it is a list of manifests and a manifest at once, which tools read differently"
+        )
     return found
 
 

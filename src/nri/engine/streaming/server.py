@@ -204,7 +204,7 @@ class StreamingServer:
         found = _PATH.fullmatch(request.path)
         ask = self._tokens.take(found[2]) if found else None
         if found is None or ask is None or ask.kind != found[1]:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is nothing here, or not any more")
+            raise Refused(HTTPStatus.NOT_FOUND, "there is no session here, or it has expired")
         if ask.kind == "portforward":
             websocket = (spdy_forward.TUNNEL, *(websocket_forward.PROTOCOLS if ask.ports else ()))
             return ask, negotiate(request, (spdy_forward.PROTOCOL,), websocket)

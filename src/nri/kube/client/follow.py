@@ -147,7 +147,7 @@ class Follower:
         self.absent = error.status == _NOT_FOUND
         if self.problem != str(error):
             if self._on_problem is None:
-                _log.warning("%s; what is known stays in force", error)
+                _log.warning("%s; the last known state stays in force", error)
             self._say(str(error))
         return delay_s
 

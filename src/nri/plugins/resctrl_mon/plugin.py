@@ -82,7 +82,7 @@ class ResctrlMon(nri.Plugin):
 
     def post_start_container(self, pod: nri.PodSandbox, container: nri.Container) -> None:
         if not container.pid and self._selects(pod):
-            self.log.warning("the runtime tells no process id, so it is not counted")
+            self.log.warning("the runtime gives no process id, so it is not counted")
         self._add(pod, container)  # again, for runtimes that knew no process before
 
     def remove_pod_sandbox(self, pod: nri.PodSandbox) -> None:
@@ -142,7 +142,7 @@ class ResctrlMon(nri.Plugin):
             return
         found = re.match(r"v?(\d{1,9})\.(\d{1,9})", self.runtime.version)
         if found is None or (int(found[1]), int(found[2])) < LEAST_CRIO:
-            reason = f"CRI-O {self.runtime.version} tells plugins no process ids"
+            reason = f"CRI-O {self.runtime.version} gives plugins no process ids"
             raise nri.ConfigError("runtime", "version", reason, "use 1.36 or newer")
 
 

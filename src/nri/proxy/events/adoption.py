@@ -180,7 +180,7 @@ class Adoption:
     def _one(self, name: str, step: Callable[[], object], deadline: float | None) -> None:
         """Take one in; another one that cannot be asked about stops nothing, and is named in the log once."""
         if deadline is not None and monotonic() >= deadline:
-            raise DeadlineExceeded("the runtime's words on its pods and containers")
+            raise DeadlineExceeded("the runtime's answers about its pods and containers")
         try:
             step()
         except RuntimeUnavailable:

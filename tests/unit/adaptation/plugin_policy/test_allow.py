@@ -166,7 +166,7 @@ def test_an_update_counts_for_the_namespace_of_the_container_that_it_names():
 
 def test_a_container_that_nobody_knows_is_in_no_allowed_namespace():
     error = breach(namespaces("*"), "10-a", "prod", CREATE, update=[update("c9", memory=MEMORY)])
-    assert 'of container "c9", which nobody knows' in str(error)
+    assert 'of container "c9", whose namespace is unknown' in str(error)
 
 
 def test_a_change_in_an_event_that_is_not_allowed_is_a_breach():

@@ -41,7 +41,8 @@ def test_a_runtime_that_cannot_tell_its_state_refuses_the_plugin_and_goes_on(
         assert raw.ended()
         raw.close()
     assert (
-        "the runtime could not tell its state: OSError: state file is gone" in nri_runtime.health("10-raw").last_error
+        "the runtime could not list its pods and containers: OSError: state file is gone"
+        in nri_runtime.health("10-raw").last_error
     )
     assert parts_of(nri_runtime.adaptation).trail.inventory.news == []
     nri_runtime.start_container()

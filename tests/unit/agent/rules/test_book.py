@@ -206,7 +206,7 @@ def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pyte
             "NodeSLO of a.yaml is in force",
             "NodeSLO of a.yaml is not used, the last good one stays",
             "NodeSLO of a.yaml is mended, and in force",
-            "NodeSLO of a.yaml is there no more",
+            "NodeSLO of a.yaml was removed",
             "a document of a.yaml is not used, the last good one stays",
             "what was wrong with a document of a.yaml is over",
         ]

@@ -74,7 +74,7 @@ def test_a_plugin_that_is_gone_is_a_problem_and_so_is_one_without_a_connection(r
         ("containerd", "find out why (journalctl | grep 20-b), then restart containerd: it launches a plugin once"),
         (
             "nri-engine",
-            "its state and last words: nri why --plugins; it is started again, unless the policy says restart = never",
+            "its state and last output: nri why --plugins; it is started again, unless the policy says restart = never",
         ),
     ],
 )

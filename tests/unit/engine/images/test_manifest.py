@@ -194,7 +194,7 @@ def test_a_list_and_a_manifest_are_told_apart_and_never_both() -> None:
     assert is_index(index("linux/amd64"), "x") and is_index({"mediaType": INDEX}, "x")
     assert is_index({"manifests": [{}]}, "x") and not is_index({"config": {"digest": DIGEST}}, "x")
     for both in ({"config": {"digest": DIGEST}}, {"layers": [{"digest": DIGEST}]}):
-        with pytest.raises(InvalidRequest, match="a list of manifests and a manifest in one"):
+        with pytest.raises(InvalidRequest, match="a list of manifests and a manifest at once"):
             is_index({**index("linux/amd64"), **both}, "x")
     with pytest.raises(InvalidRequest, match="schema 1"):
         is_index({"schemaVersion": 1}, "x")

@@ -140,7 +140,7 @@ def test_what_cannot_be_monitored_is_told_and_its_container_runs(
     nri_runtime.post_create_container(pod(uid), made)
     nri_runtime.post_start_container(pod(uid), made)
     nri_runtime.remove_pod_sandbox(pod(uid))
-    assert said in caplog.text and "the runtime tells no process id" in caplog.text
+    assert said in caplog.text and "the runtime gives no process id" in caplog.text
 
 
 def test_without_resctrl_the_start_says_that_nothing_is_monitored(
@@ -160,7 +160,7 @@ def test_a_cri_o_that_tells_no_process_ids_is_refused(resctrl: Path, version: st
         if not refused:
             attach(runtime, resctrl)
             return
-        with pytest.raises(nri.NriError, match="tells plugins no process ids"):
+        with pytest.raises(nri.NriError, match="gives plugins no process ids"):
             attach(runtime, resctrl)
 
 

@@ -303,7 +303,9 @@ def words_for(error: BaseException) -> str:
 
 def _last(error: BaseException) -> str:
     """The cause, which wasmtime writes last."""
-    return next((line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without words")
+    return next(
+        (line.strip() for line in reversed(str(error).split("\n")) if line.strip()), "an error without a message"
+    )
 
 
 def frames(error: BaseException) -> list[str]:

@@ -190,7 +190,7 @@ def _compiled(engine: Any, data: bytes, digest: bytes, folder: str | None) -> An
     except FileNotFoundError:
         pass
     except UntrustedError as error:
-        log.warning("%s: compiled code is neither taken from there nor kept: %s", path, error)
+        log.warning("%s: compiled code can neither be loaded from there nor saved: %s", path, error)
         return wasmtime.Module(engine, data)
     except (OSError, wasmtime.WasmtimeError) as error:
         log.debug("%s: compiled code is not taken from there: %s", path, error)

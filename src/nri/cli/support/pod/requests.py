@@ -99,7 +99,7 @@ _REASONS = {
     "volumeDevices": "block devices of claims need a cluster",
     "resizePolicy": "nothing resizes here",
     "medium": "the volume is a folder on disk",
-    "sizeLimit": "the volume has no bound of its own here",
+    "sizeLimit": "the size of the volume is not limited here",
 }  # fmt: skip
 _VOLUME = re.compile(r"(?:.*\.)?volumes\[\d+\]\.\w+")
 #: Fields that a cluster writes into objects, and that ask for nothing.

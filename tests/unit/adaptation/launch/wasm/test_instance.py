@@ -268,4 +268,4 @@ def test_what_is_no_trap_is_its_last_line_without_control_characters() -> None:
 
 
 def test_an_error_without_words_says_so() -> None:
-    assert words_for(RuntimeError("")) == "an error without words"
+    assert words_for(RuntimeError("")) == "an error without a message"

@@ -195,7 +195,7 @@ def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int]
     status = (made.parts.book.document("Node") or {}).get("status") or {}
     given, keys = status.get("allocatable"), made.rules.threshold.keys
     if not isinstance(given, dict):
-        made.cannot(feature.name, "no pod is evicted", "no Node says what is allocatable")
+        made.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
         return {}, ""
     try:
         allocatable = {name: ceil(capped(value) * (1000 if name == "cpu" else 1)) for name, value in given.items()}

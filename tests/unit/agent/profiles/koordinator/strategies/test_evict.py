@@ -270,7 +270,7 @@ def test_pods_whose_label_allows_it_go_for_cpu_up_to_the_priority_that_counts(
             {**ASKED, "allocatableEvictPriorityThreshold": 8000},
             "allocatableEvictPriorityThreshold 8000 is above 7999",
         ),
-        ("CPUAllocatableEvict", None, ASKED, "no Node says what is allocatable"),
+        ("CPUAllocatableEvict", None, ASKED, "no Node with allocatable resources is known"),
         ("CPUAllocatableEvict", {n.BATCH_CPU: "many"}, ASKED, "CPUAllocatableEvict: allocatable of the Node: "),
     ],
     ids=["no priority", "no lower end", "production", "no Node", "no number"],
