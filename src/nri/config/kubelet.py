@@ -2,7 +2,7 @@
 
 One job: :func:`pinning`. They are found in the state files that they write, and in the configuration at kubeadm's
 place; command line flags show in the state files. A file that cannot be read says nothing.
-Next: `nri.cli.doctor.kubelet`.
+Next: `nri.cli.doctor.examination`.
 """
 
 from __future__ import annotations

@@ -5,13 +5,17 @@ Next: `nri.cli.doctor.runtimes`, the first of the checks.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
 from nri.api.naming import DEFAULT_SOCKET
-from nri.cli.doctor import Finding, engine, kubelet, launched, plugins, runtimes, sockets
+from nri.cli.doctor import Finding, engine, launched, plugins, runtimes, sockets
+from nri.cli.support.ask import PLACEMENT
 from nri.cli.support.versions import versions
+from nri.config.kubelet import pinning
+from nri.config.root import inside
 from nri.config.runtimes import containerd, crio, isulad
 
 if TYPE_CHECKING:
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
 
     from nri.cli.settings import Settings
     from nri.config.runtimes.reading import RuntimeNri
+
+
+_PLACEMENT_STATE = "/var/lib/nri/placement"
 
 
 def examine(settings: Settings, root: str) -> list[Finding]:
@@ -41,7 +48,7 @@ def examine(settings: Settings, root: str) -> list[Finding]:
             launched.check(root, nri, programs, findings, listens=nri.socket_path in listen)
     # A plugin that the runtime starts knows no other place than the default one.
     plugins.check_failed(root, [*paths, DEFAULT_SOCKET], findings)
-    kubelet.check(root, findings)
+    _kubelet(root, findings)
     _python(findings)
     return findings
 
@@ -75,6 +82,18 @@ def _sockets(settings: Settings, found: Sequence[RuntimeNri], findings: list[Fin
         findings.append(Finding("note", f"plugins and nri use {path}", origin))
         return [path]
     return list(configured)
+
+
+def _kubelet(root: str, findings: list[Finding]) -> None:
+    """Judge the kubelet's managers that pin containers: fine by themselves, a mistake beside a plugin that pins."""
+    used = [name for name in PLACEMENT if os.path.exists(inside(root, f"{_PLACEMENT_STATE}/{name}.json"))]
+    for each in pinning(root):
+        manager = f"the kubelet's {each.manager} manager pins containers (policy {each.policy})"
+        if used:
+            what = f"{manager}, and so does {used[0]}: each undoes the other's work"
+            findings.append(Finding("warning", what, each.file, each.next))
+        else:
+            findings.append(Finding("note", manager, each.file, "run neither topology-aware nor balloons beside it"))
 
 
 def _python(findings: list[Finding]) -> None:

@@ -87,3 +87,20 @@ def test_the_versions_that_a_report_needs_are_told() -> None:
 def test_the_back_end_of_protobuf_is_judged(monkeypatch: pytest.MonkeyPatch, back_end: str, line: str) -> None:
     monkeypatch.setattr(examination, "versions", lambda: {**versions(), "protobuf_backend": back_end})
     assert line in lines(examine(Settings(), "/"))
+
+
+KUBELET_STATE = "/var/lib/kubelet/cpu_manager_state"
+
+
+def of_kubelet(root: str) -> list[str]:
+    return [line for line in lines(examine(Settings(), root)) if "kubelet" in line]
+
+
+def test_a_manager_is_a_note_and_beside_a_plugin_that_pins_a_warning(put) -> None:
+    root = put({KUBELET_STATE: '{"policyName": "static"}'})
+    pins = "the kubelet's CPU manager pins containers (policy static)"
+    assert of_kubelet(root) == [f"note: {KUBELET_STATE}: {pins}"]
+    put({"/var/lib/nri/placement/balloons.json": "{}"})
+    assert of_kubelet(root) == [f"warning: {KUBELET_STATE}: {pins}, and so does balloons: each undoes the other's work"]
+    put({KUBELET_STATE: '{"policyName": "none"}'})
+    assert of_kubelet(root) == []
