@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nri.agent.pods.cri_events import CriEvents
 from nri.agent.pods.described import ContainerWords, PodWords, container_words, pod_words
-from nri.agent.pods.source import Known, KnownPods, Pod
+from nri.agent.pods.source import Known, KnownPods, Pod, start_time
 from nri.agent.worker import Worker
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
@@ -143,6 +143,7 @@ class CriPods(KnownPods):
             spec["runtimeClassName"] = sandbox.runtime_handler
         status = {
             "phase": "Running",
+            "startTime": start_time(sandbox.created_at),
             "qosClass": words.qos_class or _guess(of_containers.values()) or _UNKNOWN,
             "containerStatuses": [
                 {

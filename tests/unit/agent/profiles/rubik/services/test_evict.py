@@ -73,6 +73,19 @@ def test_an_online_pod_that_waits_evicts_an_offline_one_by_what_it_waits_for(
     assert told["values"][0]["reason"] == f"an online pod waits 6.5 % of the time for {resource}, more than 5"
 
 
+def test_of_equal_pods_the_newer_goes_whatever_its_name_is(tmp_path: Path) -> None:
+    pods = [pod(name, offline=True) for name in ("a", "b", "c")]
+    for each, minute in zip(pods, (1, 2, 0), strict=True):
+        each["status"]["startTime"] = f"2026-01-01T00:0{minute}:00Z"
+    del pods[2]["status"]["startTime"]
+    world = RubikWorld(tmp_path, *pods, **MEMORY)
+    world.memory(100 * GIB, 0, 10 * GIB)
+    for each in pods:
+        world.use_memory(world.folder_of(each), GIB)
+    world.loop(10)
+    assert world.asked.pods == ["uid-b", "uid-a", "uid-c"], "one whose start is not known counts as old"
+
+
 def test_without_pressure_files_nobody_goes_and_that_is_told(tmp_path: Path) -> None:
     world = busy(tmp_path, **PSI)
     world.loop(2, 10)
