@@ -154,6 +154,11 @@ def _burst(given: Json, found: Json, expected: Json) -> str:
     return _UNLIMITED if unlimited else ""
 
 
+def _adjust(given: Json, found: Json, expected: Json) -> str:
+    """Containers without a quota take no part; else it is what quotas below the limit do."""
+    return _UNLIMITED if any(each["quota"] == -1 for each in given["containers"]) else _excess(given, found, expected)
+
+
 def _excess(given: Json, found: Json, expected: Json) -> str:
     """Deltas as they are when quotas below the limit have a share in what has to go."""
     use, knobs = (given["utils"] or [0])[-1], given["config"]
@@ -214,7 +219,7 @@ _SEEN: Final[Mapping[str, Callable[[Json, Json, Json], str]]] = {
     "quotaBurst/add": _burst,
     "quotaBurst/update": _burst,
     "quotaTurbo/fast_fallback": _excess,
-    "quotaTurbo/adjust": _excess,
+    "quotaTurbo/adjust": _adjust,
     "quotaTurbo/write": _top,
     "quotaTurbo/tick": _top,
     "psi/monitor": _monitor,

@@ -47,7 +47,7 @@ _MilliS = Annotated[int, Between(10, 10_000)]
 _Percent = Annotated[int, Between(10, 100)]
 _Seconds = Annotated[int, Between(1, 3600)]
 _Threshold = Annotated[int, Between(1, 99)]
-_Cooldown = Annotated[int, Between(1, 2**63 - 1)]
+_Cooldown = Annotated[int, Between(1, 2**63 - 2)]
 _Word = Annotated[int, Between(-(2**63), 2**63 - 1)]
 
 
@@ -87,16 +87,17 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 class Net:
     """Bandwidth of offline pods' network in MB a second: between `bandwidthLow` and `bandwidthHigh`, by `waterline`."""
 
-    waterline: Annotated[int, Between(20, _MOST_MB)] | None = None
-    bandwidthLow: Annotated[int, Between(1, _MOST_MB)] | None = None
-    bandwidthHigh: Annotated[int, Between(1, _MOST_MB)] | None = None
+    waterline: _Word = 0
+    bandwidthLow: _Word = 0
+    bandwidthHigh: _Word = 0
 
-    def __post_init__(self) -> None:
+    def wrong(self) -> str:
+        """Return what is wrong with it, where the network is held back; "" if nothing is."""
+        for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
+            if not least <= getattr(self, key) <= _MOST_MB:
+                return f"{key} {getattr(self, key)} is not from {least} to {_MOST_MB}"
         low, high = self.bandwidthLow, self.bandwidthHigh
-        if (low is None) != (high is None):
-            raise WrongValue("bandwidthLow", "and bandwidthHigh belong together", "say both or none")
-        if low is not None and high is not None and low >= high:
-            raise WrongValue("bandwidthLow", f"{low} is not less than bandwidthHigh {high}", "say a smaller one")
+        return "" if low < high else f"bandwidthLow {low} is not less than bandwidthHigh {high}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,8 @@ class Preemption:
 
     def __post_init__(self) -> None:
         _some(self.resource, "cpu, memory, net")
+        if "net" in self.resource and (wrong := self.net.wrong()):
+            raise WrongValue("net", wrong, "the resource net needs all three")
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,21 @@ def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> 
     assert cpi.antagonists([slowed], innocent, NOW) == {"big"}
 
 
+def test_the_greatest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() -> None:
+    busy = [(at, 1.0) for at in TIMES]
+    slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], busy)
+    late = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES[3:]], busy[3:])
+    early = {"early": [(at, 1.0) for at in TIMES[:2]], "greatest": [(TIMES[0] - 90 * S, 9.0)]}
+    assert cpi.antagonists([late], early, NOW) == {"greatest"}
+    assert cpi.antagonists([slowed, late], early, NOW) == {"early"}
+    assert cpi.antagonists([slowed], {}, NOW) == set()
+
+
+def test_a_pod_of_which_nothing_is_usual_yet_is_slowed_by_all_that_ran() -> None:
+    fresh = Online(Baseline(), [(TIMES[1], 2.0), (TIMES[2], 0.0)], [])
+    assert cpi.score(fresh, [(at, 1.0) for at in TIMES[1:3]], NOW) == 0.5
+
+
 def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not() -> None:
     pod = Online(
         Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 1.0), (2, 1.0), (3, 0.1), (9, 1.0)]
@@ -85,20 +100,14 @@ def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not()
 
 
 def test_odd_readings_are_refused() -> None:
+    assert cpi.cpi_of(6, 3) == 2.0
     with pytest.raises(ValueError, match="no instruction"):
         cpi.cpi_of(5, 0)
-    with pytest.raises(ValueError, match="not a time"):
-        cpi.add([], -1, 1.0)
+    for series, at in (([], -1), ([(5, 1.0)], 4)):
+        with pytest.raises(ValueError, match="not a time"):
+            cpi.add(series, at, 1.0)
 
 
 def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
     pod = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
     assert [(each.folder, each.value) for each in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]
-
-
-def test_a_sample_without_instructions_or_time_is_refused() -> None:
-    assert cpi.cpi_of(6, 3) == 2.0
-    with pytest.raises(ValueError, match="no instruction was counted"):
-        cpi.cpi_of(6, 0)
-    with pytest.raises(ValueError, match="-1 is not a time of a sample"):
-        cpi.add([], -1, 1.0)
