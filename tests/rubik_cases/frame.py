@@ -29,7 +29,7 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if not hasattr(value, "__dataclass_fields__"):
         return value
-    found = ((name, getattr(value, name)) for name in value.__dataclass_fields__)
+    found = [(name, getattr(value, name)) for name in value.__dataclass_fields__]
     unsaid = (None, 0) if isinstance(value, settings.Net) else (None,)
     return {name: _plain(each) for name, each in found if each not in unsaid}
 

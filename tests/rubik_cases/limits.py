@@ -374,7 +374,16 @@ def _burst(given: Json, before: Json, pod: Json) -> Json:
 def _burst_update(given: Json) -> Json:
     if given.get("new_pod") is None:
         return {"error": True, "files": {}}
-    return _burst(given, given.get("old_pod") or given["new_pod"], given["new_pod"])
+    new, old = given["new_pod"], given.get("old_pod")
+    if old is not None and _asked(old) == _asked(new):
+        return {"error": False, "files": {}}
+    return _burst(given, old or new, new)
+
+
+def _asked(pod: Json) -> tuple[str, set[str]]:
+    """Return what a pod asks for, and its containers: if both are as before there is nothing to do."""
+    annotations = pod.get("annotations") or {}
+    return annotations.get(quota_burst.ANNOTATION, ""), {each["id"] for each in pod.get("containers") or ()}
 
 
 def _burst_start(given: Json) -> Json:

@@ -168,8 +168,10 @@ def _round(found: Turbo, files: Files, now: int) -> bool:
             good = False
             readings[folder] = _partly(files, each)
     for folder, quota in found.decide(readings, now).items():
-        if quota != readings[folder].quota:
-            good = _chain(files, folder, readings[folder].quota, quota) and good
+        if _chain(files, folder, readings[folder].quota, quota):
+            found.managed[folder].quota = quota
+        else:
+            good = False
     return good
 
 

@@ -218,14 +218,13 @@ def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | 
         raise ValueError("a container without a folder has no quota")
     first = 2 if names[0] in _TOPS else 1
     values = []
-    for depth in range(first, len(names)):
-        above = "/".join(names[:depth])
-        quota = quota_of(above)
+    for depth in range(first, len(names) + 1):
+        name = "/".join(names[:depth])
+        quota = quota_of(name)
         if quota is None:
-            raise ValueError(f"the quota of {above} cannot be read")
+            raise ValueError(f"the quota of {name} cannot be read")
         if quota != UNLIMITED:
-            values.append((above, quota + after - before))
-    values.append(("/".join(names), after))
+            values.append((name, quota + after - before))
     if after < before:
         values.reverse()
     return [Write(name, "cpu.cfs_quota", str(value), "quotaTurbo") for name, value in values]

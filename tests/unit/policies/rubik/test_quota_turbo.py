@@ -145,9 +145,10 @@ def test_a_container_without_a_period_takes_no_part() -> None:
 
 def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_the_top_slice() -> None:
     folder = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice/cri-containerd-c.scope"
-    quotas = {folder.rpartition("/")[0]: 200_000, "kubepods.slice/kubepods-burstable.slice": -1}
+    quotas = {folder.rpartition("/")[0]: 200_000, "kubepods.slice/kubepods-burstable.slice": -1, folder: 100}
     grown = [(each.folder.count("/"), each.value) for each in turbo.chain(folder, 100, 120, quotas.get)]
     assert grown == [(2, "200020"), (3, "120")]
+    quotas[folder] = 120
     shrunk = [each.value for each in turbo.chain(folder, 120, 100, quotas.get)]
     assert shrunk == ["100", "199980"]
     with pytest.raises(ValueError, match="cannot be read"):
@@ -159,7 +160,8 @@ def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_
 
 
 def test_every_cgroup_above_a_container_with_a_quota_changes_by_as_much() -> None:
-    quotas = {"kubepods": 1, "kubepods/burstable": 500, "kubepods/burstable/p": 300, "a": 100}
+    quotas = {"kubepods": 1, "kubepods/burstable": 500, "kubepods/burstable/p": 300, "kubepods/burstable/p/c": 100,
+              "a": 100, "a/c": 100}  # fmt: skip
     assert [(each.folder, each.value) for each in turbo.chain("kubepods/burstable/p/c", 100, 120, quotas.get)] == [
         ("kubepods/burstable", "520"), ("kubepods/burstable/p", "320"), ("kubepods/burstable/p/c", "120"),
     ]  # fmt: skip
