@@ -146,10 +146,12 @@ def _dynamic(given: Json) -> Json:
     annotations = {"volcano.sh/preemptable": "true", dyn_cache.ANNOTATION: level}
     pods = [] if level == "none" else [Pod("o", annotations=annotations)]
     for measured in given["steps"]:
-        found = [dyn_cache.Misses(*(each[key] for key in ("cache_miss", "llc_miss"))) for each in measured if each]
+        found = [
+            dyn_cache.Misses(*(each[key] for key in ("cache_miss", "llc_miss")) if each else ()) for each in measured
+        ]
         files = {}
         if dyn_cache.uses(pods, config.defaultLimitMode):
-            new = dyn_cache.step(now, found, config)
+            new = dyn_cache.step(now, found, config, given["max_miss"], given["min_miss"])
             if new != now:
                 files = {"resctrl/rubik_dynamic/schemata": _schemata(width, new, given["numa_nodes"])}
             now = new

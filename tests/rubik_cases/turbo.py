@@ -100,7 +100,7 @@ def _reading(files: Files, folder: str) -> Reading:
     stat, usage = files.now.get(f"cpu/{name}/cpu.stat"), files.now.get(f"cpuacct/{name}/cpuacct.usage")
     if quota is None or period is None or stat is None or usage is None:
         raise ValueError(folder)
-    table = parse_flat_keyed(stat)
+    table = parse_flat_keyed(stat.strip())
     return Reading(quota, period, table.get("nr_throttled", 0), table.get("throttled_time", 0), int(usage))
 
 
@@ -110,7 +110,7 @@ def _partly(files: Files, each: Managed) -> Reading:
     found = [files.number(each.folder, name) for name in (_QUOTA, "cpu.cfs_period")]
     quota, period = (before if now is None else now for before, now in zip(old, found, strict=False))
     try:
-        table = parse_flat_keyed(files.now.get(f"cpu/{each.folder.strip('/')}/cpu.stat", "none"))
+        table = parse_flat_keyed(files.now.get(f"cpu/{each.folder.strip('/')}/cpu.stat", "none").strip())
         return old._replace(quota=quota, period=period, throttled=table.get("nr_throttled", 0),
                             throttled_ns=table.get("throttled_time", 0))  # fmt: skip
     except ValueError:

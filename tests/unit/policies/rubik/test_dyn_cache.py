@@ -63,3 +63,19 @@ def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bound
         now = dyn_cache.step(now, [Misses(*pair) for pair in measured], config)
         assert now == (l3, mb)
     assert dyn_cache.miss_percent(3, 9) == 30
+
+
+@pytest.mark.parametrize(
+    ("most", "least", "measured", "expected"),
+    [
+        (0, 0, [Misses()], Shares(20, 10)),
+        (0, 0, [], Shares(45, 45)),
+        (20, 10, [Misses(), Misses(9, 9)], Shares(45, 45)),
+        (20, 10, [Misses(10), Misses()], Shares(40, 40)),
+        (20, 10, [Misses(0, 20), Misses()], Shares(20, 10)),
+    ],
+)
+def test_the_marks_of_misses_are_where_it_falls_and_below_which_it_rises(
+    most: int, least: int, measured: list[Misses], expected: Shares
+) -> None:
+    assert dyn_cache.step(Shares(40, 40), measured, DynCache(), most, least) == expected
