@@ -94,8 +94,10 @@ class Net:
     def wrong(self) -> str:
         """Return what is wrong with it, where the network is held back; "" if nothing is."""
         for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
-            if not least <= getattr(self, key) <= _MOST_MB:
-                return f"{key} {getattr(self, key)} is not from {least} to {_MOST_MB}"
+            value = getattr(self, key)
+            if not least <= value <= _MOST_MB:
+                said = f"{key} {value} is not" if value else f"{key} is missing:"
+                return f"{said} from {least} to {_MOST_MB}"
         low, high = self.bandwidthLow, self.bandwidthHigh
         return "" if low < high else f"bandwidthLow {low} is not less than bandwidthHigh {high}"
 
