@@ -108,6 +108,12 @@ def test_odd_readings_are_refused() -> None:
             cpi.add(series, at, 1.0)
 
 
+def test_a_sample_may_have_the_time_of_the_last_one() -> None:
+    series = [(5, 1.0)]
+    cpi.add(series, 5, 2.0)
+    assert series == [(5, 1.0), (5, 2.0)]
+
+
 def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
     pod = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
     assert [(each.folder, each.value) for each in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]

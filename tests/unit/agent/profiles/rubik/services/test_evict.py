@@ -126,6 +126,25 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     assert "there is no offline pod whose use is known" in world.loops.health()[1]
 
 
+def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        return [each.message for each in caplog.records if "no offline pod" in each.message]
+
+    world = RubikWorld(tmp_path, **MEMORY)
+    for free in (30, 20, 10):
+        world.memory(100 * GIB, 0, free * GIB)
+        world.loop()
+    (first,) = told()
+    assert first.startswith("memoryevict: 70 % of the node's memory are in use, from 60 % on one goes, and there is")
+    world.memory(100 * GIB, 0, 90 * GIB)
+    world.loop()
+    world.memory(100 * GIB, 0, 10 * GIB)
+    world.loop()
+    assert len(told()) == 2, "it was over in between"
+
+
 def test_one_that_may_not_go_leaves_it_to_the_next_and_no_cool_down_follows(tmp_path: Path) -> None:
     world = busy(tmp_path, **MEMORY)
     world.asked.refuses = "a disruption budget forbids it"
