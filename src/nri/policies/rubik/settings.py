@@ -1,7 +1,7 @@
 """rubik's configuration file: the agent's own keys, and one block for each service that is switched on.
 
-The file is JSON as Go reads it: a key in any case, null as good as absent, the last of two alike. A field is a key of
-the file. Blocks of services that are off are not looked at. Next: `nri.policies.rubik.pods`.
+The file is JSON as Go reads it: a key in any case, of several the one as it is here, null as good as absent. A field is
+a key of the file. Blocks of services that are off are not looked at. Next: `nri.policies.rubik.pods`.
 """
 
 from __future__ import annotations
@@ -278,8 +278,6 @@ def load(source: Source) -> File:
 
 def read(tree: Any, source: Source) -> File:
     """Take the tree of a file as one; errors name the source. Raises ConfigError as `load`."""
-    if tree is None:
-        tree = {}
     if not isinstance(tree, dict):
         raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
     unread = [Unread.of(key, meant(key, _KEYS)) for key in tree if key not in _KEYS]
@@ -337,7 +335,7 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     known = fields_of(cls)
     folded = {name.casefold(): name for name in known}
     found = {}
-    for key, value in tree.items():
+    for key, value in sorted(tree.items()):  # one with small letters comes last
         name = key if key in known else folded.get(key.casefold())
         if name is None:
             unread.append(Unread.of(show((*path, key)), meant(key, known)))

@@ -63,6 +63,16 @@ def test_an_outlier_is_slow_three_times_while_it_works(
     assert cpi.outlier(pod, NOW) is expected
 
 
+@pytest.mark.parametrize(("more_ns", "counts"), [(0, True), (1, False)])
+def test_an_online_pod_is_looked_at_for_five_minutes_and_a_suspect_for_ten(more_ns: int, counts: bool) -> None:
+    times = [NOW - 300 * S - more_ns, NOW - 150 * S, NOW - 10 * S]
+    pod = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in times], [(at, 1.0) for at in times])
+    assert cpi.outlier(pod, NOW) is counts
+    early = [(NOW - 600 * S - more_ns, 3.0), (NOW, 1.0)]
+    score = cpi.score(Online(pod.baseline, [(early[0][0], 2.4), (NOW, 1.2)], []), early, NOW)
+    assert score == pytest.approx(0.75 * 0.5 if counts else 0.0)
+
+
 def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> None:
     slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], [(at, 1.0) for at in TIMES])
     empty = Online(Baseline(61, 1.0, 0.1), [], [])
@@ -100,7 +110,7 @@ def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not()
 
 
 def test_odd_readings_are_refused() -> None:
-    assert cpi.cpi_of(6, 3) == 2.0
+    assert (cpi.cpi_of(6, 3), cpi.cpi_of(5, 1)) == (2.0, 5.0)
     with pytest.raises(ValueError, match="no instruction"):
         cpi.cpi_of(5, 0)
     for series, at in (([], -1), ([(5, 1.0)], 4)):

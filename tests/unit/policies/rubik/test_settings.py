@@ -24,6 +24,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         "cpuevict": CpuEvict(interval=5, windows=10),
         "ioLimit": None,
     }
+    assert _read(memoryevict={"threshold": 60, "THRESHOLD": 5})["memoryevict"].threshold == 60  # type: ignore[attr-defined]
     cache = _read(dynCache={"l3Percent": {"mid": 40}})["dynCache"]
     assert (cache.l3Percent, cache.memBandPercent.low) == (Percents(20, 40, 50), 10)  # type: ignore[attr-defined]
 
@@ -121,6 +122,7 @@ def test_values_of_the_agent_are_asked_for_apart() -> None:
     [
         ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is there twice'),
         ("[]", "is no JSON object"),
+        ("null", "is no JSON object"),
         ("{", "rubik.json"),
     ],
 )
@@ -131,7 +133,7 @@ def test_a_file_with_a_mistake_outside_of_the_services_is_refused_with_its_key(t
 
 
 def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apart() -> None:
-    assert load(Source("rubik.json", "null", "json")).agent == Agent()
+    assert load(Source("rubik.json", "{}", "json")).agent == Agent()
     assert load(Source("rubik.json", '{"agent": {"logLvl": "info"}}', "json")).unread[0].key == "agent.logLvl"
 
 
