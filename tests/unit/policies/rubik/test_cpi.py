@@ -54,6 +54,8 @@ def test_the_score_goes_with_the_slowed_pods_cpi(slowed: list[float], used: list
         (61, [1, 1, 1, 1, 2, 2], [1] * 6, False),
         (61, [2] * 6, [0.2] * 6, False),
         (61, [2] * 6, [], False),
+        (61, [2] * 6, [0.25] * 6, True),
+        (61, [1.2] * 6, [1] * 6, False),
     ],
 )
 def test_an_outlier_is_slow_three_times_while_it_works(
@@ -89,7 +91,7 @@ def test_the_greatest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() 
     busy = [(at, 1.0) for at in TIMES]
     slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], busy)
     late = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES[3:]], busy[3:])
-    early = {"early": [(at, 1.0) for at in TIMES[:2]], "greatest": [(TIMES[0] - 90 * S, 9.0)]}
+    early = {"early": [(at, 0.1) for at in TIMES[:2]], "greatest": [(TIMES[0] - 90 * S, 0.5)]}
     assert cpi.antagonists([late], early, NOW) == {"greatest"}
     assert cpi.antagonists([slowed, late], early, NOW) == {"early"}
     assert cpi.antagonists([slowed], {}, NOW) == set()
@@ -102,11 +104,17 @@ def test_a_pod_of_which_nothing_is_usual_yet_is_slowed_by_all_that_ran() -> None
 
 def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not() -> None:
     pod = Online(
-        Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 1.0), (2, 1.0), (3, 0.1), (9, 1.0)]
+        Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 0.25), (2, 1.0), (3, 0.24), (9, 1.0)]
     )
     found = cpi.expire(pod, 5)
     assert (found.baseline.count, found.cpi, found.cpu) == (61, [], [(9, 1.0)])
+    young = Online(Baseline(59, 1.0, 0.1), pod.cpi, pod.cpu)
+    assert cpi.expire(young, 5).baseline.count == 61, "before sixty nothing is far from the usual"
     assert cpi.expire(found, 5).baseline == found.baseline
+
+
+def test_what_is_older_than_a_time_goes_and_a_sample_of_that_time_stays() -> None:
+    assert cpi.split([(4, 1.0), (5, -1.0), (6, 1.0)], 5) == ([(4, 1.0)], [(5, -1.0), (6, 1.0)])
 
 
 def test_odd_readings_are_refused() -> None:
