@@ -286,7 +286,7 @@ def main(arguments: Sequence[str]) -> int:
         daemon = stack.enter_context(containerd("2.4", settings=DaemonSettings(request_timeout_s=REQUEST_S)))
         root = stack.enter_context(machine(daemon.run_dir / "host", daemon.run_dir.name))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="nri-churn-")))
-        stack.callback(daemon.cri.remove_all)
+        stack.callback(lambda: daemon.cri.remove_all())  # noqa: PLW0108  a runtime that starts again has a new client
         made = churn(Node(daemon, root, folder / "agent"), chosen.seed, 60 * chosen.minutes, chosen.pods, print)
     lives = ", ".join(f"{len(life)} steps to {life[-1]:.0f} MiB" for life in made.memory if life)
     print(f"{made.steps}; lives of the agent: {lives}")

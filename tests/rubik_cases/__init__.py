@@ -42,7 +42,7 @@ def run_case(case: Json) -> Result:
         return Result()
     try:
         row = deviation(case, found)
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         row = ""  # an outcome of another form is none that a row is known by
     return Result(deviation=row) if row else Result(differences(found, expected))
 

@@ -85,7 +85,7 @@ _TELLING: Final = (
 def deviation(case: Json, found: Json) -> str:
     """Return the row by which a case that came out otherwise differs; "" if there is none."""
     service, stage, note = case["service"], case["stage"], case.get("note", "")
-    if note.startswith("defect:"):
+    if note.startswith("defect:") or case["expect"].get("panic"):
         row = next((row for words, row in _TELLING if words in note), "")
         return row or _NOTED.get((service, stage)) or _NOTED.get((service, ""), "")
     seen = _SEEN.get(f"{service}/{stage}")
@@ -148,10 +148,22 @@ def _minor(given: Json, found: Json, expected: Json) -> str:
     return _MINOR if any(int(each) > 255 for each in numbers) else ""
 
 
+def _unreadable(given: Json, found: Json, expected: Json) -> str:
+    """An annotation that cannot be read, by which limits went."""
+    return _BAD if found["error"] and expected["error"] and not found["files"] else ""
+
+
 def _burst(given: Json, found: Json, expected: Json) -> str:
+    if "new_pod" in given and not (given["new_pod"].get("annotations") or {}).get("volcano.sh/quota-burst-time"):
+        return _KEPT if not expected["files"] and set(found["files"].values()) == {"0"} else ""
     unlimited = {path.rpartition("/")[0] for path, text in given["files"].items()
                  if path.endswith("cpu.cfs_quota_us") and text.strip() == "-1"}  # fmt: skip
     return _UNLIMITED if unlimited else ""
+
+
+def _adjust(given: Json, found: Json, expected: Json) -> str:
+    """Containers without a quota take no part; else it is what quotas below the limit do."""
+    return _UNLIMITED if any(each["quota"] == -1 for each in given["containers"]) else _excess(given, found, expected)
 
 
 def _excess(given: Json, found: Json, expected: Json) -> str:
@@ -159,9 +171,9 @@ def _excess(given: Json, found: Json, expected: Json) -> str:
     use, knobs = (given["utils"] or [0])[-1], given["config"]
     rows = {each["id"]: each["quota"] / each["period"] - each["cpu_limit"] for each in given["containers"]}
     total = sum(rows.values())
-    if use < knobs["alarmWaterMark"] or min(rows.values()) >= 0 or not total:
+    if use < knobs["alarmWaterMark"] or min(rows.values()) >= 0:
         return ""
-    less = (knobs["alarmWaterMark"] - use) / 100 * given["ncpu"] / total
+    less = (knobs["alarmWaterMark"] - use) / 100 * given["ncpu"] / total if total > 0 else 0.0
     for each in given["containers"]:
         was = less * rows[each["id"]] * each["period"]
         ours = found["containers"][each["id"]]["delta"]
@@ -192,6 +204,13 @@ def _monitor(given: Json, found: Json, expected: Json) -> str:
     return "" if words <= {"true", "false"} else _LABELS
 
 
+def _folded(given: Json, found: Json, expected: Json) -> str:
+    """Samples of CPI without one of CPU are left out."""
+    known = {at for at, _ in given["cpu"] or ()}
+    lacking = any(at < given["before"] and at not in known for at, _ in given["cpi"] or ())
+    return _FOLDED if lacking and found["count"] < expected["count"] else ""
+
+
 def _request(given: Json, found: Json, expected: Json) -> str:
     plain = [{**each, "body": each["body"]["metadata"]["name"]} for each in found["requests"]]
     theirs = [{**each, "body": each["body"]["metadata"]["name"]} for each in expected["requests"]]
@@ -209,16 +228,19 @@ _SEEN: Final[Mapping[str, Callable[[Json, Json, Json], str]]] = {
     "dynCache/mask": _ways,
     "dynCache/start": _ways,
     "dynCache/sync": _sync,
+    "ioLimit/add": _unreadable,
+    "ioLimit/update": _unreadable,
     "ioCost/device": _minor,
     "ioCost/config": _minor,
     "quotaBurst/add": _burst,
     "quotaBurst/update": _burst,
     "quotaTurbo/fast_fallback": _excess,
-    "quotaTurbo/adjust": _excess,
+    "quotaTurbo/adjust": _adjust,
     "quotaTurbo/write": _top,
     "quotaTurbo/tick": _top,
     "psi/monitor": _monitor,
     "memoryevict/check": lambda given, found, expected: _TOTAL if found.get("error") else "",
+    "cpi/expire": _folded,
     "cpi/collect_cpi": lambda given, found, expected: "" if given["instructions"] else _NONE,
     "eviction/request": _request,
     "eviction/round_request": _request,

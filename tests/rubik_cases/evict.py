@@ -59,9 +59,12 @@ def _monitor(given: Json) -> Json:
 
 def _window(given: Json) -> Json:
     config = given["config"]
-    window, steps = Window(config["windows"]), []
+    window, steps, average = Window(config["windows"]), [], None
     for each in given["samples"]:
-        average = window.add(each["t_ms"] * 10**6, ticks_of(each["proc_stat"]))
+        try:
+            average = window.add(each["t_ms"] * 10**6, ticks_of(each["proc_stat"]))
+        except ValueError:
+            pass  # no sample
         over = average is not None and average >= config["threshold"]
         steps.append({"average": -1 if average is None else average, "exceeded": over, "samples": len(window)})
     return {"steps": steps}
@@ -140,6 +143,8 @@ def _shown(series: cpi.Series) -> list[list[float]]:
 def _series_add(given: Json) -> Json:
     series = _series(given["series"])
     try:
+        if given["series"] is None:
+            raise ValueError("no series")
         cpi.add(series, *given["add"])
     except ValueError:
         return {"error": True, "series": _shown(series)}
@@ -207,7 +212,7 @@ def _drop(files: Files, pod: Pod, names: list[str] | None) -> None:
 def _cpi_add(given: Json) -> Json:
     pod, files = pod_of(given["pod"]), Files(given["files"])
     kind = pod.annotations.get(cpi.ANNOTATION)
-    readable = all(files.number(folder, _QUOTA) is not None for folder in pod.folders())
+    readable = all(files.read(folder, _QUOTA) is not None for folder in pod.folders())
     shown = {"error": False, "delete_error": False, "left_after_delete": 0}
     return {**shown, "online": kind == "online", "offline": kind == "offline" and readable}
 

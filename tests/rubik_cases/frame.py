@@ -29,8 +29,9 @@ def _plain(value: Any) -> Any:
         return [_plain(each) for each in value]
     if not hasattr(value, "__dataclass_fields__"):
         return value
-    found = ((name, getattr(value, name)) for name in value.__dataclass_fields__)
-    return {name: _plain(each) for name, each in found if each is not None}
+    found = [(name, getattr(value, name)) for name in value.__dataclass_fields__]
+    unsaid = (None, 0) if isinstance(value, settings.Net) else (None,)
+    return {name: _plain(each) for name, each in found if each not in unsaid}
 
 
 def _config_load(given: Json) -> Json:
@@ -139,10 +140,9 @@ def _nri_container_path(given: Json) -> Json:
 
 
 def _join_container(given: Json) -> Json:
-    prefix, own, systemd = given["prefix"], given["container_id"], given["driver"] == paths.SYSTEMD
-    if not systemd:
-        return {"path": paths.joined(given["pod_path"], f"{prefix}-{own}" if prefix else own)}
-    return {"path": paths.joined(given["pod_path"], f"{prefix}-{own}.scope")}
+    prefix, end = given["prefix"], ".scope" if given["driver"] == paths.SYSTEMD else ""
+    name = f"{prefix and prefix + '-'}{given['container_id']}{end}"
+    return {"path": paths.joined(given["pod_path"], name)}
 
 
 def _pod_extract(given: Json) -> Json:
@@ -150,7 +150,8 @@ def _pod_extract(given: Json) -> Json:
     pod = from_manifest(manifest, driver)
     containers = []
     for each in sorted(pod.containers, key=lambda one: one.id):
-        spec = next((one for one in manifest["spec"].get("containers") or () if one["name"] == each.name), {})
+        specs = [one for one in manifest["spec"].get("containers") or () if one["name"] == each.name]
+        spec = specs[-1] if specs else {}
         found = {part: _quantities(spec, part) for part in ("requests", "limits")}
         found["limits"]["cpu"] = each.cpu_limit
         containers.append({"id": each.id, "name": each.name, "cgroup_path": each.folder, **found})
@@ -165,7 +166,7 @@ def _pod_extract(given: Json) -> Json:
 def _quantities(container: Json, part: str) -> Json:
     asked = (container.get("resources") or {}).get(part) or {}
     milli = ceil(capped(asked.get("cpu", 0)) * 1000)
-    return {"cpu": milli / 1000, "memory": ceil(capped(asked.get("memory", 0)))}
+    return {"cpu": milli / 1000, "memory": ceil(capped(asked.get("memory", 0)) * 1000) / 1000}
 
 
 def _nri_pod(given: Json) -> Json:
@@ -180,6 +181,8 @@ def _cpu_stat(given: Json) -> Json:
     try:
         found = parse_flat_keyed(given["text"])
     except ValueError:
+        return _ERROR
+    if any(value >> 63 for value in found.values() if value >= 0):
         return _ERROR
     return {"error": False, **{key: found.get(key, 0) for key in ("nr_periods", "nr_throttled", "throttled_time")}}
 

@@ -14,7 +14,7 @@ from nri.host.usage import parse_memory
 from nri.policies.rubik import dyn_cache, dyn_memory, io_cost, io_limit, preemption, quota_burst, settings
 from nri.policies.rubik.pods import Pod
 from tests.rubik_cases.frame import block
-from tests.rubik_cases.tree import Files, pod_of
+from tests.rubik_cases.tree import Files, number, pod_of
 
 __all__ = ["STAGES"]
 
@@ -24,8 +24,10 @@ _HOST_PIDS = "pid:[4026531836]"
 
 
 def _pids(files: Files, pod: Pod) -> list[int]:
+    """The first process of each container that has one."""
     texts = (files.now.get(f"net_cls/{each.folder}/cgroup.procs", "") for each in pod.containers)
-    return [int(word) for text in texts for word in text.split() if word != "0"]
+    first = (number(text.strip().split("\n")[0]) for text in texts)
+    return [pid for pid in first if pid]
 
 
 def _preempt(files: Files, pod: Pod, resources: list[str]) -> bool:
@@ -45,10 +47,8 @@ def _preemption_add(given: Json) -> Json:
 
 
 def _preemption_update(given: Json) -> Json:
-    if given.get("new_pod") is None or given.get("old_pod") is None:
-        return {"error": True, "files": {}}
-    files = Files(given["files"])
-    before, pod = pod_of(given["old_pod"]), pod_of(given["new_pod"])
+    files = Files(given.get("files"))
+    before, pod = (pod_of(each) if (each := given.get(key)) else Pod("") for key in ("old_pod", "new_pod"))
     pid = next(iter(_pids(files, pod)), 0)
     found = preemption.update(before, pod, given["resource"], pid, files.read)
     if found.enable:
@@ -146,10 +146,12 @@ def _dynamic(given: Json) -> Json:
     annotations = {"volcano.sh/preemptable": "true", dyn_cache.ANNOTATION: level}
     pods = [] if level == "none" else [Pod("o", annotations=annotations)]
     for measured in given["steps"]:
-        found = [dyn_cache.Misses(*(each[key] for key in ("cache_miss", "llc_miss"))) for each in measured if each]
+        found = [
+            dyn_cache.Misses(*(each[key] for key in ("cache_miss", "llc_miss")) if each else ()) for each in measured
+        ]
         files = {}
         if dyn_cache.uses(pods, config.defaultLimitMode):
-            new = dyn_cache.step(now, found, config)
+            new = dyn_cache.step(now, found, config, given["max_miss"], given["min_miss"])
             if new != now:
                 files = {"resctrl/rubik_dynamic/schemata": _schemata(width, new, given["numa_nodes"])}
             now = new
@@ -178,7 +180,7 @@ def _device(given: Json) -> Json:
 
 
 def _limit_pod(files: Files, pod: Pod, devices: Json, before: Pod | None = None) -> bool:
-    limits, good = io_limit.asked(before.annotations if before else {}, pod.annotations), True
+    limits = io_limit.asked(before.annotations if before else {}, pod.annotations)
     if limits is None:
         return True
     for each in pod.containers:
@@ -187,14 +189,14 @@ def _limit_pod(files: Files, pod: Pod, devices: Json, before: Pod | None = None)
         changes = io_limit.change(limits, present, lambda name: devices.get(name, ""))
         for knob, change in changes.items():
             if texts[knob] is None:
-                good = False
-            elif texts[knob]:
+                return False
+            if texts[knob]:
                 files.put(files.path(each.folder, knob), "\n".join(f"{device} 0" for device in change.clear))
         for knob, change in changes.items():
             if change.set:
                 lines = "\n".join(" ".join(pair) for pair in change.set)
-                good = files.put(files.path(each.folder, knob), lines) and good
-    return good
+                files.put(files.path(each.folder, knob), lines)
+    return True
 
 
 def _limit(given: Json) -> Json:
@@ -241,8 +243,9 @@ def _cost_support(given: Json) -> Json:
 
 
 def _clear(files: Files) -> bool:
-    present = io_limit.present(files.read("", io_cost.QOS) or "")
-    return files.apply(io_cost.clear(present))
+    text = files.read("", io_cost.QOS)
+    lines = (line.split() for line in (text or "").splitlines())
+    return text is not None and files.apply(io_cost.clear(words[0] for words in lines if words))
 
 
 def _cost_config(given: Json) -> Json:
@@ -251,7 +254,8 @@ def _cost_config(given: Json) -> Json:
         nodes = block("ioCost", given["block"])
     except ConfigError:
         return {"error": True, "writes": {}}
-    _clear(files)
+    if not _clear(files):
+        return {"error": True, "writes": files.writes}
     good = True
     try:
         for write in io_cost.writes(
@@ -267,7 +271,7 @@ def _cost_config(given: Json) -> Json:
 
 def _cost_stop(given: Json) -> Json:
     files = Files(given["files"])
-    good = _clear(files) and files.read("", io_cost.QOS) is not None
+    good = _clear(files)
     return {"error": not good, "writes": files.writes}
 
 
@@ -348,8 +352,8 @@ def _walk(given: Json) -> Json:
 
 def _quota_of(files: Files) -> Callable[[str], quota_burst.Quota]:
     def read(folder: str) -> quota_burst.Quota:
-        names = ("cpu.cfs_quota", "cpu.cfs_period", "cpu.cfs_burst")
-        return quota_burst.Quota(*(files.number(folder, name) for name in names))
+        quota, period = (files.number(folder, name) for name in ("cpu.cfs_quota", "cpu.cfs_period"))
+        return quota_burst.Quota(quota, period, None if files.read(folder, "cpu.cfs_burst") is None else 0)
 
     return read
 
@@ -372,7 +376,16 @@ def _burst(given: Json, before: Json, pod: Json) -> Json:
 def _burst_update(given: Json) -> Json:
     if given.get("new_pod") is None:
         return {"error": True, "files": {}}
-    return _burst(given, given.get("old_pod") or given["new_pod"], given["new_pod"])
+    new, old = given["new_pod"], given.get("old_pod")
+    if old is not None and _asked(old) == _asked(new):
+        return {"error": False, "files": {}}
+    return _burst(given, old or new, new)
+
+
+def _asked(pod: Json) -> tuple[str, set[str]]:
+    """Return what a pod asks for, and its containers: if both are as before there is nothing to do."""
+    annotations = pod.get("annotations") or {}
+    return annotations.get(quota_burst.ANNOTATION, ""), {each["id"] for each in pod.get("containers") or ()}
 
 
 def _burst_start(given: Json) -> Json:

@@ -26,7 +26,7 @@ def from_manifest(pod: Mapping[str, Any], driver: str) -> Pod:
     folder = paths.pod_path(kube, uid, driver)
     asked = {each.get("name", ""): each.get("resources") or {} for each in spec.get("containers") or ()}
     containers = []
-    for each in status.get("containerStatuses") or ():
+    for each in {one.get("name", ""): one for one in status.get("containerStatuses") or ()}.values():
         try:
             runtime, name = container_name(Driver(driver), each.get("containerID") or "")
         except ValueError:
@@ -36,7 +36,9 @@ def from_manifest(pod: Mapping[str, Any], driver: str) -> Pod:
             name = f"crio-{number}"
         limit = (asked.get(each.get("name", "")) or {}).get("limits") or {}
         milli = quantity.ceil(quantity.capped(limit.get("cpu", 0)) * 1000)
-        containers.append(Container(number, each.get("name", ""), paths.joined(folder, name), milli / 1000))
+        if number:
+            path = paths.joined(folder, name) if folder else ""
+            containers.append(Container(number, each.get("name", ""), path, milli / 1000))
     return Pod(
         uid=uid,
         name=meta.get("name", ""),

@@ -69,8 +69,8 @@ class Files:
         return number(self.read(folder, name))
 
     def put(self, path: str, text: str) -> bool:
-        """Write a file; return whether it is there."""
-        if path not in self.now:
+        """Write a file; return whether it is there, as those of /proc are that are written."""
+        if path not in self.now and not path.startswith("proc/"):
             self.failed = True
             return False
         self.now[path] = text

@@ -43,7 +43,7 @@ def _step(given: Json, which: str) -> Json:
     made = {
         "slow": lambda: turbo.slow_fallback(found, use, knobs),
         "fast": lambda: turbo.fast_fallback(found, use, given["ncpu"], knobs),
-        "elevate": lambda: turbo.elevate(found, uses, given["ncpu"], knobs),
+        "elevate": lambda: turbo.elevate(found, uses[-1:], given["ncpu"], knobs),
     }[which]()
     return {"containers": {each.folder: {"delta": made.get(each.folder, 0)} for each in found}}
 
@@ -100,8 +100,21 @@ def _reading(files: Files, folder: str) -> Reading:
     stat, usage = files.now.get(f"cpu/{name}/cpu.stat"), files.now.get(f"cpuacct/{name}/cpuacct.usage")
     if quota is None or period is None or stat is None or usage is None:
         raise ValueError(folder)
-    table = parse_flat_keyed(stat)
+    table = parse_flat_keyed(stat.strip())
     return Reading(quota, period, table.get("nr_throttled", 0), table.get("throttled_time", 0), int(usage))
+
+
+def _partly(files: Files, each: Managed) -> Reading:
+    """Return a reading in which what cannot be read is as it was."""
+    old = Reading(each.quota, each.period, each.throttled, each.throttled_ns, each.usages[-1][1])
+    found = [files.number(each.folder, name) for name in (_QUOTA, "cpu.cfs_period")]
+    quota, period = (before if now is None else now for before, now in zip(old, found, strict=False))
+    try:
+        table = parse_flat_keyed(files.now.get(f"cpu/{each.folder.strip('/')}/cpu.stat", "none").strip())
+        return old._replace(quota=quota, period=period, throttled=table.get("nr_throttled", 0),
+                            throttled_ns=table.get("throttled_time", 0))  # fmt: skip
+    except ValueError:
+        return old._replace(quota=quota, period=period)
 
 
 def _add_to(found: Turbo, files: Files, folder: str, limit: float, now: int) -> bool:
@@ -119,11 +132,11 @@ def _add(given: Json) -> Json:
 
 
 def _release(found: Turbo, files: Files, folder: str) -> bool:
-    quota = found.remove(folder)
-    before = files.number(folder, _QUOTA)
-    if quota is None or before is None:
-        return True
-    return _chain(files, folder, before, quota)
+    each = found.managed.get(folder)
+    good = each is None or _chain(files, folder, each.quota, int(each.base()))
+    if good:
+        found.remove(folder)
+    return good
 
 
 def _remove(given: Json) -> Json:
@@ -148,14 +161,17 @@ def _options(given: Json) -> Json:
 
 def _round(found: Turbo, files: Files, now: int) -> bool:
     readings, good = {}, True
-    for folder in found.managed:
+    for folder, each in found.managed.items():
         try:
             readings[folder] = _reading(files, folder)
         except ValueError:
             good = False
+            readings[folder] = _partly(files, each)
     for folder, quota in found.decide(readings, now).items():
-        if quota != readings[folder].quota:
-            good = _chain(files, folder, readings[folder].quota, quota) and good
+        if _chain(files, folder, readings[folder].quota, quota):
+            found.managed[folder].quota = quota
+        else:
+            good = False
     return good
 
 
@@ -207,6 +223,8 @@ def _restore(given: Json) -> Json:
         return {"error": True, "files": {}}
     files = Files(given["files"])
     for each in given["pods"]:
+        if files.read(each["cgroup_path"], _QUOTA) is None:
+            continue
         files.apply(turbo.restored(pod_of(each), lambda folder: files.number(folder, "cpu.cfs_period")))
     return {"error": False, "files": files.changed()}
 

@@ -1,8 +1,8 @@
 """Counts of the agent: decisions by hook, stage and error; writes by knob and outcome; gauges that others give.
 
 Rules: any thread may call it; a call is a lookup and an addition. Prometheus's objects are made at a scrape. Labels are
-words of this package, never a text of a pod, so that their number is bounded; a key that nothing reads, of a rule or of
-a pod, is one, of a hundred at most. Next: `nri.agent.explain`, which keeps what these only count.
+words of this package, so that their number is bounded; a key that nothing reads, of a rule or of a pod, is one, of a
+hundred at most, for root alone. Next: `nri.agent.explain`, which keeps what these only count.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ METRICS: Mapping[str, tuple[str, tuple[str, ...], str]] = {
     "rule_keys_unread": (
         "gauge",
         ("key",),
-        "Keys and kinds of rules that nothing reads, and remarks on their sources.",
+        "Keys and kinds of rules that nothing reads, and remarks on their sources; over TCP only how many.",
     ),
     "pod_keys_unread": (
         "gauge",
         ("key",),
-        "On the unix socket alone: mistakes of pods that run, each with the pod and what nothing reads of it.",
+        "Mistakes of pods that run, each with the pod and what nothing reads of it; over TCP only how many.",
     ),
     "held": ("gauge", ("what",), "How much is remembered: pods, bytes, writes that wait for their cgroup."),
 }
 _PREFIX = "nri_agent_"
-#: Their labels hold names and words of pods, which are root's to read.
-_OF_PODS = frozenset({f"{_PREFIX}pod_keys_unread"})
+#: Their labels hold names and words of pods and of the configuration, which are root's to read.
+_OF_ROOT = frozenset({f"{_PREFIX}rule_keys_unread", f"{_PREFIX}pod_keys_unread"})
 _FAMILIES: Mapping[str, Any] = {
     "counter": CounterMetricFamily, "histogram": HistogramMetricFamily, "gauge": GaugeMetricFamily,
 }  # fmt: skip
@@ -137,14 +137,16 @@ class Observer:
 
 
 class PublicMetrics:
-    """The metrics of an observer that anybody may read: those without words of pods."""
+    """The metrics of an observer that anybody may read: without words of pods and of the configuration."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
 
     def collect(self) -> Iterator[Metric]:
-        """Those metrics, as Prometheus wants them."""
-        return (each for each in self._observer.collect() if each.name not in _OF_PODS)
+        """Those metrics, as Prometheus wants them: of what has words, how many there are."""
+        for each in self._observer.collect():
+            words = each.name in _OF_ROOT
+            yield GaugeMetricFamily(each.name, each.documentation, len(each.samples)) if words else each
 
 
 def _knob(name: str) -> str:

@@ -40,7 +40,7 @@ def parse_pressure(text: str) -> Pressure:
     rows: dict[str, Stall] = {}
     for line in text.splitlines():
         kind, _, words = line.partition(" ")
-        if kind not in Pressure._fields:
+        if not line.startswith(Pressure._fields):
             continue
         pairs = dict(word.split("=", 1) for word in words.split() if "=" in word)
         try:

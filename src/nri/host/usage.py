@@ -89,12 +89,12 @@ def memory(root: Root) -> dict[str, int]:
 
 
 def parse_memory(text: str) -> dict[str, int]:
-    """Read /proc/meminfo; a line that says no number of bytes is none."""
+    """Read /proc/meminfo: sizes, which are in kilobytes, and numbers of huge pages; other lines are passed over."""
     rows = (line.partition(":") for line in text.splitlines())
     return {
-        name: int(words[0]) * (1024 if words[-1] == "kB" else 1)
+        name: int(words[0]) * (1 if name.startswith("HugePages_") else 1024)
         for name, _, value in rows
-        if (words := value.split()) and words[0].isdigit()
+        if (words := value.split()) and words[0].isdigit() and len(words[0]) < 19
     }
 
 
@@ -231,7 +231,7 @@ class ProcessorFiles:
 
 def parse_flat_keyed(text: str) -> dict[str, int]:
     """Read a file of words and numbers of 64 bits, such as cpu.stat. Raises ValueError."""
-    rows = [line.split() for line in text.splitlines() if line.strip()]
+    rows = [line.split() for line in text.splitlines()]
     if any(len(row) != 2 for row in rows):
         raise ValueError("a line is not a word and a number")
     found = {row[0]: int(row[1]) for row in rows}

@@ -401,13 +401,15 @@ def port() -> Iterator[int]:
     held.close()
 
 
-def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pods(
+def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pods_and_rules(
     make: Callable[..., Agent], port: int
 ) -> None:
     agent = make(http=HttpSettings(f"127.0.0.1:{port}"))
     agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
     pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})
     agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
+    agent.parts.book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"SECRET": "auto"}}}, "shop.yaml")
+    agent.parts.book.remark("shop.yaml", ["shop.yaml: no rules"])
 
     def get(path: str) -> str:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
@@ -426,6 +428,9 @@ def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pod
         for shown in (text := get("/metrics"), ask(agent.settings.socket, "/metrics")[1]):
             assert counted in shown
         assert "SECRET" not in text and "shop" not in text
-        assert "shop/web: koordinator.sh/qosClass" in ask(agent.settings.socket, "/metrics")[1]
+        assert "nri_agent_rule_keys_unread 2.0\n" in text and "nri_agent_pod_keys_unread 1.0\n" in text
+        text = ask(agent.settings.socket, "/metrics")[1]
+        for words in ("shop/web: koordinator.sh/qosClass", "NodeSLO: cpuBurstStrategy.SECRET", "shop.yaml: no rules"):
+            assert f'_keys_unread{{key="{words}' in text
     finally:
         agent.stop()

@@ -21,7 +21,8 @@ def test_both_lines_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["some avg10=x avg60=0 avg300=0 total=1", "some avg10=1", "some avg10=1 avg60=0 avg300=0 total=-1"]
+    "text",
+    ["some avg10=x avg60=0 avg300=0 total=1", "some avg10=1", "some avg10=1 avg60=0 avg300=0 total=-1", "something"],
 )
 def test_what_is_no_pressure_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="no line of a pressure file"):

@@ -36,7 +36,7 @@ def test_a_counter_has_64_bits() -> None:
 
 
 def test_memory_is_told_in_bytes(tmp_path: Path) -> None:
-    text = "MemTotal:  2048 kB\nHugePages_Total:   3\nnonsense\nMore: x kB\n"
+    text = f"MemTotal:  2048 kB\nHugePages_Total:   3\nnonsense\nMore: x kB\nMost: {10**19} kB\n"
     assert memory(host_trees.write_files(tmp_path, {"proc/meminfo": text})) == {
         "MemTotal": 2 << 20, "HugePages_Total": 3,
     }  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_cgroup_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         cgroup_usage(detect(host_trees.v1(tmp_path)), "pod")
 
 
-@pytest.mark.parametrize("text", ["nr_periods\n", "nr_periods x\n"])
+@pytest.mark.parametrize("text", ["nr_periods\n", "nr_periods x\n", "a 1\n\nb 2\n"])
 def test_a_table_that_cannot_be_read_counts_nothing(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"word and a number|invalid literal"):
         parse_flat_keyed(text)

@@ -15,7 +15,7 @@ from nri.agent.explain import Subject
 from nri.agent.loops.samples import Sample
 from nri.agent.parts import Parts
 from nri.agent.pods.last_good import LastGoodAnnotations
-from nri.agent.pods.running import key_of, plain_context, uid_of
+from nri.agent.pods.running import key_of, plain_context, started_of, uid_of
 from nri.host import Topology, Unsupported, Writer, cgroup_usage
 from nri.host.cgroups.units import Value
 from nri.host.usage import CgroupUsage
@@ -68,6 +68,7 @@ class StrategyPod:
         self.manifest = running.pod
         self.folder = running.folder
         self.uid, self.key = uid_of(running.pod), key_of(running.pod)
+        self.started = started_of(running.pod)
         context = plain_context(running)
         self.labels, self.annotations = context.labels, context.annotations
         self.kube_class = manifest.kube_class(running.pod)

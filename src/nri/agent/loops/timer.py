@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import logging
 import operator
+import re
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -42,6 +43,7 @@ _MACHINE: Final = Subject("node/resctrl", name="resctrl")
 _SYSCTLS: Final = Subject("node/sysctls", name="sysctls")
 _MOST_PODS: Final = 4096
 _MOST_ERRORS: Final = 100
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 #: For how many seconds the machine's CPUs are believed to be those that they were.
 _TOPOLOGY_S: Final = 60.0
 _log = logging.getLogger("nri.agent")
@@ -58,6 +60,8 @@ class _Group:
         self.errors: list[str] = []
         #: Knobs that this machine does not support; the log has had it.
         self.unsupported: dict[str, None] = {}
+        #: Errors that the log has had, without their numbers.
+        self.told: frozenset[str] = frozenset()
 
 
 class Loops:
@@ -251,7 +255,19 @@ class Loops:
         for text in made.unsupported:
             if text not in group.unsupported:
                 _log.warning("%s", text)
+        # Those of annotations, and of rounds that failed, have been told.
+        told = set(self._broken.values())
+        told |= {f"{name}: {of.namespace}/{of.name}: {why}" for (of, name), why in made.unreadable.items()}
+        group.told = self._warn([text for text in made.errors if text not in told], group.told)
         group.unsupported, group.errors = made.unsupported, made.errors
+
+    def _warn(self, errors: list[str], before: frozenset[str]) -> frozenset[str]:
+        """Log what could not be decided, once; it is the same as long as it differs by its numbers alone."""
+        now = {_NUMBER.sub("0", text): text for text in errors[:_MOST_ERRORS]}
+        for key, text in now.items():
+            if key not in before:
+                _log.warning("%s", plain(text, 400))
+        return frozenset(now)
 
     def _tell(self, errors: list[str]) -> None:
         """Log what of the document is not used, once, until it is over."""

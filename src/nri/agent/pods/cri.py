@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nri.agent.pods.cri_events import CriEvents
-from nri.agent.pods.source import Known, KnownPods, Pod
+from nri.agent.pods.source import Known, KnownPods, Pod, start_time
 from nri.agent.pods.verbose_info import ContainerInfo, PodInfo, container_info, pod_info
 from nri.agent.worker import Worker
 from nri.cri.client import CriClient
@@ -143,6 +143,7 @@ class CriPods(KnownPods):
             spec["runtimeClassName"] = sandbox.runtime_handler
         status = {
             "phase": "Running",
+            "startTime": start_time(sandbox.created_at),
             "qosClass": words.qos_class or _guess(of_containers.values()) or _UNKNOWN,
             "containerStatuses": [
                 {

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nri.agent.pods.source import Pod, notify
+from nri.agent.pods.source import Pod, notify, start_time
 from nri.agent.worker import TIMER, Worker
 from nri.errors import NriError
 from nri.host import Root
@@ -76,6 +76,10 @@ class Followed(Protocol):
         """Return the pods by the ids of their sandboxes."""
         ...
 
+    def started_ns(self, pod_id: str) -> int:
+        """Return when a pod has started, as far as that is known."""
+        ...
+
     def containers(self) -> Sequence[tuple[str, Created]]:
         """Return the containers by their ids."""
         ...
@@ -135,7 +139,7 @@ class NriPods:
                 parts = (context, *containers)
                 known = self._made.get(pod_id)
                 if known is None or not _same(known[0], parts):
-                    known = parts, api_pod(context, containers, self._capacity)
+                    known = parts, api_pod(context, containers, held.started_ns(pod_id), self._capacity)
                 made[pod_id] = known
         return made
 
@@ -175,12 +179,13 @@ class NriPods:
             notify(self._listeners)
 
 
-def api_pod(pod: PodContext, containers: Sequence[ContainerContext], capacity: int = 0) -> Pod:
+def api_pod(pod: PodContext, containers: Sequence[ContainerContext], started_ns: int = 0, capacity: int = 0) -> Pod:
     """Return a pod as the API would have it, as far as NRI tells.
 
     Args:
         pod: its context.
         containers: those that the runtime has; of one name the last.
+        started_ns: when it has started.
         capacity: the node's memory in bytes, without which requests of memory are not known.
     """
     kube_class = paths.kube_class_of(pod.cgroup_parent)
@@ -202,6 +207,7 @@ def api_pod(pod: PodContext, containers: Sequence[ContainerContext], capacity: i
         },
         "status": {
             "phase": "Running",
+            "startTime": start_time(started_ns),
             "qosClass": kube_class,
             "containerStatuses": [
                 {"name": name, "containerID": each.id, "state": {"running": {}}} for name, each in named.items()

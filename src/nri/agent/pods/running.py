@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from nri.host import Hierarchies
@@ -22,7 +23,7 @@ from nri.policies.paths import KUBE_CLASSES
 from nri.policies.running import RunningPod
 from nri.text import plain
 
-__all__ = ["key_of", "plain_context", "running", "uid_of"]
+__all__ = ["key_of", "plain_context", "running", "started_of", "uid_of"]
 
 _HASH: Final = "kubernetes.io/config.hash"
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -114,6 +115,15 @@ def key_of(pod: Mapping[str, Any]) -> str:
     """A pod as people name it: `namespace/name`."""
     meta = pod.get("metadata") or {}
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
+
+
+def started_of(pod: Mapping[str, Any]) -> float | None:
+    """When a pod started, in seconds since 1970; None if that is not known."""
+    try:
+        found = datetime.fromisoformat((pod.get("status") or {})["startTime"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return found.timestamp() if found.tzinfo else None
 
 
 def _reported_folder(pod: Mapping[str, Any]) -> str:

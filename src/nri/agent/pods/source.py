@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
-__all__ = ["Known", "KnownPods", "Pod", "PodSource", "notify", "without_ours"]
+__all__ = ["Known", "KnownPods", "Pod", "PodSource", "notify", "start_time", "without_ours"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,11 @@ def without_ours(pod: dict[str, Any]) -> None:
     """Take our own words out of an object that others have made."""
     for word in _OURS:
         pod.pop(word, None)
+
+
+def start_time(at_ns: int) -> str:
+    """Return a time in nanoseconds since 1970 as the API has that of a pod's start."""
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat()
 
 
 def notify(listeners: Iterable[Callable[[], None]]) -> None:

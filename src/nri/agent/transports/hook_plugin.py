@@ -120,8 +120,11 @@ class HookPlugin(Plugin):
         for context in gone:
             self._quietly("removal", partial(self._removed, context))
         by_id = {pod.id: pod for pod in pods}
+        made_ns: dict[str, list[int]] = {}
+        for container in containers:
+            made_ns.setdefault(container.pod_sandbox_id, []).append(container.created_at)
         for pod in pods:
-            self.held.put_pod(pod.id, contexts.pod_context(pod))
+            self.held.put_pod(pod.id, contexts.pod_context(pod), made_ns.get(pod.id, ()))
         # Pods of NRI are made of what is taken in here, and know no more.
         asked = {} if isinstance(self._parts.pods, NriPods) else translation.by_api(self._parts.pods.pods())
         for container in containers:

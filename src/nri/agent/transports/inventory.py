@@ -8,7 +8,8 @@ reports the latter, and a quota must not be scaled twice. Any thread may call it
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from nri.policies.changes import NO_CHANGES, Changes, Setting
@@ -68,6 +69,7 @@ class RuntimeInventory:
         self._lock = threading.Lock()
         self._pods: dict[str, PodContext] = {}
         self._containers: dict[str, InventoryContainer] = {}
+        self._started_ns: dict[str, int] = {}
         self.synced = False
         self.problem = f"waiting for the runtime, mode {transport}"
         self._listeners: list[Callable[[], None]] = []
@@ -107,10 +109,16 @@ class RuntimeInventory:
         """Return a container."""
         return self._containers.get(container_id)
 
-    def put_pod(self, pod_id: str, context: PodContext) -> None:
-        """Take in a pod."""
+    def started_ns(self, pod_id: str) -> int:
+        """Return when a pod has started, in nanoseconds since 1970: its first container, or when it was first seen."""
+        return self._started_ns.get(pod_id, 0)
+
+    def put_pod(self, pod_id: str, context: PodContext, made_ns: Iterable[int] = ()) -> None:
+        """Take in a pod; `made_ns` is when its containers were made, 0 for one of which that is not known."""
+        seen_ns = self._started_ns.get(pod_id) or time.time_ns()
         with self._lock:
             self._pods[pod_id] = context
+            self._started_ns[pod_id] = min([seen_ns, *filter(None, made_ns)])
         self._changed()
 
     def put(self, container_id: str, container: InventoryContainer) -> None:
@@ -157,6 +165,7 @@ class RuntimeInventory:
         """Forget a pod and all its containers, which are returned."""
         with self._lock:
             self._pods.pop(pod_id, None)
+            self._started_ns.pop(pod_id, None)
             numbers = [number for number, each in self._containers.items() if each.pod_id == pod_id]
             gone = [self._containers.pop(number) for number in numbers]
         self._changed()
@@ -166,5 +175,6 @@ class RuntimeInventory:
         """Forget what the runtime does not have any more; return the pods of that."""
         with self._lock:
             gone = [self._pods.pop(number) for number in list(self._pods) if number not in pods]
+            self._started_ns = {number: at for number, at in self._started_ns.items() if number in pods}
             self._containers = {number: each for number, each in self._containers.items() if number in containers}
             return gone

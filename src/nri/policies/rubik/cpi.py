@@ -84,8 +84,8 @@ def cpi_of(cycles: int, instructions: int) -> float:
 
 
 def add(series: Series, at: int, value: float) -> None:
-    """Add a sample. Raises ValueError for a time that is none."""
-    if at < 0:
+    """Add a sample. Raises ValueError for a time that is none, or before that of the last one."""
+    if at < (series[-1][0] if series else 0):
         raise ValueError(f"{at} is not a time of a sample")
     series.append((at, value))
 
@@ -135,24 +135,22 @@ def score(pod: Online, suspect: Series, now: int, window_ns: int = SUSPECT_NS) -
     total = 0.0
     for at, value in within(pod.cpi, now - window_ns, now):
         part = use.get(at, 0.0)
-        if part and most:
-            total += part * ((1 - most / value) if value > most else (value / most - 1))
+        if value > most:
+            total += part * (1 - most / value)
+        elif most:
+            total += part * (value / most - 1)
     return total
 
 
 def antagonists(online: Iterable[Online], suspects: Mapping[str, Series], now: int) -> set[str]:
-    """Return the offline pods to limit: for each slowed pod all antagonists, or the greatest user if there is none."""
-    found: set[str] = set()
-    for pod in online:
-        if not outlier(pod, now):
-            continue
-        guilty = {name for name, series in suspects.items() if score(pod, series, now) > GUILTY}
-        used = {name: math.fsum(value for _, value in _recent(series, now)) for name, series in suspects.items()}
-        heaviest = max(used, key=lambda name: used[name], default="")
-        if not guilty and heaviest and used[heaviest] > 0:
-            guilty = {heaviest}
-        found |= guilty
-    return found
+    """Return the offline pods to limit: all antagonists of slowed pods, or the greatest user if there is none."""
+    slowed = [pod for pod in online if outlier(pod, now)]
+    found = {name for name, series in suspects.items() for pod in slowed if score(pod, series, now) > GUILTY}
+    if found or not slowed:
+        return found
+    used = {name: math.fsum(value for _, value in _recent(series, now)) for name, series in suspects.items()}
+    heaviest = max(used, key=lambda name: used[name], default="")
+    return {heaviest} if used.get(heaviest, 0.0) > 0 else set()
 
 
 def limits(pod: Pod) -> list[Write]:

@@ -114,13 +114,12 @@ def miss_percent(missed: int, all_of_them: int) -> int:
     return 100 * missed // (1 + all_of_them)
 
 
-def step(now: Shares, misses: Sequence[Misses], config: DynCache) -> Shares:
+def step(now: Shares, misses: Sequence[Misses], config: DynCache, most: int = _MOST, least: int = _LEAST) -> Shares:
     """Return the dynamic group's next shares by the misses of the online pods; unmeasured pods count as quiet."""
     cache, band = config.l3Percent, config.memBandPercent
-    worst = max((max(each) for each in misses), default=0)
-    if worst >= _MOST:
+    if any(max(each) >= most for each in misses):
         return Shares(max(now.l3 - _FALL, cache.low), max(now.mb - _FALL, band.low))
-    if worst < _LEAST:
+    if all(max(each) < least for each in misses):
         return Shares(min(now.l3 + _RISE, cache.high), min(now.mb + _RISE, band.high))
     return now
 

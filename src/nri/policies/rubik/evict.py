@@ -76,7 +76,7 @@ def memory_percent(meminfo: Mapping[str, int]) -> float:
     total = meminfo.get("MemTotal", 0)
     if total <= 0:
         raise ValueError("the node's memory is not known: /proc/meminfo has no MemTotal")
-    return 100 * (total - sum(meminfo.get(name, 0) for name in _FREE)) / total
+    return 100 * max(total - sum(meminfo.get(name, 0) for name in _FREE), 0) / total
 
 
 class Window:

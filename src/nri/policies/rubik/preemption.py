@@ -131,9 +131,7 @@ def protection(pods: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, int]:
 
 def bandwidth(net: Net) -> dict[str, str]:
     """Return the texts for the network of the whole node, by the file's name."""
-    found = {}
-    if net.waterline is not None:
-        found["net_qos_waterline"] = f"{net.waterline}mb"
-    if net.bandwidthLow is not None:
-        found["net_qos_bandwidth"] = f"{net.bandwidthLow}mb,{net.bandwidthHigh}mb"
-    return found
+    return {
+        "net_qos_waterline": f"{net.waterline}mb",
+        "net_qos_bandwidth": f"{net.bandwidthLow}mb,{net.bandwidthHigh}mb",
+    }

@@ -118,9 +118,9 @@ def slow_fallback(found: Iterable[Managed], use: float, knobs: Knobs) -> Deltas:
         return {}
     part = (use - knobs.highWaterMark) / (knobs.alarmWaterMark - knobs.highWaterMark) * knobs.slowFallbackRatio
     return {
-        each.folder: part * (each.base() - each.quota)
+        each.folder: part * (int(each.base()) - each.quota)
         for each in found
-        if each.quota > each.base() and not each.newly_throttled()
+        if each.quota > int(each.base()) and not each.newly_throttled()
     }
 
 
@@ -181,7 +181,7 @@ def max_next(limit: float, period: int, usages: Sequence[tuple[int, int]]) -> fl
     """Return the highest quota for the next tick, by what the container has left of its limit."""
     base, most = limit * period, height(limit, period)
     count, spent = len(usages), float(usages[-1][0] - usages[0][0]) if usages else 0.0
-    if count < 2 or spent <= 0:
+    if count < 2 or spent <= 0 or most <= 0:
         return most
     left = limit * (count / (count - 1)) * spent - (usages[-1][1] - usages[0][1])
     quota = left / spent * (count - 1) * period
@@ -209,21 +209,22 @@ def chain(folder: str, before: int, after: int, quota_of: Callable[[str], int | 
     none: whoever writes puts back what it wrote if one is refused.
 
     Raises:
-        ValueError: there is no folder, or one whose quota cannot be read.
+        ValueError: there is no folder of its own, or one whose quota cannot be read.
     """
+    if before == after:
+        return []
     names = [name for name in folder.split("/") if name]
-    if not names:
+    if not names or names[-1] in _TOPS:
         raise ValueError("a container without a folder has no quota")
     first = 2 if names[0] in _TOPS else 1
     values = []
-    for depth in range(first, len(names)):
-        above = "/".join(names[:depth])
-        quota = quota_of(above)
+    for depth in range(first, len(names) + 1):
+        name = "/".join(names[:depth])
+        quota = quota_of(name)
         if quota is None:
-            raise ValueError(f"the quota of {above} cannot be read")
+            raise ValueError(f"the quota of {name} cannot be read")
         if quota != UNLIMITED:
-            values.append((above, quota + after - before))
-    values.append(("/".join(names), after))
+            values.append((name, quota + after - before))
     if after < before:
         values.reverse()
     return [Write(name, "cpu.cfs_quota", str(value), "quotaTurbo") for name, value in values]
@@ -240,7 +241,7 @@ def restored(pod: Pod, period_of: Callable[[str], int | None]) -> list[Write]:
         if each.cpu_limit is None:
             return []
         if each.cpu_limit == 0 or period is not None:
-            found.append((each.folder, int(each.cpu_limit * (period or 0)) or UNLIMITED))
+            found.append((each.folder, int(each.cpu_limit * (period or 0)) if each.cpu_limit else UNLIMITED))
     quotas = [quota for _, quota in found]
     found.insert(0, (pod.folder, UNLIMITED if UNLIMITED in quotas else sum(quotas)))
     return [Write(folder, "cpu.cfs_quota", str(value), "quotaTurbo") for folder, value in found]

@@ -1,7 +1,7 @@
 """rubik's configuration file: the agent's own keys, and one block for each service that is switched on.
 
-The file is JSON as Go reads it: a key in any case, null as good as absent, the last of two alike. A field is a key of
-the file. Blocks of services that are off are not looked at. Next: `nri.policies.rubik.pods`.
+The file is JSON as Go reads it: a key in any case, of several the one as it is here, null as good as absent. A field is
+a key of the file. Blocks of services that are off are not looked at. Next: `nri.policies.rubik.pods`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MilliS = Annotated[int, Between(10, 10_000)]
 _Percent = Annotated[int, Between(10, 100)]
 _Seconds = Annotated[int, Between(1, 3600)]
 _Threshold = Annotated[int, Between(1, 99)]
-_Cooldown = Annotated[int, Between(1, 2**63 - 1)]
+_Cooldown = Annotated[int, Between(1, 2**63 - 2)]
 _Word = Annotated[int, Between(-(2**63), 2**63 - 1)]
 
 
@@ -87,16 +87,19 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 class Net:
     """Bandwidth of offline pods' network in MB a second: between `bandwidthLow` and `bandwidthHigh`, by `waterline`."""
 
-    waterline: Annotated[int, Between(20, _MOST_MB)] | None = None
-    bandwidthLow: Annotated[int, Between(1, _MOST_MB)] | None = None
-    bandwidthHigh: Annotated[int, Between(1, _MOST_MB)] | None = None
+    waterline: _Word = 0
+    bandwidthLow: _Word = 0
+    bandwidthHigh: _Word = 0
 
-    def __post_init__(self) -> None:
+    def wrong(self) -> str:
+        """Return what is wrong with it, where the network is held back; "" if nothing is."""
+        for key, least in (("waterline", 20), ("bandwidthLow", 1), ("bandwidthHigh", 1)):
+            value = getattr(self, key)
+            if not least <= value <= _MOST_MB:
+                said = f"{key} {value} is not" if value else f"{key} is missing:"
+                return f"{said} from {least} to {_MOST_MB}"
         low, high = self.bandwidthLow, self.bandwidthHigh
-        if (low is None) != (high is None):
-            raise WrongValue("bandwidthLow", "and bandwidthHigh belong together", "say both or none")
-        if low is not None and high is not None and low >= high:
-            raise WrongValue("bandwidthLow", f"{low} is not less than bandwidthHigh {high}", "say a smaller one")
+        return "" if low < high else f"bandwidthLow {low} is not less than bandwidthHigh {high}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ class Preemption:
 
     def __post_init__(self) -> None:
         _some(self.resource, "cpu, memory, net")
+        if "net" in self.resource and (wrong := self.net.wrong()):
+            raise WrongValue("net", wrong, "the resource net needs all three")
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +278,6 @@ def load(source: Source) -> File:
 
 def read(tree: Any, source: Source) -> File:
     """Take the tree of a file as one; errors name the source. Raises ConfigError as `load`."""
-    if tree is None:
-        tree = {}
     if not isinstance(tree, dict):
         raise ConfigError(source.name, "", "is no JSON object", 'write {"agent": {...}}')
     unread = [Unread.of(key, meant(key, _KEYS)) for key in tree if key not in _KEYS]
@@ -332,7 +335,7 @@ def _folded(cls: type, tree: Any, path: Path, unread: list[Unread]) -> Any:
     known = fields_of(cls)
     folded = {name.casefold(): name for name in known}
     found = {}
-    for key, value in tree.items():
+    for key, value in sorted(tree.items()):  # one with small letters comes last
         name = key if key in known else folded.get(key.casefold())
         if name is None:
             unread.append(Unread.of(show((*path, key)), meant(key, known)))

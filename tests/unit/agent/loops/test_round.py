@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nri.agent.loops.round import StrategyPod
 from nri.agent.pods.running import running
 from nri.policies import paths
@@ -32,3 +34,19 @@ def test_amounts_are_those_of_the_first_resource_that_is_asked_for(tmp_path: Pat
     assert found.amount("c", "limits", n.BATCH_MEMORY, "memory") == 2 << 30
     assert found.amount("c", "limits", "memory") == 1 << 30
     assert found.amount("c", "requests", "memory") == found.amount("d", "limits", "memory") == -1
+
+
+@pytest.mark.parametrize(
+    ("told", "started"),
+    [
+        ("2001-09-09T01:46:40Z", 1e9),
+        ("2001-09-09T03:46:40.5+02:00", 1e9 + 0.5),
+        ("0001-01-01T00:00:00Z", -62135596800.0),
+        *((odd, None) for odd in ("2001-09-09T01:46:40", "", "soon", None, 7, ["x"])),
+    ],
+)
+def test_a_pod_has_started_when_its_status_says_so(tmp_path: Path, told: object, started: float | None) -> None:
+    given = pod("a")
+    assert made(LoopWorld(tmp_path), given).started is None
+    given["status"]["startTime"] = told
+    assert made(LoopWorld(tmp_path), given).started == started

@@ -95,6 +95,7 @@ def test_a_pod_is_put_together_as_the_api_has_it(runtime: Runtime, source: CriPo
         },
         "status": {
             "phase": "Running",
+            "startTime": "1970-01-01T00:00:00+00:00",
             "qosClass": "Burstable",
             "containerStatuses": [
                 {"name": "main", "containerID": "containerd://c1", "restartCount": 2, "state": {"running": {}}},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nri.agent.pods.nri import NriPods, api_pod
-from nri.agent.pods.running import running
+from nri.agent.pods.running import running, started_of
 from nri.agent.settings import AgentSettings
 from nri.agent.transports.hook_plugin import HookPlugin
 from nri.agent.transports.inventory import InventoryContainer, RuntimeInventory
@@ -133,6 +134,30 @@ def test_pods_come_and_go_with_the_events_of_the_runtime(tmp_path: Path) -> None
         assert names() == []
     assert pods.synced
     assert "not connected" in pods.problem
+
+
+def test_a_pod_has_started_with_its_first_container_or_when_it_was_first_seen(tmp_path: Path) -> None:
+    plugin, pods = made(tmp_path)
+    pod, container = told("/kubepods/poda1-b2", "/kubepods/poda1-b2/c1")
+    side, unknown = (m.Container(id=number, pod_sandbox_id="s1", name=number, state=container.state) for number in "ab")
+    container.created_at, side.created_at = 1_500_000_000 * 10**9, 1_600_000_000 * 10**9
+
+    def started() -> list[float | None]:
+        return [started_of(each) for each in pods.pods()]
+
+    with FakeRuntime(pods=[pod], containers=[side, unknown, container]) as runtime:
+        runtime.add(plugin)
+        assert started() == [1.5e9]
+        runtime.stop_container(pod, container)
+        assert started() == [1.5e9], "a container that starts again makes no new pod of it"
+        runtime.remove_pod_sandbox(pod)
+        before = time.time()
+        runtime.run_pod_sandbox(pod)
+        ((seen,), after) = started(), time.time()
+        assert seen is not None and before - 1e-3 <= seen <= after
+        runtime.create_container(pod, container)
+        runtime.post_create_container(pod, container)
+        assert started() == [seen]
 
 
 def test_what_changes_is_told_to_those_who_asked(tmp_path: Path) -> None:

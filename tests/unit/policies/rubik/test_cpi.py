@@ -54,6 +54,8 @@ def test_the_score_goes_with_the_slowed_pods_cpi(slowed: list[float], used: list
         (61, [1, 1, 1, 1, 2, 2], [1] * 6, False),
         (61, [2] * 6, [0.2] * 6, False),
         (61, [2] * 6, [], False),
+        (61, [2] * 6, [0.25] * 6, True),
+        (61, [1.2] * 6, [1] * 6, False),
     ],
 )
 def test_an_outlier_is_slow_three_times_while_it_works(
@@ -61,6 +63,16 @@ def test_an_outlier_is_slow_three_times_while_it_works(
 ) -> None:
     pod = Online(Baseline(count, 1.0, 0.1), list(zip(TIMES, levels, strict=True)), list(zip(TIMES, busy)))  # noqa: B905
     assert cpi.outlier(pod, NOW) is expected
+
+
+@pytest.mark.parametrize(("more_ns", "counts"), [(0, True), (1, False)])
+def test_an_online_pod_is_looked_at_for_five_minutes_and_a_suspect_for_ten(more_ns: int, counts: bool) -> None:
+    times = [NOW - 300 * S - more_ns, NOW - 150 * S, NOW - 10 * S]
+    pod = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in times], [(at, 1.0) for at in times])
+    assert cpi.outlier(pod, NOW) is counts
+    early = [(NOW - 600 * S - more_ns, 3.0), (NOW, 1.0)]
+    score = cpi.score(Online(pod.baseline, [(early[0][0], 2.4), (NOW, 1.2)], []), early, NOW)
+    assert score == pytest.approx(0.75 * 0.5 if counts else 0.0)
 
 
 def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> None:
@@ -75,30 +87,51 @@ def test_a_pod_without_data_is_neither_slowed_nor_guilty_and_ends_no_round() -> 
     assert cpi.antagonists([slowed], innocent, NOW) == {"big"}
 
 
+def test_the_greatest_user_is_limited_only_if_no_slowed_pod_has_an_antagonist() -> None:
+    busy = [(at, 1.0) for at in TIMES]
+    slowed = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES], busy)
+    late = Online(Baseline(61, 1.0, 0.1), [(at, 2.0) for at in TIMES[3:]], busy[3:])
+    early = {"early": [(at, 0.1) for at in TIMES[:2]], "greatest": [(TIMES[0] - 90 * S, 0.5)]}
+    assert cpi.antagonists([late], early, NOW) == {"greatest"}
+    assert cpi.antagonists([slowed, late], early, NOW) == {"early"}
+    assert cpi.antagonists([slowed], {}, NOW) == set()
+
+
+def test_a_pod_of_which_nothing_is_usual_yet_is_slowed_by_all_that_ran() -> None:
+    fresh = Online(Baseline(), [(TIMES[1], 2.0), (TIMES[2], 0.0)], [])
+    assert cpi.score(fresh, [(at, 1.0) for at in TIMES[1:3]], NOW) == 0.5
+
+
 def test_old_samples_of_a_pod_at_work_are_folded_and_those_without_cpu_are_not() -> None:
     pod = Online(
-        Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 1.0), (2, 1.0), (3, 0.1), (9, 1.0)]
+        Baseline(60, 1.0, 0.1), [(1, 1.1), (2, 9.0), (3, 1.1), (4, 1.1)], [(1, 0.25), (2, 1.0), (3, 0.24), (9, 1.0)]
     )
     found = cpi.expire(pod, 5)
     assert (found.baseline.count, found.cpi, found.cpu) == (61, [], [(9, 1.0)])
+    young = Online(Baseline(59, 1.0, 0.1), pod.cpi, pod.cpu)
+    assert cpi.expire(young, 5).baseline.count == 61, "before sixty nothing is far from the usual"
     assert cpi.expire(found, 5).baseline == found.baseline
 
 
+def test_what_is_older_than_a_time_goes_and_a_sample_of_that_time_stays() -> None:
+    assert cpi.split([(4, 1.0), (5, -1.0), (6, 1.0)], 5) == ([(4, 1.0)], [(5, -1.0), (6, 1.0)])
+
+
 def test_odd_readings_are_refused() -> None:
+    assert (cpi.cpi_of(6, 3), cpi.cpi_of(5, 1)) == (2.0, 5.0)
     with pytest.raises(ValueError, match="no instruction"):
         cpi.cpi_of(5, 0)
-    with pytest.raises(ValueError, match="not a time"):
-        cpi.add([], -1, 1.0)
+    for series, at in (([], -1), ([(5, 1.0)], 4)):
+        with pytest.raises(ValueError, match="not a time"):
+            cpi.add(series, at, 1.0)
+
+
+def test_a_sample_may_have_the_time_of_the_last_one() -> None:
+    series = [(5, 1.0)]
+    cpi.add(series, 5, 2.0)
+    assert series == [(5, 1.0), (5, 2.0)]
 
 
 def test_a_limited_pod_is_limited_from_its_containers_up() -> None:
     pod = Pod("u", folder="p", containers=(Container("1", folder="p/1"),))
     assert [(each.folder, each.value) for each in cpi.limits(pod)] == [("p/1", "10000"), ("p", "10000")]
-
-
-def test_a_sample_without_instructions_or_time_is_refused() -> None:
-    assert cpi.cpi_of(6, 3) == 2.0
-    with pytest.raises(ValueError, match="no instruction was counted"):
-        cpi.cpi_of(6, 0)
-    with pytest.raises(ValueError, match="-1 is not a time of a sample"):
-        cpi.add([], -1, 1.0)

@@ -49,7 +49,10 @@ def test_tasks_are_moved_container_by_container_and_a_bad_level_costs_one_pod() 
     assert not dyn_cache.uses(pods, "static")
 
 
-@given(st.lists(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 100)), max_size=3), max_size=20))
+percents = st.sampled_from([0, 9, 10, 11, 19, 20, 21, 100])
+
+
+@given(st.lists(st.lists(st.tuples(percents, percents), max_size=3), max_size=20))
 def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bounds(
     rounds: list[list[tuple[int, int]]],
 ) -> None:
@@ -63,3 +66,19 @@ def test_the_dynamic_group_falls_at_once_rises_slowly_and_stays_within_its_bound
         now = dyn_cache.step(now, [Misses(*pair) for pair in measured], config)
         assert now == (l3, mb)
     assert dyn_cache.miss_percent(3, 9) == 30
+
+
+@pytest.mark.parametrize(
+    ("most", "least", "measured", "expected"),
+    [
+        (0, 0, [Misses()], Shares(20, 10)),
+        (0, 0, [], Shares(45, 45)),
+        (20, 10, [Misses(), Misses(9, 9)], Shares(45, 45)),
+        (20, 10, [Misses(10), Misses()], Shares(40, 40)),
+        (20, 10, [Misses(0, 20), Misses()], Shares(20, 10)),
+    ],
+)
+def test_the_marks_of_misses_are_where_it_falls_and_below_which_it_rises(
+    most: int, least: int, measured: list[Misses], expected: Shares
+) -> None:
+    assert dyn_cache.step(Shares(40, 40), measured, DynCache(), most, least) == expected

@@ -13,10 +13,15 @@ from nri.policies.rubik.pods import PREEMPTIBLE, Pod
 OFF = Pod("u", folder="p", labels={PREEMPTIBLE: "true"})
 
 
-@given(st.integers(1000, 1 << 40), st.lists(st.sampled_from([0, 9, 10, 11, 19, 20, 21, 60]), max_size=200))
-def test_the_walk_is_that_of_the_text(total: int, percents: list[int]) -> None:
+#: Percents of the memory that are free, and in how many readings in a row.
+runs = st.lists(st.tuples(st.sampled_from([0, 9, 10, 11, 19, 20, 21, 60]), st.sampled_from([1, 2, 12, 13, 30])))
+
+
+@given(st.integers(1000, 1 << 40), runs)
+def test_the_walk_is_that_of_the_text(total: int, runs: list[tuple[int, int]]) -> None:
+    assert dyn_memory.INTERVAL_S == 5
     walk, high, quiet = MemoryHigh(total), total * 8 // 10, 0
-    for percent in percents:
+    for percent in (percent for percent, times in runs for _ in range(times)):
         free = total * percent // 100
         before = high
         if free < total // 10:

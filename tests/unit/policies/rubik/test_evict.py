@@ -70,5 +70,6 @@ def test_a_cool_down_follows_an_eviction_alone() -> None:
 
 def test_pages_that_can_be_dropped_are_not_memory_in_use() -> None:
     assert evict.memory_percent({"MemTotal": 1000, "MemFree": 100, "Cached": 90, "Buffers": 5, "SReclaimable": 5}) == 80
+    assert evict.memory_percent({"MemTotal": 100, "MemFree": 60, "Cached": 60}) == 0, "counted twice"
     with pytest.raises(ValueError, match="MemTotal"):
         evict.memory_percent({})

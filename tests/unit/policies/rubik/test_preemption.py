@@ -43,4 +43,3 @@ def test_the_host_network_is_not_controlled_for_one_pod() -> None:
 
 def test_the_networks_texts() -> None:
     assert preemption.bandwidth(Net(100, 5, 10)) == {"net_qos_waterline": "100mb", "net_qos_bandwidth": "5mb,10mb"}
-    assert preemption.bandwidth(Net()) == {}

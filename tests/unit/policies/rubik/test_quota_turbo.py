@@ -52,8 +52,11 @@ def test_the_fast_fallback_takes_all_that_is_above_the_alarm_mark_from_quotas_ab
 ) -> None:
     made = turbo.fast_fallback(found, use, 4, KNOBS)
     above = [each for each in found if each.quota > each.limit * each.period]
-    taken = sum(made.get(each.folder, 0) / each.period for each in found)
-    assert taken == pytest.approx((80 - use) / 100 * 4 if use >= 80 and above else 0)
+    excess = {each.folder: Fraction(each.quota, each.period) - Fraction(each.limit) for each in above}
+    less = (80 - use) / 100 * 4 / float(sum(excess.values())) if use >= 80 and above else 0
+    assert [made.get(each.folder, 0) / each.period for each in above] == [
+        pytest.approx(less * float(excess[each.folder])) for each in above
+    ]
     assert made.keys() <= {each.folder for each in above}
     assert all(value <= 0 for value in made.values())
 
@@ -77,20 +80,45 @@ def test_throttled_containers_rise_by_what_they_lacked_up_to_one_percent_of_the_
 
 @given(st.integers(1, 16), st.lists(st.integers(0, 2 * S), min_size=0, max_size=20))
 def test_a_container_gets_what_it_has_left_of_its_limit(quarters: int, used: list[int]) -> None:
-    limit, period, at = Fraction(quarters, 4), 100_000, 0
-    usages = [(0, 0)]
+    limit, period, at, begin, before = Fraction(quarters, 4), 100_000, 0, 7 * S, 5 * S
+    usages = [(begin, before)]
     for each in used:
         at += S
-        usages.append((at, usages[-1][1] + each))
+        usages.append((begin + at, usages[-1][1] + each))
     base, most = limit * period, 2 * limit * period
     expected = most
     if used:
         count = len(usages)
-        left = limit * at * Fraction(count, count - 1) - usages[-1][1]
+        left = limit * at * Fraction(count, count - 1) - (usages[-1][1] - before)
         quota = left / at * (count - 1) * period
         expected = most if quota > 3 * most else base + (most - base) * quota / (3 * most)
         expected = min(max(expected, base), most)
     assert turbo.max_next(float(limit), period, usages) == pytest.approx(float(expected))
+
+
+def test_readings_that_tell_of_no_time_and_a_limit_of_nothing_allow_what_is_allowed_at_most() -> None:
+    assert turbo.max_next(1.0, 100_000, [(S, 1), (S, 9)]) == 200_000
+    assert turbo.max_next(0.0, 100_000, [(S, 1), (2 * S, 9)]) == 0
+
+
+@pytest.mark.parametrize(("use", "rises"), [(79.0, True), (79.1, False)])
+def test_quotas_rise_as_long_as_a_whole_step_is_left_below_the_alarm_mark(use: float, rises: bool) -> None:
+    found = Managed("a", 1, 100_000, 100_000, throttled=1, throttled_ns=S)
+    assert bool(turbo.elevate([found], [use], 4, KNOBS)) is rises
+
+
+def test_the_node_is_looked_at_for_a_minute_and_a_container_for_fifty_nine_ticks() -> None:
+    found, reading = Turbo(4), Reading(100_000, 100_000, 0, 0, 0)
+    found.add("a", 1.0, reading, 0)
+    for second in range(61):
+        found.observe(Ticks(100 * second * (second == 1) + 50, 100 * second), second * S)
+        found.decide({"a": reading}, second * S)
+    assert len(found.managed["a"].usages) == 59
+    rising = {"a": reading._replace(throttled=1, throttled_ns=S)}
+    found.observe(Ticks(50, 6100), 61 * S)
+    assert found.decide(rising, 61 * S)["a"] == 100_000, "it swung sixty seconds ago"
+    found.observe(Ticks(50, 6200), 62 * S)
+    assert found.decide({"a": reading._replace(throttled=2, throttled_ns=2 * S)}, 62 * S)["a"] > 100_000
 
 
 @given(containers, st.lists(st.floats(0, 100), max_size=3))
@@ -117,15 +145,27 @@ def test_a_container_without_a_period_takes_no_part() -> None:
 
 def test_the_chain_grows_from_the_top_and_shrinks_from_the_container_and_leaves_the_top_slice() -> None:
     folder = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice/cri-containerd-c.scope"
-    quotas = {folder.rpartition("/")[0]: 200_000, "kubepods.slice/kubepods-burstable.slice": -1}
+    quotas = {folder.rpartition("/")[0]: 200_000, "kubepods.slice/kubepods-burstable.slice": -1, folder: 100}
     grown = [(each.folder.count("/"), each.value) for each in turbo.chain(folder, 100, 120, quotas.get)]
     assert grown == [(2, "200020"), (3, "120")]
+    quotas[folder] = 120
     shrunk = [each.value for each in turbo.chain(folder, 120, 100, quotas.get)]
     assert shrunk == ["100", "199980"]
     with pytest.raises(ValueError, match="cannot be read"):
         turbo.chain(folder, 1, 2, {}.get)
-    with pytest.raises(ValueError, match="without a folder"):
-        turbo.chain("/", 1, 2, {}.get)
+    for nobodys in ("/", "kubepods", "/kubepods.slice/"):
+        with pytest.raises(ValueError, match="without a folder"):
+            turbo.chain(nobodys, 1, 2, {}.get)
+    assert turbo.chain(folder, 7, 7, {}.get) == []
+
+
+def test_every_cgroup_above_a_container_with_a_quota_changes_by_as_much() -> None:
+    quotas = {"kubepods": 1, "kubepods/burstable": 500, "kubepods/burstable/p": 300, "kubepods/burstable/p/c": 100,
+              "a": 100, "a/c": 100}  # fmt: skip
+    assert [(each.folder, each.value) for each in turbo.chain("kubepods/burstable/p/c", 100, 120, quotas.get)] == [
+        ("kubepods/burstable", "520"), ("kubepods/burstable/p", "320"), ("kubepods/burstable/p/c", "120"),
+    ]  # fmt: skip
+    assert [each.folder for each in turbo.chain("/a/c", 100, 120, quotas.get)] == ["a", "a/c"]
 
 
 def test_scopes_of_systemd_rise_and_a_first_reading_is_no_sample() -> None:
@@ -150,10 +190,16 @@ def test_a_limit_that_leaves_nothing_to_raise_is_refused(limit: float | None) ->
         Turbo(4).add("c", limit, Reading(1, 1, 0, 0, 0), 0)
 
 
-@pytest.mark.parametrize("wrong", [{"highWaterMark": 80}, {"alarmWaterMark": 101}, {"elevateLimit": -0.1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"highWaterMark": 80}, {"highWaterMark": -1}, {"alarmWaterMark": 101}, {"elevateLimit": -0.1},
+     {"cpuFloatingLimit": 100.5}],
+)  # fmt: skip
 def test_knobs_have_ranges(wrong: dict[str, int]) -> None:
     with pytest.raises(WrongValue):
         Knobs(**wrong)
+    for most in (0, 100):
+        assert Knobs(0, 100, elevateLimit=most, cpuFloatingLimit=most).alarmWaterMark == 100
 
 
 def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None:
@@ -166,3 +212,7 @@ def test_quotas_of_limits_are_given_back_and_unknown_limits_left_alone() -> None
         ("p", "250000"), ("p/1", "200000"), ("p/2", "50000"),
     ]  # fmt: skip
     assert turbo.restored(Pod("u", folder="p", containers=(Container("1", folder="p/1"),)), lambda folder: 1) == []
+    free = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0), *pod.containers[1:]))
+    assert [each.value for each in turbo.restored(free, lambda folder: None)] == ["-1", "-1"]
+    tiny = Pod("u", folder="p", containers=(Container("1", folder="p/1", cpu_limit=0.001),))
+    assert [each.value for each in turbo.restored(tiny, lambda folder: 100)] == ["0", "0"]

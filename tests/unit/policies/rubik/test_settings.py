@@ -24,6 +24,7 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         "cpuevict": CpuEvict(interval=5, windows=10),
         "ioLimit": None,
     }
+    assert _read(memoryevict={"threshold": 60, "THRESHOLD": 5})["memoryevict"].threshold == 60  # type: ignore[attr-defined]
     cache = _read(dynCache={"l3Percent": {"mid": 40}})["dynCache"]
     assert (cache.l3Percent, cache.memBandPercent.low) == (Percents(20, 40, 50), 10)  # type: ignore[attr-defined]
 
@@ -40,11 +41,21 @@ def test_a_block_says_what_differs_from_the_defaults() -> None:
         ({"psi": {"resource": ["disk"]}}, 'psi.resource[0]: expected one of cpu, memory, io, not "disk"'),
         ({"dynCache": {"l3Percent": {"low": 60}}}, "dynCache.l3Percent.low: 60, mid 30 and high 50 do not ascend"),
         ({"quotaTurbo": {"highWaterMark": 90}}, "quotaTurbo.highWaterMark: 90 is not less than alarmWaterMark 80"),
-        ({"preemption": {"resource": ["net"], "net": {"bandwidthLow": 9}}}, "bandwidthHigh belong together"),
+        ({"preemption": {"resource": ["net"]}}, "preemption.net: waterline is missing: from 20 to 10238976"),
         (
-            {"preemption": {"resource": ["net"], "net": {"bandwidthLow": 9, "bandwidthHigh": 9}}},
-            "bandwidthLow: 9 is not less than bandwidthHigh 9",
+            {
+                "preemption": {
+                    "resource": ["cpu", "net"],
+                    "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": -1},
+                }
+            },
+            "preemption.net: bandwidthHigh -1 is not from 1 to 10238976 (the resource net needs all three)",
         ),
+        (
+            {"preemption": {"resource": ["net"], "net": {"waterline": 20, "bandwidthLow": 9, "bandwidthHigh": 9}}},
+            "preemption.net: bandwidthLow 9 is not less than bandwidthHigh 9",
+        ),
+        ({"memoryevict": {"threshold": 60, "cooldown": 2**63 - 1}}, "memoryevict.cooldown: expected a whole number"),
         ({"psi": 3}, "psi"),
         ({"psi": {"resource": []}}, "psi.resource: is empty"),
         ({"preemption": None}, "preemption: is switched on and has no block"),
@@ -56,6 +67,10 @@ def test_an_error_names_file_line_key_value_and_range(block: dict[str, object], 
         _read(**block)
     assert words in str(caught.value)
     assert str(caught.value).startswith("/var/lib/rubik/config.json")
+
+
+def test_a_network_that_is_not_held_back_may_be_anything() -> None:
+    assert _read(preemption={"resource": ["cpu"], "net": {"waterline": 1, "bandwidthLow": -9}})
 
 
 def test_every_error_of_every_block_is_told_at_once_and_a_service_that_is_off_has_none() -> None:
@@ -107,6 +122,7 @@ def test_values_of_the_agent_are_asked_for_apart() -> None:
     [
         ('{"agent": {"enabledFeatures": ["psi", "psi"]}, "psi": {}}', '"psi" is there twice'),
         ("[]", "is no JSON object"),
+        ("null", "is no JSON object"),
         ("{", "rubik.json"),
     ],
 )
@@ -117,7 +133,7 @@ def test_a_file_with_a_mistake_outside_of_the_services_is_refused_with_its_key(t
 
 
 def test_an_empty_file_has_the_defaults_and_a_key_that_nothing_reads_is_kept_apart() -> None:
-    assert load(Source("rubik.json", "null", "json")).agent == Agent()
+    assert load(Source("rubik.json", "{}", "json")).agent == Agent()
     assert load(Source("rubik.json", '{"agent": {"logLvl": "info"}}', "json")).unread[0].key == "agent.logLvl"
 
 

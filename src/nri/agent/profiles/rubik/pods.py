@@ -68,6 +68,7 @@ def _pod_of(pod: StrategyPod) -> Pod:
         folder=pod.folder,
         annotations=pod.annotations,
         labels=pod.labels,
+        started=pod.started,
         host_network=bool((pod.manifest.get("spec") or {}).get("hostNetwork")),
         containers=tuple(
             Container(each.id, each.name, each.cgroup_parent, limits.get(each.name)) for each in pod.containers

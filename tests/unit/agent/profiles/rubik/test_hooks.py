@@ -15,7 +15,8 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.host_trees import TOP, v2, write_files
 from tests.support.rubik_world import RubikWorld, pod
 
-ALL = {"preemption": {"resource": ["cpu", "memory", "net"]}}
+NET = {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 5}
+ALL = {"preemption": {"resource": ["cpu", "memory", "net"], "net": NET}}
 
 
 def kernel_with(world: RubikWorld, path: str, **files: str) -> None:
@@ -59,7 +60,7 @@ def test_where_the_kernel_has_levels_they_are_set_and_nothing_instead(tmp_path: 
 
 
 def test_only_what_the_file_names_is_held_back(tmp_path: Path) -> None:
-    world = RubikWorld(tmp_path, batch := pod("batch", offline=True), preemption={"resource": ["net"]})
+    world = RubikWorld(tmp_path, batch := pod("batch", offline=True), preemption={"resource": ["net"], "net": NET})
     world.standalone.round(frozenset({"timer"}))
     assert read(world, world.folder_of(batch), "cpu.idle", "net_cls.classid") == [0, 0xFFFF_FFFF]
 

@@ -98,6 +98,8 @@ class DynCache(Service):
         shares = {**group_shares(self.block), DYNAMIC: self._moved(made, online, pods)}
         processes = {each.folder: made.parts.executor.threads(each.folder) for pod in pods for each in pod.containers}
         members = tasks(pods, self.block.defaultLimitMode, processes)
+        if processes and not any(processes.values()):
+            made.errors.append(f"{NAME}: no process of an offline pod is seen: an agent in a pod needs hostPID")
         for group, share in shares.items():
             wanted = schemata(cache.mask.bit_length(), share, found.domains, cache.least_bits)
             lines = "".join(host.format_line(resource, parts) for resource, parts in wanted.items())

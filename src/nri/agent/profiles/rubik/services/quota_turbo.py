@@ -20,6 +20,7 @@ from nri.agent.profiles.rubik.pods import pod_of
 from nri.agent.profiles.rubik.services.service import Service, nanoseconds, ticks
 from nri.agent.settings.values import AgentSettings
 from nri.host.usage import ProcessorFiles
+from nri.policies.formulas import UNLIMITED
 from nri.policies.rubik.quota_turbo import ANNOTATION, Knobs, Reading, Turbo, chain, manageable
 from nri.policies.writes import Write
 from nri.text import count
@@ -170,7 +171,7 @@ class _Quotas:
 
     def change(self, folder: str, before: int, after: int, each: _Wanted, reason: str) -> None:
         """Have a container's quota changed, and those above it by as much."""
-        if before == after:
+        if UNLIMITED in (before, after):
             return
         self._now[folder] = before
         try:

@@ -55,6 +55,18 @@ def test_a_bad_level_costs_its_pod_alone_and_keeps_its_last_good_group(tmp_path:
     assert sum("is none of low, middle" in each for each in world.loops.errors) == 2
 
 
+def test_an_agent_that_sees_no_process_of_any_offline_pod_tells_it(tmp_path: Path) -> None:
+    world = made(tmp_path, pod("web"))
+    world.loop()
+    assert world.loops.errors == []
+    world.run(pod("web"), batch := pod("a", offline=True))
+    for file in (tmp_path / "sys/fs/cgroup").glob(f"*/{world.app(batch)}/*"):
+        if file.name in ("cgroup.procs", "tasks"):
+            file.write_text("0\n0\n")  # as in another pid namespace
+    world.loop()
+    assert world.loops.errors == ["dynCache: no process of an offline pod is seen: an agent in a pod needs hostPID"]
+
+
 def test_groups_go_when_the_service_is_switched_off(tmp_path: Path) -> None:
     world = made(tmp_path)
     world.loop()

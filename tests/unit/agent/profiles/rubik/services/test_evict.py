@@ -73,6 +73,19 @@ def test_an_online_pod_that_waits_evicts_an_offline_one_by_what_it_waits_for(
     assert told["values"][0]["reason"] == f"an online pod waits 6.5 % of the time for {resource}, more than 5"
 
 
+def test_of_equal_pods_the_newer_goes_whatever_its_name_is(tmp_path: Path) -> None:
+    pods = [pod(name, offline=True) for name in ("a", "b", "c")]
+    for each, minute in zip(pods, (1, 2, 0), strict=True):
+        each["status"]["startTime"] = f"2026-01-01T00:0{minute}:00Z"
+    del pods[2]["status"]["startTime"]
+    world = RubikWorld(tmp_path, *pods, **MEMORY)
+    world.memory(100 * GIB, 0, 10 * GIB)
+    for each in pods:
+        world.use_memory(world.folder_of(each), GIB)
+    world.loop(10)
+    assert world.asked.pods == ["uid-b", "uid-a", "uid-c"], "one whose start is not known counts as old"
+
+
 def test_without_pressure_files_nobody_goes_and_that_is_told(tmp_path: Path) -> None:
     world = busy(tmp_path, **PSI)
     world.loop(2, 10)
@@ -111,6 +124,25 @@ def test_pods_of_kube_system_static_pods_and_mirrors_never_go(tmp_path: Path) ->
     world.loop(3)
     assert world.asked.pods == []
     assert "there is no offline pod whose use is known" in world.loops.health()[1]
+
+
+def test_the_log_has_once_what_could_not_be_done_however_its_numbers_change(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[str]:
+        return [each.message for each in caplog.records if "no offline pod" in each.message]
+
+    world = RubikWorld(tmp_path, **MEMORY)
+    for free in (30, 20, 10):
+        world.memory(100 * GIB, 0, free * GIB)
+        world.loop()
+    (first,) = told()
+    assert first.startswith("memoryevict: 70 % of the node's memory are in use, from 60 % on one goes, and there is")
+    world.memory(100 * GIB, 0, 90 * GIB)
+    world.loop()
+    world.memory(100 * GIB, 0, 10 * GIB)
+    world.loop()
+    assert len(told()) == 2, "it was over in between"
 
 
 def test_one_that_may_not_go_leaves_it_to_the_next_and_no_cool_down_follows(tmp_path: Path) -> None:

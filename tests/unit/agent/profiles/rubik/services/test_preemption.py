@@ -12,7 +12,8 @@ from tests.support.host_trees import TOP, write_files
 from tests.support.rubik_world import RubikWorld, pod
 
 MIB = 1 << 20
-MEMORY, NET = ({"preemption": {"resource": [name]}} for name in ("memory", "net"))
+BANDWIDTH = {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 5}
+MEMORY, NET = ({"preemption": {"resource": [name], "net": BANDWIDTH}} for name in ("memory", "net"))
 
 
 def asking(name: str, mib: int, part: str = "requests", **more: Any) -> dict[str, Any]:
@@ -62,8 +63,7 @@ def net(world: RubikWorld, name: str) -> str:
 
 
 def test_the_network_of_pods_is_under_control_once_and_no_longer_when_it_is_off(tmp_path: Path) -> None:
-    block = {"resource": ["net"], "net": {"waterline": 20, "bandwidthLow": 1, "bandwidthHigh": 5}}
-    world = RubikWorld(tmp_path, preemption=block)
+    world = RubikWorld(tmp_path, **NET)
     module(world)
     world.loop()
     assert [net(world, name) for name in ("enable", "waterline", "bandwidth")] == [str(os.getpid()), "20mb", "1mb,5mb"]
@@ -82,7 +82,7 @@ def test_the_network_of_pods_is_under_control_once_and_no_longer_when_it_is_off(
 
 
 def test_the_network_of_a_restarted_container_is_let_go_by_a_process_that_it_has_now(tmp_path: Path) -> None:
-    world = RubikWorld(tmp_path, batch := pod("batch", offline=True), preemption={"resource": ["net"]})
+    world = RubikWorld(tmp_path, batch := pod("batch", offline=True), **NET)
     module(world)
     world.loop()
     assert net(world, "enable") == "100"
@@ -94,7 +94,7 @@ def test_the_network_of_a_restarted_container_is_let_go_by_a_process_that_it_has
 
 
 def test_a_bandwidth_that_is_refused_switches_the_network_off_again(tmp_path: Path) -> None:
-    world = RubikWorld(tmp_path, preemption={"resource": ["net"], "net": {"waterline": 20}})
+    world = RubikWorld(tmp_path, **NET)
     module(world)
     (tmp_path / "proc/qos/net_qos_waterline").unlink()
     world.loop()

@@ -68,7 +68,9 @@ def test_a_container_that_was_being_made_when_the_service_was_switched_off_loses
     assert bursts(world, a) == ("5000", "0"), "it is somebody else's by now"
 
 
-def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(tmp_path: Path) -> None:
+def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good_one_counts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     a, b = pod("a", cpu="1", quota_burst_time="20000"), pod("b", cpu="1", quota_burst_time="soon")
     world = made(tmp_path, a, b)
     assert (bursts(world, a), bursts(world, b)) == (("20000", "20000"), ("0", "0"))
@@ -81,3 +83,4 @@ def test_an_annotation_that_cannot_be_read_costs_its_pod_alone_and_the_last_good
     assert told is not None
     assert [row["hook"] for row in told["errors"]] == ["quotaBurst"]
     assert "'-1' is not a number of microseconds" in told["errors"][0]["reason"]
+    assert sum("'-1' is not a number" in each.message for each in caplog.records) == 1

@@ -96,6 +96,23 @@ def test_at_the_end_a_service_that_breaks_off_keeps_no_quota_of_another(tmp_path
     assert world.quota(world.app(a)) == 100_000
 
 
+@pytest.mark.parametrize("how", ["annotation", "configuration"])
+def test_a_container_that_somebody_else_has_freed_stays_free_and_those_above_it_as_they_are(
+    tmp_path: Path, how: str
+) -> None:
+    world, (a,) = throttled(tmp_path, "a")
+    world.loop(2)
+    above = world.quota(world.folder_of(a))
+    world.overwrite(world.app(a), "cpu.cfs_quota_us", "-1")
+    world.loop()
+    if how == "annotation":
+        world.run(pod("a", cpu="1"))
+    else:
+        world.configure()
+    world.loop(2)
+    assert (world.quota(world.app(a)), world.quota(world.folder_of(a))) == (-1, above)
+
+
 def test_a_pod_that_is_gone_is_forgotten_and_costs_no_other(tmp_path: Path) -> None:
     world, (a, b) = throttled(tmp_path, "a", "b")
     world.loop()
