@@ -17,7 +17,6 @@ from nri.adaptation import Adaptation
 from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.metrics.prometheus import PrometheusObserver
-from nri.trace.recorder import Recorder
 
 OUT = threading.Lock()
 
@@ -30,6 +29,12 @@ def say(line: dict[str, Any]) -> None:
 
 def cpu_ns() -> int:
     return time.clock_gettime_ns(time.CLOCK_PROCESS_CPUTIME_ID)
+
+
+def _recorder(folder: Path) -> Any:
+    from nri.trace.recorder import Recorder  # a runtime that records nothing does not load it
+
+    return Recorder(folder)
 
 
 class Runtime:
@@ -58,7 +63,7 @@ class Runtime:
             request_timeout_s=60.0,
             registration_timeout_s=60.0,
             observer=PrometheusObserver(),
-            reporters=[Recorder(Path(socket).with_name("traces"))] if recorder else [],
+            reporters=[_recorder(Path(socket).with_name("traces"))] if recorder else [],
             fan_out=EventMask(0) if in_turn else None,
         )
         self.adaptation.start()

@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
-from nri.adaptation.admin import Admin
 from nri.adaptation.audit.answer_order import OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.recent import Recent
@@ -56,6 +55,7 @@ from nri.unix import credentials
 if TYPE_CHECKING:
     import socket
 
+    from nri.adaptation.admin import Admin
     from nri.interfaces import Reporter
     from nri.metrics import Observer
     from nri.ttrpc import Interceptor
@@ -216,6 +216,8 @@ class Adaptation(Events):
             listening = (socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors)
             self._ways_in.append(Listener(*listening, replace_live=not self.rules.live_socket_kept))
         if admin_socket is not None:
+            from nri.adaptation.admin import Admin  # noqa: PLC0415 - half a MiB of a server that few runtimes have
+
             records, begins = trail.provenance or Provenance(), trail.inventory.known.begins
             shown = (records, policies, self._describe, self.rules, begins, Recent(reporting))
             self._ways_in.append(Admin(admin_socket, *shown))

@@ -2,10 +2,10 @@
 
 While requests run, only bytes are kept: per event the request as the runtime made it and every plugin's reply, appended
 to a list in one go. Now and then, and when an operator asks, the list is sorted into one history per container; what
-belongs to containers that are gone by then is dropped unread. The meaning of a history is worked out when an operator
-asks (`nri.adaptation.audit.explanation`). Bounded twice, in containers and in bytes: what was refused is forgotten
-first, then the container that was touched longest ago. Of a reply that updates many containers, each history has its
-own part alone.
+belongs to containers that are gone by then is dropped unread; the creations of all but the newest are compressed. The
+meaning of a history is worked out when an operator asks (`nri.adaptation.audit.explanation`). Bounded twice, in
+containers and in bytes: what was refused is forgotten first, then the container that was touched longest ago. Of a
+reply that updates many containers, each history has its own part alone.
 
 Next: `nri.adaptation.admin`, which serves it.
 """
@@ -20,7 +20,7 @@ from typing import Any
 
 from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.explanation import Explanation, explain
-from nri.adaptation.audit.record import NO_NUMBERS, Record, named, parts_of
+from nri.adaptation.audit.record import NO_NUMBERS, Record, named, packed, parts_of, unpacked
 from nri.kube.named import NamedContainer
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
@@ -37,11 +37,14 @@ _LOOSE_BYTES = 4 << 20
 TIDIED = 2
 #: By how many other threads may have changed what is counted while it is.
 _RACES = 64
+#: Of so many containers, the newest, the creation is kept as it came; those of older ones are packed.
+_WHOLE = 128
 
-#: About what the history of a container costs in memory beside its records, a record beside its bytes, and a reply or
-#: an outcome in it.
+#: About what the history of a container costs in memory beside its records, a record beside its bytes, one that is
+#: packed, and a reply or an outcome in it.
 _HISTORY_BYTES = 800
 _RECORD_BYTES = 400
+_PACKED_BYTES = 50
 _REPLY_BYTES = 150
 _OUTCOME_BYTES = 300
 
@@ -56,12 +59,16 @@ _Raw = tuple[
 
 
 class _History:
-    """The records of one container. The first one, its creation, outlives later ones; what was refused goes first."""
+    """The records of one container. The first one, its creation, outlives later ones; what was refused goes first.
+
+    Attributes:
+        records: oldest first; the first one may be packed.
+    """
 
     __slots__ = ("forgotten", "records", "refused", "size_bytes", "sizes")
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[Record | bytes] = []
         self.sizes: list[int] = []
         self.size_bytes = _HISTORY_BYTES
         self.refused = 0
@@ -83,11 +90,22 @@ class _History:
             self.refused += 1
         return size_bytes
 
+    def pack(self) -> int:
+        """Pack the first record, if it is one that can be; returns how many bytes that gives back."""
+        first = self.records[0]
+        data = None if isinstance(first, bytes) or first.failed else packed(first)
+        if data is None:
+            return 0
+        less = self.sizes[0] - _PACKED_BYTES - len(data)
+        self.records[0], self.sizes[0] = data, _PACKED_BYTES + len(data)
+        self.size_bytes -= less
+        return less
+
     def forget_one(self) -> int:
         """Drop the oldest refusal after the first record, else the oldest record after it; returns its size."""
         if self.refused:
             for at, record in enumerate(self.records):
-                if record.failed and at:
+                if at and _failed(record):
                     return self._remove(at)
         return self._remove(1)
 
@@ -100,11 +118,19 @@ class _History:
 
     def _remove(self, place: int) -> int:
         size_bytes = self.sizes.pop(place)
-        if self.records.pop(place).failed:
+        if _failed(self.records.pop(place)):
             self.refused -= 1
         self.size_bytes -= size_bytes
         self.forgotten += 1
         return size_bytes
+
+
+def _read(records: Sequence[Record | bytes]) -> list[Record]:
+    return [unpacked(each) if isinstance(each, bytes) else each for each in records]
+
+
+def _failed(record: Record | bytes) -> bool:
+    return not isinstance(record, bytes) and bool(record.failed)
 
 
 class Provenance:
@@ -138,6 +164,7 @@ class Provenance:
         self._removed: deque[str] = deque(maxlen=_REMOVED)
         self._lock = threading.Lock()
         self.histories: OrderedDict[str, _History] = OrderedDict()
+        self._whole: deque[str] = deque()  # whose first record is not packed, oldest first; some are gone already
         self._bytes = 0
         self._refused: deque[tuple[str, Record]] = deque()  # whose they are, oldest first; some are gone already
         # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
@@ -260,6 +287,7 @@ class Provenance:
         if history is None:
             history = self.histories[target] = _History()
             self._bytes += _HISTORY_BYTES
+            self._whole.append(target)
         elif not record.failed:
             self.histories.move_to_end(target)
         self._bytes += history.add(record)
@@ -267,6 +295,10 @@ class Provenance:
             self._refused.append((target, record))
         if len(history.records) > self._max_records:
             self._bytes -= history.forget_one()
+        while len(self._whole) > _WHOLE:
+            old = self.histories.get(self._whole.popleft())
+            if old is not None:
+                self._bytes -= old.pack()
 
     def _is_kept(self, target: str, record: Record) -> bool:
         history = self.histories.get(target)
@@ -287,8 +319,9 @@ class Provenance:
         self._sort_all()
         with self._lock:
             known = [(one, list(history.records)) for one, history in self.histories.items() if history.records]
-        known.sort(key=lambda each: each[1][0].when, reverse=True)
-        return [named(one, records) for one, records in known]
+        told = [(read[0].when, named(one, read)) for one, records in known for read in (_read(records),)]
+        told.sort(key=lambda each: each[0], reverse=True)
+        return [one for _, one in told]
 
     def was_here(self, prefix: str) -> bool:
         """Whether one of the containers that were removed last had an id that begins so."""
@@ -302,7 +335,7 @@ class Provenance:
             if history is None:
                 return None
             records, forgotten = list(history.records), history.forgotten
-        return explain(container, records, forgotten, rules)
+        return explain(container, _read(records), forgotten, rules)
 
     def stats(self) -> dict[str, Any]:
         """Sizes of what is kept, as numbers by name."""

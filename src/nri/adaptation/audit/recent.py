@@ -8,7 +8,7 @@ and containers are worked out when they are read. Next: `nri.adaptation.admin`, 
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 from collections import OrderedDict, deque
 from time import monotonic, time
@@ -73,7 +73,7 @@ class Recent:
     def __init__(self, reporting: Reporting, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - never changed
         self._reporting, self._bounds = reporting, bounds
         self._lock = threading.Lock()
-        self._run = secrets.token_hex(4)
+        self._run = os.urandom(4).hex()
         self._rows: deque[_Row] = deque()
         self._open: OrderedDict[int, _Row] = OrderedDict()
         self._newest = self._steps = self._bytes = 0
@@ -206,7 +206,7 @@ class Recent:
     def _leave(self) -> None:
         """Stop, and forget everything: the next reading begins again."""
         self._reporting.detach(self)
-        self._attached, self._run = False, secrets.token_hex(4)
+        self._attached, self._run = False, os.urandom(4).hex()
         self._open.clear()
         while self._rows:
             self._forget()

@@ -23,6 +23,7 @@ Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which say
 
 from __future__ import annotations
 
+import marshal
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
@@ -589,7 +590,8 @@ class CreateEvent(AnsweredEvent):
             begun = (mine, self.numbers[self.replies[0][0]])
         elif mine and self.replies:
             answers = [(reply, self.numbers[label]) for label, reply in self.replies]
-            begun = answers if sum(len(reply) for reply, _ in answers) <= _KEPT else FieldOrder.of_creation(answers)
+            small = sum(len(reply) for reply, _ in answers) <= _KEPT
+            begun = marshal.dumps(answers) if small else FieldOrder.of_creation(answers)
         if context.trail.inventory.created(container_id, self._pod, resources, begun, uncommitted=kept.runtime_commits):
             kept.add(container_id)
         return reply

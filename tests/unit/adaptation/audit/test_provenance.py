@@ -62,6 +62,34 @@ def test_containers_are_told_with_their_names_the_newest_first() -> None:
     assert [one[1:4] for one in provenance.containers()] == [names, ("", "", ""), names]
 
 
+def test_old_creations_take_a_fraction_of_the_memory_and_are_told_as_new_ones() -> None:
+    provenance = Provenance(clock=Clock())
+    sizes = []
+    for number in range(1000):
+        variables = [f"VARIABLE_{n}=value" for n in range(100)]
+        create(provenance, ("10-a", env(VARIABLE_1="1")), ("20-b", env(B="2")), container=f"c{number}", env=variables)
+        sizes.append(provenance.stats()["bytes"])
+    assert sizes[999] < 5 * sizes[99], "ten times as many containers"
+    assert steps(provenance, "c0") == steps(provenance, "c999") != []
+    oldest = provenance.containers()[-1]
+    assert (oldest.id, *oldest[1:4]) == ("c0", "web", "web-1", "prod")
+    update(provenance, value=7, container="c0")
+    assert steps(provenance, "c0")[-1][-1] == 7
+    for number in range(1000):
+        provenance.forget(f"c{number}")
+    assert provenance.stats()["bytes"] == 0, "bytes are counted wrongly"
+
+
+def test_containers_that_went_before_their_creation_was_old_are_no_hindrance() -> None:
+    provenance = Provenance(clock=Clock())
+    for number in range(400):
+        create(provenance, ("10-a", env(A="1")), container=f"c{number}", failed="" if number % 3 else "refused")
+        if number % 2:
+            provenance.forget(f"c{number}")
+    assert ids(provenance) == sorted(f"c{number}" for number in range(0, 400, 2))
+    assert steps(provenance, "c2") == steps(provenance, "c398")
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(["c1", "c2", "c3", "c4"]), st.integers(0, 3), st.integers(0, 5000)), max_size=60)
 )

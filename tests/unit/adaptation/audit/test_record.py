@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from nri.adaptation.audit.record import Record, parts_of, updates_of
+from nri.adaptation.audit.answer_order import Numbers
+from nri.adaptation.audit.record import Record, packed, parts_of, unpacked, updates_of
 from nri.api import messages as m
 
 
@@ -51,3 +52,17 @@ def test_a_reply_that_cannot_be_read_concerns_the_event_alone() -> None:
 
 def test_an_event_without_updates_in_its_reply_has_none() -> None:
     assert updates_of("RunPodSandbox", b"\xff") == []
+
+
+def test_a_packed_record_is_small_and_comes_out_as_it_was() -> None:
+    rows = [("own", "memory", "stale", "gone")]
+    whole = record(("10-a", reply("x") * 50), ("20-b", b""), outcomes=rows, numbers={"10-a": 7, "": 3})
+    data = packed(whole)
+    assert data is not None
+    assert len(data) < 300
+    assert unpacked(data) == whole._replace(replies=(("10-a", reply("x") * 50), ("20-b", b"")))
+    assert unpacked(packed(record()) or b"") == record()
+
+
+def test_a_record_whose_fields_have_numbers_of_their_own_is_not_packed() -> None:
+    assert packed(record(numbers={"10-a": Numbers(7, {"cpu": 8})})) is None
