@@ -16,7 +16,7 @@ from nri.policies.placement import masks
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container, NoPlace, Pins
-from nri.policies.placement.kept import Kept
+from nri.policies.placement.kept import Kept, patched
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import overridden
@@ -192,6 +192,26 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
         if all(one in policy.zones.zones for one in policy.pins):  # one that found no memory may find some now
             assert again.pins == policy.pins
             assert again.zones.zones == policy.zones.zones
+
+
+@given(machines, st.sampled_from(["topology-aware", "balloons"]), steps(), steps())
+def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
+    topology: Topology, name: str, first: list[tuple[str, str, object]], second: list[tuple[str, str, object]]
+) -> None:
+    policy = make(name, topology, Choices.DEFAULT)
+    before = policy.saved()
+    tree = json.loads(json.dumps(before.tree()))
+    for step in (*first, *second):
+        play(policy, [step])
+        now = policy.saved()
+        changes = now.since(before)
+        if changes is None:
+            tree = json.loads(json.dumps(now.tree()))
+        else:
+            patched(tree, json.loads(json.dumps(changes)))
+        before = now
+        assert read(Kept, [Source("state", json.dumps(tree), "json")]) == now
+        assert list(tree["balloons"]) == [str(each) for each in getattr(policy, "balloons", ())], "in their order"
 
 
 @given(machines, machines, st.sampled_from(["topology-aware", "balloons"]), steps())

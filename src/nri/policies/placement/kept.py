@@ -16,10 +16,12 @@ from nri.policies.placement.containers import Container, Hint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Kept", "KeptBalloon", "KeptContainer", "KeptGrant", "KeptPart"]
+__all__ = ["Kept", "KeptBalloon", "KeptContainer", "KeptGrant", "KeptPart", "patched"]
 
 #: Of the form that is written; another one is not read.
-_VERSION = 1
+_VERSION = 2
+#: What of it changes with each event.
+_PARTS = ("containers", "grants", "balloons", "interrupts")
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,12 @@ class KeptContainer:
     @classmethod
     def of(cls, container: Container) -> KeptContainer:
         """The values of a container."""
-        hints = {source: list(hint) for source, hint in container.hints.items()}
-        return cls(*container.requests, container.mems, container.shares, hints)
+        known = container.kept
+        if known is None or known[0] is not container.requests:
+            hints = {source: list(hint) for source, hint in container.hints.items()}
+            made = cls(*container.requests, container.mems, container.shares, hints)
+            container.kept = known = container.requests, made
+        return known[1]
 
     def restore(self, container: Container) -> None:
         """Let a container be as it came."""
@@ -80,13 +86,16 @@ class KeptBalloon:
 
 @dataclass(frozen=True)
 class Kept:
-    """All of it. `version` and `policy` say who can read it; `interrupts` the CPUs of those that were moved, before."""
+    """All of it. `version` and `policy` say who can read it; `interrupts` the CPUs of those that were moved, before.
+
+    Containers and balloons are in their order, the oldest first.
+    """
 
     policy: str
     version: int = _VERSION
     containers: dict[str, KeptContainer] = field(default_factory=dict)
     grants: dict[str, KeptGrant] = field(default_factory=dict)
-    balloons: list[KeptBalloon] = field(default_factory=list)
+    balloons: dict[str, KeptBalloon] = field(default_factory=dict)
     interrupts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -102,14 +111,39 @@ class Kept:
 
     def tree(self) -> dict[str, Any]:
         """It as JSON has it."""
-        return {
-            "version": self.version,
-            "policy": self.policy,
-            "containers": {name: vars(each) for name, each in self.containers.items()},
-            "grants": {name: vars(each) for name, each in self.grants.items()},
-            "balloons": [
-                {"parts": [vars(part) for part in each.parts], "idle": each.idle, "containers": each.containers}
-                for each in self.balloons
-            ],
-            "interrupts": self.interrupts,
-        }
+        parts = {part: {name: _plain(each) for name, each in getattr(self, part).items()} for part in _PARTS}
+        return {"version": self.version, "policy": self.policy, **parts}
+
+    def since(self, before: Kept) -> dict[str, Any] | None:
+        """The entries that differ from an earlier one's, null for those that are gone; None if the order differs, too.
+
+        `patched` brings the earlier one's tree to this one's.
+        """
+        found: dict[str, Any] = {}
+        for part in _PARTS:
+            old, new = getattr(before, part), getattr(self, part)
+            changed = {n: each for n, each in new.items() if (was := old.get(n)) is not each and was != each}
+            if part == "balloons" and [*({name: 0 for name in old if name in new} | changed)] != [*new]:
+                return None
+            entries = {name: None for name in old if name not in new}
+            entries |= {name: _plain(each) for name, each in changed.items()}
+            if entries:
+                found[part] = entries
+        return found
+
+
+def patched(tree: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Put what `since` has found into a tree. AttributeError, KeyError or TypeError if it has not found that."""
+    for part, entries in changes.items():
+        for name, each in entries.items():
+            if each is None:
+                tree[part].pop(name, None)
+            else:
+                tree[part][name] = each
+
+
+def _plain(kept: object) -> Any:
+    """A part of it as JSON has it."""
+    if isinstance(kept, KeptBalloon):
+        return vars(kept) | {"parts": [vars(part) for part in kept.parts]}
+    return kept if isinstance(kept, str) else vars(kept)

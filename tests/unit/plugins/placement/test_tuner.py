@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from nri.host import Root
+from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement import masks
 from nri.policies.placement.machine import Machine
@@ -107,8 +107,9 @@ def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_in
     plugin.tune()
     assert most(root, 4, 5) == [3_000_000] * 2
     assert interrupt(root, 24) == "4-5"
-    kept = json.loads((tmp_path / "state/topology-aware.json").read_text())
-    assert kept["interrupts"] == {"24": "0-15"}
+    kept, _ = Checkpoint(str(tmp_path / "state"), "topology-aware").read()
+    assert kept is not None
+    assert kept.interrupts == {"24": "0-15"}
     stop(runtime, own)
     plugin.tune()
     assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")

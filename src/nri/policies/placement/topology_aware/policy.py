@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from types import MappingProxyType
 
-from nri.kube.quantity import cpu_shares
+from nri.kube.quantity import shares_of_millicpu
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.affinity import Affinity, affinities
@@ -450,7 +449,7 @@ class TopologyAware:
                 self._changes.set(name, cpus=self._cpus(grant))
             portion = grant.portion_m if grant.kind is not CpuKind.PRESERVE else 0
             millicpu = portion or 1000 * grant.exclusive.bit_count()
-            self._changes.set(name, shares=cpu_shares(Fraction(millicpu, 1000)))
+            self._changes.set(name, shares=shares_of_millicpu(millicpu))
         if not grant.preserved:
             self._changes.set(name, mems=masks.text(grant.zone) if options.pinMemory else "")
 
@@ -465,9 +464,11 @@ class TopologyAware:
         """Pin all others that share to the CPUs that their pools have now."""
         if cause.kind is CpuKind.RESERVED or not self.options.pinCPU:
             return
-        for grant in self.grants.values():
+        whole = {pool.id: masks.text(pool.free_sharable) for pool in self.pools.by_id}
+        for name, grant in self.grants.items():
             if grant is not cause and grant.shares:
-                self._changes.follow(grant.container.id, cpus=self._cpus(grant))
+                plain = not (grant.exclusive or grant.container.pod.asks)
+                self._changes.follow(name, cpus=whole[grant.pool.id] if plain else self._cpus(grant))
 
     # -- how it shows itself ------------------------------------------------------------------------------------------
 
