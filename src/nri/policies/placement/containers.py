@@ -20,7 +20,6 @@ from nri.policies.placement.zones import parse_kinds
 
 if TYPE_CHECKING:
     from nri.api import messages as m
-    from nri.policies.placement.kept import KeptContainer
 
 __all__ = ["Changes", "Container", "Hint", "NoPlace", "Pins", "Pod", "always", "container_of"]
 
@@ -103,7 +102,7 @@ class Container:
         hints: by what gave them.
         mems: the memory nodes it came with, "" for none; `shares` the weight.
         doubts: annotations that could not be read, in words.
-        kept: how it was written down last, and with which requests; the rest of it stays as it came.
+        kept: with which requests it was written down last, and how (`kept.KeptContainer`); the rest stays as it came.
     """
 
     id: str
@@ -115,7 +114,7 @@ class Container:
     mems: str = ""
     shares: int | None = None
     doubts: list[str] = field(default_factory=list)
-    kept: tuple[Requests, KeptContainer] | None = field(default=None, repr=False, compare=False)
+    kept: tuple[Requests, Any] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.pod.namespace}/{self.pod.name}/{self.name}"

@@ -39,12 +39,11 @@ class KeptContainer:
     @classmethod
     def of(cls, container: Container) -> KeptContainer:
         """The values of a container."""
-        known = container.kept
-        if known is None or known[0] is not container.requests:
+        if container.kept is None or container.kept[0] is not container.requests:
             hints = {source: list(hint) for source, hint in container.hints.items()}
-            made = cls(*container.requests, container.mems, container.shares, hints)
-            container.kept = known = container.requests, made
-        return known[1]
+            container.kept = container.requests, cls(*container.requests, container.mems, container.shares, hints)
+        made: KeptContainer = container.kept[1]
+        return made
 
     def restore(self, container: Container) -> None:
         """Let a container be as it came."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import nri
 from nri.host import Root
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.tuner import Tuner
@@ -113,6 +114,17 @@ def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_in
     stop(runtime, own)
     plugin.tune()
     assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
+
+
+def test_the_plugin_refuses_a_container_that_asks_for_interrupts_which_may_not_be_moved(
+    runtime: FakeRuntime, root: Root, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, controllableInterrupts=["*nvme*"])
+    create(runtime, pod("one", irq_affinity="{mask: ['*']}"), ask("one", 1000))
+    with pytest.raises(
+        nri.PluginError, match=r"irq-affinity.*: '\*eth\*' is interrupt 25 \(.*\), which may not be moved"
+    ):
+        create(runtime, pod("other", irq_affinity="{claim: ['*eth*']}"), ask("other", 1000))
 
 
 def test_a_plugin_that_takes_no_part_sets_nothing(root: Root) -> None:

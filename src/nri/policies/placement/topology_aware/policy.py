@@ -7,7 +7,7 @@ which pools were looked at and what each lacked. Next: the plugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request, cold_start_s, request_of
 from nri.policies.placement.topology_aware.scoring import Score, Scoring, affinity_score
-from nri.policies.placement.tuning import Tuning, check_asked, class_of, wish_of
+from nri.policies.placement.tuning import Tuning, check_asked, class_of, unmovable, wish_of
 from nri.policies.placement.zones import ALL_KINDS, DRAM, PRIORITIES, MemoryZones, NoMemory, Offer
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -72,6 +72,7 @@ class TopologyAware:
 
     Attributes:
         in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
+        interrupts: gives the machine's, with their descriptions.
     """
 
     name = "topology-aware"
@@ -101,6 +102,7 @@ class TopologyAware:
         self._warm: set[str] = set()
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
+        self.interrupts: Callable[[], Mapping[int, str]] = dict
         grants = {} if kept is None else kept.grants
         for name, container in containers.items():
             if name in grants:
@@ -269,7 +271,7 @@ class TopologyAware:
 
     def _place(self, container: Container, hinted: str) -> None:
         request, candidates = self._looked_at(container, hinted)
-        check_asked(container, request.exclusive > 0, self.options.cpuClasses)
+        check_asked(container, request.exclusive > 0, self.options.cpuClasses, self._unmovable)
         grant = self._first_that_serves(candidates, request)
         self._decisions[container.id] = view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
         self._enter(grant)
@@ -305,6 +307,10 @@ class TopologyAware:
             return found
         rest = [score for score in found if score not in first]
         return [*first, *rest] if self.choices.resize_can_move else first
+
+    def _unmovable(self, patterns: Sequence[str]) -> str:
+        controllable, choices = self.options.controllableInterrupts, self.choices
+        return unmovable(self.interrupts, controllable, choices.movable_interrupts_will_do, patterns)
 
     def _scoring(self, request: Request) -> Scoring:
         return Scoring(request, self.zones, self._burstable_level(request.container), self.choices)
