@@ -393,7 +393,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
 
     def _tell(self, container: Container) -> None:
-        for words in unread_annotations(self.name, container):
+        for words in unread_annotations(self.name, container, self.annotations):
             self.log.warning("%s: %s", container, words)
 
 

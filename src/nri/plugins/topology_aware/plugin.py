@@ -68,7 +68,6 @@ class TopologyAwarePlugin(PlacementPlugin):
     class Config(Options):
         """Keys of the configuration, or of the `spec` of a TopologyAwarePolicy: see the plugin's page."""
 
-        resource_kind: ClassVar[str] = "TopologyAwarePolicy"
         stateDir: str = "/var/lib/nri/placement"
         hostRoot: str = "/"
 

@@ -116,7 +116,10 @@ class TopologyAware:
             raise ValueError("reservedResources.cpu is missing: topology-aware cannot start without reserved CPUs")
         reserved = amounts.set_of(self.allowed)
         if reserved is None:
-            reserved = self._allocator.allocate(self.allowed & ~isolated, amounts.count(), Priority.NORMAL)
+            try:
+                reserved = self._allocator.allocate(self.allowed & ~isolated, amounts.count(), Priority.NORMAL)
+            except ValueError as error:
+                raise ValueError(f"reservedResources.cpu: {error}; reserve fewer") from None
         elif reserved & ~self.allowed:
             raise ValueError(
                 f"reservedResources.cpu: {masks.text(reserved & ~self.allowed)} are not among the available CPUs"
