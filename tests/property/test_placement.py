@@ -237,14 +237,18 @@ def test_the_same_events_have_the_same_outcome(
     assert first == second
 
 
-@given(machines, st.permutations(range(4)))
-def test_equal_containers_have_equal_places_in_any_order(topology: Topology, order: list[int]) -> None:
-    """Of equal containers it does not matter which comes first: the places are the same."""
+@given(machines, st.sampled_from(["topology-aware", "balloons"]), st.permutations(range(4)),
+       st.sampled_from([0, 500, 1000]), st.sampled_from([{}, {"balloon.balloons": "small"}]))  # fmt: skip
+def test_equal_containers_have_equal_places_in_any_order(
+    topology: Topology, name: str, order: list[int], cpu_m: int, annotations: dict[str, str]
+) -> None:
+    """Of equal containers it does not matter which comes first: the places are the same, that of the first the best."""
     outcomes = []
     for numbers in (range(4), order):
-        policy = make("topology-aware", topology, Choices.DEFAULT)
-        given_out = [policy.create(container(f"c{n}", 500, pod=f"p{n}"))[f"c{n}"] for n in numbers]
-        outcomes.append(sorted((pins.cpus or "", pins.mems or "") for pins in given_out))
+        policy = make(name, topology, Choices.DEFAULT)
+        for number in numbers:
+            policy.create(container(f"c{number}", cpu_m, pod=f"p{number}", **annotations))
+        outcomes.append([policy.pins.get(f"c{number}") for number in numbers])
     assert outcomes[0] == outcomes[1]
 
 
