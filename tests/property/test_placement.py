@@ -194,14 +194,14 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
             assert again.zones.zones == policy.zones.zones
 
 
-@given(machines, st.sampled_from(["topology-aware", "balloons"]), steps(), steps())
+@given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
 def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
-    topology: Topology, name: str, first: list[tuple[str, str, object]], second: list[tuple[str, str, object]]
+    topology: Topology, name: str, sequence: list[tuple[str, str, object]]
 ) -> None:
     policy = make(name, topology, Choices.DEFAULT)
     before = policy.saved()
     tree = json.loads(json.dumps(before.tree()))
-    for step in (*first, *second):
+    for step in sequence:
         play(policy, [step])
         now = policy.saved()
         changes = now.since(before)
