@@ -76,7 +76,7 @@ def _others_m() -> int:
 def cgroups(pins: Mapping[str, Pins]) -> Iterator[dict[str, list[Path]]]:
     """A cgroup for each container, with its weight and its pins: where its process is written to."""
     hierarchies, top = detect(Root("/")), f"nri-pinned-{os.getpid()}"
-    writer, made = Writer(hierarchies), dict[str, list[Path]]()
+    writer, made, before = Writer(hierarchies), dict[str, list[Path]](), dict[Path, str]()
     wanted = {"": 0, "own": 1000, **dict.fromkeys(OTHERS, _others_m())}
     try:
         for name, cpu_m in wanted.items():
@@ -87,6 +87,7 @@ def cgroups(pins: Mapping[str, Pins]) -> Iterator[dict[str, list[Path]]]:
                 made.setdefault(name, []).append(Path(folder, "cgroup.procs"))
                 control = Path(folder).parent / "cgroup.subtree_control"
                 if control.exists():
+                    before.setdefault(control, control.read_text())
                     control.write_text("+cpu +cpuset")
             mine = pins.get(name, Pins())
             writes = [Write(path, "cpuset.cpus", cpuset.parse(mine.cpus or "") or ALL[0]),
@@ -101,6 +102,9 @@ def cgroups(pins: Mapping[str, Pins]) -> Iterator[dict[str, list[Path]]]:
         for files in reversed(made.values()):
             for file in files:
                 file.parent.rmdir()
+        for control, names in before.items():
+            if control.exists():  # the top's
+                control.write_text(" ".join({"-cpu", "-cpuset"} - {f"-{name}" for name in names.split()}))
 
 
 @contextlib.contextmanager

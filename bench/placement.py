@@ -1,5 +1,7 @@
 """`python -m bench placement [--rounds N]`: how long topology-aware and balloons need to decide, without a runtime.
 
+With `--original NAME=PROGRAM` the plugin is measured beside that one instead: see `bench.originals`.
+
 For machines of 16 to 4,096 CPUs a policy is filled with containers; then one more is created and released again, over
 and over, first one that shares CPUs, then one with a CPU of its own. Counted is the processor time of the creation; the
 time of a release is the same or less. Half of the containers share, half ask for nothing, and one in ten, as far as
@@ -13,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 
+from bench.originals import report
 from bench.report import table
 from nri.policies.placement.containers import Container
 from nri.policies.placement.policy import Policy
@@ -65,16 +68,22 @@ def decision_ms(policy: Policy, make: Callable[[], Container], rounds: int) -> f
 def main(arguments: Sequence[str]) -> int:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench placement", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=25, help="creations of each kind (default 25)")
+    parser.add_argument("--rounds", type=int, default=0, help="creations of each kind (default 25); starts (default 5)")
+    parser.add_argument(
+        "--original", action="append", metavar="NAME=PROGRAM", help="topology-aware or balloons of nri-plugins, built"
+    )
     options = parser.parse_args(arguments)
+    if options.original:
+        print(report(options.original, options.rounds or 5))
+        return 0
     rows = []
     for name in POLICIES:
         for cpus in MACHINES:
             row = [name, str(cpus)]
             for count in COUNTS:
                 policy = filled(name, cpus, count)
-                shared = decision_ms(policy, lambda: container("more", 10, qos="Burstable"), options.rounds)
-                own = decision_ms(policy, lambda: container("own-more", 1000), options.rounds)
+                shared = decision_ms(policy, lambda: container("more", 10, qos="Burstable"), options.rounds or 25)
+                own = decision_ms(policy, lambda: container("own-more", 1000), options.rounds or 25)
                 row.append(f"{shared:.2f}, {own:.2f}")
             rows.append(row)
     print(table(["policy", "CPUs", *(f"{count} containers, ms" for count in COUNTS)], rows))

@@ -17,7 +17,7 @@ from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Container, NoPlace, Pins
 from nri.policies.placement.machine import Machine
-from nri.policies.placement.state import PlacementState
+from nri.policies.placement.state import PlacementState, patched
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import overridden
 from tests.support.placement import GIB, balloons, container, guest, topology_aware, with_memory
@@ -194,6 +194,26 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
             assert again.zones.zones == policy.zones.zones
 
 
+@given(machines, st.sampled_from(["topology-aware", "balloons"]), steps())
+def test_what_was_written_of_each_event_comes_to_the_same_as_all_of_it(
+    topology: Topology, name: str, sequence: list[tuple[str, str, object]]
+) -> None:
+    policy = make(name, topology, Choices.DEFAULT)
+    before = policy.saved()
+    tree = json.loads(json.dumps(before.tree()))
+    for step in sequence:
+        play(policy, [step])
+        now = policy.saved()
+        changes = now.since(before)
+        if changes is None:
+            tree = json.loads(json.dumps(now.tree()))
+        else:
+            patched(tree, json.loads(json.dumps(changes)))
+        before = now
+        assert read(PlacementState, [Source("state", json.dumps(tree), "json")]) == now
+        assert list(tree["balloons"]) == [str(each) for each in getattr(policy, "balloons", ())], "in their order"
+
+
 @given(machines, machines, st.sampled_from(["topology-aware", "balloons"]), steps())
 def test_what_another_machine_has_not_is_not_taken_up(
     topology: Topology, other: Topology, name: str, sequence: list[tuple[str, str, object]]
@@ -217,14 +237,18 @@ def test_the_same_events_have_the_same_outcome(
     assert first == second
 
 
-@given(machines, st.permutations(range(4)))
-def test_equal_containers_have_equal_places_in_any_order(topology: Topology, order: list[int]) -> None:
-    """Of equal containers it does not matter which comes first: the places are the same."""
+@given(machines, st.sampled_from(["topology-aware", "balloons"]), st.permutations(range(4)),
+       st.sampled_from([0, 500, 1000]), st.sampled_from([{}, {"balloon.balloons": "small"}]))  # fmt: skip
+def test_equal_containers_have_equal_places_in_any_order(
+    topology: Topology, name: str, order: list[int], cpu_m: int, annotations: dict[str, str]
+) -> None:
+    """Of equal containers it does not matter which comes first: the places are the same, that of the first the best."""
     outcomes = []
     for numbers in (range(4), order):
-        policy = make("topology-aware", topology, Choices.DEFAULT)
-        given_out = [policy.create(container(f"c{n}", 500, pod=f"p{n}"))[f"c{n}"] for n in numbers]
-        outcomes.append(sorted((pins.cpus or "", pins.mems or "") for pins in given_out))
+        policy = make(name, topology, Choices.DEFAULT)
+        for number in numbers:
+            policy.create(container(f"c{number}", cpu_m, pod=f"p{number}", **annotations))
+        outcomes.append([policy.pins.get(f"c{number}") for number in numbers])
     assert outcomes[0] == outcomes[1]
 
 

@@ -25,6 +25,7 @@ import grpc
 from nri.api import cpuset
 from nri.host import Root, read_topology
 from nri.kube.requests import ANNOTATION
+from nri.plugins.placement.checkpoint import Checkpoint
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace, Pins
 from nri.policies.placement.machine import Machine
@@ -239,15 +240,17 @@ def assert_kills_move_nothing(beside: Placing, pods: int) -> None:
         assert {each: found[each] for each in own} == own, f"moved, {point or 'no kill'} at {step} {name}"
         own |= {each: found[each] for each in found if each.startswith("own") and each not in beside.squeezed()}
     assert kills > pods / 2
-    assert json.loads(beside.state.read_text())["containers"] == {}
+    kept, complaint = Checkpoint(str(beside.state.parent), beside.name).read()
+    assert kept is not None, complaint
+    assert kept.containers == {}
 
 
 def _kill_amid(beside: Placing, step: str, name: str) -> None:
     """Kill the plugin when it has just written down what it decided, its answer perhaps on its way."""
-    before = beside.state.stat().st_ino
+    before = beside.state.stat().st_mtime_ns
     worker = threading.Thread(target=getattr(beside, step), args=(name,))
     worker.start()
-    wait_for(lambda: not worker.is_alive() or beside.state.stat().st_ino != before, "a decision")
+    wait_for(lambda: not worker.is_alive() or beside.state.stat().st_mtime_ns != before, "a decision")
     beside.kill()
     worker.join()
 

@@ -113,10 +113,13 @@ def check(cls: type, tree: object, path: Path, problems: list[Problem]) -> Parti
     return partial
 
 
-def build(partial: Partial, path: Path, problems: list[Problem]) -> Any:
-    """Build the instance of given values, else defaults, else nested classes of defaults. None if one is missing."""
+def build(partial: Partial, path: Path, problems: list[Problem], before: int | None = None) -> Any:
+    """Build the instance of given values, else defaults, else nested classes of defaults. None if one is missing.
+
+    Nor is it built if its values have brought more problems than the `before` that there were.
+    """
     cls, values = partial.cls, {}
-    before = len(problems)
+    before = len(problems) if before is None else before
     for name, annotation in fields_of(cls).items():
         if name in partial.values:
             given = partial.values[name]
@@ -213,7 +216,8 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _choice({written(member.value): member for member in annotation}, value, path, problems)
     if is_plain(annotation):
-        return build(check(annotation, value, path, problems), path, problems)
+        before = len(problems)
+        return build(check(annotation, value, path, problems), path, problems, before)
     if origin is tuple and args[-1] is not Ellipsis and isinstance(value, list):
         return _fixed(args, value, path, problems)
     if origin in _LISTS and isinstance(value, list):
@@ -342,7 +346,9 @@ def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[P
         return choices[shown]
     near = difflib.get_close_matches(shown.lower(), {name.lower(): name for name in choices}, 1, 0.6)
     hint = f'did you mean "{next(name for name in choices if name.lower() == near[0])}"?' if near else ""
-    wanted = f"{len(choices)} words" if hint and len(choices) > _MOST_NAMED else ", ".join(choices)
+    wanted = (
+        f"{len(choices)} words" if hint and len(choices) > _MOST_NAMED else ", ".join(each or '""' for each in choices)
+    )
     problems.append(Problem(path, f"expected one of {wanted}, not {shorten(value)}", hint))
     return None
 

@@ -9,7 +9,8 @@ from fractions import Fraction
 
 from nri.config.quantity import parse
 
-__all__ = ["CPU_PERIOD_US", "MOST", "bounded", "capped", "ceil", "cpu_quota_us", "cpu_shares", "parse"]
+__all__ = ["CPU_PERIOD_US", "MOST", "bounded", "capped", "ceil", "cpu_quota_us", "cpu_shares", "parse",
+           "shares_of_millicpu"]  # fmt: skip
 
 #: The largest quantity that messages can hold.
 MOST = 2**63 - 1
@@ -38,8 +39,12 @@ def ceil(value: Fraction) -> int:
 
 def cpu_shares(cpus: Fraction) -> int:
     """Return the kubelet's CPU weight for a request of so many CPUs."""
-    shares = ceil(cpus * 1000) * _SHARES_PER_CPU // 1000
-    return min(max(shares, _MIN_SHARES), _MAX_SHARES)
+    return shares_of_millicpu(ceil(cpus * 1000))
+
+
+def shares_of_millicpu(millicpu: int) -> int:
+    """Return the kubelet's CPU weight for a request of so many thousandths of a CPU."""
+    return min(max(millicpu * _SHARES_PER_CPU // 1000, _MIN_SHARES), _MAX_SHARES)
 
 
 def cpu_quota_us(cpus: Fraction) -> int:

@@ -162,3 +162,27 @@ def test_an_annotation_that_no_value_can_have_is_a_mistake_of_the_class() -> Non
 
     with pytest.raises(TypeError, match=r"configuration has no values of <class 'complex'>"):
         checked(Odd, {"number": 3})
+
+
+@dataclasses.dataclass
+class Checked:
+    word: Literal["", "one", "other"] = ""
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        self.word.upper()
+        self.size.bit_length()
+
+
+@dataclasses.dataclass
+class Listed:
+    rules: list[Checked]
+
+
+def test_a_listed_class_never_sees_a_value_that_cannot_be_used() -> None:
+    problems: list[Problem] = []
+    check(Listed, {"rules": [{"word": "third", "size": "x"}, {"word": "one"}]}, (), problems)
+    assert [(each.path, each.reason) for each in problems] == [
+        (("rules", 0, "word"), 'expected one of "", one, other, not "third"'),
+        (("rules", 0, "size"), 'expected a whole number, not "x"'),
+    ]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _KINDS = {"TopologyAwarePolicy": "topology-aware", "BalloonsPolicy": "balloons"}
 #: Without --policy.
-_PLAIN = {"reservedResources": {"cpu": "1"}}
+_PLAIN = {"kind": "TopologyAwarePolicy", "spec": {"reservedResources": {"cpu": "1"}}}
 _PLACED = [Column("CPUS", "cpus"), Column("MEMORY", "mems"), Column("SHARES", "shares"), Column("REFUSED", "refused")]
 _PLACES = [
     Column("PLACE", "place"),
@@ -314,9 +314,12 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
     """Place the containers of manifests, one after the other; what of it all has no effect is told."""
     from nri.config import read_file
     from nri.kube.manifest import read_manifests
+    from nri.plugins.balloons.plugin import BalloonsPlugin
+    from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
     from nri.policies.placement.containers import NoPlace, container_of
     from nri.policies.placement.unread import unread_annotations, unread_keys
 
+    known = {each.name: each.annotations for each in (TopologyAwarePlugin, BalloonsPlugin)}
     done, out = Simulation(_policy(policy, topology), {}, {}), Output(settings)
     for key, reason in unread_keys(done.policy.options):
         out.note(f"{policy}: {key} has no effect: {reason}")
@@ -330,24 +333,26 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
             except NoPlace as error:
                 done.refused[container.id] = error.reason
             done.policy.scheduling(container)
-            for words in unread_annotations(done.policy.name, container):
+            for words in unread_annotations(done.policy.name, container, known[done.policy.name]):
                 out.note(f"{container}: {words}")
     return done
 
 
 def _policy(path: str, topology: Topology) -> Policy:
     """The policy of a resource in a file. Failure if it is none."""
-    from nri.config import parse_text, read_file
-    from nri.policies.placement.choices import Choices
+    from nri.config import Source, parse_text, read_file
     from nri.policies.placement.machine import Machine
-    from nri.testing.placement.machines import make_policy
+    from nri.testing.placement.machines import policy_of
 
-    tree: Any = parse_text(read_file(path)) if path else {"kind": "TopologyAwarePolicy", "spec": _PLAIN}
+    source = read_file(path) if path else Source("", json.dumps(_PLAIN), "json")
+    tree: Any = parse_text(source)
     kind = tree.get("kind") if isinstance(tree, dict) else None
-    if kind not in _KINDS or not isinstance(tree.get("spec"), dict):
-        raise Failure(f"{path}: {json.dumps(kind)} is no kind of policy; {' or '.join(_KINDS)}, with a spec")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        given = "there is no kind" if kind is None else f"kind: {json.dumps(kind)} is none of a policy"
+        step = "put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
+        raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}")
     try:
-        return make_policy(_KINDS[kind], Machine.of(topology), tree["spec"], Choices.DEFAULT)
+        return policy_of(_KINDS[kind], Machine.of(topology), source)
     except ValueError as error:
         raise Failure(f"{path}: {error}") from error
 

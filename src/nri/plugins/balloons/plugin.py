@@ -51,7 +51,6 @@ class BalloonsPlugin(PlacementPlugin):
     class Config(Options):
         """Keys of the configuration, or of the `spec` of a BalloonsPolicy: see the plugin's page."""
 
-        resource_kind: ClassVar[str] = "BalloonsPolicy"
         stateDir: str = "/var/lib/nri/placement"
         hostRoot: str = "/"
 

@@ -49,17 +49,18 @@ def _schedule(made: nri.Adjustment, kind: SchedulingClass) -> None:
 
 
 def updates_of(changes: Mapping[str, Pins]) -> list[nri.Update]:
-    """Updates of containers that run; one that has just ended is no reason to fail what they come with."""
+    """Updates of containers that run; one that has just ended is no reason to fail what they come with.
+
+    They may be hundreds, of numbers that policies made, so that no setter has to check them.
+    """
     made = []
     for name, pins in changes.items():
-        update = nri.Update(name).set_ignore_failure()
-        if pins.cpus:
-            update.set_cpuset_cpus(pins.cpus)
-        if pins.mems:
-            update.set_cpuset_mems(pins.mems)
-        if pins.shares:
-            update.set_cpu_shares(pins.shares)
         if pins.cpus or pins.mems or pins.shares:
+            update = nri.Update(name).set_ignore_failure()
+            cpu = update.message.linux.resources.cpu
+            cpu.cpus, cpu.mems = pins.cpus or "", pins.mems or ""
+            if pins.shares:
+                cpu.shares.value = pins.shares
             made.append(update)
     return made
 

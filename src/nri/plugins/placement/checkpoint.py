@@ -1,8 +1,9 @@
 """The state file: what every container was given, written after each event and read at the start.
 
-One job: :class:`Checkpoint`. Rules: a file that others could have written is refused, because it decides over CPUs; one
-that cannot be read is reported, and counts as none. It is replaced whole and not waited for on the disk: after a crash
-of the machine no container of it runs. Next: `nri.policies.placement.state`, its content.
+One job: :class:`Checkpoint`. Its first line has all, each that follows what one event has changed; a last line without
+an end is what a kill has left of one that was never answered. Rules: a file that others could have written is refused,
+because it decides over CPUs; one that cannot be read is reported, and counts as none. It is not waited for on the disk:
+after a crash of the machine no container of it runs. Next: `nri.policies.placement.state`, its content.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
-from nri.config import Source, read
+from nri.config import Source, parse_text, read
 from nri.errors import ConfigError
 from nri.files import private_folder, read_regular, write_whole
-from nri.policies.placement.state import PlacementState
+from nri.policies.placement.state import PlacementState, patched
 
 __all__ = ["Checkpoint"]
 
 #: Some 200 bytes for each container.
 _MOST_BYTES = 16 << 20
+#: It is written whole again when lines of changes are longer than that, and than the first line.
+_LEAST_CHANGES = 64 << 10
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 class Checkpoint:
@@ -34,6 +39,11 @@ class Checkpoint:
     def __init__(self, folder: str, name: str) -> None:
         self.path = Path(folder) / f"{name}.json"
         self._name = name
+        self._written: PlacementState | None = None
+        #: Its number and size after the last write: another one has been put there, or written to, by others.
+        self._seen = (0, 0)
+        #: How many bytes of changes there is room for.
+        self._room = 0
 
     def read(self) -> tuple[PlacementState | None, str]:
         """The content of the file, None if there is none, and why it cannot be used, "" if it can.
@@ -44,7 +54,7 @@ class Checkpoint:
         try:
             self._refuse_foreign(os.lstat(self.path))
             text = read_regular(self.path, _MOST_BYTES, follow=False).decode()
-            state = read(PlacementState, [Source(str(self.path), text, "json")])
+            state = read(PlacementState, [Source(str(self.path), json.dumps(self._tree(text)), "json")])
         except FileNotFoundError:
             return None, ""
         except (OSError, UnicodeDecodeError) as error:
@@ -57,14 +67,51 @@ class Checkpoint:
             return None, f"{self.path}: it was written by {state.policy}"
         return state, ""
 
+    def _tree(self, text: str) -> Any:
+        """The first line with the changes of all others. Raises ConfigError."""
+        first, *more = text.split("\n")
+        tree = parse_text(Source(str(self.path), first, "json"))
+        for line in more[:-1]:
+            changes = parse_text(Source(str(self.path), line, "json"))
+            try:
+                patched(tree, changes)
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ConfigError(str(self.path), "", f"a line of it is no change of its first: {line[:80]}") from error
+        return tree
+
     def write(self, state: PlacementState) -> None:
-        """Write what is to be kept. Raises OSError."""
-        data = json.dumps(state.tree(), separators=(",", ":")).encode()
+        """Write what is to be kept, or what of it has changed. Raises OSError."""
+        changes = None if self._written is None else state.since(self._written)
+        self._written = None  # should it fail
+        if changes is None or (changes and not self._append(_line(changes))):
+            self._write_whole(_line(state.tree()))
+        self._written = state
+
+    def _write_whole(self, data: bytes) -> None:
         try:
             write_whole(self.path, data, sync=False)
         except FileNotFoundError:
             private_folder(self.path.parent)
             write_whole(self.path, data, sync=False)
+        self._seen, self._room = (os.lstat(self.path).st_ino, len(data)), max(len(data), _LEAST_CHANGES)
+
+    def _append(self, data: bytes) -> bool:
+        """Add a line to the file as it was left; whether there is such a file, and room for it."""
+        self._room -= len(data)
+        if self._room < 0:
+            return False
+        try:
+            file = os.open(self.path, _APPEND)
+        except OSError:
+            return False
+        try:
+            found, whole = os.fstat(file), False
+            if (found.st_ino, found.st_size) == self._seen:
+                whole = os.write(file, data) == len(data)
+            self._seen = found.st_ino, found.st_size + len(data)
+        finally:
+            os.close(file)
+        return whole
 
     def _refuse_foreign(self, found: os.stat_result) -> None:
         reason = ""
@@ -79,3 +126,7 @@ class Checkpoint:
 
 
 _FOREIGN = "state file"
+
+
+def _line(tree: dict[str, Any]) -> bytes:
+    return json.dumps(tree, separators=(",", ":")).encode() + b"\n"

@@ -63,6 +63,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._machine: Machine | None = None
         self._node_bytes = 0
         self._saved_state: PlacementState | None = None
+        self._checkpoint = Checkpoint("", "")
         self._connected = False
         self._server: Server | None = None
         self._tuner: Tuner | None = None
@@ -108,8 +109,9 @@ class PlacementPlugin(nri.Plugin, ABC):
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
         machine = Machine.of(topology)
         before, changes = self._policy, dict[str, Pins]()
+        checkpoint = Checkpoint(options.stateDir, self.name)
         if before is None:
-            self._saved_state, complaint = Checkpoint(options.stateDir, self.name).read()
+            self._saved_state, complaint = checkpoint.read()
             if complaint:
                 self.log.warning("%s; all containers are placed again", complaint)
             self._tuner = Tuner(self.root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
@@ -120,7 +122,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             policy = self._made(machine, options, before.saved(), before.containers)
             self._place_all(policy, before.containers.values())
             changes = {name: pins for name, pins in policy.pins.items() if pins != before.pins.get(name)}
-        self._policy, self._options, self._machine = policy, options, machine
+        self._policy, self._options, self._machine, self._checkpoint = policy, options, machine, checkpoint
         self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
         if before is not None:
             self._save(policy)
@@ -390,12 +392,12 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _save(self, policy: Policy) -> None:
         try:
             first = self._tuner.first if self._tuner else {}
-            Checkpoint(self._options.stateDir, self.name).write(replace(policy.saved(), interrupts=first))
+            self._checkpoint.write(replace(policy.saved(), interrupts=dict(first)))
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
 
     def _tell(self, container: Container) -> None:
-        for words in unread_annotations(self.name, container):
+        for words in unread_annotations(self.name, container, self.annotations):
             self.log.warning("%s: %s", container, words)
 
 

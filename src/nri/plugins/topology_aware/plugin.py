@@ -7,10 +7,12 @@ nri-plugins' plugin of this name. The plugin around it is `nri.plugins.placement
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import nri
+from nri.host.interrupts import read_interrupts
 from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
 from nri.policies.placement.containers import Pins
 from nri.policies.placement.topology_aware.options import Options
@@ -66,7 +68,6 @@ class TopologyAwarePlugin(PlacementPlugin):
     class Config(Options):
         """Keys of the configuration, or of the `spec` of a TopologyAwarePolicy: see the plugin's page."""
 
-        resource_kind: ClassVar[str] = "TopologyAwarePolicy"
         stateDir: str = "/var/lib/nri/placement"
         hostRoot: str = "/"
 
@@ -97,7 +98,9 @@ class TopologyAwarePlugin(PlacementPlugin):
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
-        return TopologyAware(machine, options, state=state, containers=containers)
+        made = TopologyAware(machine, options, state=state, containers=containers)
+        made.interrupts = partial(read_interrupts, self.root)
+        return made
 
 
 if __name__ == "__main__":

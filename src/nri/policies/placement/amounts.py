@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nri.config.complaint import WrongValue
 from nri.kube import quantity
 from nri.policies.placement import masks
 
@@ -24,8 +25,11 @@ class Amounts:
     memory: str | int | float | None = None
 
     def __post_init__(self) -> None:
-        if self.cpu is not None and self.set_of(0) is None:
-            self.count()
+        try:
+            if self.cpu is not None and self.set_of(0) is None:
+                self.count()
+        except ValueError as error:
+            raise WrongValue("cpu", str(error), "write cpuset:0-3, exclude-cpuset:4-7 or a number of CPUs") from None
 
     def set_of(self, every: int) -> int | None:
         """The mask of a list, or of all but a list; None if it is a number of CPUs, or not given."""

@@ -62,6 +62,8 @@ class Choices:
     """CPUs of a balloon that is gone, or was only tried, are idle ones that others share; the original forgets."""
     strict_hints_bind_memory: bool = True
     """Strict hints hold for memory, too, which the original checks before there is any."""
+    movable_interrupts_will_do: bool = True
+    """Interrupts that `irq-affinity` names move as far as they may; the original refuses if one of them may not."""
 
 
 Choices.REFERENCE = Choices(**dict.fromkeys((each.name for each in fields(Choices)), False))

@@ -54,7 +54,11 @@ class Pins(NamedTuple):
 
     def __or__(self, later: Pins) -> Pins:
         """These pins, and the later ones over them."""
-        return Pins(*(old if new is None else new for old, new in zip(self, later, strict=True)))  # type: ignore[arg-type]
+        return Pins(
+            self.cpus if later.cpus is None else later.cpus,
+            self.mems if later.mems is None else later.mems,
+            self.shares if later.shares is None else later.shares,
+        )
 
 
 class Hint(NamedTuple):
@@ -77,6 +81,12 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     class_known: bool = True
+    #: Those of the annotations that are the policies'.
+    asks: Mapping[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        asks = {key: value for key, value in self.annotations.items() if SUFFIX in key}
+        object.__setattr__(self, "asks", asks)
 
     def values(self) -> Mapping[str, str]:
         """Its simple keys in expressions."""
@@ -92,6 +102,7 @@ class Container:
         hints: by what gave them.
         mems: the memory nodes it came with, "" for none; `shares` the weight.
         doubts: annotations that could not be read, in words.
+        written: with which requests it was written down last, and how (`state.ContainerState`).
     """
 
     id: str
@@ -103,6 +114,7 @@ class Container:
     mems: str = ""
     shares: int | None = None
     doubts: list[str] = field(default_factory=list)
+    written: tuple[Requests, Any] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.pod.namespace}/{self.pod.name}/{self.name}"
@@ -118,7 +130,8 @@ class Container:
 
     def asks(self, key: str) -> tuple[int, str] | None:
         """The scope and the value of an annotation of the policies, its key without the domain."""
-        return convention.scoped(self.pod.annotations, key + SUFFIX, self.name)
+        asks = self.pod.asks
+        return convention.scoped(asks, key + SUFFIX, self.name) if asks else None
 
     def asks_flag(self, key: str) -> tuple[int, bool] | None:
         """The same, as true or false."""
@@ -214,8 +227,13 @@ class Changes:
 
     def follow(self, name: str, cpus: str | None = None, mems: str | None = None, shares: int | None = None) -> None:
         """Pin a container, perhaps for the sake of another one; what it is pinned to already is no change."""
-        now = self.pins.get(name, Pins())
-        if now | Pins(cpus, mems, shares) != now:
+        now = self.pins.get(name)
+        if (
+            now is None
+            or (cpus is not None and cpus != now.cpus)
+            or (mems is not None and mems != now.mems)
+            or (shares is not None and shares != now.shares)
+        ):
             self.set(name, cpus, mems, shares)
 
     def again(self, name: str, shares: int | None = None) -> None:

@@ -8,7 +8,7 @@ several pictures can be in one page. It follows the reader's light or dark setti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,7 +62,7 @@ class _Box:
             box.x, box.y = x, y
             x += box.width + _GAP
             lowest, widest = max(lowest, box.height), max(widest, x)
-        self.width, self.height = max(widest, len(self.title) * 7 + 2 * _GAP), y + lowest + _GAP
+        self.width, self.height = max(widest, len(self.title) * (7 if self.inner else 8) + 2 * _GAP), y + lowest + _GAP
 
 
 def draw(document: Mapping[str, Any]) -> str:
@@ -141,10 +141,16 @@ def _legend(
     for names, number in groups.items():
         nodes = sorted({mems[name] for name in names if mems[name]})
         memory = f"; memory nodes {' or '.join(nodes)}" if nodes else ""
-        where = plain(f"CPUs {cpuset.to_text(cpus[names])}{memory}: ", most // 2)
+        where = plain(f"CPUs {_cpus(cpus[names], most // 2 - len(memory))}{memory}: ", most * 2 // 3)
         rows.append((_colour(number), where + _names(names, most - len(where))))
     more = len(rows) - _MOST_ROWS
     return rows if more <= 0 else [*rows[:_MOST_ROWS], ("", f"and {more} more")]
+
+
+def _cpus(numbers: Sequence[int], most: int) -> str:
+    """A list of CPUs in some so many letters; of a longer one the beginning, and how many there are."""
+    words = cpuset.to_text(numbers)
+    return words if len(words) <= most else f"{words[: most - 16].rpartition(',')[0]},... ({len(numbers)} in all)"
 
 
 def _names(names: tuple[str, ...], most: int = 4 * 60) -> str:

@@ -16,10 +16,12 @@ from nri.policies.placement.containers import Container, Hint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "PlacementState"]
+__all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "PlacementState", "patched"]
 
 #: Of the form that is written; another one is not read.
-_VERSION = 1
+_VERSION = 2
+#: What of it changes with each event.
+_PARTS = ("containers", "grants", "balloons", "interrupts")
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,11 @@ class ContainerState:
     @classmethod
     def of(cls, container: Container) -> ContainerState:
         """The values of a container."""
-        hints = {source: list(hint) for source, hint in container.hints.items()}
-        return cls(*container.requests, container.mems, container.shares, hints)
+        if container.written is None or container.written[0] is not container.requests:
+            hints = {source: list(hint) for source, hint in container.hints.items()}
+            container.written = container.requests, cls(*container.requests, container.mems, container.shares, hints)
+        made: ContainerState = container.written[1]
+        return made
 
     def restore(self, container: Container) -> None:
         """Let a container be as it came."""
@@ -80,13 +85,16 @@ class BalloonState:
 
 @dataclass(frozen=True)
 class PlacementState:
-    """The state of one policy. `version` and `policy` say who reads it; `interrupts` the first CPUs of those moved."""
+    """All of it. `version` and `policy` say who can read it; `interrupts` the CPUs of those that were moved, before.
+
+    Containers and balloons are in their order, the oldest first.
+    """
 
     policy: str
     version: int = _VERSION
     containers: dict[str, ContainerState] = field(default_factory=dict)
     grants: dict[str, GrantState] = field(default_factory=dict)
-    balloons: list[BalloonState] = field(default_factory=list)
+    balloons: dict[str, BalloonState] = field(default_factory=dict)
     interrupts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -102,14 +110,39 @@ class PlacementState:
 
     def tree(self) -> dict[str, Any]:
         """It as JSON has it."""
-        return {
-            "version": self.version,
-            "policy": self.policy,
-            "containers": {name: vars(each) for name, each in self.containers.items()},
-            "grants": {name: vars(each) for name, each in self.grants.items()},
-            "balloons": [
-                {"parts": [vars(part) for part in each.parts], "idle": each.idle, "containers": each.containers}
-                for each in self.balloons
-            ],
-            "interrupts": self.interrupts,
-        }
+        parts = {part: {name: _plain(each) for name, each in getattr(self, part).items()} for part in _PARTS}
+        return {"version": self.version, "policy": self.policy, **parts}
+
+    def since(self, before: PlacementState) -> dict[str, Any] | None:
+        """The entries that differ from an earlier one's, null for those that are gone; None if the order differs, too.
+
+        `patched` brings the earlier one's tree to this one's.
+        """
+        found: dict[str, Any] = {}
+        for part in _PARTS:
+            old, new = getattr(before, part), getattr(self, part)
+            changed = {n: each for n, each in new.items() if (was := old.get(n)) is not each and was != each}
+            if part == "balloons" and [*({name: 0 for name in old if name in new} | changed)] != [*new]:
+                return None
+            entries = {name: None for name in old if name not in new}
+            entries |= {name: _plain(each) for name, each in changed.items()}
+            if entries:
+                found[part] = entries
+        return found
+
+
+def patched(tree: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Put what `since` has found into a tree. AttributeError, KeyError or TypeError if it has not found that."""
+    for part, entries in changes.items():
+        for name, each in entries.items():
+            if each is None:
+                tree[part].pop(name, None)
+            else:
+                tree[part][name] = each
+
+
+def _plain(part: object) -> Any:
+    """A part of it as JSON has it."""
+    if isinstance(part, BalloonState):
+        return vars(part) | {"parts": [vars(each) for each in part.parts]}
+    return part if isinstance(part, str) else vars(part)

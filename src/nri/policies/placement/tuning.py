@@ -36,6 +36,7 @@ __all__ = [
     "described",
     "irq_affinity_of",
     "settings",
+    "unmovable",
 ]  # fmt: skip
 
 _UNITS: Final = {"ghz": 1_000_000, "mhz": 1000, "khz": 1, "": 1}
@@ -139,10 +140,19 @@ class _IrqAnnotation:
     mode: Literal["", "mask-first", "claim-first"] = ""
 
 
-def check_asked(container: Container, own: bool, classes: Sequence[CpuClass]) -> None:
-    """Raise NoPlace for a request about its own CPUs that a container cannot have. `own` says whether it has some.
+def check_asked(
+    container: Container,
+    own: bool,
+    classes: Sequence[CpuClass],
+    unmovable: Callable[[Sequence[str]], str] = lambda _patterns: "",
+) -> None:
+    """Raise NoPlace for what a container asks of its own CPUs in vain.
 
-    A request for a whole pod is refused only if no container of it could have it.
+    What is asked for a whole pod is in vain only if no container of it could have it.
+
+    Args:
+        own: whether it has some.
+        unmovable: why some patterns of interrupts cannot be met, "" if they can: see the function of this name.
     """
     guaranteed, names = container.qos == "Guaranteed", [each.name for each in classes]
     if guaranteed and not container.requests.cpu_m:
@@ -156,7 +166,9 @@ def check_asked(container: Container, own: bool, classes: Sequence[CpuClass]) ->
         _check_scope(container, "cpu-class", asked[0], own or (guaranteed and not asked[1]))
     asked = container.asks("irq-affinity")
     if asked is not None:
-        _interrupts(container)
+        interrupts = _interrupts(container)
+        if complaint := unmovable([*interrupts.claim, *interrupts.mask]):
+            raise container.refusal("irq-affinity", complaint)
         _check_scope(container, "irq-affinity", asked[0], own)
 
 
@@ -270,6 +282,23 @@ def affinities(
             sinks |= rule.cpus if rule.sink else 0
         found[number] = claimed or (sinks or first) & ~masked or online & ~masked or first
     return found
+
+
+def unmovable(
+    interrupts: Callable[[], Mapping[int, str]], controllable: Sequence[str], some_will_do: bool, asked: Sequence[str]
+) -> str:
+    """Why patterns cannot be met: one that names an interrupt which may not be moved, and none that may; "" if all can.
+
+    Without `some_will_do` any such interrupt is a reason, if it is named by its description, as in the original.
+    """
+    known = {} if "*" in controllable else interrupts()
+    for pattern in asked:
+        named = [number for number, words in known.items() if _has((pattern,), number if some_will_do else -1, words)]
+        fixed = [number for number in named if not _has(controllable, number, known[number])]
+        if fixed and (len(fixed) == len(named) or not some_will_do):
+            what = f"{pattern!r} is interrupt {fixed[0]} ({known[fixed[0]]}), which may not be moved here"
+            return f"{what}; controllableInterrupts: {', '.join(controllable) or 'none'}"
+    return ""
 
 
 def _has(patterns: Sequence[str], number: int, words: str) -> bool:

@@ -5,7 +5,8 @@ One job: tell it, for the plugins' log and for what is tried on paper. Pure. Nex
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from nri.policies.placement.containers import SUFFIX
@@ -25,6 +26,7 @@ _KEYS: Final = {
 }
 #: The same for keys of `agent`.
 _AGENT: Final = {"podResourceAPI": _HINTS, "nodeResourceTopology": "nri placement follow writes it, beside the plugin"}
+_DOMAIN: Final = f"{SUFFIX.removeprefix('.')}/"
 _NOTHING: Any = (None, "", False, [], {})
 #: Annotations of both policies, without their domain.
 _ANNOTATIONS: Final = {
@@ -63,10 +65,17 @@ def unread_keys(options: Any) -> Iterator[tuple[str, str]]:
                 yield f"balloonTypes {each.name}: {device}", _HINTS
 
 
-def unread_annotations(policy: str, container: Container) -> Iterator[str]:
-    """Annotations of a container that could not be read, or have no effect in a policy, in words."""
+def unread_annotations(policy: str, container: Container, known: Iterable[str]) -> Iterator[str]:
+    """Annotations of a container that could not be read, have no effect in a policy, or look misspelt, in words.
+
+    `known` are the policy's annotations, without their scope.
+    """
     for doubt in container.doubts:
         yield f"{doubt}; it counts as not given"
     for key, reason in {**_ANNOTATIONS, **OF_POLICY[policy]}.items() if container.pod.annotations else ():
         if container.asks(key) is not None:
             yield f"annotation {key + SUFFIX} has no effect: {reason}"
+    for key in container.pod.annotations:
+        base = key if key.startswith(_DOMAIN) else key.partition("/")[0]
+        if _DOMAIN in f"{base}/" and base not in known and (near := get_close_matches(base, known, 1, 0.9)):
+            yield f"annotation {key} is not read; did you mean {near[0]}?"

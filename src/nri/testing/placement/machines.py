@@ -29,7 +29,7 @@ from nri.policies.placement.machine import Machine
 from nri.policies.placement.topology_aware.options import Options as TopologyAwareOptions
 from nri.policies.placement.topology_aware.policy import TopologyAware
 
-__all__ = ["Machines", "make_policy", "overridden", "read_machine"]
+__all__ = ["Machines", "make_policy", "overridden", "policy_of", "read_machine"]
 
 _KIB = 1024
 #: No file of /sys is as large.
@@ -85,6 +85,8 @@ def read_machine(path: str) -> Topology:
     """
     file, _, inside = path.rpartition(":") if not Path(path).exists() else (path, "", "")
     file = file or path
+    if not Path(file).exists():
+        raise ConfigError(path, "", "there is no such folder or archive", "name a copy of a machine's root")
     try:
         if not Path(file).is_file():
             found = read_topology(Root(path))
@@ -234,14 +236,20 @@ def overridden(topology: Topology, overrides: Mapping[str, Any]) -> Topology:
 
 def make_policy(name: str, machine: Machine, spec: Mapping[str, Any], choices: Choices) -> TopologyAware | Balloons:
     """A policy. Raises ValueError for a configuration that it refuses."""
-    source = Source("configuration", json.dumps(spec), "json")
     try:
-        if name == "topology-aware":
-            return TopologyAware(machine, read(TopologyAwareOptions, [source]), choices)
-        if name == "balloons":
-            return Balloons(machine, read(BalloonsOptions, [source]), choices, lambda path: _near(machine, path))
+        return policy_of(name, machine, Source("configuration", json.dumps(spec), "json"), choices)
     except ConfigError as error:
         raise ValueError(str(error)) from error
+
+
+def policy_of(
+    name: str, machine: Machine, source: Source, choices: Choices = Choices.DEFAULT
+) -> TopologyAware | Balloons:
+    """A policy of a configuration, or a resource. Raises ConfigError, or ValueError if the machine is another."""
+    if name == "topology-aware":
+        return TopologyAware(machine, read(TopologyAwareOptions, [source]), choices)
+    if name == "balloons":
+        return Balloons(machine, read(BalloonsOptions, [source]), choices, lambda path: _near(machine, path))
     raise ValueError(f"there is no policy {name!r}")
 
 

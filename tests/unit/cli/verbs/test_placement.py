@@ -59,10 +59,30 @@ def test_containers_are_placed_or_refused_with_the_reason(nri, machine) -> None:
     assert huge["refused"].startswith("socket #0 lacks")
 
 
+BALLOONS = "kind: BalloonsPolicy\nspec: {balloonTypes: [{name: a, %s}]}\n"
+
+
 def test_what_is_no_policy_is_one_line(nri, machine) -> None:
     for policy, words in (
-        ("kind: Pod\nspec: {}\n", '"Pod" is no kind of policy'),
-        ("kind: BalloonsPolicy\nspec: {balloonType: []}\n", "balloonTypes"),
+        ("kind: Pod\nspec: {}\n", 'policy.yaml: kind: "Pod" is none of a policy; write kind: TopologyAwarePolicy or'),
+        (
+            "reservedResources: {}\n",
+            "policy.yaml: there is no kind; write kind: TopologyAwarePolicy or BalloonsPolicy, put",
+        ),
+        ("[]\n", "policy.yaml: there is no kind; write kind: TopologyAwarePolicy or BalloonsPolicy, with a spec"),
+        ("kind: [Pod]\n", "is none of a policy"),
+        ("kind: TopologyAwarePolicy\nspec:\n", "policy.yaml: reservedResources.cpu is missing"),
+        ("kind: BalloonsPolicy\nspec: {balloonType: []}\n", "policy.yaml:2: balloonType: unknown key (did you mean"),
+        ("kind: BalloonsPolicy\nspec: {reservedResources: {cpu: 0-1}}\n", "policy.yaml:2: reservedResources.cpu: "),
+        (
+            "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: 99}}\n",
+            "reservedResources.cpu: 0-3 has fewer than",
+        ),
+        (BALLOONS % "shareIdleCPUsInSame: x", 'one of "", system'),
+        (
+            BALLOONS % "matchExpressions: [{key: name, operator: Match}]",
+            'matchExpressions[0].operator: expected one of 11 words, not "Match" (did you mean "Matches"?)',
+        ),
     ):
         done = simulate(nri, machine, policy)
         assert done.returncode != 0
@@ -72,6 +92,9 @@ def test_what_is_no_policy_is_one_line(nri, machine) -> None:
 def test_a_folder_without_a_machine_is_one_line(nri, machine) -> None:
     done = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
     assert done.returncode != 0
+    assert "none: there is no such folder or archive" in done.stderr
+    (machine / "none").mkdir()
+    done = nri("placement", "simulate", "--machine", str(machine / "none"), "--policy", "x", "--pods", "y")
     assert "there are no CPUs in sys/devices/system/cpu" in done.stderr
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from nri.errors import ConfigError
 from nri.plugins.placement.checkpoint import Checkpoint
+from nri.policies.placement.state import PlacementState
 from tests.support.placement import container, topology_aware
 
 
@@ -61,3 +63,93 @@ def test_one_that_belongs_to_another_user_is_refused(tmp_path: Path, monkeypatch
     monkeypatch.setattr("os.lstat", lambda path: made.path.stat().__class__((0o100600, 0, 0, 1, 4321, 0, 0, 0, 0, 0)))
     with pytest.raises(ConfigError, match="it belongs to user 4321"):
         made.read()
+
+
+def read_all(made: Checkpoint) -> PlacementState:
+    state, complaint = Checkpoint(str(made.path.parent), "topology-aware").read()
+    assert state is not None, complaint
+    return state
+
+
+def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_it_grows_long(tmp_path: Path) -> None:
+    policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
+    made.write(policy.saved())
+    first, sizes, files = made.path.read_bytes(), [made.path.stat().st_size], {made.path.stat().st_ino}
+    for number in range(2000):
+        policy.create(container(f"c{number}", 100, qos="Burstable"))
+        if number > 2:
+            policy.release(f"c{number - 2}")
+        made.write(policy.saved())
+        files.add(made.path.stat().st_ino)
+        sizes.append(made.path.stat().st_size)
+        if number == 1:
+            assert made.path.read_bytes().startswith(first)
+            assert made.path.read_bytes().count(b"\n") == 3
+            assert read_all(made) == policy.saved()
+    assert len(files) > 1
+    assert max(sizes) < 140_000
+    assert read_all(made) == policy.saved()
+    before = made.path.stat()
+    made.write(policy.saved())
+    assert made.path.stat() == before, "what has not changed is written"
+
+
+def test_a_line_that_a_kill_cut_was_never_answered_and_does_not_count(tmp_path: Path) -> None:
+    policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
+    made.write(policy.saved())
+    policy.create(container("one", 1000))
+    made.write(policy.saved())
+    data, answered = made.path.read_bytes(), policy.saved()
+    policy.create(container("two", 1000))
+    made.write(policy.saved())
+    whole = made.path.read_bytes()
+    for length in range(len(data), len(whole)):
+        made.path.write_bytes(whole[:length])
+        assert read_all(made) == answered
+    made.write(policy.saved())
+    assert read_all(made) == answered, "nothing was new"
+    policy.create(container("three", 1000))
+    made.write(policy.saved())
+    assert read_all(made) == policy.saved(), "a line follows one that has no end"
+
+
+@pytest.mark.parametrize("spoil", ["unlink", "replace", "write", "link"])
+def test_a_file_that_others_changed_is_written_whole(tmp_path: Path, spoil: str) -> None:
+    policy, made = topology_aware(), written(tmp_path)
+    if spoil == "unlink":
+        made.path.unlink()
+    elif spoil == "replace":
+        copy = tmp_path / "copy"
+        copy.write_bytes(made.path.read_bytes())
+        copy.rename(made.path)
+    elif spoil == "write":
+        made.path.write_bytes(b"{}\n")
+    else:
+        made.path.symlink_to(made.path.rename(tmp_path / "elsewhere"))
+    policy.create(container("other", 1000))
+    made.write(policy.saved())
+    assert made.path.is_file()
+    assert not made.path.is_symlink()
+    assert read_all(made) == policy.saved()
+
+
+def test_a_disk_that_was_full_for_a_moment_leaves_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
+    made.write(policy.saved())
+    for name, wrote in (("one", 0), ("two", 7)):
+        policy.create(container(name, 1000))
+        real = os.write
+        monkeypatch.setattr("os.write", lambda file, data, wrote=wrote, real=real: real(file, data[:wrote]))
+        made.write(policy.saved())
+        monkeypatch.undo()
+        assert read_all(made) == policy.saved()
+
+
+@pytest.mark.parametrize("line", ['{"nothing": {"a": null}}', '{"grants": 1}', "[]", '{"grants": [1]}', "{", '"x"'])
+def test_a_line_that_is_no_change_is_told(tmp_path: Path, line: str) -> None:
+    made = written(tmp_path)
+    with made.path.open("a") as file:
+        file.write(f"{line}\n")
+    state, complaint = made.read()
+    assert state is None
+    assert str(made.path) in complaint

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import nri
 from nri.host import Root
+from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement import masks
 from nri.policies.placement.machine import Machine
@@ -107,11 +108,23 @@ def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_in
     plugin.tune()
     assert most(root, 4, 5) == [3_000_000] * 2
     assert interrupt(root, 24) == "4-5"
-    state = json.loads((tmp_path / "state/topology-aware.json").read_text())
-    assert state["interrupts"] == {"24": "0-15"}
+    state, _ = Checkpoint(str(tmp_path / "state"), "topology-aware").read()
+    assert state is not None
+    assert state.interrupts == {"24": "0-15"}
     stop(runtime, own)
     plugin.tune()
     assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
+
+
+def test_the_plugin_refuses_a_container_that_asks_for_interrupts_which_may_not_be_moved(
+    runtime: FakeRuntime, root: Root, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, controllableInterrupts=["*nvme*"])
+    create(runtime, pod("one", irq_affinity="{mask: ['*']}"), ask("one", 1000))
+    with pytest.raises(
+        nri.PluginError, match=r"irq-affinity.*: '\*eth\*' is interrupt 25 \(.*\), which may not be moved"
+    ):
+        create(runtime, pod("other", irq_affinity="{claim: ['*eth*']}"), ask("other", 1000))
 
 
 def test_a_plugin_that_takes_no_part_sets_nothing(root: Root) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 
+from nri.api import cpuset
 from nri.policies.placement.drawing import draw
 from nri.policies.placement.policy import document
 from tests.support.placement import balloons, container, guest, topology_aware
@@ -78,6 +81,22 @@ def test_a_row_of_the_legend_is_no_longer_than_the_picture_is_wide_and_counts_wh
         names = text.partition(": ")[2].partition(" and ")
         assert names[0].count("a-long-name") == 2 * len(names[0].split(", ")), "a name is cut"
     assert any(" and " in (row.text or "") for row in rows)
+
+
+def test_a_long_list_of_cpus_ends_at_a_whole_number_and_what_follows_it_stays() -> None:
+    topology = guest(cores=24)
+    odd = replace(
+        topology,
+        cpus={n: cpu for n, cpu in topology.cpus.items() if n % 2 == 0 or n < 16},
+        offline=frozenset(n for n in topology.cpus if n % 2 and n >= 16),
+    )
+    policy = topology_aware(odd)
+    policy.create(container("shared", 60_000, qos="Burstable"))
+    picture = ET.fromstring(draw(document(policy)))
+    (row,) = [each.text or "" for each in picture.iter(f"{SVG}text") if "shared" in (each.text or "")]
+    listed, _, rest = row.removeprefix("CPUs ").partition(",... (")
+    assert cpuset.parse(listed) < odd.online, row
+    assert re.fullmatch(r"\d+ in all\); memory nodes [0-9,-]+: default/shared/shared", rest), row
 
 
 def test_numbers_of_four_digits_are_small_enough_for_their_squares() -> None:

@@ -10,7 +10,7 @@ from nri.config import Source, read
 from nri.errors import ConfigError
 from nri.kube.requests import Requests
 from nri.policies.placement.containers import Hint
-from nri.policies.placement.state import PlacementState
+from nri.policies.placement.state import BalloonState, PartState, PlacementState
 from tests.support.placement import balloons, container, topology_aware
 
 
@@ -38,10 +38,17 @@ def test_a_container_is_as_it_came_again() -> None:
     assert (told.hints, told.shares, told.mems) == ({"gpu": Hint(nodes="1")}, 1536, "0-1")
 
 
+def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
+    one, other = BalloonState([PartState("a", 0, "1")]), BalloonState([PartState("b", 0, "2")])
+    before = PlacementState("balloons", balloons={"a[0]": one, "b[0]": other})
+    assert PlacementState("balloons", balloons={"b[0]": other, "a[0]": one}).since(before) is None
+    assert PlacementState("balloons", balloons={"b[0]": other}).since(before) == {"balloons": {"a[0]": None}}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"policy": "balloons", "version": 2}', "it is of version 2, and this program reads version 1"),
+        ('{"policy": "balloons", "version": 1}', "it is of version 1, and this program reads version 2"),
         ('{"policy": "balloons", "grants": {"a": {"pool": 1}}}', "grants.a.pool: expected text, not 1"),
         ("{}", "policy: missing"),
     ],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nri.host.cpu_tuning import Limits, Setting
 from nri.policies.placement import masks
+from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import document
@@ -199,6 +201,36 @@ def test_one_that_runs_already_has_no_say_in_what_could_not_be_read() -> None:
     check_asked(one, False, [FAST])
     assert (class_of(one, [FAST], "slow"), irq_affinity_of(one, 1)) == ("slow", None)
     assert len(one.doubts) == 1
+
+
+@pytest.mark.parametrize(
+    ("patterns", "controllable", "ours", "original"),
+    [
+        ("claim: ['*eth0*']", ["*nvme*"], "'*eth0*' is interrupt 25 (PCI-MSI 2-edge eth0)", True),
+        ("claim: ['*nvme*'], mask: ['*eth*']", ["*nvme*"], "'*eth*' is interrupt 25", True),
+        ("claim: ['*nvme*']", ["*nvme*"], "", False),
+        ("mask: ['*']", ["*nvme*"], "", True),
+        ("mask: ['*']", [], "nvme0q0), which may not be moved here; controllableInterrupts: none", True),
+        ("claim: [26]", ["*nvme*", "*eth*"], "'26' is interrupt 26 (timer)", False),
+        ("claim: [26]", ["26"], "", False),
+        ("claim: ['*sda*']", ["*nvme*"], "", False),
+        ("mask: ['*']", ["*"], "", False),
+    ],
+)  # fmt: skip
+def test_interrupts_that_may_not_be_moved_refuse_a_container_that_asks_for_them_alone(
+    patterns: str, controllable: list[str], ours: str, original: bool
+) -> None:
+    for choices in (Choices.DEFAULT, replace(Choices.DEFAULT, movable_interrupts_will_do=False), Choices.REFERENCE):
+        policy = topology_aware(choices=choices, controllableInterrupts=controllable)
+        policy.interrupts = lambda: {number: words for number, (words, _) in INTERRUPTS.items()}
+        asked = container("c", 2000, irq_affinity=f"{{{patterns}}}")
+        if ours if choices is Choices.DEFAULT else original:
+            with pytest.raises(NoPlace, match=r"annotation irq-affinity\.resource-policy") as error:
+                policy.create(asked)
+            assert choices is not Choices.DEFAULT or ours in error.value.reason
+            assert policy.pins == {}
+        else:
+            assert policy.create(asked)["c"].cpus
 
 
 # -- of policies -------------------------------------------------------------------------------------------------------

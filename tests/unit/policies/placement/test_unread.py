@@ -1,7 +1,12 @@
 """What can be said and has no effect here; what of it the plugins log is in tests/unit/plugins/placement."""
 
+from dataclasses import replace
+
 from nri.policies.placement.unread import unread_annotations, unread_keys
 from tests.support.placement import balloons, container, topology_aware
+
+KNOWN = ("prefer-shared-cpus.resource-policy.nri.io", "memory-type.resource-policy.nri.io",
+         "resource-policy.nri.io/affinity")  # fmt: skip
 
 
 def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
@@ -19,11 +24,27 @@ def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
 def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_read() -> None:
     one = container("c", 500, **{"irq_affinity/pod": "{}", "toptierlimit": "1G"})
     one.doubt("memory-type", "x")
-    told = list(unread_annotations("balloons", one))
+    told = list(unread_annotations("balloons", one, KNOWN))
     assert [each.split(": ")[0] for each in told] == [
         "annotation memory-type.resource-policy.nri.io",
         "annotation toptierlimit.resource-policy.nri.io has no effect",
         "annotation irq-affinity.resource-policy.nri.io has no effect",
     ]
-    assert len(list(unread_annotations("topology-aware", one))) == 2
-    assert list(unread_annotations("balloons", container("c", 500))) == []
+    assert len(list(unread_annotations("topology-aware", one, KNOWN))) == 2
+    assert list(unread_annotations("balloons", container("c", 500), KNOWN)) == []
+
+
+def test_an_annotation_that_looks_misspelt_is_told_with_the_one_that_it_resembles() -> None:
+    told = {
+        "prefer-share-cpus.resource-policy.nri.io/container.c": "prefer-shared-cpus.resource-policy.nri.io",
+        "resource-policy.nri.io/afinity": "resource-policy.nri.io/affinity",
+        "prefer-shared-cpus.resource-policy.nri.io/pod": "",
+        "resource-policy.nri.io/affinity": "",
+        "cold-start.resource-policy.nri.io": "",
+        "example.com/affinity": "",
+    }
+    one = container("c", 500)
+    one.pod = replace(one.pod, annotations=dict.fromkeys(told, "x"))
+    assert list(unread_annotations("topology-aware", one, KNOWN)) == [
+        f"annotation {key} is not read; did you mean {near}?" for key, near in told.items() if near
+    ]

@@ -6,7 +6,7 @@ Pure. Next: `tree`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.expressions import Expression
@@ -121,6 +121,8 @@ _NOT_COMPOSITE = (
 @dataclass
 class Options:
     """The `spec` of a BalloonsPolicy."""
+
+    resource_kind: ClassVar[str] = "BalloonsPolicy"
 
     reservedResources: Amounts = field(default_factory=Amounts)
     availableResources: Amounts = field(default_factory=Amounts)

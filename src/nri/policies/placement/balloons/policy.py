@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from fractions import Fraction
 from itertools import islice
 from types import MappingProxyType
 
-from nri.kube.quantity import cpu_shares
+from nri.kube.quantity import shares_of_millicpu
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.allocator import CpuAllocator
@@ -90,10 +89,10 @@ class Balloons:
         self._changes = Changes()
         self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
         self.in_time: Callable[[], None] = always
-        for balloon in state.balloons if state is not None else ():
+        for balloon in state.balloons.values() if state is not None else ():
             self._adopt(balloon, containers)
         self._share_idle(self.free, 0)
-        for balloon in state.balloons if state is not None else ():
+        for balloon in state.balloons.values() if state is not None else ():
             self._adopt_zones(balloon)
         for priority in Priority:
             for each in self.types:
@@ -115,8 +114,8 @@ class Balloons:
         return PlacementState(
             self.name,
             containers={name: ContainerState.of(each) for name, each in self.containers.items()},
-            balloons=[
-                BalloonState(
+            balloons={
+                str(balloon): BalloonState(
                     [
                         PartState(part.type.name, part.instance, masks.text(part.cpus), len(part.components))
                         for part in balloon.parts()
@@ -125,7 +124,7 @@ class Balloons:
                     {name: masks.text(self.zones.zones.get(name, 0)) for name in balloon.containers},
                 )
                 for balloon in self.balloons
-            ],
+            },
         )
 
     def _adopt(self, state: BalloonState, containers: Mapping[str, Container]) -> None:
@@ -712,9 +711,8 @@ class Balloons:
 
     def _pin(self, container: Container, balloon: Balloon, cpus: int, nodes: int) -> None:
         if self.options.pinCPU:
-            self._set(container.id, cpus=masks.text(cpus))
-            if container.requests.cpu_m:
-                self._set(container.id, shares=cpu_shares(Fraction(container.requests.cpu_m, 1000)))
+            cpu_m = container.requests.cpu_m
+            self._set(container.id, masks.text(cpus), shares=shares_of_millicpu(cpu_m) if cpu_m else None)
         own = balloon.type.pinMemory
         if self.options.pinMemory if own is None else own:
             zone = self._zone(self._memory_of(container, balloon, nodes))

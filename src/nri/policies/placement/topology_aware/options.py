@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.scheduling import SchedulingClass, check_names
@@ -19,6 +19,8 @@ Level = Literal["system", "package", "die", "numa", "l3cache", "l2cache", "core"
 @dataclass(frozen=True)
 class Options:
     """The `spec` of a TopologyAwarePolicy."""
+
+    resource_kind: ClassVar[str] = "TopologyAwarePolicy"
 
     reservedResources: Amounts
     availableResources: Amounts = field(default_factory=Amounts)

@@ -7,13 +7,12 @@ which pools were looked at and what each lacked. Next: the plugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from fractions import Fraction
 from types import MappingProxyType
 
-from nri.kube.quantity import cpu_shares
+from nri.kube.quantity import shares_of_millicpu
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.affinity import Affinity, affinities
@@ -29,7 +28,7 @@ from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request, cold_start_s, request_of
 from nri.policies.placement.topology_aware.scoring import Score, Scoring, affinity_score
-from nri.policies.placement.tuning import Tuning, check_asked, class_of, irq_affinity_of
+from nri.policies.placement.tuning import Tuning, check_asked, class_of, irq_affinity_of, unmovable
 from nri.policies.placement.zones import ALL_KINDS, DRAM, PRIORITIES, MemoryZones, NoMemory, Offer
 from nri.policies.placement.zones import Request as MemoryRequest
 
@@ -73,6 +72,7 @@ class TopologyAware:
 
     Attributes:
         in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
+        interrupts: gives the machine's, with their descriptions.
     """
 
     name = "topology-aware"
@@ -102,6 +102,7 @@ class TopologyAware:
         self._warm: set[str] = set()
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
+        self.interrupts: Callable[[], Mapping[int, str]] = dict
         grants = {} if state is None else state.grants
         for name, container in containers.items():
             if name in grants:
@@ -115,7 +116,10 @@ class TopologyAware:
             raise ValueError("reservedResources.cpu is missing: topology-aware cannot start without reserved CPUs")
         reserved = amounts.set_of(self.allowed)
         if reserved is None:
-            reserved = self._allocator.allocate(self.allowed & ~isolated, amounts.count(), Priority.NORMAL)
+            try:
+                reserved = self._allocator.allocate(self.allowed & ~isolated, amounts.count(), Priority.NORMAL)
+            except ValueError as error:
+                raise ValueError(f"reservedResources.cpu: {error}; reserve fewer") from None
         elif reserved & ~self.allowed:
             raise ValueError(
                 f"reservedResources.cpu: {masks.text(reserved & ~self.allowed)} are not among the available CPUs"
@@ -272,7 +276,7 @@ class TopologyAware:
 
     def _place(self, container: Container, hinted: str) -> None:
         request, candidates = self._looked_at(container, hinted)
-        check_asked(container, request.exclusive > 0, self.options.cpuClasses)
+        check_asked(container, request.exclusive > 0, self.options.cpuClasses, self._unmovable)
         grant = self._first_that_serves(candidates, request)
         self._decisions[container.id] = view.Decision(request, candidates[:MOST_CANDIDATES], len(candidates))
         self._enter(grant)
@@ -308,6 +312,10 @@ class TopologyAware:
             return found
         rest = [score for score in found if score not in first]
         return [*first, *rest] if self.choices.resize_can_move else first
+
+    def _unmovable(self, patterns: Sequence[str]) -> str:
+        controllable, choices = self.options.controllableInterrupts, self.choices
+        return unmovable(self.interrupts, controllable, choices.movable_interrupts_will_do, patterns)
 
     def _scoring(self, request: Request) -> Scoring:
         return Scoring(request, self.zones, self._burstable_level(request.container), self.choices)
@@ -452,7 +460,7 @@ class TopologyAware:
                 self._changes.set(name, cpus=self._cpus(grant))
             portion = grant.portion_m if grant.kind is not CpuKind.PRESERVE else 0
             millicpu = portion or 1000 * grant.exclusive.bit_count()
-            self._changes.set(name, shares=cpu_shares(Fraction(millicpu, 1000)))
+            self._changes.set(name, shares=shares_of_millicpu(millicpu))
         if not grant.preserved:
             self._changes.set(name, mems=masks.text(grant.zone) if options.pinMemory else "")
 
@@ -467,9 +475,11 @@ class TopologyAware:
         """Pin all others that share to the CPUs that their pools have now."""
         if cause.kind is CpuKind.RESERVED or not self.options.pinCPU:
             return
-        for grant in self.grants.values():
+        whole = {pool.id: masks.text(pool.free_sharable) for pool in self.pools.by_id}
+        for name, grant in self.grants.items():
             if grant is not cause and grant.shares:
-                self._changes.follow(grant.container.id, cpus=self._cpus(grant))
+                plain = not (grant.exclusive or grant.container.pod.asks)
+                self._changes.follow(name, cpus=whole[grant.pool.id] if plain else self._cpus(grant))
 
     # -- how it shows itself ------------------------------------------------------------------------------------------
 

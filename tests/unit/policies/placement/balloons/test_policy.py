@@ -306,8 +306,8 @@ def test_a_balloon_that_cannot_be_as_it_was_is_not_taken_up(
     policy = balloons(BOTH, *PARTS)
     policy.create(container("c", 4000, **{"balloon.balloons": "both"}))
     state = policy.saved()
-    last = state.balloons[-1]
-    found = again(policy, replace(state, balloons=[*state.balloons[:-1], replace(last, parts=change(last.parts))]))
+    name, last = list(state.balloons.items())[-1]
+    found = again(policy, replace(state, balloons=state.balloons | {name: replace(last, parts=change(last.parts))}))
     assert found.containers == {}
     assert found.free == policy.free | policy.balloons[-1].cpus
 
@@ -349,7 +349,7 @@ def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     policy = balloons()
     policy.create(container("a", 1000, GIB))
     state = policy.saved()
-    state.balloons[-1].containers["a"] = "17"
+    state.balloons["default[0]"].containers["a"] = "17"
     found = again(policy, state)
     assert found.pins == policy.pins
 
