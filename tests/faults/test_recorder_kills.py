@@ -15,7 +15,8 @@ from nri.trace.history import Event, Trace
 from tests.support.commands import unmeasured
 from tests.support.waiting import wait_for
 
-#: Records events of which none compresses well, so many a second; each line that it prints is the last one's number.
+#: Records events of which none compresses well, so many a second; each line that it prints has the number and
+#: time of the last one.
 PROGRAM = """
 import os, resource, signal, sys, time
 from nri.trace.recorder import Recorder
@@ -30,7 +31,7 @@ for serial in range(1, most + 1):
     recorder.event_begins("StartContainer", serial, request)
     recorder.event_ends("StartContainer", serial, b"", None, 0.001)
     if serial % 20 == 0:
-        print(serial, flush=True)
+        print(serial, time.time_ns(), flush=True)
         time.sleep(0.005)
 time.sleep(600)
 """
@@ -63,17 +64,20 @@ def test_what_was_told_is_in_the_file_soon_without_a_further_event_or_an_end(tmp
     assert serials(tmp_path) == (list(range(1, 201)), [])
 
 
-def test_killed_at_any_moment_it_has_all_events_up_to_one_and_at_most_the_last_block_is_cut(tmp_path: Path) -> None:
+def test_killed_at_any_moment_it_has_all_events_but_those_of_the_last_second(tmp_path: Path) -> None:
     drawn = random.Random(26)
-    for number in range(6):
+    for number in range(20):
         folder = tmp_path / str(number)
         with recording(folder, 100_000) as process:
             assert process.stdout is not None
-            for _ in range(drawn.randrange(1, 120)):
-                told = int(process.stdout.readline())
+            lines = [process.stdout.readline() for _ in range(drawn.randrange(1, 240))]
             process.kill()
+        told, told_ns = map(int, lines[-1].split())
+        begun_ns = int(lines[0].split()[1])
         found, problems = serials(folder)
         assert found == list(range(1, len(found) + 1)), f"events are missing before the last of {told}"
+        newest_ns = max((each.began_ns for each in Trace(folder).events() if each.whole), default=begun_ns)
+        assert told_ns - newest_ns < 1_000_000_000, f"of {told} events {len(found)} are there"
         assert len(problems) <= 1 and all("cut" in line for line in problems)
 
 

@@ -247,7 +247,7 @@ class Recording:
         self._whole.take(event.duration_ns / 1e6, event.error is not None, False)
         for step in event.steps:
             if step.plugin in self._sums or len(self._sums) < _MOST_PLUGINS:
-                self._sums.setdefault(step.plugin, _Plugin()).take(_step(event, step))
+                self._sums.setdefault(step.plugin, _Plugin()).take(_step(event.began_ns, step))
         container = event.container
         if container is None or not container.id:
             return
@@ -405,6 +405,7 @@ def _row(event: Event) -> dict[str, Any]:
         names |= {"pod": plain(name, _LONGEST), "pod_id": plain(pod.id, 128)}
     if container is not None:
         names |= {"container": plain(container.name, _LONGEST), "container_id": plain(container.id, 128)}
+    first_ns = event.first_ns
     return {
         "key": _key(event),
         "event": plain(event.name, 128),
@@ -415,16 +416,16 @@ def _row(event: Event) -> dict[str, Any]:
         "whole": event.whole,
         "redacted": event.redacted,
         **names,
-        "steps": [_step(event, step) for step in event.steps],
+        "steps": [_step(first_ns, step) for step in event.steps],
     }
 
 
-def _step(event: Event, step: Any) -> dict[str, Any]:
+def _step(first_ns: int, step: Any) -> dict[str, Any]:
     ended = step.reply is not None or step.error is not None
     return {
         "plugin": plain(step.plugin, 128),
         "event": plain(step.event, 128),
-        "at_ms": max(0, step.time_ns - event.began_ns) / 1e6,
+        "at_ms": (step.time_ns - first_ns) / 1e6,
         "duration_ms": step.duration_ns / 1e6 if ended else None,
         "error": _text(step.error),
         "missed": step.error is not None and step.error.kind == "PluginTimeout",

@@ -40,7 +40,7 @@ def _spans(event: Event) -> Iterator[dict[str, Any]]:
     trace = _id(16, event.recording, event.serial, event.began_ns)
     whole = _id(8, trace)
     about = _about(event)
-    yield _span(trace, whole, event.name, _INTERNAL, event.began_ns, event.duration_ns, about, _fault(event))
+    yield _span(trace, whole, event.name, _INTERNAL, event.first_ns, event.duration_ns, about, _fault(event))
     for number, step in enumerate(event.steps):
         name, more = f"{step.plugin} {step.event}", {**about, "nri.plugin": step.plugin, "rpc.method": step.event}
         span = _span(trace, _id(8, trace, number), name, _CLIENT, step.time_ns, step.duration_ns, more, _fault(step))
@@ -99,7 +99,7 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
 
     for event in events:
         about = _about(event)
-        yield from bar("runtime", event.name, event.began_ns, event.duration_ns, _with_fault(about, event))
+        yield from bar("runtime", event.name, event.first_ns, event.duration_ns, _with_fault(about, event))
         for step in event.steps:
             owner = f"plugin {step.plugin[:_MOST_TEXT]}"
             yield from bar(owner, step.event, step.time_ns, step.duration_ns, _with_fault(about, step))

@@ -73,7 +73,7 @@ class Step:
         error: why there was none; None if there was.
         merged: the answer was taken, or compared with nothing because it says nothing of importance.
         refused: why the answer was not taken: a conflict, a breach of policy; None if it was.
-        duration_ns: since it was asked.
+        time_ns, duration_ns: when it was asked, since 1970, and since then.
     """
 
     __slots__ = ("duration_ns", "error", "event", "merged", "plugin", "refused", "reply", "request", "time_ns")
@@ -85,6 +85,11 @@ class Step:
         self.merged = False
         self.refused: t.Error | None = None
         self.duration_ns = 0
+
+    def lasted(self, record: t.Record) -> None:
+        """Take its end: it began so long before that, and is told of when the request has been sent."""
+        self.duration_ns = record.duration_ns
+        self.time_ns = max(0, record.time_ns - record.duration_ns)
 
 
 class Event:
@@ -149,6 +154,11 @@ class Event:
         for step in self.steps:
             step.event = spec.rpc
             step.request = self.request
+
+    @property
+    def first_ns(self) -> int:
+        """When it was first at work: it is told of, `began_ns`, when its first plugin has been asked."""
+        return min([self.began_ns, *[step.time_ns for step in self.steps]])
 
     @property
     def message(self) -> Any:
@@ -421,12 +431,14 @@ def _step(event: Event, record: t.Record) -> Step:
 
 def _answered(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
-    step.reply, step.duration_ns = record.message, record.duration_ns
+    step.reply = record.message
+    step.lasted(record)
 
 
 def _failed(event: Event, record: t.Record, _: bytes) -> None:
     step = _step(event, record)
-    step.error, step.duration_ns = record.error, record.duration_ns
+    step.error = record.error
+    step.lasted(record)
 
 
 def _merged(event: Event, record: t.Record, _: bytes) -> None:

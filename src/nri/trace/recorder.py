@@ -4,11 +4,11 @@
         Adaptation(..., reporters=[recorder])
 
 An event pays for one tuple and one `append` a step; it looks at the bounds once, when it begins. A thread of the
-recorder's own makes records of the steps, redacts and compresses them, and writes a block at least once a second, so a
-kill at any byte costs a second at most, and no block before it. Few steps are held: where thousands are, each event's
-bytes go to memory that no cache has, which costs the event more than the recorder does. Where steps come faster than
-they can be written, the newest are left out, counted, and named in the file. A disk that is full costs steps, never an
-event. Next: `nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
+recorder's own makes records of the steps, redacts and compresses them, and writes what it has twice a second, however
+often it is woken: so a kill at any byte costs a second at most, and no block before it. Few steps are held: where
+thousands are, each event's bytes go to memory that no cache has, which costs the event more than the recorder does.
+Where steps come faster than they can be written, the newest are left out, counted, and named in the file. A disk that
+is full costs steps, never an event. Next: `nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ log = logging.getLogger("nri.trace")
 
 #: Steps that wake the thread, and steps and bytes that are held at most.
 _WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
-#: A block is written when it has so many bytes, or is so old.
+#: A block is written when it has so many bytes; all that there is, so often.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
 #: After so many records the thread lets others run.
 _SLICE: Final = 128
+#: The kinds of steps, each looked up once.
+_BEGINS, _ASKED, _ANSWERED, _FAILED, _MERGED, _ENDS = t.BEGINS, t.ASKED, t.ANSWERED, t.FAILED, t.MERGED, t.ENDS
 #: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
 _MOST_OPEN, _MOST_PLUGINS, _LONGEST, _LONGEST_ABOUT = 4096, 256, 4096, 1 << 20
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
@@ -112,33 +114,36 @@ class Recorder:
         self._held_bytes += len(request)
         if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:
             self._press()
-        self._put((t.BEGINS, time_ns(), serial, event, "", request, None, 0.0))
+        self._put((_BEGINS, time_ns(), serial, event, "", request, None, 0.0))
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
         """Take note: a plugin is asked."""
         self._held_bytes += len(request)
-        self._put((t.ASKED, time_ns(), serial, event, plugin, request, None, 0.0))
+        self._put((_ASKED, time_ns(), serial, event, plugin, request, None, 0.0))
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
         """Take note: a plugin has answered."""
         self._held_bytes += len(reply)
-        self._put((t.ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
+        self._put((_ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Take note: a plugin gave no answer, or an error."""
-        self._put((t.FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
+        self._put((_FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
         """Take note: an answer was taken, or refused."""
-        self._put((t.MERGED, time_ns(), serial, event, plugin, b"", error and _error(error), 0.0))
+        self._put((_MERGED, time_ns(), serial, event, plugin, b"", error and _error(error), 0.0))
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """Take note: an event is over."""
         self._held_bytes += len(reply)
-        self._put((t.ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
+        self._put((_ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Take note: a plugin takes part, is late or left out, answers again, or is gone."""
+        self._held_bytes += sum(map(len, about.values()))
+        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:  # a plugin may come and go as fast as it likes
+            self._press()
         self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
     def _press(self) -> None:
@@ -155,15 +160,19 @@ class Recorder:
 
     def _run(self) -> None:
         """Write what is held, until `close`."""
+        due = monotonic() + _BLOCK_S
         while not self._ended:
-            busy = self._wake.wait(_BLOCK_S)
+            self._wake.wait(max(0.0, due - monotonic()))
             self._wake.clear()
-            self._drain(whole=not busy)
-        self._drain(whole=True)
+            self._drain()
+            if monotonic() >= due:
+                self._writer.flush()
+                due = monotonic() + _BLOCK_S
+        self._drain()
         self._writer.close()
 
-    def _drain(self, *, whole: bool) -> None:
-        """Hand over what is held now, and have it written if `whole`; what comes meanwhile is for the next round."""
+    def _drain(self) -> None:
+        """Hand over what is held now; what comes meanwhile is for the next round."""
         steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
@@ -177,8 +186,6 @@ class Recorder:
                 lost += 1
         if lost:
             writer.lost(lost)
-        if whole or writer.due:
-            writer.flush()
 
     def close(self) -> None:
         """Write what is held and end the file. Steps that come later are left out."""
@@ -235,7 +242,6 @@ class _Writer:
         self._requests: dict[int, tuple[bytes, t.Record]] = {}
         self._block: list[bytes] = []
         self._first_ns = self._last_ns = 0
-        self._begun = monotonic()
         self._bytes = 0
         self._file = -1
         self._file_bytes, self._file_begun = 0, 0.0
@@ -253,11 +259,11 @@ class _Writer:
             self._plugin(record, error)
         elif error:
             record.error.CopyFrom(error)
-        if kind in (t.BEGINS, t.ASKED):
+        if kind in (_BEGINS, _ASKED):
             self._request(record, message)
         elif message:
             self._message(record, message, reply=True)
-        if kind == t.ENDS:
+        if kind == _ENDS:
             self._requests.pop(serial, None)
         self._append(record)
 
@@ -274,7 +280,7 @@ class _Writer:
         """A request, which most plugins get as the one before them did."""
         known = self._requests.get(record.serial)
         if known is not None and (known[0] is message or known[0] == message):
-            record.same = record.kind == t.ASKED
+            record.same = record.kind == _ASKED
             record.redacted = known[1].redacted
             return
         self._message(record, message, reply=False)
@@ -287,13 +293,10 @@ class _Writer:
         """Put a message in, redacted; one that is too long, or cannot be read to redact it, is left out."""
         if self._redactor is not None and message:
             try:
-                parsed = self._type(record.event, reply).FromString(message)
-                record.redacted = self._redactor.message(parsed)
-                shown = parsed.SerializeToString()
+                message, record.redacted = self._redactor.encoded(self._type(record.event, reply), message)
             except Exception:  # noqa: BLE001 - the decoder's errors have no common base, and a plugin's reply may be anything
                 record.omitted_bytes = len(message)
                 return
-            message = shown
         if len(message) > blocks.MOST_MESSAGE:
             record.omitted_bytes = len(message)
         else:
@@ -325,7 +328,7 @@ class _Writer:
         if self._bytes + len(encoded) > blocks.MOST_RAW:
             self.flush()
         if not self._block:
-            self._first_ns, self._begun = record.time_ns, monotonic()
+            self._first_ns = record.time_ns
         self._last_ns = max(self._last_ns, record.time_ns)
         self._block.append(encoded)
         self._bytes += len(encoded)
@@ -333,11 +336,6 @@ class _Writer:
             self.flush()
 
     # -- files --------------------------------------------------------------------------------------------------------
-
-    @property
-    def due(self) -> bool:
-        """Whether the present block is old enough to be written."""
-        return bool(self._block) and monotonic() - self._begun >= _BLOCK_S
 
     def flush(self) -> None:
         """Write the present block, to a new file if this one is full. Blocks that cannot be written are counted."""

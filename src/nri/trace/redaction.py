@@ -1,10 +1,11 @@
 """Values of env, args, annotations and configuration replaced in messages of NRI, whose names stay. Pure.
 
 A field is found by its name in any message, so one that NRI gets tomorrow is covered. Which fields a kind of message
-has, itself or below, is found once; what a value becomes is remembered, because a pod's variables come with each of its
-events: a recorder spends its time here. A value becomes ``<redacted 3f2a9c1b>``: equal values of one recording become
-equal, so one sees that a value has changed, and the key of that is forgotten with the recording. Fields that this
-version does not know are dropped: they may hold anything. Texts of errors stay; a plugin may write anything into them.
+has, itself or below, is found once. What a value becomes is remembered, and a whole pod or container, too, because they
+come with each of their events: a recorder spends its time here. A value becomes ``<redacted 3f2a9c1b>``: equal values
+of one recording become equal, so one sees that a value has changed, and the key of that is forgotten with the
+recording. Fields that this version does not know are dropped: they may hold anything. Texts of errors stay; a plugin
+may write anything into them.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
 
+from google.protobuf.message_factory import GetMessageClass
+
+from nri.wire import bytes_field, iter_fields
+
 __all__ = ["Redactor"]
 
 _NAMES: Final = frozenset(("env", "args", "annotations", "config"))
 #: Values that are remembered, and the characters of the longest.
 _MOST_KNOWN, _LONGEST_KNOWN = 8192, 256
+
+#: Parts of messages that are remembered, and the bytes of the longest.
+_MOST_PARTS, _LONGEST_PART = 64, 64 << 10
 
 #: Replaces the values of one field, of which it gets the message; says whether there were any.
 Replace = Callable[[Any], bool]
@@ -32,6 +40,8 @@ class Redactor:
         self._texts: dict[str, str] = {}
         self._variables: dict[str, str] = {}
         self._plans: dict[str, list[Replace]] = {}
+        self._kinds: dict[str, dict[int, Any]] = {}
+        self._parts: dict[tuple[str, bytes], tuple[bytes, bool]] = {}
 
     def text(self, value: str) -> str:
         """Stand-in for a value; an empty one stays."""
@@ -48,6 +58,41 @@ class Redactor:
             return found
         name, equals, value = word.partition("=")
         return _remember(self._variables, word, name + equals + self.text(value))
+
+    def encoded(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
+        """A message of a kind with its values replaced, and whether there were any. Raises what the decoder raises."""
+        inside = self._inside(kind.DESCRIPTOR)
+        fields = list(iter_fields(data)) if inside else []
+        numbers = [number for number, _, value in fields if isinstance(value, bytes)]
+        if not fields or not inside.keys() >= set(numbers) or not len(set(numbers)) == len(numbers) == len(fields):
+            return self._whole(kind, data)
+        made = [(number, self._part(inside[number], value)) for number, _, value in fields]  # type: ignore[arg-type]
+        return b"".join(bytes_field(number, part) for number, (part, _) in made), any(each for _, (_, each) in made)
+
+    def _inside(self, kind: Any) -> dict[int, Any]:
+        """The fields of a kind of message by number, if all of them are single messages; else nothing."""
+        found = self._kinds.get(kind.full_name)
+        if found is None:
+            alone = all(each.message_type and not each.is_repeated and each.name not in _NAMES for each in kind.fields)
+            found = {each.number: GetMessageClass(each.message_type) for each in kind.fields} if alone else {}
+            self._kinds[kind.full_name] = found
+        return found
+
+    def _part(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
+        key = kind.DESCRIPTOR.full_name, data
+        found = self._parts.get(key)
+        if found is None:
+            found = self._whole(kind, data)
+            if len(data) <= _LONGEST_PART:
+                if len(self._parts) >= _MOST_PARTS:
+                    self._parts.clear()
+                self._parts[key] = found
+        return found
+
+    def _whole(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
+        parsed = kind.FromString(data)
+        changed = self.message(parsed)
+        return parsed.SerializeToString(), changed
 
     def message(self, message: Any) -> bool:
         """Replace values in a message; whether there were any."""

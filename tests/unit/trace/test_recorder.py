@@ -164,6 +164,17 @@ def test_steps_that_come_faster_than_they_are_written_are_counted(tmp_path: Path
     assert sum(note.lost for note in notes if note.kind == "lost") > 0
 
 
+def test_a_plugin_that_comes_and_goes_faster_than_is_written_is_counted_too(tmp_path: Path) -> None:
+    about = {"config": "x" * (8 << 20)}
+    with Recorder(tmp_path, redact=False) as recorder:
+        for _ in range(400):
+            recorder.plugin_changed("10-a", "active", about)
+    _, notes = recorded(tmp_path)
+    kept = sum(note.kind == "plugin" and note.state == "active" for note in notes)
+    assert 0 < kept < 400
+    assert sum(note.lost for note in notes if note.kind == "lost") == 400 - kept
+
+
 def test_what_comes_after_the_end_is_left_out_and_does_no_harm(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     recorder.close()

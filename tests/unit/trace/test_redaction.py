@@ -44,6 +44,29 @@ def test_no_value_is_left_in(kind: str) -> None:
     assert b"S3CRET" not in message.SerializeToString()
 
 
+@pytest.mark.parametrize(
+    "more", [b"", b"\x78\x01", b"\x7a\x06S3CRET", b"\x0a\x00"], ids=("", "number", "bytes", "twice")
+)
+@pytest.mark.parametrize("kind", MESSAGES)
+def test_bytes_are_redacted_as_their_message_is_however_often_they_come(kind: str, more: bytes) -> None:
+    redactor, type_ = Redactor(), type(MESSAGES[kind])
+    data = more + MESSAGES[kind].SerializeToString()
+    wanted = type_.FromString(data)
+    redactor.message(wanted)
+    for _ in range(2):
+        made, changed = redactor.encoded(type_, data)
+        assert changed and b"S3CRET" not in made and type_.FromString(made) == wanted
+    assert redactor.encoded(type_, b"") == (b"", False)
+    for number in range(200):  # so many that not all are remembered
+        pod = m.PodSandbox(annotations={"a": f"S3CRET{number}"})
+        assert (
+            b"S3CRET"
+            not in redactor.encoded(m.RunPodSandboxRequest, m.RunPodSandboxRequest(pod=pod).SerializeToString())[0]
+        )
+    big = m.RunPodSandboxRequest(pod=m.PodSandbox(annotations={"a": "S3CRET" * 20_000})).SerializeToString()
+    assert len(redactor.encoded(m.RunPodSandboxRequest, big)[0]) < 100
+
+
 def test_names_programs_and_labels_stay() -> None:
     message = m.CreateContainerRequest()
     message.CopyFrom(MESSAGES["container"])  # type: ignore[arg-type]

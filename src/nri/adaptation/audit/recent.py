@@ -1,9 +1,11 @@
 """The events that ended last, for those who look on: a ring behind the reporter seam, there while somebody reads.
 
 The first `read` attaches it to `nri.adaptation.audit.reporting`, and the first event that ends a minute after the last
-one takes it off: a runtime that nobody looks at pays nothing. An event that had begun before is left out. Bounded
-in events, steps, texts and bytes of requests; a reader that is too slow learns how many it has missed. Names of pods
-and containers are worked out when they are read. Next: `nri.adaptation.admin`, which serves it.
+one takes it off: a runtime that nobody looks at pays nothing. An event that had begun before is left out. A step is
+told of when its request has been sent, and an event when its first plugin is at work: so each begins its duration
+before its end, and no plugin before the one that it waited for has answered. Bounded in events, steps, texts and bytes
+of requests; a reader that is too slow learns how many it has missed. Names of pods and containers are worked out when
+they are read. Next: `nri.adaptation.admin`, which serves it.
 """
 
 from __future__ import annotations
@@ -54,10 +56,10 @@ class Bounds(NamedTuple):
 class _Row:
     """An event, or what became of a plugin, as it is kept until it is read."""
 
-    __slots__ = ("began", "request", "size", "table")
+    __slots__ = ("request", "size", "table")
 
     def __init__(self, table: dict[str, Any], request: bytes = b"") -> None:
-        self.table, self.began = table, monotonic()
+        self.table = table
         self.request = request if len(request) <= _LONGEST_REQUEST else b""
         self.size = 1
 
@@ -129,9 +131,8 @@ class Recent:
 
     def event_begins(self, event: str, serial: int, request: bytes) -> None:
         """Take note: an event has come in."""
-        table: dict[str, Any] = {"event": event, "serial": serial, "time_ms": time() * 1e3, "steps": []}
         with self._lock:
-            self._open[serial] = _Row(table, request)
+            self._open[serial] = _Row({"event": event, "serial": serial, "steps": []}, request)
             if len(self._open) > self._bounds.open:
                 self._open.popitem(last=False)
 
@@ -139,18 +140,17 @@ class Recent:
         """Take note: a plugin is asked."""
         row = self._open.get(serial)
         if row is not None and len(row.table["steps"]) < self._bounds.plugins:
-            at_ms = (monotonic() - row.began) * 1e3
-            step = {"plugin": plugin, "event": event, "at_ms": at_ms, "duration_ms": None, "error": "", "missed": False}
-            row.table["steps"].append({**step, "refused": "", "conflict": False})
+            step = {"plugin": plugin, "event": event, "at_s": monotonic(), "duration_ms": None, "error": ""}
+            row.table["steps"].append({**step, "missed": False, "refused": "", "conflict": False})
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:  # noqa: ARG002
         """Take note: a plugin has answered."""
-        self._step(plugin, event, serial, {"duration_ms": duration_s * 1e3})
+        self._step(plugin, event, serial, {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3})
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Take note: a plugin gave no answer, or an error."""
-        missed = isinstance(error, PluginTimeout)
-        about = {"duration_ms": duration_s * 1e3, "error": plain(str(error), _LONGEST), "missed": missed}
+        about: dict[str, Any] = {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3}
+        about |= {"error": plain(str(error), _LONGEST), "missed": isinstance(error, PluginTimeout)}
         self._step(plugin, event, serial, about)
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
@@ -161,12 +161,15 @@ class Recent:
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:  # noqa: ARG002
         """Take note: an event is over."""
-        now = monotonic()
+        now, time_ms = monotonic(), (time() - duration_s) * 1e3
+        began = now - duration_s
         with self._lock:
             row = self._open.pop(serial, None)
-            if row is not None and now - duration_s >= self._since:
+            if row is not None and began >= self._since:
                 text = "" if error is None else plain(str(error), _LONGEST)
-                row.table |= {"duration_ms": duration_s * 1e3, "error": text, **_NAMELESS}
+                row.table |= {"time_ms": time_ms, "duration_ms": duration_s * 1e3, "error": text, **_NAMELESS}
+                for step in row.table["steps"]:
+                    step["at_ms"] = max(0.0, step.pop("at_s") - began) * 1e3
                 row.size += len(row.table["steps"])
                 self._keep(row)
             if now - self._read > self._bounds.unread_s:

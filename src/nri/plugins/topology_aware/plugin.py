@@ -98,9 +98,8 @@ class TopologyAwarePlugin(PlacementPlugin):
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
-        made = TopologyAware(machine, options, state=state, containers=containers)
-        made.interrupts = partial(read_interrupts, self.root)
-        return made
+        interrupts = partial(read_interrupts, self.root)
+        return TopologyAware(machine, options, state=state, containers=containers, interrupts=interrupts)
 
 
 if __name__ == "__main__":

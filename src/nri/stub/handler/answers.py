@@ -56,7 +56,7 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
         call: the request at hand.
         runtime: is asked for the evictions that the reply cannot hold.
     """
-    adjust_number = REPLY_FIELDS[event][0]
+    adjust_number, held = REPLY_FIELDS[event][0], runtime.held
     out = b""
     if adjust_number:
         adjustment = None
@@ -72,19 +72,20 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
                 raise wrong_answer(event, (adjustment, result))
         if adjustment is not None:
             message = adjustment.message if isinstance(adjustment, Adjustment) else adjustment
+            if held is not None:
+                held.part(message)
             out = bytes_field(adjust_number, message.SerializeToString())
     if isinstance(getattr(result, "message", result), (m.ContainerUpdate, m.ContainerEviction)):
         result = (result,)
     if result is not None:
         out += b"".join(_changes(event, result, call, runtime))
-    if runtime.held is not None:
-        runtime.held.reply(event, out)
     return out
 
 
 def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Iterable[bytes]:
     if not isinstance(result, (list, tuple)):
         raise wrong_answer(event, result)
+    held = runtime.held
     _, update_number, evict_number = REPLY_FIELDS[event]
     for item in result:
         message = getattr(item, "message", item)
@@ -94,12 +95,16 @@ def _changes(event: str, result: Any, call: Call, runtime: RuntimeHandle) -> Ite
             if event == "CreateContainer" and _is_own(message, call) and not message.ignore_failure:
                 reason = "an Update of the container that is being created: change that one with an Adjustment"
                 raise TypeError(f"create_container returned {reason}")
+            if held is not None:
+                held.part(message)
             yield bytes_field(update_number, message.SerializeToString())
         elif not isinstance(message, m.ContainerEviction):
             raise wrong_answer(event, item, "a list with {} in it")
         elif runtime.ignores_evictions():
             continue  # which the log has
         elif evict_number:
+            if held is not None:
+                held.part(message)
             yield bytes_field(evict_number, message.SerializeToString())
         else:
             runtime.evict(message.container_id, message.reason).add_done_callback(_tell_failure)

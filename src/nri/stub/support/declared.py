@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SetsCheck", "check_sets"]
 
-_REPLIES: dict[str, Any] = {
-    "CreateContainer": m.CreateContainerResponse,
-    "UpdateContainer": m.UpdateContainerResponse,
-    "StopContainer": m.StopContainerResponse,
-    "Synchronize": m.SynchronizeResponse,
-}
-
 
 def check_sets(cls: Any) -> None:
     """Raise TypeError or ValueError for an entry of `sets` that is no field, with the nearest one."""
@@ -50,13 +43,14 @@ class SetsCheck:
         self._sets = [Declared(entry) for entry in plugin.sets]
         self._told: set[str] = set()
 
-    def reply(self, event: str, reply: bytes) -> None:
-        """Look at an answer to an event, one of those that can change something."""
-        self.message(_REPLIES[event].FromString(reply))
+    def request(self, message: m.UpdateContainersRequest) -> None:
+        """Look at what the plugin asks for by itself."""
+        for part in (*message.update, *message.evict):
+            self.part(part)
 
-    def message(self, message: Any) -> None:
-        """Look at an answer, or at a request that the plugin makes by itself."""
-        for label, path, key in _touched(message):
+    def part(self, part: Any) -> None:
+        """Look at an adjustment, an update or an eviction."""
+        for label, path, key in _touched(part):
             if any(each.covers(path, key) for each in self._sets):
                 continue
             name = type(self._plugin).__name__
@@ -69,12 +63,11 @@ class SetsCheck:
                 self._plugin.log.warning("%s", text)
 
 
-def _touched(message: Any) -> Iterator[tuple[str, str, str]]:
-    """The fields that a message sets: each as conflicts name it, its path, and the key."""
-    fields = message.DESCRIPTOR.fields_by_name
-    if "adjust" in fields:
-        yield from ((row.label, row.path, key) for row, key in touched(message.adjust, TREE))
-    for update in message.update:
-        yield from ((row.label, row.path, key) for row, key in touched(update.linux.resources, RESOURCES_TREE))
-    if "evict" in fields and message.evict:
+def _touched(part: Any) -> Iterator[tuple[str, str, str]]:
+    """What a part of an answer asks for: the field as conflicts name it, its path, and the key."""
+    if isinstance(part, m.ContainerEviction):
         yield "an eviction", EVICT, ""
+        return
+    created = isinstance(part, m.ContainerAdjustment)
+    message, tree = (part, TREE) if created else (part.linux.resources, RESOURCES_TREE)
+    yield from ((row.label, row.path, key) for row, key in touched(message, tree))

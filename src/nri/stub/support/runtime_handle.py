@@ -162,7 +162,7 @@ class RuntimeHandle:
         if len(self._outstanding) >= MAX_PENDING:
             raise NriError(f"{MAX_PENDING} updates wait for the runtime's answer already")
         if self.held is not None:
-            self.held.message(request)
+            self.held.request(request)
         call = context.current.get()
         in_handler = call is not None and not call.finished
         pending = Pending(in_handler)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +15,12 @@ import nri
 from nri.adaptation.admin import follow
 from nri.adaptation.audit.recent import Bounds, Recent
 from nri.adaptation.audit.reporting import Reporting
+from nri.adaptation.dispatch.event import Event
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginTimeout
+from nri.inspector.sources import Recording
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
 
 REQUEST = m.CreateContainerRequest(pod=make_pod(name="web"), container=make_container(name="app")).SerializeToString()
@@ -81,6 +87,37 @@ def test_a_creation_that_two_plugins_fight_over_is_told_over_the_admin_socket_wi
     assert (second["plugin"], second["conflict"]) == ("20-second", True)
     assert "10-first" in second["refused"] and "20-second" in row["error"]
     assert second["at_ms"] >= first["at_ms"] >= 0 and row["duration_ms"] > 0
+
+
+def test_no_plugin_is_shown_as_asked_before_the_one_before_it_had_answered(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Event.tell_asked
+
+    def late(event: Event, *step: Any) -> None:
+        if not event.told:  # what is told of the first plugin comes after its request
+            time.sleep(0.02)
+        told(event, *step)
+
+    monkeypatch.setattr(Event, "tell_asked", late)
+    with Recorder(tmp_path) as recorder, FakeRuntime(admin_socket=path, reporters=[recorder]) as runtime:
+        for index in ("10", "20", "30"):
+            runtime.add(plugin("slow", create_container=lambda *_: time.sleep(0.03)), idx=index)
+        begun = next(follow(path, {}))
+        runtime.create_container(make_pod(), make_container())
+        answer = next(follow(path, {"run": begun["run"], "after": begun["next"]}))
+    live = [row for row in answer["rows"] if row.get("event") == "CreateContainer"]
+    source = Recording(str(tmp_path))
+    recorded = [row for row in source.events()["rows"] if row["event"] == "CreateContainer"]
+    for row in (*live, *recorded):
+        bars = [(step["at_ms"], step["at_ms"] + step["duration_ms"]) for step in row["steps"]]
+        assert len(bars) == 3 and bars[0][0] >= 0
+        assert all(begins >= ended - 0.001 for (_, ended), (begins, _) in pairwise(bars)), bars
+    assert len(live) == len(recorded) == 1
+    assert (
+        max(at + took for at, took in [(s["at_ms"], s["duration_ms"]) for s in live[0]["steps"]])
+        <= (live[0]["duration_ms"])
+    ), "no bar ends after its event"
 
 
 def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:

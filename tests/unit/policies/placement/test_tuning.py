@@ -14,6 +14,7 @@ from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import document
+from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.policies.placement.tuning import (
     CpuClass,
     IrqAffinity,
@@ -221,8 +222,9 @@ def test_interrupts_that_may_not_be_moved_refuse_a_container_that_asks_for_them_
     patterns: str, controllable: list[str], ours: str, original: bool
 ) -> None:
     for choices in (Choices.DEFAULT, replace(Choices.DEFAULT, movable_interrupts_will_do=False), Choices.REFERENCE):
-        policy = topology_aware(choices=choices, controllableInterrupts=controllable)
-        policy.interrupts = lambda: {number: words for number, (words, _) in INTERRUPTS.items()}
+        found = {number: words for number, (words, _) in INTERRUPTS.items()}
+        like = topology_aware(choices=choices, controllableInterrupts=controllable)
+        policy = TopologyAware(like.machine, like.options, choices, interrupts=found.copy)
         asked = container("c", 2000, irq_affinity=f"{{{patterns}}}")
         if ours if choices is Choices.DEFAULT else original:
             with pytest.raises(NoPlace, match=r"annotation irq-affinity\.resource-policy") as error:

@@ -9,12 +9,11 @@ from typing import ClassVar
 import pytest
 
 import nri
-from nri.api import messages as m
 from nri.errors import NriError
 from nri.stub.support.declared import SetsCheck
 from nri.testing import FakeRuntime, make_container, make_pod
 
-CREATED = m.CreateContainerResponse(adjust=nri.Adjustment().add_env("LEVEL", "1").set_cpu_shares(2).message)
+CREATED = nri.Adjustment().add_env("LEVEL", "1").set_cpu_shares(2).message
 
 
 class Declares(nri.Plugin):
@@ -95,7 +94,7 @@ def test_on_a_node_it_is_a_warning_once_for_each_field(caplog: pytest.LogCapture
     held = SetsCheck(plugin, strict=False)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            held.reply("CreateContainer", CREATED.SerializeToString())
+            held.part(CREATED)
     assert [record.getMessage() for record in caplog.records] == [
         'Declares sets Env LEVEL, which Declares.sets does not have: add "env.LEVEL"',
         'Declares sets CPUShares, which Declares.sets does not have: add "linux.resources.cpu.shares"',

@@ -69,10 +69,10 @@ class TopologyAware:
 
     Args:
         state: what an earlier policy gave to these containers, the oldest first; those that can keep it do.
+        interrupts: returns the machine's, with their descriptions.
 
     Attributes:
         in_time: called on the way of each decision; what it raises, a NoPlace, ends it, and nothing has changed.
-        interrupts: gives the machine's, with their descriptions.
     """
 
     name = "topology-aware"
@@ -84,8 +84,10 @@ class TopologyAware:
         choices: Choices = Choices.DEFAULT,
         state: PlacementState | None = None,
         containers: Mapping[str, Container] = _NONE,
+        interrupts: Callable[[], Mapping[int, str]] = dict,
     ) -> None:
         self.machine, self.options, self.choices = machine, options, choices
+        self._interrupts = interrupts
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         allowed = options.availableResources.set_of(machine.present)
@@ -102,7 +104,6 @@ class TopologyAware:
         self._warm: set[str] = set()
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
-        self.interrupts: Callable[[], Mapping[int, str]] = dict
         grants = {} if state is None else state.grants
         for name, container in containers.items():
             if name in grants:
@@ -315,7 +316,7 @@ class TopologyAware:
 
     def _unmovable(self, patterns: Sequence[str]) -> str:
         controllable, choices = self.options.controllableInterrupts, self.choices
-        return unmovable(self.interrupts, controllable, choices.movable_interrupts_will_do, patterns)
+        return unmovable(self._interrupts, controllable, choices.movable_interrupts_will_do, patterns)
 
     def _scoring(self, request: Request) -> Scoring:
         return Scoring(request, self.zones, self._burstable_level(request.container), self.choices)
