@@ -269,7 +269,7 @@ def test_a_token_is_good_for_one_client(world: World) -> None:
     assert world.client.begin("run", url, "spdy", stdout=True).end()["ok"]
     for over in OVER:
         ended = world.client.begin("run", url, over, stdout=True).end()
-        assert not ended["ok"] and "not any more" in ended["error"]
+        assert not ended["ok"] and "expired" in ended["error"]
 
 
 def test_many_clients_are_served_at_once(world: World) -> None:
