@@ -14,7 +14,7 @@ This module is the public face; names load when they are first used. A plugin in
 
 from __future__ import annotations
 
-from nri.lazy import lazy
+from nri.lazy import lazy as _lazy  # `nri.lazy` stays the module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for one that exists
-    __getattr__, __dir__ = lazy(
+    __getattr__, __dir__ = _lazy(
         globals(),
         {
             "api.annotations": "effective_annotation",

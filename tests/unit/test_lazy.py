@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -33,3 +34,7 @@ def test_an_unknown_name_is_the_error_of_any_other_module(face: dict[str, object
     load, _ = lazy(face, {"below": "one"})
     with pytest.raises(AttributeError, match=r"^module 'lazy_face' has no attribute 'three'$"):
         load("three")
+
+
+def test_the_module_is_not_hidden_by_its_function() -> None:
+    assert importlib.import_module("nri").lazy is sys.modules["nri.lazy"]

@@ -410,7 +410,7 @@ def _row(event: Event) -> dict[str, Any]:
         "key": _key(event),
         "event": plain(event.name, 128),
         "serial": event.serial,
-        "time_ms": event.began_ns / 1e6,
+        "time_ms": first_ns / 1e6,
         "duration_ms": event.duration_ns / 1e6,
         "error": _text(event.error),
         "whole": event.whole,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_STATS", "AllCallStats", "CallStats", "percentile"]
 
-#: AllCallStats at most: the names of plugins and events are others'.
+#: Rows at most: the names of plugins and events are others'.
 MOST_STATS: Final = 10_000
 
 
@@ -62,7 +62,7 @@ class AllCallStats:
         self._rest = CallStats()
 
     def of(self, plugin: str, event: str) -> CallStats:
-        """The sum of a plugin for an event, to count one call in."""
+        """The row of a plugin for an event, to count one call in."""
         found = self._sums.get((plugin, event))
         if found is None:
             if len(self._sums) >= MOST_STATS:

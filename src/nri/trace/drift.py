@@ -66,7 +66,7 @@ class Change(NamedTuple):
 
     Attributes:
         desired: the value that was given.
-        found: what is there; None if it is as wished again.
+        found: what is there; None if it is as wanted again.
         before: what was there at the last look; None if nothing had been looked at.
         after_s, until_s: seconds since 1970 between which it changed; `after_s` is 0 if it was so at the first look.
         by: the source that wants what is there now; "" if none does.

@@ -9,6 +9,7 @@ import pytest
 
 from nri.errors import ConfigError
 from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
+from nri.trace.history import Trace
 from nri.trace.live import Live
 from nri.trace.recorder import Recorder
 from tests.support.waiting import wait_for
@@ -91,6 +92,14 @@ def test_a_recording_tells_what_was_asked_and_answered(recording: Recording) -> 
     assert row is not None
     assert row["request"]["container"]["name"] == "app"
     assert row["steps"][0]["reply"]["adjust"]["env"] == [{"key": "A", "value": "1"}]
+
+
+def test_a_recorded_row_begins_when_its_event_was_first_at_work(recording: Recording, recorded: str) -> None:
+    rows = recording.events()["rows"]
+    events = list(Trace(recorded).events())
+    assert [row["time_ms"] for row in rows] == [event.first_ns / 1e6 for event in events] != []
+    begins = [[row["time_ms"] + step["at_ms"] for step in row["steps"]] for row in rows]
+    assert begins == [pytest.approx([step.time_ns / 1e6 for step in event.steps], abs=0.002) for event in events]
 
 
 def test_a_recording_can_be_asked_before_it_is_read_and_names_what_is_damaged(broken: str) -> None:

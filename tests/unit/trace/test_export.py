@@ -67,6 +67,13 @@ def attributes(span: dict[str, Any]) -> dict[str, str]:
     return {row["key"]: row["value"]["stringValue"] for row in span["attributes"]}
 
 
+def test_an_event_begins_no_later_than_its_first_plugin_though_it_is_told_of_later() -> None:
+    event = made(1, began_ns=5000, duration_ns=3000, plugins=1)
+    event.began_ns = 7000
+    assert [span["startTimeUnixNano"] for span in spans_of([event])] == ["5000", "5000"]
+    assert [bar["ts"] for bar in bars_of([event]) if bar["ph"] == "X"] == [5.0, 5.0]
+
+
 def test_each_event_is_a_span_and_each_plugin_one_below_it(events: list[Event]) -> None:
     created, asked, *_ = spans_of(events)
 

@@ -62,6 +62,18 @@ def test_events_that_overlap_come_in_the_order_in_which_they_began(path: Path) -
     assert [step.request for each in found for step in each.steps] == [REQUEST] * 3
 
 
+@pytest.mark.parametrize("kind", [t.ANSWERED, t.FAILED])
+@pytest.mark.parametrize(("duration_ns", "began_ns"), [(0, 1000), (5, 995), (1 << 40, 0)])
+def test_a_step_began_its_duration_before_its_end_and_never_before_1970(
+    path: Path, kind: t.Kind, duration_ns: int, began_ns: int
+) -> None:
+    records = event(1)
+    records[2] = t.Record(kind=kind, time_ns=1000, serial=1, event="StartContainer", plugin="10-a")
+    records[2].duration_ns = duration_ns
+    (found,) = Trace(write(path, [OPENED, *records])).events()
+    assert (found.steps[0].time_ns, found.steps[0].duration_ns, found.first_ns) == (began_ns, duration_ns, began_ns)
+
+
 def test_an_event_knows_what_it_is_about(path: Path) -> None:
     (found,) = Trace(write(path, [OPENED, *event(1)])).events()
     assert (found.pod, found.container) == (POD, CONTAINER)

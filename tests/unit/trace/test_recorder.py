@@ -14,6 +14,7 @@ import nri
 from nri.api import messages as m
 from nri.errors import ConflictError, DeadlineExceeded, PluginRejected
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace import blocks
 from nri.trace.history import VALIDATE, Event, Note, Trace
 from nri.trace.recorder import Limits, Recorder
 from tests.support.waiting import wait_for
@@ -173,6 +174,21 @@ def test_a_plugin_that_comes_and_goes_faster_than_is_written_is_counted_too(tmp_
     kept = sum(note.kind == "plugin" and note.state == "active" for note in notes)
     assert 0 < kept < 400
     assert sum(note.lost for note in notes if note.kind == "lost") == 400 - kept
+
+
+def test_small_changes_of_plugins_are_bounded_in_number_where_the_disk_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works, pack = threading.Event(), blocks.pack
+    with Recorder(tmp_path) as recorder:
+        monkeypatch.setattr(blocks, "pack", lambda *block: pack(*block) if works.wait() else b"")
+        for _ in range(80_000):
+            recorder.plugin_changed("10-a", "active", {})
+        works.set()
+    _, notes = recorded(tmp_path)
+    kept = sum(note.kind == "plugin" for note in notes)
+    assert 0 < kept < 80_000
+    assert sum(note.lost for note in notes if note.kind == "lost") == 80_000 - kept
 
 
 def test_what_comes_after_the_end_is_left_out_and_does_no_harm(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from nri.api import messages as m
 from nri.trace.redaction import Redactor
+from nri.wire import bytes_field
 
 HOOKS = m.Hooks(prestart=[m.Hook(path="/bin/hook", args=["hook", "S3CRET"], env=["PW=S3CRET"])])
 MESSAGES = {
@@ -65,6 +67,43 @@ def test_bytes_are_redacted_as_their_message_is_however_often_they_come(kind: st
         )
     big = m.RunPodSandboxRequest(pod=m.PodSandbox(annotations={"a": "S3CRET" * 20_000})).SerializeToString()
     assert len(redactor.encoded(m.RunPodSandboxRequest, big)[0]) < 100
+
+
+def test_a_pod_that_has_changed_or_another_of_its_id_is_redacted_anew() -> None:
+    redactor = Redactor()
+
+    def shown(kind: Any, **parts: Any) -> Any:
+        return kind.FromString(redactor.encoded(kind, kind(**parts).SerializeToString())[0])
+
+    first, second = ({"token": f"S3CRET{number}", "a": "same"} for number in range(2))
+    for told in (first, second, first):
+        pod = shown(m.RunPodSandboxRequest, pod=m.PodSandbox(id="p1", name="web", annotations=told)).pod
+        assert pod.annotations == {key: redactor.text(value) for key, value in told.items()}
+    assert shown(m.RunPodSandboxRequest, pod=m.PodSandbox(id="p1", name="other")).pod.name == "other"
+
+
+def test_a_container_whose_bytes_are_those_of_a_pod_is_redacted_as_a_container() -> None:
+    redactor = Redactor()
+    part = bytes_field(7, b"prog") + bytes_field(7, b"S3CRET")  # a pod's runtime handler, or a container's args
+    data = bytes_field(1, part) + bytes_field(2, part)
+    wanted = m.CreateContainerRequest.FromString(data)
+    redactor.message(wanted)
+    made = m.CreateContainerRequest.FromString(redactor.encoded(m.CreateContainerRequest, data)[0])
+    assert made == wanted
+    assert list(made.container.args) == ["prog", redactor.text("S3CRET")]
+
+
+@pytest.mark.parametrize(("count", "length"), [(2000, 20_000), (200, 200_000)], ids=["many", "large"])
+def test_few_pods_are_remembered_and_no_large_ones(count: int, length: int) -> None:
+    redactor = Redactor()
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            pod = m.PodSandbox(annotations={"a": f"{number}".ljust(length)})
+            redactor.encoded(m.RunPodSandboxRequest, m.RunPodSandboxRequest(pod=pod).SerializeToString())
+        assert tracemalloc.get_traced_memory()[1] < 5 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_names_programs_and_labels_stay() -> None:

@@ -61,8 +61,9 @@ def test_a_refused_reply_never_pushes_real_histories_out() -> None:
     assert ids(provenance, "bogus") == []
 
 
-def test_refused_creations_go_before_containers_that_exist() -> None:
-    provenance = Provenance(max_containers=60)
+@pytest.mark.parametrize("most", [60, 300], ids=["few", "more than those that are compressed first"])
+def test_refused_creations_go_before_containers_that_exist(most: int) -> None:
+    provenance = Provenance(max_containers=most)
     for n in range(50):
         create(provenance, f"real{n}")
     for n in range(500):

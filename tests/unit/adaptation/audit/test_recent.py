@@ -120,6 +120,24 @@ def test_no_plugin_is_shown_as_asked_before_the_one_before_it_had_answered(
     ), "no bar ends after its event"
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_event_and_its_steps_begin_their_duration_before_their_end(
+    reporting: Reporting, recent: Recent, fails: bool
+) -> None:
+    begun, taken_s = time.time(), 0.05
+    time.sleep(taken_s)
+    reporting.event_begins("CreateContainer", 1, REQUEST)
+    reporting.plugin_asked("10-p", "CreateContainer", 1, REQUEST)
+    if fails:
+        reporting.plugin_failed("10-p", "CreateContainer", 1, PluginTimeout("10-p", "no answer"), taken_s)
+    else:
+        reporting.plugin_answered("10-p", "CreateContainer", 1, b"", taken_s)
+    reporting.event_ends("CreateContainer", 1, b"", None, taken_s)
+    (row,) = read_all(recent)
+    assert begun <= row["time_ms"] / 1e3 <= time.time() - taken_s
+    assert row["steps"][0]["at_ms"] == 0.0, "not before its event, though it has ended before that"
+
+
 def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:
     with FakeRuntime(admin_socket=path) as runtime:
         next(follow(path, {}))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import nri
-from nri.adaptation import BuiltinPlugin, Restoration
+from nri.adaptation import BuiltinPlugin, Numbers, Restoration
 from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginError, UpdateError
@@ -214,3 +214,19 @@ def test_each_plugin_sees_what_earlier_ones_did(nri_runtime: FakeRuntime) -> Non
         nri_runtime.add(plugin("a", create_container=see), idx=idx)
     nri_runtime.create_container()
     assert seen == [[], ["A1=1"], ["A1=1", "A2=1"]]
+
+
+@pytest.mark.parametrize("plugins", [1, 2])
+def test_a_container_begins_with_the_place_of_each_answer_so_that_an_older_one_changes_nothing(plugins: int) -> None:
+    answers = [nri.Adjustment().set_cpu_shares(5), nri.Adjustment().set_memory_limit(7)][:plugins]
+    with FakeRuntime() as runtime:
+        for number, answer in enumerate(answers):
+            runtime.add(plugin(f"p{number}", create_container=lambda *_, given=answer: given), f"{number + 1}0")
+        runtime.create_container(make_pod(), make_container(id="c1"))
+        inventory = parts_of(runtime.adaptation).trail.inventory
+        older = m.LinuxResources()
+        older.cpu.shares.value = older.memory.limit.value = 1
+        inventory.updated("c1", older, Numbers(0))
+        found = inventory.resources_of("c1")
+    assert found is not None
+    assert (found.cpu.shares.value, found.memory.limit.value) == ((5, 1) if plugins == 1 else (5, 7))

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 
 import nri
+from nri.api import messages as m
 from nri.errors import NriError
 from nri.stub.support.declared import SetsCheck
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -29,6 +30,11 @@ class Declares(nri.Plugin):
 
     def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         return self.adjustment
+
+    def update_container(
+        self, pod: nri.PodSandbox, container: nri.Container, resources: nri.LinuxResources
+    ) -> nri.Eviction:
+        return nri.Eviction(container, "updated")
 
     def stop_container(self, pod: nri.PodSandbox, container: nri.Container) -> list[nri.Update | nri.Eviction]:
         return [nri.Eviction(container, "stopped")]
@@ -75,6 +81,8 @@ def test_updates_and_evictions_are_held_to_it_as_well(runtime: FakeRuntime) -> N
     runtime.add(plugin, "20")
     with pytest.raises(NriError, match=r'sets an eviction, .*: add "evict"'):
         plugin.runtime.evict(container)
+    with pytest.raises(NriError, match="sets an eviction"):
+        runtime.update_container(make_pod(), container, m.LinuxResources())
     with pytest.raises(NriError, match="sets PidsLimit"):
         plugin.runtime.update(nri.Update(container).set_pids_limit(3))
 
