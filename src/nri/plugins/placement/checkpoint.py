@@ -93,7 +93,8 @@ class Checkpoint:
         except FileNotFoundError:
             private_folder(self.path.parent)
             write_whole(self.path, data, sync=False)
-        self._seen, self._room = (os.lstat(self.path).st_ino, len(data)), max(len(data), _LEAST_CHANGES)
+        self._seen = os.lstat(self.path).st_ino, len(data)
+        self._room = min(max(len(data), _LEAST_CHANGES), _MOST_BYTES - len(data))
 
     def _append(self, data: bytes) -> bool:
         """Add a line to the file as it was left; whether there is such a file, and room for it."""

@@ -94,6 +94,19 @@ def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_i
     assert made.path.stat() == before, "what has not changed is written"
 
 
+def test_lines_of_changes_never_make_it_longer_than_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.plugins.placement.checkpoint._MOST_BYTES", 3000)
+    policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
+    for number in range(50):
+        policy.create(container("one", 100, qos="Burstable"))
+        made.write(policy.saved())
+        assert read_all(made) == policy.saved(), number
+        policy.release("one")
+        made.write(policy.saved())
+
+
 def test_a_line_that_a_kill_cut_was_never_answered_and_does_not_count(tmp_path: Path) -> None:
     policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
     made.write(policy.saved())
