@@ -17,7 +17,7 @@ from typing import Any
 from nri.config import Source, parse_text, read
 from nri.errors import ConfigError
 from nri.files import private_folder, read_regular, write_whole
-from nri.policies.placement.state import PlacementState, patched
+from nri.policies.placement.state import PlacementState, patched, refuse_version
 
 __all__ = ["Checkpoint"]
 
@@ -57,7 +57,7 @@ class Checkpoint:
             state = read(PlacementState, [Source(str(self.path), json.dumps(self._tree(text)), "json")])
         except FileNotFoundError:
             return None, ""
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             return None, f"{self.path}: {error}"
         except ConfigError as error:
             if error.key == _FOREIGN:
@@ -71,6 +71,7 @@ class Checkpoint:
         """The first line with the changes of all others. Raises ConfigError."""
         first, *more = text.split("\n")
         tree = parse_text(Source(str(self.path), first, "json"))
+        refuse_version(tree)
         for line in more[:-1]:
             changes = parse_text(Source(str(self.path), line, "json"))
             try:

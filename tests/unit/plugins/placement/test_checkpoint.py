@@ -47,7 +47,15 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(b"{", "not valid JSON"), (b"\xff", "codec can't decode"), (b'{"policy": "balloons"}', "written by balloons")],
+    [
+        (b"{", "not valid JSON"),
+        (b"\xff", "codec can't decode"),
+        (b'{"policy": "balloons"}', "written by balloons"),
+        (
+            b'{"version":1,"policy":"topology-aware","containers":{},"grants":{},"balloons":[],"interrupts":{}}',
+            "it is of version 1, and this program reads version 2",
+        ),
+    ],
 )
 def test_one_that_cannot_be_used_is_told_and_counts_as_none(tmp_path: Path, text: bytes, words: str) -> None:
     made = written(tmp_path)
