@@ -22,7 +22,7 @@ from nri.policies.placement.state import PlacementState, patched, refuse_version
 __all__ = ["Checkpoint"]
 
 #: Some 200 bytes for each container.
-_MOST_BYTES = 16 << 20
+MOST_BYTES = 16 << 20
 #: It is written whole again when lines of changes are longer than that, and than the first line.
 _LEAST_CHANGES = 64 << 10
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -53,7 +53,7 @@ class Checkpoint:
         """
         try:
             self._refuse_foreign(os.lstat(self.path))
-            text = read_regular(self.path, _MOST_BYTES, follow=False).decode()
+            text = read_regular(self.path, MOST_BYTES, follow=False).decode()
             state = read(PlacementState, [Source(str(self.path), json.dumps(self._tree(text)), "json")])
         except FileNotFoundError:
             return None, ""
@@ -95,7 +95,7 @@ class Checkpoint:
             private_folder(self.path.parent)
             write_whole(self.path, data, sync=False)
         self._seen = os.lstat(self.path).st_ino, len(data)
-        self._room = min(max(len(data), _LEAST_CHANGES), _MOST_BYTES - len(data))
+        self._room = min(max(len(data), _LEAST_CHANGES), MOST_BYTES - len(data))
 
     def _append(self, data: bytes) -> bool:
         """Add a line to the file as it was left; whether there is such a file, and room for it."""

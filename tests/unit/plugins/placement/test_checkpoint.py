@@ -105,7 +105,7 @@ def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_i
 def test_lines_of_changes_never_make_it_longer_than_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri.plugins.placement.checkpoint._MOST_BYTES", 3000)
+    monkeypatch.setattr("nri.plugins.placement.checkpoint.MOST_BYTES", 3000)
     policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
     for number in range(50):
         policy.create(container("one", 100, qos="Burstable"))
