@@ -17,12 +17,12 @@ from typing import Any
 from nri.config import Source, parse_text, read
 from nri.errors import ConfigError
 from nri.files import private_folder, read_regular, write_whole
-from nri.policies.placement.state import PlacementState, patched
+from nri.policies.placement.state import PlacementState, patched, refuse_version
 
 __all__ = ["Checkpoint"]
 
 #: Some 200 bytes for each container.
-_MOST_BYTES = 16 << 20
+MOST_BYTES = 16 << 20
 #: It is written whole again when lines of changes are longer than that, and than the first line.
 _LEAST_CHANGES = 64 << 10
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -53,11 +53,11 @@ class Checkpoint:
         """
         try:
             self._refuse_foreign(os.lstat(self.path))
-            text = read_regular(self.path, _MOST_BYTES, follow=False).decode()
+            text = read_regular(self.path, MOST_BYTES, follow=False).decode()
             state = read(PlacementState, [Source(str(self.path), json.dumps(self._tree(text)), "json")])
         except FileNotFoundError:
             return None, ""
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             return None, f"{self.path}: {error}"
         except ConfigError as error:
             if error.key == _FOREIGN:
@@ -71,6 +71,7 @@ class Checkpoint:
         """The first line with the changes of all others. Raises ConfigError."""
         first, *more = text.split("\n")
         tree = parse_text(Source(str(self.path), first, "json"))
+        refuse_version(tree)
         for line in more[:-1]:
             changes = parse_text(Source(str(self.path), line, "json"))
             try:
@@ -93,7 +94,8 @@ class Checkpoint:
         except FileNotFoundError:
             private_folder(self.path.parent)
             write_whole(self.path, data, sync=False)
-        self._seen, self._room = (os.lstat(self.path).st_ino, len(data)), max(len(data), _LEAST_CHANGES)
+        self._seen = os.lstat(self.path).st_ino, len(data)
+        self._room = min(max(len(data), _LEAST_CHANGES), MOST_BYTES - len(data))
 
     def _append(self, data: bytes) -> bool:
         """Add a line to the file as it was left; whether there is such a file, and room for it."""

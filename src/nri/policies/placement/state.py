@@ -16,7 +16,7 @@ from nri.policies.placement.containers import Container, Hint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "PlacementState", "patched"]
+__all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "PlacementState", "patched", "refuse_version"]
 
 #: Of the form that is written; another one is not read.
 _VERSION = 2
@@ -98,8 +98,7 @@ class PlacementState:
     interrupts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.version != _VERSION:
-            raise ValueError(f"it is of version {self.version}, and this program reads version {_VERSION}")
+        refuse_version({"version": self.version})
 
     def restore(self, containers: Iterable[Container]) -> None:
         """Let those of some containers that are known be as they came."""
@@ -129,6 +128,13 @@ class PlacementState:
             if entries:
                 found[part] = entries
         return found
+
+
+def refuse_version(tree: object) -> None:
+    """Raise ValueError for a tree of another version: its keys would be complained of else, which nobody can mend."""
+    found = tree.get("version", _VERSION) if isinstance(tree, dict) else _VERSION
+    if found != _VERSION:
+        raise ValueError(f"it is of version {found}, and this program reads version {_VERSION}")
 
 
 def patched(tree: dict[str, Any], changes: dict[str, Any]) -> None:

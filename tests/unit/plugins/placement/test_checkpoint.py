@@ -47,7 +47,15 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(b"{", "not valid JSON"), (b"\xff", "codec can't decode"), (b'{"policy": "balloons"}', "written by balloons")],
+    [
+        (b"{", "not valid JSON"),
+        (b"\xff", "codec can't decode"),
+        (b'{"policy": "balloons"}', "written by balloons"),
+        (
+            b'{"version":1,"policy":"topology-aware","containers":{},"grants":{},"balloons":[],"interrupts":{}}',
+            "it is of version 1, and this program reads version 2",
+        ),
+    ],
 )
 def test_one_that_cannot_be_used_is_told_and_counts_as_none(tmp_path: Path, text: bytes, words: str) -> None:
     made = written(tmp_path)
@@ -92,6 +100,19 @@ def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_i
     before = made.path.stat()
     made.write(policy.saved())
     assert made.path.stat() == before, "what has not changed is written"
+
+
+def test_lines_of_changes_never_make_it_longer_than_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri.plugins.placement.checkpoint.MOST_BYTES", 3000)
+    policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
+    for number in range(50):
+        policy.create(container("one", 100, qos="Burstable"))
+        made.write(policy.saved())
+        assert read_all(made) == policy.saved(), number
+        policy.release("one")
+        made.write(policy.saved())
 
 
 def test_a_line_that_a_kill_cut_was_never_answered_and_does_not_count(tmp_path: Path) -> None:
