@@ -126,5 +126,6 @@ def test_what_the_kubelet_did_not_ask_for_is_not_made_up() -> None:
 
 @given(JSON)
 def test_any_json_is_read_or_not_known(tree: Any) -> None:
-    pod_info(pod_answer(tree if isinstance(tree, dict) else {"config": tree}))
-    container_info(container_answer({"config": tree}))
+    assert isinstance(pod_info(pod_answer(tree if isinstance(tree, dict) else {"config": tree})), PodInfo)
+    found = container_info(container_answer({"config": tree}))
+    assert found.spec.keys() <= {"resources"}, "nothing but resources is made of a container's configuration"
