@@ -81,21 +81,20 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
 
 def sole_field(data: bytes, number: int, start: int = 0) -> bytes | None:
     """The value of a length-delimited field below 16 that is all there is from `start` on; None for anything else."""
-    end = len(data)
-    if end < start + 2 or data[start] != (number << 3 | 2):
+    length = len(data) - start - 2
+    if length < 0 or data[start] != (number << 3 | 2):
         return None
-    position = start + 2  # after a length of one byte, or of two, as nearly always
-    length = data[start + 1]
-    if length > 127:
-        if position < end and data[position] < 128:
-            length += (data[position] << 7) - 128
-            position += 1
-        else:
-            try:
-                length, position = read_varint(data, start + 1)
-            except RemoteProtocolError:
-                return None
-    return data[position:] if position + length == end else None
+    first = data[start + 1]
+    if first < 128:
+        return data[start + 2 :] if first == length else None
+    length -= 1  # of a length of two bytes, as nearly always
+    if length > 0 and data[start + 2] < 128:
+        return data[start + 3 :] if first + (data[start + 2] << 7) - 128 == length else None
+    try:
+        length, position = read_varint(data, start + 1)
+    except RemoteProtocolError:
+        return None
+    return data[position:] if position + length == len(data) else None
 
 
 def iter_fields(buffer: bytes) -> Iterator[tuple[int, int, int | bytes]]:

@@ -42,24 +42,16 @@ def pack(conn_id: int, payload: bytes) -> bytes:
 def cut(conn_id: int, *message: bytes) -> bytes:
     """The frames of one message, joined: one frame up to 4096 bytes, else one of 4096 and one with the rest.
 
-    The message may come in pieces, which are then copied this once.
+    The message may come in pieces.
     """
     if conn_id == 0:
         raise LocalProtocolError("ConnID 0 is reserved")
-    length = 0
-    for piece in message:
-        length += len(piece)
+    whole = b"".join(message)  # of one piece that is no copy
+    length = len(whole)
     if length <= FIRST_FRAME:
-        return b"".join((pack_header(conn_id, length), *message))
+        return pack_header(conn_id, length) + whole
     if length - FIRST_FRAME > MAX_PAYLOAD:
         raise LocalProtocolError(f"message {length} bytes, maximum is {MAX_PAYLOAD}")
-    parts: list[bytes | memoryview] = [pack_header(conn_id, FIRST_FRAME)]
-    left = FIRST_FRAME
-    for place, piece in enumerate(message):
-        if len(piece) >= left:
-            view = memoryview(piece)
-            parts += (view[:left], pack_header(conn_id, length - FIRST_FRAME), view[left:], *message[place + 1 :])
-            break
-        parts.append(piece)
-        left -= len(piece)
-    return b"".join(parts)
+    view = memoryview(whole)
+    begin, rest = pack_header(conn_id, FIRST_FRAME), pack_header(conn_id, length - FIRST_FRAME)
+    return b"".join((begin, view[:FIRST_FRAME], rest, view[FIRST_FRAME:]))

@@ -8,7 +8,7 @@ is not open would be lost. There is no queue: the thread that reads takes the ch
 from __future__ import annotations
 
 from nri.mux.demux import Demux
-from nri.mux.frames import FIRST_FRAME, HEADER_LENGTH, cut, pack_header, unpack_header
+from nri.mux.frames import HEADER_LENGTH, cut, unpack_header
 from nri.stream import Stream
 
 TYPE_CHECKING = False
@@ -40,13 +40,7 @@ class Trunk(Stream):
 
     def send(self, conn_id: int, message: list[bytes], deadline: float | None) -> None:
         """Write one message, in pieces, on a logical connection. DeadlineExceeded: the peer does not read."""
-        length = 0
-        for piece in message:
-            length += len(piece)
-        if length <= FIRST_FRAME and conn_id:  # one frame
-            self.write(b"".join((pack_header(conn_id, length), *message)), deadline)
-        else:
-            self.write(cut(conn_id, *message), deadline)
+        self.write(cut(conn_id, *message), deadline)
 
     def receive(self, deadline: float | None) -> list[tuple[int, bytes]]:
         """Read once; returns (connection id, chunk), perhaps none. Raises DeadlineExceeded, ConnectionClosed."""

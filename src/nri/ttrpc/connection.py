@@ -20,9 +20,9 @@ from nri.ttrpc.envelope import (
     encode_response,
     request_ends,
     request_prefix,
-    response_payload,
 )
 from nri.ttrpc.halves import ClientStreams, Data, ServerStreams, refusal, response_of, too_long
+from nri.wire import sole_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,10 +140,7 @@ class ClientSide:
         length, of_stream, kind, _ = frames.unpack_header(chunk)
         if of_stream != stream_id or kind != frames.RESPONSE or length != end - frames.HEADER_LENGTH:
             return None
-        try:
-            payload = response_payload(chunk, frames.HEADER_LENGTH)
-        except RemoteProtocolError:
-            return None  # a broken response costs its own call, and `receive` says so
+        payload = sole_field(chunk, 2, frames.HEADER_LENGTH) if length else b""
         if payload is not None:
             self._pending.discard(stream_id)
         return payload

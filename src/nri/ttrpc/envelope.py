@@ -15,7 +15,7 @@ copy of google/rpc/status.proto. Golden bytes and Hypothesis against Go hold it 
 from __future__ import annotations
 
 from nri.errors import RemoteProtocolError
-from nri.wire import LENGTHS, bytes_field, iter_fields, read_varint, varint, varint_field
+from nri.wire import LENGTHS, bytes_field, iter_fields, read_varint, sole_field, varint, varint_field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Request", "Response", "decode_request", "decode_response", "encode_request", "encode_response", "request_ends",
-    "request_prefix", "response_payload",
+    "request_prefix",
 ]  # fmt: skip
 
 
@@ -268,27 +268,9 @@ def encode_response(payload: bytes = b"", code: int = 0, message: str = "") -> b
     return b"\x12" + (LENGTHS.get(length) or varint(length)) + payload
 
 
-def response_payload(data: bytes, start: int = 0) -> bytes | None:
-    """The payload of a response that is nothing but a payload, as every success is; None for any other."""
-    end = len(data)
-    if start == end:
-        return b""
-    if data[start] != 0x12:
-        return None
-    position = start + 2  # after a length of one byte, or of two, as nearly always
-    length = data[start + 1] if position <= end else 128
-    if length > 127:
-        if position < end and data[position] < 128:
-            length += (data[position] << 7) - 128
-            position += 1
-        else:
-            length, position = read_varint(data, start + 1)
-    return data[position:] if position + length == end else None
-
-
 def decode_response(data: bytes) -> Response:
     """Read a Response frame's data. Unknown fields and status details are skipped."""
-    payload = response_payload(data)
+    payload = sole_field(data, 2)
     if payload is not None:
         return Response(payload)
     response = Response()

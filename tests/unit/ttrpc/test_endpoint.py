@@ -50,7 +50,7 @@ def test_an_oversized_request_is_refused_here_and_the_connection_goes_on(pairs) 
 
 
 @pytest.mark.pure
-def test_a_call_that_follows_another_closely_passes_five_files(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_follows_another_closely_passes_few_files(pairs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri.ttrpc.monitor.CLOSE_S", 60.0)
     root = os.path.dirname(nri.__file__) + "/"
     passed: list[str] = []
@@ -77,9 +77,10 @@ def test_a_call_that_follows_another_closely_passes_five_files(pairs, monkeypatc
     finally:
         monitor.stop()
     fewest = min(calls, key=len)  # a read that has to wait is tried again, and lets signals in
-    usual = {"ttrpc/endpoint.py", "ttrpc/connection.py", "ttrpc/envelope.py", "mux/trunk.py", "stream.py"}
+    by_name = {"ttrpc": ("endpoint.py", "connection.py", "envelope.py"), "mux": ("trunk.py", "frames.py")}
+    usual = {f"{room}/{name}" for room, names in by_name.items() for name in names} | {"stream.py", "wire.py"}
     assert set(fewest) - {"signals.py"} == usual
-    assert len(fewest) <= 16, fewest
+    assert len(fewest) <= 17, fewest
 
 
 def test_one_thread_sends_and_another_one_takes_the_answer(pairs) -> None:

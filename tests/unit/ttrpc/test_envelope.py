@@ -17,7 +17,6 @@ from nri.ttrpc.envelope import (
     encode_request,
     encode_response,
     request_prefix,
-    response_payload,
 )
 
 
@@ -118,17 +117,6 @@ def test_a_text_that_is_no_unicode_reaches_the_caller_all_the_same() -> None:
 
 def test_a_status_without_a_text_has_its_code_alone() -> None:
     assert encode_response(code=5) == b"\x0a\x02\x08\x05"
-
-
-@pytest.mark.parametrize("length", [0, 1, 127, 128, 16383, 16384, 70_000])
-def test_a_payload_alone_is_found_without_reading_field_by_field(length: int) -> None:
-    data = encode_response(bytes(length))
-    assert response_payload(b"before" + data, 6) == bytes(length)
-
-
-@pytest.mark.parametrize("data", [b"\x0a\x00", b"\x12\x05ab", b"\x12\x01ab"])
-def test_what_is_more_or_less_than_a_payload_is_not_taken_for_one(data: bytes) -> None:
-    assert response_payload(data) is None
 
 
 def test_requests_and_responses_can_be_copied_and_are_readable() -> None:

@@ -20,6 +20,7 @@ Of two plugins on one field of a container, the later one in that order counts a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nri.adaptation.audit.update_result import APPLIED, CLAMPED, field_names
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.update_result import UpdateResult
     from nri.adaptation.merge.ledger import Ledger
 
-__all__ = ["OVERTAKEN", "EventOrder", "FieldOrder", "Numbers", "OrderedUpdates", "without"]
+__all__ = ["OVERTAKEN", "EventOrder", "FieldOrder", "Numbers", "OrderedUpdates", "no_updates", "without"]
 
 #: Why a field of an update is left alone.
 OVERTAKEN = "a later answer of a plugin has set it"
@@ -146,14 +147,13 @@ class EventOrder:
 
     Args:
         ledger: the owners of the event's fields.
-        numbers: of the answers, by the plugin's label.
-        first: the number of the event's first answer: that of what no plugin has set.
+        numbers: of the answers, by the plugin's label; by "" that of the first one: of what no plugin has set.
     """
 
-    __slots__ = ("_ledger", "by_plugin", "first")
+    __slots__ = ("_by_plugin", "_ledger")
 
-    def __init__(self, ledger: Ledger, numbers: Mapping[str, int], first: int) -> None:
-        self._ledger, self.by_plugin, self.first = ledger, numbers, first
+    def __init__(self, ledger: Ledger, numbers: Mapping[str, int]) -> None:
+        self._ledger, self._by_plugin = ledger, numbers
 
     def of(self, container_id: str) -> Numbers:
         """The numbers of one container's fields."""
@@ -162,17 +162,20 @@ class EventOrder:
     def by_container(self, containers: Iterable[str]) -> dict[str, Numbers]:
         """The numbers of the fields of some containers, in time linear in what the event has set."""
         found: dict[str, dict[str, int]] = {each: {} for each in containers}
+        by_plugin = self._by_plugin
         for container_id, claim, key, owner in self._ledger.owned():
             name = _NAMES.get(claim)
-            if name is not None and container_id in found and owner in self.by_plugin:
-                found[container_id][f"{name}[{key}]" if key else name] = self.by_plugin[owner]
-        return {each: Numbers(self.first, fields) for each, fields in found.items()}
+            if name is not None and container_id in found and owner in by_plugin:
+                found[container_id][f"{name}[{key}]" if key else name] = by_plugin[owner]
+        return {each: Numbers(by_plugin[""], fields) for each, fields in found.items()}
 
 
 class OrderedUpdates(list[m.ContainerUpdate]):
     """Updates for the runtime to apply, and for each its place in the order of answers."""
 
-    __slots__ = ("_by_container", "_numbers")
+    # What `no_updates` makes has these.
+    _numbers: Numbers | None = None
+    _by_container: Mapping[str, Numbers] | None = None
 
     def __init__(
         self,
@@ -190,6 +193,10 @@ class OrderedUpdates(list[m.ContainerUpdate]):
     def only(self, update: m.ContainerUpdate) -> OrderedUpdates:
         """One of the updates by itself, with its numbers: for runtimes that pass each one on to where it belongs."""
         return OrderedUpdates([update], self.numbers(update))
+
+
+#: An empty one, as most events have: made without a call of its initializer.
+no_updates = partial(OrderedUpdates.__new__, OrderedUpdates)
 
 
 def without(resources: m.LinuxResources, fields: Iterable[str]) -> m.LinuxResources:

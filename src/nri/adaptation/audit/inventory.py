@@ -71,32 +71,29 @@ class ContainerRecord:
 
     Attributes:
         resources: what it has by all answers so far, encoded.
-        order: which answers these are from, as far as it was worked out; `known_order` works out the rest.
-        begun: which answers the resources of its creation are from, as `created` got it; None for none.
+        order: which answers these are from, as `known_order` or `created` left it; None for none.
         before: resources and order without `words`.
         words: what answers gave it since the first one that can still be taken back; empty nearly always.
         unseen: the last state of the runtime did not have it.
     """
 
-    __slots__ = ("before", "begun", "namespace", "order", "pod_id", "resources", "unseen", "words")
+    __slots__ = ("before", "namespace", "order", "pod_id", "resources", "unseen", "words")
 
-    def __init__(self, pod_id: str, namespace: str, resources: bytes, order: FieldOrder | None = None) -> None:
+    def __init__(self, pod_id: str, namespace: str, resources: bytes, order: FieldOrder | Begun | None = None) -> None:
         self.pod_id, self.namespace, self.resources, self.order = pod_id, namespace, resources, order
-        self.begun: Begun | None = None
         self.before: tuple[bytes, FieldOrder | None] = (b"", None)
         self.words: tuple[_AnsweredResources, ...] = ()
         self.unseen = False
 
     def known_order(self) -> FieldOrder | None:
         """Which answers the resources are from. Nearly no container needs it, so it is worked out when one does."""
-        begun = self.begun
-        if self.order is None and begun is not None:
-            if isinstance(begun, tuple):
-                self.order = FieldOrder(m.LinuxResources.FromString(begun[0]), Numbers(begun[1]))
-            else:
-                self.order = FieldOrder.of_creation(marshal.loads(begun))  # noqa: S302 - it has never left this process
-            self.begun = None
-        return self.order
+        order = self.order
+        if isinstance(order, tuple):
+            order = self.order = FieldOrder(m.LinuxResources.FromString(order[0]), Numbers(order[1]))
+        elif isinstance(order, bytes):
+            answers = marshal.loads(order)  # noqa: S302 - it has never left this process
+            order = self.order = FieldOrder.of_creation(answers)
+        return order
 
     def with_words(
         self, before: tuple[bytes, FieldOrder | None], words: tuple[_AnsweredResources, ...]
@@ -304,9 +301,7 @@ class Inventory:
             order: by which answers they were set; or the answers, as `Begun` has them; None if no answer has.
             uncommitted: the runtime will say when the container is there, so it is not known before that.
         """
-        record = ContainerRecord(pod.id, pod.namespace, resources, order if isinstance(order, FieldOrder) else None)
-        if order is not None and not isinstance(order, FieldOrder):
-            record.begun = order
+        record = ContainerRecord(pod.id, pod.namespace, resources, order)
         with self._lock:
             for news in self.news:
                 news[container_id] = record
@@ -429,7 +424,8 @@ class Inventory:
                 for word in undone
                 for field in field_names(m.LinuxResources.FromString(word.resources))
             }
-            in_force = [field for field in over if record.order is None or record.order.last(field) == over[field]]
+            order = record.known_order()
+            in_force = [field for field in over if order is None or order.last(field) == over[field]]
             return _restoration(container_id, made, in_force, over)
 
     def come_late(self, given: Restoration) -> Restoration | None:

@@ -117,8 +117,8 @@ class _History:
         return 0
 
     def _remove(self, place: int) -> int:
-        size_bytes = self.sizes.pop(place)
-        if _failed(self.records.pop(place)):
+        size_bytes, record = self.sizes.pop(place), self.records.pop(place)
+        if self.refused and _failed(record):
             self.refused -= 1
         self.size_bytes -= size_bytes
         self.forgotten += 1
@@ -251,7 +251,7 @@ class Provenance:
             most_bytes -= size_bytes
             self._sorted += 1
             self._loose_bytes -= size_bytes
-            record = Record(*raw)
+            record: Record = tuple.__new__(Record, raw)  # the class's own way is a function in Python
             if touched:
                 self._sort_parts(record, {target for target in touched if target and target != record.container})
             elif record.container and record.container not in gone:
@@ -288,6 +288,10 @@ class Provenance:
             history = self.histories[target] = _History()
             self._bytes += _HISTORY_BYTES
             self._whole.append(target)
+            while len(self._whole) > _WHOLE:
+                old = self.histories.get(self._whole.popleft())
+                if old is not None:
+                    self._bytes -= old.pack()
         elif not record.failed:
             self.histories.move_to_end(target)
         self._bytes += history.add(record)
@@ -295,10 +299,6 @@ class Provenance:
             self._refused.append((target, record))
         if len(history.records) > self._max_records:
             self._bytes -= history.forget_one()
-        while len(self._whole) > _WHOLE:
-            old = self.histories.get(self._whole.popleft())
-            if old is not None:
-                self._bytes -= old.pack()
 
     def _is_kept(self, target: str, record: Record) -> bool:
         history = self.histories.get(target)

@@ -27,7 +27,7 @@ import marshal
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
-from nri.adaptation.audit.answer_order import EventOrder, FieldOrder, OrderedUpdates
+from nri.adaptation.audit.answer_order import EventOrder, FieldOrder, OrderedUpdates, no_updates
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge, limits
 from nri.adaptation.merge.container_view import normalise
@@ -284,9 +284,9 @@ class AnsweredEvent(Event):
             return reply
         return weighed(self.request, self.serial, self.reply_type, self._context.reporting, peer, policy, reply)
 
-    def _sole_adjustment(self, reply: bytes) -> bytes | None:
-        """The adjustment, encoded, of an answer to CreateContainer that has nothing else, as nearly all; else None."""
-        return sole_field(reply, 1) if self.reply_type is m.CreateContainerResponse else None
+    def _sole_adjustment(self, reply: bytes) -> bytes | None:  # noqa: ARG002 - CreateContainer alone has any
+        """The adjustment, encoded, of an answer that has nothing else, as nearly all; else None."""
+        return None
 
     def _read(self, peer: Peer, reply: bytes, adjust: bytes | None) -> Any:
         """The adjustment as a message if it is all that there is, else the whole answer."""
@@ -346,17 +346,13 @@ class AnsweredEvent(Event):
         asked = self.asked
         if asked is None:
             asked = request.encoded()
-            self.numbers[""] = next(ARRIVALS)  # nobody has answered: what the runtime asks for has its place as well
+            self.numbers[""] = next(ARRIVALS)  # nobody has answered
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes, self.numbers)
 
     def granted(self) -> list[Peer]:
         """The plugins whose answers say something."""
         labels = {label for label, _ in self.replies}
         return [peer for peer in self.answered if peer.label in labels]
-
-    def order(self) -> EventOrder:
-        """The order of the fields that the answers have set."""
-        return EventOrder(self.merge.ledger, self.numbers, self.numbers.get("") or next(ARRIVALS))
 
     def side_updates(self) -> list[m.ContainerUpdate]:
         """Keep what answers want of containers that are only being created; returns updates of those created since."""
@@ -380,7 +376,7 @@ class EventReply:
     those had before; `commit` forgets that. Calling neither is harmless.
     """
 
-    __slots__ = ("_container_id", "_merge", "_open", "_order", "_trail", "ignored", "updates")
+    __slots__ = ("_container_id", "_merge", "_numbers", "_open", "_trail", "ignored", "updates")
 
     _event = ""
 
@@ -391,19 +387,27 @@ class EventReply:
         container_id: str,
         updates: list[m.ContainerUpdate],
         ignored: list[Ignored],
-        order: EventOrder,
+        numbers: dict[str, int],
     ) -> None:
         self._merge = merge
         self._trail = trail
         self._container_id = container_id
-        self._order = order
+        self._numbers = numbers
+        if "" not in numbers:  # what the runtime asks for has its place as well
+            numbers[""] = next(ARRIVALS)
         self.ignored = ignored
-        self._open = bool(updates)
+        self._open = False
         if updates:
-            self.updates = OrderedUpdates(updates, None, order.by_container(update.container_id for update in updates))
+            self._open = True
+            by_container = self._order().by_container(update.container_id for update in updates)
+            self.updates = OrderedUpdates(updates, None, by_container)
             trail.updated(self.updates, self)
         else:
-            self.updates = OrderedUpdates()
+            self.updates = no_updates()
+
+    def _order(self) -> EventOrder:
+        """The order of the fields that the answers have set; worked out where it is asked for, as it seldom is."""
+        return EventOrder(self._merge.ledger, self._numbers)
 
     @property
     def owners(self) -> m.OwningPlugins:
@@ -417,7 +421,7 @@ class EventReply:
 
         Values that only the runtime's own request has set count as older than all answers to it.
         """
-        return self._order.of(self._container_id)
+        return self._order().of(self._container_id)
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Say that the runtime's request went well: its side updates hold.
@@ -463,15 +467,19 @@ class CreateReply(EventReply):
         adjust: m.ContainerAdjustment,
         container_id: str,
         created: list[m.ContainerUpdate] | None,
-        order: EventOrder,
+        numbers: dict[str, int],
     ) -> None:
         """`created`: updates of what was created meanwhile; None: what was being created waits for `commit`."""
         self.adjust = adjust
         self._kept = context.kept
-        self._waiting = created is None and merge.book is not None
+        self._waiting = created is None
         book = merge.book
-        updates = [] if book is None else [*book.updates(), *(created or ())]
-        super().__init__(merge, context.trail, container_id, updates, [] if book is None else book.ignored, order)
+        if book is None:
+            super().__init__(merge, context.trail, container_id, [], [], numbers)
+        else:
+            super().__init__(
+                merge, context.trail, container_id, [*book.updates(), *(created or ())], book.ignored, numbers
+            )
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
         """Say that the container is created: its side updates hold.
@@ -485,7 +493,7 @@ class CreateReply(EventReply):
         self._kept.runtime_commits = True
         if self._waiting:
             self._waiting = False
-            self._kept.of_creation(self._merge.book, self._event, self._order.by_plugin)
+            self._kept.of_creation(self._merge.book, self._event, self._numbers)
         if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)
 
@@ -493,7 +501,7 @@ class CreateReply(EventReply):
         """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`."""
         if self._waiting:
             self._waiting = False
-            self._trail.dropped(self._event, self._merge.book.kept, self._order.by_plugin)
+            self._trail.dropped(self._event, self._merge.book.kept, self._numbers)
         self._trail.not_created(self._container_id)
         return super().abort(restore)
 
@@ -524,6 +532,9 @@ class CreateEvent(AnsweredEvent):
         self._pod, self._container = pod, container
         self._resources: bytes | None = None
         context.trail.inventory.creating(container.id, pod.namespace)
+
+    def _sole_adjustment(self, reply: bytes) -> bytes | None:
+        return sole_field(reply, 1)
 
     def refused(self) -> None:
         """Forget the container, whose creation has failed."""
@@ -574,22 +585,20 @@ class CreateEvent(AnsweredEvent):
         adjust = self.merge.adjust
         mine = adjust.linux.resources.SerializeToString()
         resources += mine
-        context, container_id = self._context, self._container.id
+        context, container_id, numbers, replies = self._context, self._container.id, self.numbers, self.replies
+        kept, book = context.kept, self.merge.book
         created: list[m.ContainerUpdate] | None = []
-        book = self.merge.book
-        if book is not None and self._context.kept.runtime_commits:
-            report_left_out(book, self.rpc, self._context.reporting)
+        if book is not None and kept.runtime_commits:
+            report_left_out(book, self.rpc, context.reporting)
             created = None
         elif book is not None:
             created = self.side_updates()
-        order = self.order()
-        reply = CreateReply(self.merge, context, adjust, container_id, created, order)
-        kept = context.kept
+        reply = CreateReply(self.merge, context, adjust, container_id, created, numbers)
         begun: FieldOrder | Begun | None = None
-        if mine and len(self.replies) == 1:  # one plugin's nearly always: its number is all that is to be kept
-            begun = (mine, self.numbers[self.replies[0][0]])
-        elif mine and self.replies:
-            answers = [(reply, self.numbers[label]) for label, reply in self.replies]
+        if mine and len(replies) == 1:  # one plugin's nearly always: its number is all that is to be kept
+            begun = (mine, numbers[replies[0][0]])
+        elif mine and replies:
+            answers = [(reply, numbers[label]) for label, reply in replies]
             small = sum(len(reply) for reply, _ in answers) <= _KEPT
             begun = marshal.dumps(answers) if small else FieldOrder.of_creation(answers)
         if context.trail.inventory.created(container_id, self._pod, resources, begun, uncommitted=kept.runtime_commits):
@@ -620,17 +629,17 @@ class UpdateReply(EventReply):
         container_id: str,
         requested: m.LinuxResources,
         created: list[m.ContainerUpdate],
-        order: EventOrder,
+        numbers: dict[str, int],
     ) -> None:
         reply = merge.reply()
         *others, mine = reply.update
         self.changed = bool(mine.container_id)
         self.resources: m.LinuxResources = mine.linux.resources if self.changed else requested
-        trail.inventory.updated(container_id, self.resources, order.of(container_id))
         if created:
             del reply.update[-1]
             reply.update.extend([*created, mine])
-        super().__init__(merge, trail, container_id, [*others, *created], merge.book.ignored, order)
+        super().__init__(merge, trail, container_id, [*others, *created], merge.book.ignored, numbers)
+        trail.inventory.updated(container_id, self.resources, self.numbers)
         self.evictions: list[m.ContainerEviction] = list(reply.evict)
         self.message = reply
 
@@ -657,8 +666,8 @@ class UpdateEvent(AnsweredEvent):
     def result(self) -> UpdateReply:
         """The resources that the container is to have, updates of other containers, and evictions."""
         created = self.side_updates()
-        trail, order = self._context.trail, self.order()
-        return UpdateReply(self.merge, trail, self._container_id, self._requested, created, order)
+        trail = self._context.trail
+        return UpdateReply(self.merge, trail, self._container_id, self._requested, created, self.numbers)
 
 
 class StopReply(EventReply):
@@ -679,9 +688,9 @@ class StopReply(EventReply):
         trail: AuditTrail,
         container_id: str,
         created: list[m.ContainerUpdate],
-        order: EventOrder,
+        numbers: dict[str, int],
     ) -> None:
-        super().__init__(merge, trail, container_id, [*merge.reply().update, *created], merge.book.ignored, order)
+        super().__init__(merge, trail, container_id, [*merge.reply().update, *created], merge.book.ignored, numbers)
 
 
 class StopEvent(AnsweredEvent):
@@ -704,7 +713,7 @@ class StopEvent(AnsweredEvent):
     def result(self) -> StopReply:
         """Updates of other containers."""
         created = self.side_updates()
-        return StopReply(self.merge, self._context.trail, self._container_id, created, self.order())
+        return StopReply(self.merge, self._context.trail, self._container_id, created, self.numbers)
 
 
 def too_much(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | None:

@@ -38,6 +38,9 @@ def _empty_adjustment() -> bytes:
     return encoded
 
 
+#: What an `AcceptedAdjustment` is made of, where a later plugin is shown the container.
+_Taken = tuple[list[Entry] | None, Fields, m.ContainerAdjustment, bytes | None]
+
 _EMPTY: Final = _empty_adjustment()
 #: The encoded reply when no plugin asks for anything.
 _NOTHING: Final = bytes_field(1, _EMPTY)
@@ -73,7 +76,7 @@ class CreateMerge:
         self.book: UpdateBook | None = None
         self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
-        self._taken: list[AcceptedAdjustment] = []  # what `_shown` has not been told yet
+        self._taken: list[_Taken] = []  # what `_shown` has not been told yet
 
     def apply(self, plugin: str, reply: m.CreateContainerResponse) -> None:
         """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
@@ -99,26 +102,24 @@ class CreateMerge:
 
     def adjusted(self, plugin: str, adjust: m.ContainerAdjustment, encoded: bytes | None = None) -> None:
         """Take a reply that is nothing but an adjustment, as `apply` does; `encoded` are its bytes, where at hand."""
-        before = self.ledger.mark()
-        try:
-            taken = self._claim(plugin, adjust)
-        except NriError:
-            self.ledger.rollback(before)
-            raise
-        self._collect(adjust, *taken, encoded)
+        self._collect(adjust, *self._claim(plugin, adjust), encoded)
 
-    def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields, bool]:
-        """Claim all fields.
+    def _claim(self, plugin: str, adjust: m.ContainerAdjustment) -> tuple[bool, list[Entry] | None, Fields]:
+        """Claim all fields, or none and raise ConflictError, UpdateError or PluginError.
 
-        Returns whether to merge the message as a whole; its entries, or None and the fields if it is fresh; and whether
-        a message in it is, or may be, empty.
+        Returns whether to merge the message as a whole, and its entries, or None and the fields if it is fresh.
         """
         found = survey(adjust, self._id)
         if found is not None and self.ledger.claim_fresh(found[1], plugin):
-            return True, None, found[0], found[2]
+            return True, None, found[0]
         entries = read(adjust, TREE)
-        claimer = Claimer(self.ledger, self._rules, self._id, plugin, self._collected())
-        return claimer.claim(entries), entries, [], True
+        before = self.ledger.mark()
+        try:
+            plain = Claimer(self.ledger, self._rules, self._id, plugin, self._collected()).claim(entries)
+        except NriError:
+            self.ledger.rollback(before)
+            raise
+        return plain, entries, []
 
     def _collect(
         self,
@@ -126,7 +127,6 @@ class CreateMerge:
         plain: bool,
         entries: list[Entry] | None,
         found: Fields,
-        hollow: bool,
         encoded: bytes | None = None,
     ) -> None:
         # A mark that is already there may have to go: merging messages cannot do that.
@@ -146,10 +146,10 @@ class CreateMerge:
             if adjust.HasField("linux"):
                 self._collected().linux.rdt.SetInParent()
                 self._whole = False
-        elif hollow and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
+        elif entries is not None and adjust.linux.HasField("rdt") and not self._collected().linux.rdt.ListFields():
             self._collected().linux.ClearField("rdt")  # an empty one asks for nothing
             self._whole = False
-        self._taken.append(AcceptedAdjustment(entries, found, adjust, encoded))
+        self._taken.append((entries, found, adjust, encoded))
 
     def _collected(self) -> m.ContainerAdjustment:
         merged = self._adjust
@@ -174,7 +174,7 @@ class CreateMerge:
         if self._taken:
             taken, self._taken = self._taken, []
             for each in taken:
-                shown.add(each)
+                shown.add(AcceptedAdjustment(*each))
         return shown
 
     @property

@@ -43,22 +43,22 @@ def _by_descriptor(descriptor: Any, tree: Node, steps: dict[Any, Row | None]) ->
 _STEPS: Final = _by_descriptor(m.ContainerAdjustment.DESCRIPTOR, TREE, {})
 
 
-def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]], bool] | None:
-    """All fields that an adjustment sets, the claims that they need, and whether a message in it is empty.
+# In place of the fields of an empty message: one of a kind that is not taken here.
+_EMPTY: Final[Fields] = [(None, None)]
+_STEPS[None] = Row("", Kind.RESET)
 
-    None if the adjustment removes, or may mean to.
+
+def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[tuple[str, int, str]]] | None:
+    """All fields that an adjustment sets, and the claims that they need.
+
+    None if the adjustment removes, or may mean to, or has a message in it that is empty.
     """
     fields: Fields = adjust.ListFields()  # type: ignore[assignment]  # a list, whatever its stub says
     claims: list[tuple[str, int, str]] = []
-    hollow = False
     for field, value in fields:
         row = _STEPS[field]
         if row is None:
-            inside: Fields = value.ListFields()
-            if inside:
-                fields += inside  # the loop goes on with these
-            else:
-                hollow = True
+            fields += value.ListFields() or _EMPTY  # the loop goes on with these
             continue
         kind = row.kind
         if kind is _SIMPLE:
@@ -75,7 +75,7 @@ def survey(adjust: m.ContainerAdjustment, container: str) -> tuple[Fields, list[
             claims.append((container, row.claim, ""))
         elif kind is not _ACCUMULATED and kind is not _LIST:
             return None
-    return fields, claims, hollow
+    return fields, claims
 
 
 def entries(fields: Fields) -> list[Entry]:

@@ -19,6 +19,7 @@ the material for provenance (`claims`). Nothing persists between events, and not
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import NamedTuple
 
 from nri.api import messages as m
@@ -95,7 +96,7 @@ class Ledger:
             owners.update(fresh)
         else:
             self._owners = fresh
-        self._journal += [(claim, "") for claim in claims]
+        self._journal += zip(claims, repeat(""))
         return True
 
     def clear(self, container: str, field: int, key: str, plugin: str) -> None:

@@ -79,7 +79,9 @@ class EventRequest:
         """The bytes of the event's own request message, as the next plugin gets them."""
         if self._encoded is not None:
             return self._encoded
-        pod = self._pod()
+        pod = self._pod_bytes
+        if pod is None:
+            pod = self._pod_bytes = self.pod.SerializeToString()
         length = len(pod)
         parts = [_POD, LENGTHS.get(length) or varint(length), pod]
         if self.container is not None:
@@ -97,7 +99,7 @@ class EventRequest:
 
     def state_change(self) -> bytes:
         """The bytes of the same event for a plugin that knows `StateChange` only."""
-        parts = [b"\x08", varint(self.spec.number), bytes_field(2, self._pod())]
+        parts = [b"\x08", varint(self.spec.number), bytes_field(2, self.pod.SerializeToString())]
         if self.container is not None:
             parts.append(bytes_field(3, b"".join(self.container_parts())))
         return b"".join(parts)
@@ -105,11 +107,6 @@ class EventRequest:
     def message(self, kind: Any) -> Any:
         """The request as a message of its class."""
         return kind.FromString(self.encoded())
-
-    def _pod(self) -> bytes:
-        if self._pod_bytes is None:
-            self._pod_bytes = self.pod.SerializeToString()
-        return self._pod_bytes
 
 
 def _normal_suffix() -> bytes:

@@ -75,9 +75,9 @@ def encode_answer(event: str, result: Any, call: Call, runtime: RuntimeHandle) -
             if held is not None:
                 held.part(message)
             out = bytes_field(adjust_number, message.SerializeToString())
-    if isinstance(getattr(result, "message", result), (m.ContainerUpdate, m.ContainerEviction)):
-        result = (result,)
     if result is not None:
+        if isinstance(getattr(result, "message", result), (m.ContainerUpdate, m.ContainerEviction)):
+            result = (result,)
         out += b"".join(_changes(event, result, call, runtime))
     return out
 

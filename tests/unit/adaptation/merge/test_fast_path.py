@@ -52,17 +52,14 @@ def test_empty_hooks_claim_nothing() -> None:
     assert survey(adjusts(hooks={}).adjust, "ctr") == (
         [(m.ContainerAdjustment.DESCRIPTOR.fields_by_name["hooks"], m.Hooks())],
         [],
-        False,
     )
 
 
 @pytest.mark.parametrize(
-    ("linux", "hollow"), [({"rdt": {}}, True), ({"rdt": {"clos_id": {"value": "a"}}}, False), ({}, True)]
+    ("linux", "usual"), [({"rdt": {}}, False), ({"rdt": {"clos_id": {"value": "a"}}}, True), ({}, False)]
 )
-def test_a_message_without_a_field_is_told(linux: dict[str, Any], hollow: bool) -> None:
-    found = survey(adjusts(linux=linux).adjust, "ctr")
-    assert found is not None
-    assert found[2] is hollow
+def test_a_reply_with_an_empty_message_in_it_is_no_usual_one(linux: dict[str, Any], usual: bool) -> None:
+    assert (survey(adjusts(linux=linux).adjust, "ctr") is not None) is usual
 
 
 def test_its_entries_are_those_that_reading_row_by_row_finds() -> None:
