@@ -20,6 +20,7 @@ from nri.lazy import lazy
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.config.duration import Duration as Duration
+    from nri.config.duration import check_timeouts as check_timeouts
     from nri.config.duration import format_duration as format_duration
     from nri.config.duration import parse_duration as parse_duration
     from nri.config.layers import read as read
@@ -36,6 +37,7 @@ __all__ = [
     "OneOf",
     "Source",
     "Watch",
+    "check_timeouts",
     "format_duration",
     "parse_duration",
     "parse_text",
@@ -47,7 +49,7 @@ if not TYPE_CHECKING:  # a checker that sees this takes every misspelt name for 
     __getattr__, __dir__ = lazy(
         globals(),
         {
-            "duration": "Duration format_duration parse_duration",
+            "duration": "Duration check_timeouts format_duration parse_duration",
             "layers": "read",
             "source": "Source read_file",
             "syntax": "parse_text",

@@ -24,6 +24,17 @@ DURATION = "nri.duration"
 #: Annotation for a key that holds a duration: a float of seconds, written as a number or as a Go duration.
 Duration = Annotated[float, DURATION]
 
+#: The shortest time that anything is waited for, in seconds: a timeout of nothing would switch off what it bounds.
+_SHORTEST_S = 0.001
+
+
+def check_timeouts(table: object, *names: str) -> None:
+    """Raise ValueError, which names it, for an attribute of a table that is too short a time to wait; in seconds."""
+    for name in names:
+        value = getattr(table, name)
+        if value < _SHORTEST_S:
+            raise ValueError(f"{name} {value:g} s is not a time to wait; say 1ms or more")
+
 
 def parse_duration(text: str) -> float:
     """Seconds of a Go duration such as ``1m30s``. ValueError says what is wrong with it.

@@ -129,12 +129,15 @@ def _written(value: Any, annotation: Any) -> str:
 
 
 def _meanings(cls: type) -> dict[str, str]:
-    """The meaning of each attribute out of the docstring; one line may explain several: ``a, b: ...``."""
-    _, _, listed = inspect.getdoc(cls).partition("Attributes:\n")  # type: ignore[union-attr]  # all have one
-    joined = re.sub(r"\n {8,}", " ", listed)
+    """The meaning of each attribute out of the docstrings of a class and its bases.
+
+    One line may explain several: ``a, b: ...``.
+    """
     found: dict[str, str] = {}
-    for line in joined.splitlines():
-        names, colon, text = line.strip().partition(": ")
-        if colon:
-            found |= {name.strip(): text.replace("``", '"') for name in names.split(",")}
+    for each in reversed(cls.__mro__[:-1]):
+        _, _, listed = inspect.cleandoc(each.__doc__ or "").partition("Attributes:\n")
+        for line in re.sub(r"\n {8,}", " ", listed).splitlines():
+            names, colon, text = line.strip().partition(": ")
+            if colon:
+                found |= {name.strip(): text.replace("``", '"') for name in names.split(",")}
     return found

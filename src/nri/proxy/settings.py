@@ -10,57 +10,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from nri.adaptation import POLICY_PATH
-from nri.api import naming
-from nri.config import Duration
+from nri.adaptation import AdaptationSettings
+from nri.config import Duration, check_timeouts
 from nri.config.settings import SettingsLoader
-from nri.policies.default_validator import ValidatorConfig
 from nri.service.settings import HttpSettings
 
 __all__ = ["PROXY_SETTINGS", "HookServerSettings", "PluginSettings", "ProxySettings"]
 
-#: The shortest time that anything is waited for, in seconds.
-_SHORTEST_S = 0.001
 #: Bytes of a path that a unix socket can have.
 _MOST_PATH = 107
 
 
 @dataclass(frozen=True, slots=True)
-class PluginSettings:
-    """NRI as the proxy serves it to plugins: the keys are those of container runtimes.
+class PluginSettings(AdaptationSettings):
+    """NRI as the proxy serves it to plugins; its socket must not be that of a runtime that serves NRI by itself."""
 
-    Attributes:
-        socket_path: where plugins connect; it must not be the socket of a runtime that serves NRI by itself.
-        plugin_path, plugin_config_path: installed plugins and their configuration.
-        disable_connections: only installed and built-in plugins.
-        plugin_registration_timeout, plugin_request_timeout: in seconds.
-        policy_path: the operator's file on plugins; empty for none.
-        provenance: remember who changed what, for ``nri why``.
-        admin_socket: where ``nri why`` asks; empty for nowhere.
-        allowed_uids: users whose processes may connect, beside root.
-        tell_refused: tell plugins whose answers came to nothing because another one refused the request.
-        compat: ``reference`` for the reference's behaviour where it is deterministic.
-        default_validator: the validator that is built in; none unless it is configured.
-    """
-
-    socket_path: str = naming.DEFAULT_SOCKET
-    plugin_path: str = naming.PLUGIN_DIR
-    plugin_config_path: str = naming.CONFIG_DIR
-    disable_connections: bool = False
-    plugin_registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
-    plugin_request_timeout: Duration = naming.REQUEST_TIMEOUT_S
-    policy_path: str = POLICY_PATH
-    provenance: bool = True
     admin_socket: str = "/run/nri-proxy/admin.sock"
-    allowed_uids: tuple[int, ...] = ()
-    tell_refused: bool = False
-    compat: Literal["default", "reference"] = "default"
-    default_validator: ValidatorConfig | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("plugin_registration_timeout", "plugin_request_timeout"):
-            if getattr(self, name) < _SHORTEST_S:
-                raise ValueError(f"{name} {getattr(self, name):g} s is not a time to wait; say 1ms or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +45,7 @@ class HookServerSettings:
     every: bool = False
 
     def __post_init__(self) -> None:
-        if self.timeout < _SHORTEST_S:
-            raise ValueError(f"timeout {self.timeout:g} s is not a time to wait; say 1ms or more")
+        check_timeouts(self, "timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +86,7 @@ class ProxySettings:
             raise ValueError("listen is empty: the kubelet needs a socket")
         if self.listen.removeprefix("unix://") == self.runtime_endpoint.removeprefix("unix://"):
             raise ValueError(f"listen and runtime_endpoint are both {self.listen}: the proxy would call itself")
-        if self.poll_interval < _SHORTEST_S:
-            raise ValueError(f"poll_interval {self.poll_interval:g} s is not a time to wait; say 1s or more")
+        check_timeouts(self, "poll_interval")
 
 
 PROXY_SETTINGS: Final = SettingsLoader(

@@ -13,7 +13,7 @@ from nri.adaptation import POLICY_PATH
 from nri.agent.settings.kubelet_address import kubelet_address
 from nri.api import naming
 from nri.backoff import CAP_S, FIRST_S
-from nri.config import Duration
+from nri.config import Duration, check_timeouts
 from nri.config.complaint import WrongValue
 
 __all__ = [
@@ -33,15 +33,7 @@ __all__ = [
 CONTAINERD = "/run/containerd/containerd.sock"
 #: Bytes of a path that a unix socket can have.
 _MOST_PATH = 107
-#: The shortest time that anything is waited for, in seconds.
-_SHORTEST_S = 0.001
 _MOST_ROUNDS = 1000
-
-
-def _times(table: object, *names: str) -> None:
-    for name in names:
-        if getattr(table, name) < _SHORTEST_S:
-            raise ValueError(f"{name} {getattr(table, name):g} s is not a time to wait; say 1ms or more")
 
 
 def check_sockets(table: object, *names: str) -> None:
@@ -75,7 +67,7 @@ class NriSettings:
     backoff_cap: Duration = CAP_S
 
     def __post_init__(self) -> None:
-        _times(self, "connect_timeout", "backoff", "backoff_cap")
+        check_timeouts(self, "connect_timeout", "backoff", "backoff_cap")
         check_sockets(self, "socket")
         if len(self.index) != 2 or not self.index.isdecimal() or not self.index.isascii():
             raise ValueError(f'index "{self.index}" is not two digits, such as "00"')
@@ -152,7 +144,7 @@ class StandaloneSettings:
     apply: Literal["cgroups", "cri"] = "cgroups"
 
     def __post_init__(self) -> None:
-        _times(self, "interval", "force_update")
+        check_timeouts(self, "interval", "force_update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +164,7 @@ class LoopSettings:
     evict_after: int = 1
 
     def __post_init__(self) -> None:
-        _times(self, "interval")
+        check_timeouts(self, "interval")
         if not 1 <= self.evict_after <= _MOST_ROUNDS:
             raise WrongValue("evict_after", f"{self.evict_after} is not from 1 to {_MOST_ROUNDS}", "1 is at once")
 
@@ -217,7 +209,7 @@ class PodSettings:
     path: Path = Path("/etc/nri/agent/pods")
 
     def __post_init__(self) -> None:
-        _times(self, "interval")
+        check_timeouts(self, "interval")
         try:
             kubelet_address(self.kubelet)
         except ValueError as error:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from nri.adaptation import POLICY_PATH
-from nri.api import naming
-from nri.config import Duration
+from nri.adaptation import AdaptationSettings
+from nri.config import Duration, check_timeouts
 from nri.policies.default_validator import ValidatorConfig
 from nri.service.settings import HttpSettings
 
@@ -33,22 +32,12 @@ __all__ = [
     "StreamingConfig",
 ]
 
-#: The shortest time that anything is waited for, in seconds: a timeout of nothing would switch off what it bounds.
-_SHORTEST_S = 0.001
 _MOST_PORT = 65535
 #: The domain of the kubelet's pods.
 FIRST_DOMAIN = "k8s.io"
 _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 #: Bytes of a path that a unix socket can have.
 _MOST_PATH = 107
-
-
-def _timeouts(table: object, *names: str) -> None:
-    """Raise ValueError for a timeout that no answer could keep."""
-    for name in names:
-        value = getattr(table, name)
-        if value < _SHORTEST_S:
-            raise ValueError(f"{name} {value:g} s is not a time to wait; say 1ms or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +55,7 @@ class OciRuntime:
     timeout: Duration = 30.0
 
     def __post_init__(self) -> None:
-        _timeouts(self, "timeout")
+        check_timeouts(self, "timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +93,7 @@ class ImageConfig:
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
-        _timeouts(self, "stall_timeout")
+        check_timeouts(self, "stall_timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +111,7 @@ class NetworkConfig:
     timeout: Duration = 60.0
 
     def __post_init__(self) -> None:
-        _timeouts(self, "timeout")
+        check_timeouts(self, "timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,50 +175,23 @@ class StreamingConfig:
     token_timeout: Duration = 60.0
 
     def __post_init__(self) -> None:
-        _timeouts(self, "idle_timeout", "token_timeout")
+        check_timeouts(self, "idle_timeout", "token_timeout")
         if not 0 <= self.port <= _MOST_PORT:
             raise ValueError(f"port {self.port} is none: 0 for any free one, or 1 to {_MOST_PORT}")
 
 
 @dataclass(frozen=True, slots=True)
-class NriConfig:
-    """NRI inside the engine: the settings of `nri.adaptation.Adaptation`, under the names of containerd's table.
+class NriConfig(AdaptationSettings):
+    """NRI inside the engine.
 
     Attributes:
         disable: requests pass untouched, and no plugin can connect.
-        disable_connections: only plugins that the engine launches.
-        socket_path: where plugins connect.
-        plugin_path: the folder of plugins that the engine launches.
-        plugin_config_path: the folder of their configuration.
-        plugin_registration_timeout: how long a plugin has to register, in seconds.
-        plugin_request_timeout: how long a plugin has for one request, in seconds; the policy may say more.
-        default_validator: what all plugins together may not do.
-        policy_path: the operator's policy for each plugin; empty for none.
-        admin_socket: where ``nri why`` asks; empty for nowhere.
-        allowed_uids: users whose plugins may connect, beside root and the engine's own.
-        provenance: remember who changed what, for ``nri why``.
         tell_refused: if a plugin refuses an update, tell all of them by PostUpdateContainer what the container has;
             they hear of a refused creation in any case, by StopContainer and RemoveContainer.
-        compat: ``reference`` reproduces the reference's behaviour, see docs/deviations.md.
     """
 
     disable: bool = False
-    disable_connections: bool = False
-    socket_path: str = naming.DEFAULT_SOCKET
-    plugin_path: str = naming.PLUGIN_DIR
-    plugin_config_path: str = naming.CONFIG_DIR
-    plugin_registration_timeout: Duration = naming.REGISTRATION_TIMEOUT_S
-    plugin_request_timeout: Duration = naming.REQUEST_TIMEOUT_S
     default_validator: ValidatorConfig = field(default_factory=ValidatorConfig)
-    policy_path: str = POLICY_PATH
-    admin_socket: str = "/var/run/nri/admin.sock"
-    allowed_uids: tuple[int, ...] = ()
-    provenance: bool = True
-    tell_refused: bool = False
-    compat: Literal["default", "reference"] = "default"
-
-    def __post_init__(self) -> None:
-        _timeouts(self, "plugin_registration_timeout", "plugin_request_timeout")
 
 
 @dataclass(frozen=True, slots=True)

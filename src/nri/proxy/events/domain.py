@@ -72,30 +72,18 @@ class Domain:
         self.evictions: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
         self.updates = Updates(store, backend)
-        nri = settings.nri
         self.adaptation = Adaptation(
             "nri-proxy",
             importlib.metadata.version("nri"),
             synchronize=self.snapshot,
             update=self.updates.apply,
             evict=self.evict,
-            plugin_path=nri.plugin_path,
-            plugin_config_path=nri.plugin_config_path,
-            socket_path=nri.socket_path,
-            disable_connections=nri.disable_connections,
-            registration_timeout_s=nri.plugin_registration_timeout,
-            request_timeout_s=nri.plugin_request_timeout,
-            policy_path=nri.policy_path or None,
-            provenance=nri.provenance,
-            admin_socket=nri.admin_socket or None,
-            allowed_uids=nri.allowed_uids,
-            tell_refused=nri.tell_refused,
-            compat=nri.compat,
-            default_validator=nri.default_validator,
             builtin=builtin,
             observer=observer,
             reporters=reporters,
             commits=True,
+            tell_refused=settings.nri.tell_refused,
+            **settings.nri.arguments(),
         )
 
     def close(self) -> None:
