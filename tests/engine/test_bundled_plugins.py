@@ -22,6 +22,7 @@ from tests.real.bundled_cases import STATES
 from tests.real.bundled_matrix import RUNTIMES, differences
 from tests.support.oci_runtimes import newer_runc
 from tests.support.plugin_program import PluginProgram
+from tests.support.waiting import wait_for
 
 
 @contextmanager
@@ -32,7 +33,9 @@ def bundled(node: Node, name: str, *flags: str) -> Iterator[PluginProgram]:
     module = f"nri.plugins.{name.replace('-', '_')}.plugin"
     program = PluginProgram(node.folder, "-m", module, "-idx", "10", "-socket", node.config.nri.socket_path, *flags)
     try:
-        assert adaptation.ready([f"10-{name}"], 30), program.text()
+        # By its process: one of the same name that was killed a moment ago may not be gone yet.
+        it = (f"10-{name}", program.process.pid, "active")
+        wait_for(lambda: it in [(each.plugin, each.pid, each.state) for each in adaptation.plugins], program.text)
         yield program
     finally:
         program.stop()
