@@ -54,7 +54,9 @@ def _read(source: Source, most_values: int, finish: Callable[[Any, Any], Any]) -
         return finish(loader, node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
-        problem = str(error.problem or error.context)
+        problem = str(error.problem or error.context).replace(
+            "but found another document", "there is a second document"
+        )
         hint = "indent with blanks, not tabs" if "\\t" in problem else ""
         raise ConfigError(at(source, line), "", f"not valid YAML: {problem}", hint) from None
     except (yaml.YAMLError, ValueError) as error:

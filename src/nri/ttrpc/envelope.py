@@ -19,8 +19,8 @@ from nri.wire import LENGTHS, bytes_field, iter_fields, read_varint, sole_field,
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Any, Final
 
     Metadata = Sequence[tuple[str, str]]
 
@@ -28,6 +28,11 @@ __all__ = [
     "Request", "Response", "decode_request", "decode_response", "encode_request", "encode_response", "request_ends",
     "request_prefix",
 ]  # fmt: skip
+
+
+#: Fields that an envelope, or a status, may have, and a pair of metadata: two million empty ones fit into a message.
+_MOST_FIELDS: Final = 4096
+_MOST_IN_PAIR: Final = 16
 
 
 class Request:
@@ -127,6 +132,8 @@ def request_ends(prefix: bytes, length: int, timeout_ns: int = 0, metadata: Iter
 
 # Service and method as they are encoded at the start of a request -> their names. Peers call a handful of methods.
 names_read: dict[bytes, tuple[str, str]] = {}
+# Two names that are looked for there: with lengths of one byte.
+_LONGEST_NAMES: Final = 2 * (2 + 127)
 # Timeouts as they are encoded at the end of a request -> nanoseconds. Our runtimes tell whole milliseconds: few values.
 timeouts_read: dict[bytes, int] = {}
 _LENGTH_DELIMITED = frozenset((0x0A, 0x12, 0x1A, 0x2A))
@@ -175,7 +182,7 @@ def decode_request(data: bytes, start: int = 0) -> Request:
     data = data[start:]
     request = _decode_request(data)
     prefix = request_prefix(request.service, request.method)
-    if data.startswith(prefix):
+    if len(prefix) <= _LONGEST_NAMES and data.startswith(prefix):
         if len(names_read) > 256:  # a peer that makes names up must not fill memory
             names_read.clear()
         names_read[prefix] = (request.service, request.method)
@@ -187,8 +194,11 @@ def _decode_request(data: bytes) -> Request:
     service = method = payload = b""
     timeout_ns = 0
     metadata: list[tuple[str, str]] = []
-    position, end = 0, len(data)
+    position, end, fields = 0, len(data), 0
     while position < end:
+        fields += 1
+        if fields > _MOST_FIELDS:
+            raise RemoteProtocolError(f"more than {_MOST_FIELDS} fields")
         key = data[position]
         if key in _LENGTH_DELIMITED:
             position += 1
@@ -239,6 +249,14 @@ def _skip(data: bytes, position: int) -> int:
     return position + length
 
 
+def _few_fields(data: bytes, most: int) -> Iterator[tuple[int, int, int | bytes]]:
+    """The fields of a message that has at most so many."""
+    for place, field in enumerate(iter_fields(data)):
+        if place == most:
+            raise RemoteProtocolError(f"more than {most} fields")
+        yield field
+
+
 def _text(value: bytes) -> str:
     try:
         return value.decode()
@@ -248,7 +266,7 @@ def _text(value: bytes) -> str:
 
 def _decode_pair(data: bytes) -> tuple[str, str]:
     key = value = b""
-    for number, _, content in iter_fields(data):
+    for number, _, content in _few_fields(data, _MOST_IN_PAIR):
         if number == 1 and isinstance(content, bytes):
             key = content
         elif number == 2 and isinstance(content, bytes):
@@ -274,13 +292,15 @@ def decode_response(data: bytes) -> Response:
     if payload is not None:
         return Response(payload)
     response = Response()
-    for number, _, value in iter_fields(data):
+    status: list[bytes] = []
+    for number, _, value in _few_fields(data, _MOST_FIELDS):
         if number == 2 and isinstance(value, bytes):
             response.payload = value
         elif number == 1 and isinstance(value, bytes):
-            for inner, _, content in iter_fields(value):
-                if inner == 1 and isinstance(content, int):
-                    response.code = content & 0xFFFFFFFF
-                elif inner == 2 and isinstance(content, bytes):
-                    response.message = content.decode(errors="replace")
+            status.append(value)
+    for number, _, value in _few_fields(b"".join(status), _MOST_FIELDS):  # several are one with the fields of all
+        if number == 1 and isinstance(value, int):
+            response.code = value & 0xFFFFFFFF
+        elif number == 2 and isinstance(value, bytes):
+            response.message = value.decode(errors="replace")
     return response

@@ -10,6 +10,7 @@ from nri.api.naming import PLUGIN_SERVICE_CONN, RUNTIME_SERVICE_CONN
 from nri.mux.frames import cut, pack
 from nri.ttrpc import frames
 from nri.ttrpc.envelope import Request, encode_request, request_prefix
+from nri.wire import bytes_field
 from tests.torture.attack import Attack
 from tests.torture.hostile import Answer, Raw, Target
 
@@ -73,6 +74,14 @@ def envelopes(target: Target) -> None:
     target.again(turn)
 
 
+def empty_fields(target: Target) -> None:
+    """Answers of two million empty fields of the envelope, and of the status in it."""
+    answers = [Raw(field * 2_000_000) for field in (b"\x0a\x00", b"\x12\x00", b"\x22\x00")]
+    answers.append(Raw(bytes_field(1, b"\x08\x01" * 2_000_000)))
+    with target.connect() as plugin:
+        plugin.join().serve(target, lambda request: answers[target.count.total() % len(answers)])
+
+
 def replies(target: Target) -> None:
     """Whole envelopes around replies that cannot be read, for every event."""
     with target.connect() as plugin:
@@ -95,6 +104,23 @@ def requests(target: Target) -> None:
                 plugin.next_id += 2
             for _ in range(5):
                 plugin.next(0.2)
+
+    target.again(turn)
+
+
+def metadata(target: Target) -> None:
+    """Requests of two million pairs of metadata that hold nothing, and for methods whose names have 4 MiB."""
+    pairs = request_prefix("s", "m") + b"\x2a\x00" * 2_000_000
+
+    def turn() -> None:
+        with target.connect(events=1) as plugin:
+            plugin.join()
+            while not target.over:
+                number = target.count["asked"] = target.count["asked"] + 1
+                data = pairs if number % 8 == 0 else request_prefix(f"s{number}", "m" * 4_000_000)
+                plugin.send(cut(RUNTIME_SERVICE_CONN, frames.pack(plugin.next_id, frames.REQUEST, data)))
+                plugin.next_id += 2
+                plugin.reply()
 
     target.again(turn)
 
@@ -145,6 +171,19 @@ ROWS = (
         OURS,
         log_lines=300,
         short=False,
+    ),
+    Attack(
+        "empty-fields",
+        "answers with envelopes of 2,000,000 empty fields",
+        "not read to their end; refused by name",
+        empty_fields,
+        OURS,
+    ),
+    Attack(
+        "metadata",
+        "sends 2,000,000 empty pairs of metadata with a request, and names of 4 MiB",
+        "refused; nothing of it is kept",
+        metadata,
     ),
     Attack(
         "replies",

@@ -46,6 +46,7 @@ def test_a_scalar_is_what_the_core_schema_says(text: str, value: Any) -> None:
         ("- " * 100_000, f"s:1: nested deeper than {DEEPEST} levels"),
         (CHAIN, f"s:201: nested deeper than {DEEPEST} levels (aliases (*name) nest what they name)"),
         ("a: &a [*a]", "the value holds itself"),
+        ("a: 1\n---\nb: 2", "s:2: not valid YAML: there is a second document"),
         ("a: b: c", "s:1: not valid YAML: mapping values are not allowed"),
         ("a: !!python/object:os.system x", "s:1: the tag !!python/object:os.system is not known here for a scalar"),
         ("a: 1\nb: !!binary x", "s:2: the tag !!binary is not known here for a scalar"),

@@ -60,6 +60,9 @@ def test_a_negative_time_left_counts_as_none(known: bool) -> None:
         (b"\x32\x05ab", "field 6 at offset 0 is cut short"),
         (b"\x31\x00\x00", "field 6 at offset 0 is cut short"),
         (b"\x35\x00", "field 6 at offset 0 is cut short"),
+        (b"\x2a\x00" * 5000, "more than 4096 fields"),
+        (b"\x0a\x00" * 5000, "more than 4096 fields"),
+        (wire.bytes_field(5, b"\x0a\x00" * 17), "more than 16 fields"),
     ],
 )
 def test_what_is_no_request_is_told_by_field(data: bytes, text: str) -> None:
@@ -71,6 +74,9 @@ def test_names_that_a_peer_makes_up_do_not_fill_memory() -> None:
     for number in range(300):
         decode_request(encode_request(request_prefix("s", f"made-up-{number}"), b"x"))
     assert len(envelope.names_read) <= 257
+    envelope.names_read.clear()
+    decode_request(encode_request(request_prefix("s", "m" * 100_000), b"x"))
+    assert not envelope.names_read, "names that are too long to be looked for are kept"
 
 
 def test_times_left_that_never_come_twice_do_not_fill_memory() -> None:
@@ -109,6 +115,18 @@ def test_a_status_of_wrong_types_is_none() -> None:
         wire.varint_field(1, 5) + wire.bytes_field(1, wire.bytes_field(1, b"5")) + wire.varint_field(2, 1)
     )
     assert (response.code, response.message, response.payload) == (0, "", b"")
+
+
+def test_parts_of_a_status_are_one_status() -> None:
+    parts = (wire.varint_field(1, 5), wire.bytes_field(2, b"gone"), wire.varint_field(1, 7))
+    response = decode_response(b"".join(wire.bytes_field(1, part) for part in parts))
+    assert (response.code, response.message) == (7, "gone")
+
+
+@pytest.mark.parametrize("data", [b"\x0a\x00" * 5000, b"\x22\x00" * 5000, wire.bytes_field(1, b"\x08\x01" * 5000)])
+def test_a_response_of_very_many_fields_is_not_read_to_its_end(data: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="more than 4096 fields"):
+        decode_response(data)
 
 
 def test_a_text_that_is_no_unicode_reaches_the_caller_all_the_same() -> None:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from nri.adaptation.audit.update_result import APPLIED, CLAMPED, field_names
 from nri.api import messages as m
 from nri.api.fields import ROWS
+from nri.wire import sole_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +35,16 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.update_result import UpdateResult
     from nri.adaptation.merge.ledger import Ledger
 
-__all__ = ["OVERTAKEN", "EventOrder", "FieldOrder", "Numbers", "OrderedUpdates", "no_updates", "without"]
+__all__ = [
+    "OVERTAKEN",
+    "EventOrder",
+    "FieldOrder",
+    "Numbers",
+    "OrderedUpdates",
+    "creation_answer",
+    "no_updates",
+    "without",
+]
 
 #: Why a field of an update is left alone.
 OVERTAKEN = "a later answer of a plugin has set it"
@@ -76,6 +86,19 @@ class Numbers:
         return f"Numbers({self._number}, {dict(self._fields)}, {dict(self._over)})"
 
 
+def creation_answer(encoded: bytes) -> m.CreateContainerResponse:
+    """An answer to CreateContainer, read as the event has read it: its adjustment by itself, if there is nothing else.
+
+    The decoder refuses around a message what it takes by itself: lengths with idle bytes, and one level more.
+    """
+    adjust = sole_field(encoded, 1)
+    if adjust is None:
+        return m.CreateContainerResponse.FromString(encoded)
+    answer = m.CreateContainerResponse()
+    answer.adjust.ParseFromString(adjust)
+    return answer
+
+
 class FieldOrder:
     """The answers by which the fields of one container were set last. To be used under the lock of the container.
 
@@ -99,8 +122,7 @@ class FieldOrder:
         """
         order = cls()
         for encoded, number in answers:
-            reply = m.CreateContainerResponse.FromString(encoded)
-            order.set(field_names(reply.adjust.linux.resources), Numbers(number))
+            order.set(field_names(creation_answer(encoded).adjust.linux.resources), Numbers(number))
         return order
 
     def copy(self) -> Self:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from nri.adaptation.audit.answer_order import OVERTAKEN, FieldOrder, Numbers, without
+from nri.adaptation.audit.answer_order import OVERTAKEN, FieldOrder, Numbers, creation_answer, without
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
 from nri.adaptation.audit.record import TAKEN_BACK, Record, named, updates_of
 from nri.adaptation.audit.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
@@ -165,7 +165,7 @@ class _Replay:
         state = CreateMerge(request, self._rules)
         unseen: dict[tuple[str, str], Any] = {}
         for plugin, raw in record.replies:
-            reply = m.CreateContainerResponse.FromString(raw)
+            reply = creation_answer(raw)
             if not record.failed:
                 reply.ClearField("update")  # of others, some of which were left out: what they want is no conflict here
             before = m.Container()

@@ -120,7 +120,7 @@ class UpdateQueue:
         reason = limits.too_much(m.UpdateContainersRequest, request.payload, most) if most else ""
         if reason:
             peer.last_error = f"plugin {peer.label}: its request UpdateContainers {reason}"
-            endpoint.reply_error(request, Code.RESOURCE_EXHAUSTED, peer.last_error)
+            endpoint.reply_error(request, Code.RESOURCE_EXHAUSTED, peer.last_error, patient=False)
             return
         try:
             message = m.UpdateContainersRequest.FromString(request.payload)

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.api.naming import ENV_CHECK_MESSAGES
@@ -76,15 +77,25 @@ def child_command() -> list[str]:
     return [sys.executable, "-m", "nri", *(word for word in sys.argv[1:] if word != "--reload")]
 
 
-def mistake_of(target: str) -> str:
-    """Load a plugin's class in a process of its own, and return what is wrong with it in one line, "" for nothing."""
+def mistake_of(target: str, stop: Stop) -> str:
+    """Load a plugin's class in a process of its own, and return what is wrong with it in one line, "" for nothing.
+
+    Nothing is known of one that is not loaded yet when we are stopped.
+    """
     command = [sys.executable, "-c", _LOADS, target]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LOADING_S, check=False, process_group=0)
-    except subprocess.TimeoutExpired:
-        return f"{target}: it is not loaded within {LOADING_S:g} s"
-    lines = done.stderr.strip().splitlines() or [f"{target}: loading it ended with exit code {done.returncode}"]
-    return lines[-1] if done.returncode else ""
+    until = monotonic() + LOADING_S
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, process_group=0
+    ) as loading:
+        while not stop and monotonic() < until:
+            try:
+                said = loading.communicate(timeout=GLANCE_S)[1]
+            except subprocess.TimeoutExpired:
+                continue
+            lines = said.strip().splitlines() or [f"{target}: loading it ended with exit code {loading.returncode}"]
+            return lines[-1] if loading.returncode else ""
+        loading.kill()
+    return "" if stop else f"{target}: it is not loaded within {LOADING_S:g} s"
 
 
 def supervise(target: str, *, quiet: bool = False) -> int:
@@ -101,7 +112,7 @@ def supervise(target: str, *, quiet: bool = False) -> int:
         while wrong and not stop:
             _wait_for_change(child, watch, main, stop, say)
             watch = Watch(*files_of(main))  # before it is loaded: what changes meanwhile is a change
-            wrong = "" if stop else mistake_of(target)
+            wrong = mistake_of(target, stop)
             if wrong and not stop:
                 running = "the plugin before runs on" if child.poll() is None else "none runs"
                 say(f"{wrong} ({running}; waiting for a change)")

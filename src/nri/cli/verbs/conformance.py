@@ -148,7 +148,7 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
     try:
         report = examine(one, out.note if settings.verbose else lambda _: None)
     except Failure as error:
-        raise Failure(f"{words[0]}: it does not take part: {error.message}", error.code) from None
+        raise Failure(f"{' '.join(words)}: it does not take part: {error.message}", error.code) from None
     code = _tell(out, report, html, before)
     wrong = any(row.outcome == "wrong" for section in report.sections for row in section.rows)
     return code or (FAILED if wrong else 0)

@@ -182,14 +182,18 @@ def _check_not_read(cls: type, name: str, value: Any) -> None:
         raise TypeError(f"{cls.__name__}.{name} is {value!r}, which nothing reads: {_NOT_READ[name]}")
 
 
-def _check_defaults(place: str, config: Any) -> None:
-    """Raise TypeError for a default that is not what its annotation says: nothing else would ever look at it."""
+def _check_defaults(place: str, config: Any, above: tuple[Any, ...] = ()) -> None:
+    """Raise TypeError for a default that is not what its annotation says: nothing else would ever look at it.
+
+    `above` are the classes that it is in: a class may have a field of its own kind.
+    """
     for base in getattr(config, "__mro__", ()):
         for name, annotation in base.__dict__.get("__annotations__", {}).items():
             if name.startswith("_"):
                 continue
-            if isinstance(annotation, type) and "__annotations__" in annotation.__dict__:
-                _check_defaults(f"{place}.{name}", annotation)
+            inside = (*above, config)
+            if isinstance(annotation, type) and "__annotations__" in annotation.__dict__ and annotation not in inside:
+                _check_defaults(f"{place}.{name}", annotation, inside)
             value = getattr(config, name, ...)
             text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
             if not isinstance(annotation, (str, type)):

@@ -33,6 +33,8 @@ __all__ = ["RuntimeHandle"]
 DEAF_TO_EVICTIONS = ("containerd", "cri-o")
 #: Updates that may be on their way at one time.
 MAX_PENDING = 256
+# The answer to an update has those of it that failed: it is read if it is no longer than that, with some room.
+_ANSWERED, _ROOM_BYTES = 2, 16_384
 
 
 def _message(update: Any) -> m.ContainerUpdate:
@@ -197,6 +199,8 @@ class RuntimeHandle:
                 pending.finish([], ConnectionClosed((endpoint and endpoint.closed) or "closed"))
             elif response.code:
                 pending.finish([], RpcError(response.code, plain(response.message)))
+            elif len(response.payload) > _ANSWERED * len(payload) + _ROOM_BYTES:
+                pending.finish([], NriError(f"the runtime's answer is not read: {len(response.payload)} bytes"))
             else:
                 try:
                     failed = m.UpdateContainersResponse.FromString(response.payload).failed

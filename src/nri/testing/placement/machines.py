@@ -18,6 +18,7 @@ from typing import Any
 
 from nri.api import cpuset
 from nri.config import Source, read
+from nri.config.place import first_line
 from nri.errors import ConfigError
 from nri.host import Root
 from nri.host.topology import Cache, Cpu, CpuKind, MemoryKind, Node, Topology, read_topology
@@ -75,7 +76,7 @@ class Machines:
             with tarfile.open(archive) as tar:
                 return read_topology(_Snapshot(tar, what["inside"].removesuffix("sys")))
         except _BROKEN as error:
-            raise ConfigError(str(archive), "", f"no snapshot of a machine: {error}") from error
+            raise ConfigError(str(archive), "", f"no snapshot of a machine: {first_line(error).rstrip(':')}") from error
 
 
 def read_machine(path: str) -> Topology:
@@ -94,7 +95,8 @@ def read_machine(path: str) -> Topology:
             with tarfile.open(file) as tar:
                 found = read_topology(_Snapshot(tar, inside or _only_machine(file, tar)))
     except _BROKEN as error:
-        raise ConfigError(path, "", f"no snapshot of a machine: {error}") from error
+        reason = f"no snapshot of a machine: {first_line(error).rstrip(':')}"
+        raise ConfigError(path, "", reason, "name a copy of its root, or an archive of one") from error
     if not found.cpus:
         raise ConfigError(path, "", "there are no CPUs in sys/devices/system/cpu", "name a copy of a machine's root")
     return found

@@ -13,7 +13,8 @@ from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginError, UpdateError
 from nri.testing import FakeRuntime, make_container, make_pod
-from tests.support.adapting import RawPlugin
+from nri.wire import bytes_field
+from tests.support.adapting import RawPlugin, response
 from tests.support.made_plugins import Mode, Quiet, both, plugin
 
 
@@ -230,3 +231,38 @@ def test_a_container_begins_with_the_place_of_each_answer_so_that_an_older_one_c
         found = inventory.resources_of("c1")
     assert found is not None
     assert (found.cpu.shares.value, found.memory.limit.value) == ((5, 1) if plugins == 1 else (5, 7))
+
+
+class Encoded:
+    """A message's bytes, whatever they are."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def SerializeToString(self) -> bytes:
+        return self.data
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"\x0a\x80\x80\x80\x80\x80\x00", bytes_field(1, b"\x0b" * 100 + b"\x0c" * 100)],
+    ids=["a length with idle bytes", "groups as deep as the decoder takes"],
+)
+def test_an_odd_answer_that_was_taken_costs_the_container_no_later_event_and_no_history(odd: bytes) -> None:
+    with FakeRuntime() as runtime:
+        runtime.add(plugin("p", create_container=lambda *_: nri.Adjustment().set_cpu_shares(5)), "20")
+        raw = RawPlugin(runtime, events=1 << m.Event.Value("CREATE_CONTAINER") - 1).join()
+        creation = threading.Thread(target=runtime.create_container, args=(make_pod(), make_container(id="c1")))
+        creation.start()
+        raw.wait_for(b"CreateContainer")
+        raw.sock.sendall(response(5, Encoded(odd)))
+        creation.join()
+        older = m.LinuxResources()
+        older.cpu.shares.value = 1
+        inventory, provenance = parts_of(runtime.adaptation).trail.inventory, runtime.adaptation.provenance
+        inventory.updated("c1", older, Numbers(0))
+        found = inventory.resources_of("c1")
+        raw.close()
+        assert found is not None and found.cpu.shares.value == 5
+        assert provenance is not None and (story := provenance.explain("c1")) is not None
+        assert [step.plugin for step in story.steps] == ["20-p"], story.notes

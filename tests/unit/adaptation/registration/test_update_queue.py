@@ -148,20 +148,27 @@ def test_one_plugin_that_floods_does_not_delay_another(nri_runtime: FakeRuntime,
     wait_for(lambda: not queue.queues, "the queues are empty")
 
 
-@pytest.mark.parametrize("method", ["UpdateContainers", "RegisterPlugin"])
+TEXT = "x" * 4000
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "times"),
+    [
+        ("UpdateContainers", m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id=TEXT)] * 200), 20),
+        ("UpdateContainers", m.UpdateContainersRequest(update=[m.ContainerUpdate()] * 201), 4000),  # too many
+        ("RegisterPlugin", m.RegisterPluginRequest(plugin_name=TEXT, plugin_idx="10"), 4000),
+    ],
+    ids=["updates", "too-many-updates", "registrations"],
+)
 def test_plugins_that_do_not_read_their_answers_delay_nobody_else(
-    nri_runtime: FakeRuntime, plugin: Asks, method: str
+    nri_runtime: FakeRuntime, plugin: Asks, monkeypatch: pytest.MonkeyPatch, method: str, asked: Any, times: int
 ) -> None:
     """More of them than there are workers, each with more answers than its socket holds, and none of them reads."""
-    text = "x" * 4000
-    if method == "UpdateContainers":
-        asked: Any = m.UpdateContainersRequest(update=[m.ContainerUpdate(container_id=text) for _ in range(200)])
-    else:
-        asked = m.RegisterPluginRequest(plugin_name=text, plugin_idx="10")
+    monkeypatch.setattr(parts_of(nri_runtime.adaptation).registry.update_queue.updates, "most", lambda: 200)
     silent = [RawPlugin(nri_runtime, f"silent{number}").join() for number in range(unsolicited.WORKERS + 2)]
     for raw in silent:
         raw.sock.settimeout(0.2)
-        for number in range(20 if method == "UpdateContainers" else 4000):
+        for number in range(times):
             try:
                 raw.sock.sendall(request(method, asked, stream_id=3 + 2 * number))
             except TimeoutError:

@@ -14,9 +14,11 @@ import pytest
 
 from nri.api import messages as m
 from nri.cli.settings import Settings
+from nri.cli.support.reload import LOADING_S
 from nri.cli.verbs.run import split, stub_arguments
 from nri.trace.history import Trace
 from tests.support.scripted_runtime import ScriptedRuntime
+from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import command, complete, environment
 
 PLUGIN = """\
@@ -270,6 +272,16 @@ def test_reload_keeps_the_plugin_of_before_while_its_file_has_a_mistake(listen, 
         assert told(process) == "nri: a file has changed, starting again\n"
         assert runs.arrived.acquire(timeout=30)
         assert runs.env == [{"POD_NAME": "web"}, {"POD_NAME_2": "web"}]
+
+
+def test_reload_ends_at_once_while_a_changed_file_is_still_being_loaded(listen, plugin: Path, tmp_path: Path) -> None:
+    runs, loading = Runs(listen, keep=True), tmp_path / "loading"
+    with reloading(plugin, runs) as process:
+        assert runs.arrived.acquire(timeout=30)
+        rewrite(plugin, f"import pathlib, time\npathlib.Path({str(loading)!r}).touch()\ntime.sleep(600)\n")
+        wait_for(loading.exists, "the changed file is being loaded")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LOADING_S / 2) == 128 + signal.SIGINT
 
 
 def test_reload_starts_a_plugin_that_had_a_mistake_from_the_beginning(listen, plugin: Path) -> None:

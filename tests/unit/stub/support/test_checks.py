@@ -175,6 +175,18 @@ def test_a_default_of_another_type_than_its_annotation_is_an_error(annotation, v
             type("Wrong", (nri.Plugin,), {"Config": kind})
 
 
+@pytest.mark.parametrize("default", [5, "five"])
+def test_a_configuration_that_holds_one_of_its_kind_is_looked_at_once(default: object) -> None:
+    kind = type("Config", (), {"__annotations__": {"x": int}, "x": default})
+    between = type("Between", (), {"__annotations__": {"inside": kind}})
+    kind.__annotations__ |= {"child": kind, "between": between}
+    if default == 5:
+        assert issubclass(type("Right", (nri.Plugin,), {"Config": kind}), nri.Plugin)
+    else:
+        with pytest.raises(TypeError, match=r"^Wrong\.Config\.x is 'five' by default, which is no int$"):
+            type("Wrong", (nri.Plugin,), {"Config": kind})
+
+
 @pytest.mark.parametrize(
     ("annotation", "value"),
     [

@@ -162,15 +162,19 @@ def test_too_many_updates_that_nobody_answers_are_refused() -> None:
         plugin.runtime.update(nri.Update("c1"))
 
 
-def test_an_answer_that_cannot_be_read_is_an_error_of_the_update() -> None:
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [(b"\xff\xff", "answer cannot be read"), (b"\x0a\x00" * 10_000, "answer is not read: 20000 bytes")],
+)
+def test_an_answer_that_cannot_or_must_not_be_read_is_an_error_of_the_update(answer: bytes, told: str) -> None:
     plugin = Names()
     with plugin_thread(plugin) as running:
         running.runtime.begin()
         pending = plugin.runtime.update(nri.Update("c1"))
         request = running.runtime.request()
-        data = encode_response(b"\xff\xff", 0, "")
+        data = encode_response(answer, 0, "")
         running.runtime.raw(mux.cut(RUNTIME_SERVICE_CONN, frames.pack(request.stream_id, frames.RESPONSE, data)))
-        with pytest.raises(nri.NriError, match="the runtime's answer cannot be read"):
+        with pytest.raises(nri.NriError, match=f"the runtime's {told}"):
             pending.result(10)
 
 

@@ -66,7 +66,10 @@ def test_a_machine_is_a_folder_or_the_one_in_an_archive_or_a_named_one(tmp_path:
         (several, "there are 3 machines in it .name one: .*:sysfs/server"),
         (f"{several}:none", "there are no CPUs"),
         (tmp_path / "none", "there is no such folder or archive"),
-        (tmp_path / "sys/devices/system/cpu/online", "no snapshot of a machine"),
+        (
+            tmp_path / "sys/devices/system/cpu/online",
+            "no snapshot of a machine: file could not be opened successfully .name a copy",
+        ),
     ):
         with pytest.raises(ConfigError, match=words):
             read_machine(str(path))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,7 +110,8 @@ def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Can
             )
             raise Failure(f"{' '.join(words)}: how does it find the runtime? {step}", USAGE)
         if not (os.path.isfile(program) and os.access(program, os.X_OK)):
-            raise Failure(f"{program}: no program that can be run", USAGE)
+            path = shutil.which(program) or "that of a file that may be executed"
+            raise Failure(f"{program}: no program that can be run; write its path: {path}", USAGE)
     return Candidate(tuple(words), read_file(config) if config else None, timeout_s)
 
 

@@ -20,6 +20,8 @@ __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
 RESERVED, DEFAULT = "reserved", "default"
 #: Composites in composites, at most.
 _DEEPEST = 16
+#: Balloons of a type that are made at the start, at most: a machine has no CPUs for more.
+_MOST_BALLOONS = 4096
 
 Level = Literal["", "system", "package", "die", "numa", "l2cache", "core", "thread"]
 
@@ -93,6 +95,10 @@ class BalloonType:
                 raise ValueError(f"min{words} and max{words} cannot be below 0")
             if high and low > high:
                 raise ValueError(f"min{words} ({low}) is above max{words} ({high})")
+        if self.minBalloons > _MOST_BALLOONS:
+            raise ValueError(
+                f"minBalloons ({self.minBalloons}) is above {_MOST_BALLOONS}: they are all made at the start"
+            )
         self.kinds = parse_kinds(self.memoryTypes)
         if self.name == RESERVED and max(self.minBalloons, self.maxBalloons) > 1:
             raise ValueError("there is exactly one balloon of the type reserved")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -74,7 +75,8 @@ def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["/nowhere"], "no program"),
+        (["/nowhere"], "no program that can be run; write its path: that of a file that may be executed"),
+        (["sh"], f"sh: no program that can be run; write its path: {shutil.which('sh')}"),
         (["/nowhere.py"], "/nowhere.py: no program"),
         (["/bin/true", "-x"], "write {socket}"),
         (["/bin/true"], "never registered|ended"),

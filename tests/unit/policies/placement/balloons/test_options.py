@@ -10,6 +10,7 @@ from tests.support.placement import balloons
     [
         ({"name": "a", "minCPUs": 4, "maxCPUs": 2}, r"minCPUs \(4\) is above maxCPUs \(2\)"),
         ({"name": "a", "minBalloons": -1}, "below 0"),
+        ({"name": "a", "minBalloons": 100_000}, r"minBalloons \(100000\) is above 4096"),
         ({"name": "reserved", "maxBalloons": 2}, "exactly one"),
         ({"name": "a", "components": [{"balloonType": "a"}]}, "component of itself"),
         ({"name": "a", "components": [{"balloonType": "b"}]}, "no type 'b'"),
