@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -391,8 +390,9 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _save(self, policy: Policy) -> None:
         try:
-            first = self._tuner.first if self._tuner else {}
-            self._checkpoint.write(replace(policy.saved(), interrupts=dict(first)))
+            state = policy.saved()
+            state.interrupts = dict(self._tuner.first) if self._tuner else {}
+            self._checkpoint.write(state)
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
 

@@ -349,7 +349,7 @@ def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     policy = balloons()
     policy.create(container("a", 1000, GIB))
     state = policy.saved()
-    state.balloons["default[0]"].containers["a"] = "17"
+    state.zones["a"] = "17"
     found = again(policy, state)
     assert found.pins == policy.pins
 
