@@ -79,7 +79,7 @@ def differing(pins: Pins, container: nri.Container) -> Pins:
 
 def _differ(wanted: str, found: str) -> bool:
     try:
-        return cpuset.parse(wanted) != cpuset.parse(found)
+        return wanted != found and cpuset.parse(wanted) != cpuset.parse(found)
     except ValueError:
         return True
 

@@ -10,7 +10,7 @@ import pytest
 from nri.errors import ConfigError
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.policies.placement.state import PlacementState
-from tests.support.placement import container, topology_aware
+from tests.support.placement import balloons, container, topology_aware
 
 
 def written(folder: Path) -> Checkpoint:
@@ -100,6 +100,17 @@ def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_i
     before = made.path.stat()
     made.write(policy.saved())
     assert made.path.stat() == before, "what has not changed is written"
+
+
+def test_a_line_of_one_container_is_short_however_many_are_in_its_balloon(tmp_path: Path) -> None:
+    policy, made = balloons(), Checkpoint(str(tmp_path), "balloons")
+    for number in range(100):
+        policy.create(container(f"c{number}"))
+    made.write(policy.saved())
+    before = made.path.stat().st_size
+    policy.create(container("more"))
+    made.write(policy.saved())
+    assert 0 < made.path.stat().st_size - before < 300
 
 
 def test_lines_of_changes_never_make_it_longer_than_can_be_read(

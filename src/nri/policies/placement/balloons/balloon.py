@@ -21,7 +21,7 @@ class Balloon:
         pods: the containers of each pod; `requested_m` what all of them ask for together.
         groups: how many containers have which value of `groupBy`.
         loaded: the devices that it puts load on.
-        pinned: the CPUs to which its containers are pinned; -1 if one of them has not got its memory nodes yet.
+        short: whether there is not enough memory for one of them.
         tree: where it takes CPUs; None for a composite, which has `components`.
     """
 
@@ -35,7 +35,7 @@ class Balloon:
     pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
     requested_m: int = 0
-    pinned: int = -1
+    short: bool = False
     name: str = field(init=False)
     _written: tuple[tuple[int, ...], BalloonState] = field(init=False, default=((), BalloonState([])))
 
@@ -76,13 +76,13 @@ class Balloon:
         limit, most = self.type.maxCPUs, self.cpus.bit_count() + free
         return 1000 * (min(limit, most) if limit and (limited or limit <= free) else most)
 
-    def saved(self) -> tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, int]:
+    def saved(self) -> tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, bool]:
         """The part that changes while it lives."""
-        return self.cpus, self.idle, dict(self.pods), dict(self.groups), self.requested_m, self.pinned
+        return self.cpus, self.idle, dict(self.pods), dict(self.groups), self.requested_m, self.short
 
-    def restore(self, saved: tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, int]) -> None:
+    def restore(self, saved: tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, bool]) -> None:
         """Be as it was."""
-        self.cpus, self.idle, self.pods, self.groups, self.requested_m, self.pinned = saved
+        self.cpus, self.idle, self.pods, self.groups, self.requested_m, self.short = saved
 
     def written(self) -> BalloonState:
         """Its CPUs, the same value while they are the same."""

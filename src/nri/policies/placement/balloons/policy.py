@@ -695,18 +695,16 @@ class Balloons:
 
     def _repin(self, balloons: Iterable[Balloon]) -> None:
         for balloon in balloons:
+            balloon.short = False
             self._pin_all(balloon, [self.containers[name] for name in balloon.containers])
 
     def _repin_for(self, container: Container, balloon: Balloon) -> None:
-        """Pin what may change with one container of a balloon: all, or itself if the CPUs are what they were."""
-        same = balloon.pinned == balloon.cpus | balloon.idle
-        if same and self.choices.balloons_follow_resizes and self.choices.memory_follows_cpus:
-            self._pin_all(balloon, [container])
-        else:
-            self._repin([balloon])
+        """Pin a container; those beside it have their pins, unless one of them may get memory now."""
+        alone = self.choices.balloons_follow_resizes and self.choices.memory_follows_cpus and not balloon.short
+        self._pin_all(balloon, [container]) if alone else self._repin([balloon])
 
     def _pin_all(self, balloon: Balloon, containers: Iterable[Container]) -> None:
-        cpus = balloon.pinned = balloon.cpus | balloon.idle
+        cpus = balloon.cpus | balloon.idle
         nodes, single = self.machine.nodes_of(cpus), 0
         for container in containers:
             hide = container.asks_flag("hide-hyperthreads")
@@ -750,7 +748,7 @@ class Balloons:
                 offer = zones.allocate(request)
                 zone, moved = offer.zone, offer.moved
         except NoMemory:
-            balloon.pinned = -1
+            balloon.short = True
             return nodes
         for user, other in moved.items():
             if not (self.containers[user].preserves("memory") and self.choices.preserved_memory_stays):

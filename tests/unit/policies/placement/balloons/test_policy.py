@@ -239,6 +239,18 @@ def test_balloons_keep_their_limit() -> None:
             assert masks.parse(policy.create(nine)["a"].cpus or "").bit_count() == 8
 
 
+def test_a_container_gets_the_memory_that_was_not_left_for_it_when_its_balloon_is_looked_at_again() -> None:
+    policy = balloons()
+    whole = policy.zones.capacity(policy.zones.all)
+    policy.create(container("first", memory_limit=whole, namespace="kube-system"))
+    policy.create(container("short", memory_limit=whole))
+    assert "short" not in policy.zones.zones
+    policy.release("first")
+    with pytest.raises(NoPlace):
+        policy.create(container("refused", 10**6))
+    assert masks.text(policy.zones.all) == policy.create(container("other"))["short"].mems
+
+
 def test_hidden_threads_and_devices() -> None:
     policy = balloons(
         {"name": "near", "preferCloseToDevices": ["/sys/devices/system/node/node2"], "hideHyperthreads": True,
