@@ -3,7 +3,8 @@
 One job: :class:`PlacementPlugin`. A container that is created is pinned, and all others that change with it are updated
 in the same answer. At Synchronize, and where configuration changes, a new policy takes up what the one before had
 given, places what is left, and replaces that one only if all went well. Rules: one event at a time; a decision ends
-before the runtime gives up; what was decided is in the state file before it is answered.
+before the runtime gives up; what was decided is in the state file before it is answered, but for an end that changes
+no other container: a policy that is made again passes over those that are gone, so that the next event's line will do.
 Next: `nri.plugins.topology_aware.plugin` and `nri.plugins.balloons.plugin`, which say whose policy it is.
 """
 
@@ -293,7 +294,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             scheduling = policy.scheduling(made)
             self._tell(made)
             mine = changes.pop(made.id, Pins())
-        self.log.info("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
+        self.log.debug("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
         return adjustment_of(mine, scheduling), updates_of(changes)
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
@@ -344,7 +345,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             policy = self.present
             known = container_id in policy.containers
             changes = self._release(policy, container_id)
-            if known:
+            if known and changes:
                 self._save(policy)
             return changes
 

@@ -93,6 +93,7 @@ class Balloons:
         state = state or PlacementState(self.name)
         for name, balloon in state.balloons.items():
             self._adopt(balloon, [each for one, each in containers.items() if state.members.get(one) == name])
+        adopted = list(self.balloons)
         self._share_idle(self.free, 0)
         for container in self.containers.values():
             self._adopt_zone(container, state.zones.get(container.id, ""))
@@ -100,7 +101,7 @@ class Balloons:
             for each in self.types:
                 if each.priority is priority:
                     self._make_least(each)
-        self._fit_adopted()
+        self._fit(adopted)
         self._repin(self._share_idle(self.free, 0))
         self._repin(self.balloons)
 
@@ -178,14 +179,13 @@ class Balloons:
             with suppress(NoMemory):
                 self.zones.adopt(self._memory_of(container, balloon, nodes), masks.parse(zone))
 
-    def _fit_adopted(self) -> None:
+    def _fit(self, adopted: Iterable[Balloon]) -> None:
         """Let balloons that were taken up have the CPUs that they need by now."""
-        for balloon in self.balloons:
-            if balloon.pods:
-                try:
-                    self._resize(balloon, max(1, balloon.requested_m))
-                except ValueError:
-                    continue  # it stays as large as it was
+        for balloon in adopted:
+            try:
+                self._resize(balloon, max(1 if balloon.pods else 0, balloon.requested_m))
+            except ValueError:
+                continue  # it stays as large as it was
 
     # -- how it shows itself ------------------------------------------------------------------------------------------
 
@@ -655,7 +655,8 @@ class Balloons:
             balloon.cpus |= cpus
             self._repin(self._share_idle(self.free, cpus))
         else:
-            kept = self._allocator.allocate(remove, remove.bit_count() + delta, kind.priority)
+            left = remove.bit_count() + delta
+            kept = self._allocator.allocate(remove, left, kind.priority) if left else 0
             remove &= ~kept
             self.free |= remove
             balloon.cpus &= ~remove

@@ -284,6 +284,14 @@ def test_a_composite_is_taken_up_with_its_components() -> None:
     assert [part.type.name for part in found.balloons[-1].parts()] == ["both", "left", "right"]
 
 
+def test_a_balloon_whose_last_container_has_ended_unnoticed_gives_back_its_cpus() -> None:
+    policy = balloons()
+    policy.create(container("c", 3000))
+    before = policy.saved()
+    policy.release("c")
+    assert again(policy, before).saved() == policy.saved()
+
+
 def test_composites_keep_their_least() -> None:
     """`composites_keep_their_least`: in the original `minCPUs` counts until a container leaves."""
     for choices in MODES:
