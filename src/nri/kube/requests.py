@@ -9,7 +9,6 @@ thousandths of the node's, so the least one that gives that score counts; these 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 from nri.config.syntax import parse_json
@@ -23,7 +22,6 @@ ANNOTATION = "noderesource.dev/resources"
 _SHARES_PER_CPU, _LEAST_SHARES = 1024, 2
 #: The oom scores of Burstable containers; others say nothing of a request.
 _LEAST_SCORE, _MOST_SCORE = 3, 999
-_HALF = Fraction(1, 2)
 
 
 class Requests(NamedTuple):
@@ -35,14 +33,19 @@ class Requests(NamedTuple):
     memory_limit_bytes: int = 0
 
 
+def _rounded(part: int, whole: int) -> int:
+    """A quotient of numbers above 0 as a whole number, a half rounded up."""
+    return (2 * part + whole) // (2 * whole)
+
+
 def millicpu_of_shares(shares: int) -> int:
     """The request of CPU that has these shares; 0 for the least, which a request of nothing has, too."""
-    return 0 if shares <= _LEAST_SHARES else int(Fraction(shares * 1000, _SHARES_PER_CPU) + _HALF)
+    return 0 if shares <= _LEAST_SHARES else _rounded(shares * 1000, _SHARES_PER_CPU)
 
 
 def millicpu_of_quota(quota_us: int, period_us: int) -> int:
     """The limit of CPU that has this quota; 0 for none."""
-    return int(Fraction(quota_us * 1000, period_us) + _HALF) if quota_us > 0 and period_us > 0 else 0
+    return _rounded(quota_us * 1000, period_us) if quota_us > 0 and period_us > 0 else 0
 
 
 def memory_of_oom_score(score: int, node_bytes: int) -> int:
@@ -73,8 +76,10 @@ def estimated(
 
 def annotated(annotations: Mapping[str, str], container_name: str) -> Requests | None:
     """The exact values of a container that the annotation has; None if it has none, or cannot be read."""
+    if ANNOTATION not in annotations:
+        return None
     try:
-        whole = parse_json(annotations.get(ANNOTATION, "{}"))
+        whole = parse_json(annotations[ANNOTATION])
         found = _found(whole, container_name)
         if found is None:
             return None

@@ -16,18 +16,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nri.api.messages import LinuxCPU
+
 __all__ = ["adjustment_of", "differing", "requests_after", "updates_of"]
 
 
 def adjustment_of(pins: Pins, scheduling: SchedulingClass | None = None) -> nri.Adjustment:
     """The adjustment of a container that is created."""
     made = nri.Adjustment()
-    if pins.cpus:
-        made.set_cpuset_cpus(pins.cpus)
-    if pins.mems:
-        made.set_cpuset_mems(pins.mems)
-    if pins.shares:
-        made.set_cpu_shares(pins.shares)
+    if pins.cpus or pins.mems or pins.shares:
+        _pin(made.message.linux.resources.cpu, pins)
     if scheduling is not None:
         _schedule(made, scheduling)
     return made
@@ -51,18 +49,22 @@ def _schedule(made: nri.Adjustment, kind: SchedulingClass) -> None:
 def updates_of(changes: Mapping[str, Pins]) -> list[nri.Update]:
     """Updates of containers that run; one that has just ended is no reason to fail what they come with.
 
-    They may be hundreds, of numbers that policies made, so that no setter has to check them.
+    They may be hundreds.
     """
     made = []
     for name, pins in changes.items():
         if pins.cpus or pins.mems or pins.shares:
             update = nri.Update(name).set_ignore_failure()
-            cpu = update.message.linux.resources.cpu
-            cpu.cpus, cpu.mems = pins.cpus or "", pins.mems or ""
-            if pins.shares:
-                cpu.shares.value = pins.shares
+            _pin(update.message.linux.resources.cpu, pins)
             made.append(update)
     return made
+
+
+def _pin(cpu: LinuxCPU, pins: Pins) -> None:
+    """Write pins into a message. They are a policy's, so that no setter has to check them."""
+    cpu.cpus, cpu.mems = pins.cpus or "", pins.mems or ""
+    if pins.shares:
+        cpu.shares.value = pins.shares
 
 
 def differing(pins: Pins, container: nri.Container) -> Pins:
@@ -77,7 +79,7 @@ def differing(pins: Pins, container: nri.Container) -> Pins:
 
 def _differ(wanted: str, found: str) -> bool:
     try:
-        return cpuset.parse(wanted) != cpuset.parse(found)
+        return wanted != found and cpuset.parse(wanted) != cpuset.parse(found)
     except ValueError:
         return True
 

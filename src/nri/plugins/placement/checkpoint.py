@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from nri.config import Source, parse_text, read
 from nri.errors import ConfigError
@@ -25,6 +27,7 @@ __all__ = ["Checkpoint"]
 MOST_BYTES = 16 << 20
 #: It is written whole again when lines of changes are longer than that, and than the first line.
 _LEAST_CHANGES = 64 << 10
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -42,6 +45,9 @@ class Checkpoint:
         self._written: PlacementState | None = None
         #: Its number and size after the last write: another one has been put there, or written to, by others.
         self._seen = (0, 0)
+        #: It, open for further lines, and what closes it.
+        self._file = -1
+        self._close: Callable[[], object] = int
         #: How many bytes of changes there is room for.
         self._room = 0
 
@@ -84,7 +90,7 @@ class Checkpoint:
         """Write what is to be kept, or what of it has changed. Raises OSError."""
         changes = None if self._written is None else state.since(self._written)
         self._written = None  # should it fail
-        if changes is None or (changes and not self._append(_line(changes))):
+        if changes is None or not self._is_left() or (changes and not self._append(_line(changes))):
             self._write_whole(_line(state.tree()))
         self._written = state
 
@@ -94,26 +100,25 @@ class Checkpoint:
         except FileNotFoundError:
             private_folder(self.path.parent)
             write_whole(self.path, data, sync=False)
-        self._seen = os.lstat(self.path).st_ino, len(data)
+        self._close()
+        self._file = os.open(self.path, _APPEND)
+        self._close = finalize(self, os.close, self._file)
+        self._seen = os.fstat(self._file).st_ino, len(data)
         self._room = min(max(len(data), _LEAST_CHANGES), MOST_BYTES - len(data))
 
-    def _append(self, data: bytes) -> bool:
-        """Add a line to the file as it was left; whether there is such a file, and room for it."""
-        self._room -= len(data)
-        if self._room < 0:
-            return False
+    def _is_left(self) -> bool:
+        """Whether the file is there as it was left."""
         try:
-            file = os.open(self.path, _APPEND)
+            found = os.lstat(self.path)
         except OSError:
             return False
-        try:
-            found, whole = os.fstat(file), False
-            if (found.st_ino, found.st_size) == self._seen:
-                whole = os.write(file, data) == len(data)
-            self._seen = found.st_ino, found.st_size + len(data)
-        finally:
-            os.close(file)
-        return whole
+        return (found.st_ino, found.st_size) == self._seen
+
+    def _append(self, data: bytes) -> bool:
+        """Add a line; whether there was room for it."""
+        self._room -= len(data)
+        self._seen = self._seen[0], self._seen[1] + len(data)
+        return self._room >= 0 and os.write(self._file, data) == len(data)
 
     def _refuse_foreign(self, found: os.stat_result) -> None:
         reason = ""
@@ -131,4 +136,4 @@ _FOREIGN = "state file"
 
 
 def _line(tree: dict[str, Any]) -> bytes:
-    return json.dumps(tree, separators=(",", ":")).encode() + b"\n"
+    return _encoded(tree).encode() + b"\n"

@@ -3,7 +3,8 @@
 One job: :class:`PlacementPlugin`. A container that is created is pinned, and all others that change with it are updated
 in the same answer. At Synchronize, and where configuration changes, a new policy takes up what the one before had
 given, places what is left, and replaces that one only if all went well. Rules: one event at a time; a decision ends
-before the runtime gives up; what was decided is in the state file before it is answered.
+before the runtime gives up; what was decided is in the state file before it is answered, but for an end that changes
+no other container: a policy that is made again passes over those that are gone, so that the next event's line will do.
 Next: `nri.plugins.topology_aware.plugin` and `nri.plugins.balloons.plugin`, which say whose policy it is.
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -161,7 +161,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             state = self._saved_state or before.saved()
             state.restore(found.values())
             try:
-                policy = self.make(self._present_machine(), self._options, state, found)
+                if found or self._saved_state or before.containers:
+                    policy = self.make(self._present_machine(), self._options, state, found)
+                else:
+                    policy = before  # it has just been made, and nothing has happened since
             except ValueError as error:
                 self.log.warning("nothing can stay as it was: %s; all containers are placed again", error)
                 policy = self.make(self._present_machine(), self._options, None, {})
@@ -291,7 +294,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             scheduling = policy.scheduling(made)
             self._tell(made)
             mine = changes.pop(made.id, Pins())
-        self.log.info("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
+        self.log.debug("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
         return adjustment_of(mine, scheduling), updates_of(changes)
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
@@ -342,7 +345,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             policy = self.present
             known = container_id in policy.containers
             changes = self._release(policy, container_id)
-            if known:
+            if known and changes:
                 self._save(policy)
             return changes
 
@@ -391,8 +394,9 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _save(self, policy: Policy) -> None:
         try:
-            first = self._tuner.first if self._tuner else {}
-            self._checkpoint.write(replace(policy.saved(), interrupts=dict(first)))
+            state = policy.saved()
+            state.interrupts = dict(self._tuner.first) if self._tuner else {}
+            self._checkpoint.write(state)
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "PlacementState", "patched", "refuse_version"]
 
 #: Of the form that is written; another one is not read.
-_VERSION = 2
+_VERSION = 3
 #: What of it changes with each event.
-_PARTS = ("containers", "grants", "balloons", "interrupts")
+_PARTS = ("containers", "grants", "balloons", "members", "zones", "interrupts")
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,20 @@ class PartState:
 
 @dataclass(frozen=True)
 class BalloonState:
-    """A balloon with its containers: their memory nodes by their ids. `parts` begins with itself."""
+    """The CPUs of a balloon. `parts` begins with itself."""
 
     parts: list[PartState]
     idle: str = ""
-    containers: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlacementState:
-    """All of it. `version` and `policy` say who can read it; `interrupts` the CPUs of those that were moved, before.
+    """All of it. Containers and balloons are in their order, the oldest first.
 
-    Containers and balloons are in their order, the oldest first.
+    Attributes:
+        version, policy: who can read it.
+        members, zones: the balloon of a container, and its memory nodes.
+        interrupts: the CPUs of those that were moved, before.
     """
 
     policy: str
@@ -95,6 +97,8 @@ class PlacementState:
     containers: dict[str, ContainerState] = field(default_factory=dict)
     grants: dict[str, GrantState] = field(default_factory=dict)
     balloons: dict[str, BalloonState] = field(default_factory=dict)
+    members: dict[str, str] = field(default_factory=dict)
+    zones: dict[str, str] = field(default_factory=dict)
     interrupts: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,6 +124,8 @@ class PlacementState:
         found: dict[str, Any] = {}
         for part in _PARTS:
             old, new = getattr(before, part), getattr(self, part)
+            if old == new and (part != "balloons" or [*old] == [*new]):
+                continue
             changed = {n: each for n, each in new.items() if (was := old.get(n)) is not each and was != each}
             if part == "balloons" and [*({name: 0 for name in old if name in new} | changed)] != [*new]:
                 return None

@@ -10,9 +10,8 @@ and holds until anything is committed or released. Next: the policies, which pin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import cmp_to_key
+from collections.abc import Callable, Iterable, Mapping
+from functools import cmp_to_key, lru_cache
 from typing import NamedTuple
 
 from nri.host.topology import MemoryKind, Node
@@ -46,8 +45,7 @@ class NoMemory(ValueError):
     """No zone can take a request; the text says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One user's request: bytes, nodes to begin with, kinds (0: those of the nodes), and whether no others will do."""
 
     user: str
@@ -90,6 +88,8 @@ class MemoryZones:
             for kind, bit in KINDS.items()
         }
         self.kinds = sum(bit for bit, mask in self._of_kind.items() if mask)
+        self._kinds: Callable[[int], int] = lru_cache(1024)(self._kinds_in)
+        self._capacities: Callable[[int], int] = lru_cache(1024)(self._capacity_in)
         self._rings = {number: _rings(node) for number, node in self._nodes.items()}
         self.zones: dict[str, int] = {}
         self._requests: dict[str, Request] = {}
@@ -106,14 +106,20 @@ class MemoryZones:
 
     def kinds_of(self, zone: int) -> int:
         """The kinds of the nodes of a zone, those without memory included."""
+        return self._kinds(zone & self.all)
+
+    def _kinds_in(self, zone: int) -> int:
         kinds = 0
-        for number in masks.members(zone & self.all):
+        for number in masks.members(zone):
             kinds |= KINDS[self._nodes[number].kind]
         return kinds
 
     def capacity(self, zone: int) -> int:
         """All bytes of a zone."""
-        return sum(self._nodes[number].memory_bytes for number in masks.members(zone & self.with_memory))
+        return self._capacities(zone & self.with_memory)
+
+    def _capacity_in(self, zone: int) -> int:
+        return sum(self._nodes[number].memory_bytes for number in masks.members(zone))
 
     def free(self, zone: int) -> int:
         """The bytes of a zone that no request in it, or in a part of it, has asked for; below 0 if overcommitted."""
@@ -128,16 +134,30 @@ class MemoryZones:
     def allocate(self, request: Request) -> Offer:
         """Give a request its zone, and say who moved. Raises NoMemory."""
         try:
-            return self.commit(self.offer(request))
+            request, zone = self._beginning(request)
+            self._requests[request.user] = request
+            self._assign(request.user, zone)
+            if self._overcommitted(zone)[0]:
+                self._leave(request.user)
+                del self._requests[request.user]
+                return self.commit(self._tried(request, zone))
+            self._version += 1
+            return Offer(request, zone, {}, self._version)
         finally:
             self._forget()
 
     def offer(self, request: Request) -> Offer:
         """Try a request and undo it. Raises NoMemory."""
+        return self._tried(*self._beginning(request))
+
+    def _beginning(self, request: Request) -> tuple[Request, int]:
+        """A request with all that is known of it, and its zone if nobody had to move. Raises NoMemory."""
         request = self._checked(request)
         zone, kinds = self._normal(request, self._initial(request))
         self._age += 1
-        request = replace(request, age=self._age, kinds=request.kinds | kinds)
+        return request._replace(age=self._age, kinds=request.kinds | kinds), zone
+
+    def _tried(self, request: Request, zone: int) -> Offer:
         before = self._begin()
         self._requests[request.user] = request
         try:
@@ -170,7 +190,7 @@ class MemoryZones:
         if not zone or zone & ~self.all:
             raise NoMemory(f"there are no memory nodes {masks.text(zone & ~self.all)}")
         self._age += 1
-        self._requests[request.user] = replace(request, age=self._age)
+        self._requests[request.user] = request._replace(age=self._age)
         self._assign(request.user, zone)
         self._version += 1
         if self._overcommitted(zone)[0]:
@@ -199,7 +219,7 @@ class MemoryZones:
             self._revert()
             raise
         self._undo = None
-        self._requests[user] = replace(request, kinds=request.kinds | added)
+        self._requests[user] = request._replace(kinds=request.kinds | added)
         return self.zones[user], {other: self.zones[other] for other in before if other != user}
 
     def release(self, user: str) -> None:
@@ -240,7 +260,7 @@ class MemoryZones:
             raise NoMemory(f"there is no memory of {_words(request.kinds & ~self.kinds)}")
         if not request.nodes:
             raise NoMemory("there is no memory node to begin with")
-        return replace(request, kinds=request.kinds & self.kinds or self.kinds_of(request.nodes))
+        return request._replace(kinds=request.kinds & self.kinds or self.kinds_of(request.nodes))
 
     def _initial(self, request: Request) -> int:
         zone = request.nodes

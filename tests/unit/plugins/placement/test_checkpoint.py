@@ -10,7 +10,7 @@ import pytest
 from nri.errors import ConfigError
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.policies.placement.state import PlacementState
-from tests.support.placement import container, topology_aware
+from tests.support.placement import balloons, container, topology_aware
 
 
 def written(folder: Path) -> Checkpoint:
@@ -53,7 +53,7 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
         (b'{"policy": "balloons"}', "written by balloons"),
         (
             b'{"version":1,"policy":"topology-aware","containers":{},"grants":{},"balloons":[],"interrupts":{}}',
-            "it is of version 1, and this program reads version 2",
+            "it is of version 1, and this program reads version 3",
         ),
     ],
 )
@@ -102,6 +102,17 @@ def test_each_change_is_a_line_more_and_the_file_is_written_whole_again_before_i
     assert made.path.stat() == before, "what has not changed is written"
 
 
+def test_a_line_of_one_container_is_short_however_many_are_in_its_balloon(tmp_path: Path) -> None:
+    policy, made = balloons(), Checkpoint(str(tmp_path), "balloons")
+    for number in range(100):
+        policy.create(container(f"c{number}"))
+    made.write(policy.saved())
+    before = made.path.stat().st_size
+    policy.create(container("more"))
+    made.write(policy.saved())
+    assert 0 < made.path.stat().st_size - before < 300
+
+
 def test_lines_of_changes_never_make_it_longer_than_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,15 +139,15 @@ def test_a_line_that_a_kill_cut_was_never_answered_and_does_not_count(tmp_path: 
         made.path.write_bytes(whole[:length])
         assert read_all(made) == answered
     made.write(policy.saved())
-    assert read_all(made) == answered, "nothing was new"
-    policy.create(container("three", 1000))
-    made.write(policy.saved())
     assert read_all(made) == policy.saved(), "a line follows one that has no end"
 
 
+@pytest.mark.parametrize("news", [True, False])
 @pytest.mark.parametrize("spoil", ["unlink", "replace", "write", "link"])
-def test_a_file_that_others_changed_is_written_whole(tmp_path: Path, spoil: str) -> None:
-    policy, made = topology_aware(), written(tmp_path)
+def test_a_file_that_others_changed_is_written_whole(tmp_path: Path, spoil: str, news: bool) -> None:
+    policy, made = topology_aware(), Checkpoint(str(tmp_path / "state"), "topology-aware")
+    policy.create(container("one", 1500))
+    made.write(policy.saved())
     if spoil == "unlink":
         made.path.unlink()
     elif spoil == "replace":
@@ -147,7 +158,8 @@ def test_a_file_that_others_changed_is_written_whole(tmp_path: Path, spoil: str)
         made.path.write_bytes(b"{}\n")
     else:
         made.path.symlink_to(made.path.rename(tmp_path / "elsewhere"))
-    policy.create(container("other", 1000))
+    if news:
+        policy.create(container("other", 1000))
     made.write(policy.saved())
     assert made.path.is_file()
     assert not made.path.is_symlink()

@@ -15,6 +15,7 @@ from nri.api import messages as m
 from nri.cli.support.ask import ask as ask_socket
 from nri.errors import ConfigError
 from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.plugin_base import PlacementPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.containers import NoPlace
@@ -158,6 +159,23 @@ def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
         again = second.present.saved()
         assert (again.grants, again.containers) == (saved.grants, saved.containers)
         assert {str(each) for each in again.balloons} == {str(each) for each in saved.balloons}
+
+
+def test_an_end_that_changes_no_other_container_is_written_with_the_next_event(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    for name in ("one", "other"):
+        create(runtime, pod(name), ask(name, 2000))
+    (file,) = (tmp_path / "state").glob("*.json")
+    before = file.stat()
+    one, other = runtime.containers.values()
+    stop(runtime, one)
+    assert file.stat() == before
+    third = create(runtime, pod("third"), ask("third", 1000))
+    state, complaint = Checkpoint(str(file.parent), plugin.name).read()
+    assert state is not None, complaint
+    assert list(state.containers) == list(plugin.present.containers) == [other.id, third.container.id]
 
 
 def test_a_connection_that_was_lost_changes_nothing(runtime: FakeRuntime, tmp_path: Path) -> None:

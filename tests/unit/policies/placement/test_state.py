@@ -48,7 +48,7 @@ def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{"policy": "balloons", "version": 1}', "it is of version 1, and this program reads version 2"),
+        ('{"policy": "balloons", "version": 1}', "it is of version 1, and this program reads version 3"),
         ('{"policy": "balloons", "grants": {"a": {"pool": 1}}}', "grants.a.pool: expected text, not 1"),
         ("{}", "policy: missing"),
     ],

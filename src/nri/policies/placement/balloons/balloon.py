@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from nri.policies.placement import masks
 from nri.policies.placement.balloons.options import BalloonType
 from nri.policies.placement.balloons.tree import TreeAllocator
+from nri.policies.placement.state import BalloonState, PartState
 
 __all__ = ["Balloon"]
 
@@ -17,9 +18,10 @@ class Balloon:
 
     Attributes:
         cpus: its own; `idle` those of nobody, which its containers may use, too.
-        pods: the containers of each pod.
+        pods: the containers of each pod; `requested_m` what all of them ask for together.
         groups: how many containers have which value of `groupBy`.
         loaded: the devices that it puts load on.
+        short: whether there is not enough memory for one of them.
         tree: where it takes CPUs; None for a composite, which has `components`.
     """
 
@@ -30,11 +32,18 @@ class Balloon:
     loaded: frozenset[str] = frozenset()
     cpus: int = 0
     idle: int = 0
-    pods: dict[str, list[str]] = field(default_factory=dict)
+    pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
+    requested_m: int = 0
+    short: bool = False
+    name: str = field(init=False)
+    _written: tuple[tuple[int, ...], BalloonState] = field(init=False, default=((), BalloonState([])))
+
+    def __post_init__(self) -> None:
+        self.name = f"{self.type.name}[{self.instance}]"
 
     def __str__(self) -> str:
-        return f"{self.type.name}[{self.instance}]"
+        return self.name
 
     @property
     def containers(self) -> list[str]:
@@ -46,13 +55,15 @@ class Balloon:
         """Its CPUs in thousandths."""
         return 1000 * self.cpus.bit_count()
 
-    def parts(self) -> Iterator[Balloon]:
+    def parts(self) -> list[Balloon]:
         """Itself and all its components, and theirs."""
-        waiting = [self]
+        if not self.components:
+            return [self]
+        found, waiting = [], [self]
         while waiting:
-            balloon = waiting.pop()
-            yield balloon
-            waiting += reversed(balloon.components)
+            found.append(waiting.pop())
+            waiting += reversed(found[-1].components)
+        return found
 
     def most_m(self, free: int, limited: bool = True) -> int:
         """Its size in thousandths of CPUs if it were to take all that it may of so many free ones.
@@ -65,10 +76,19 @@ class Balloon:
         limit, most = self.type.maxCPUs, self.cpus.bit_count() + free
         return 1000 * (min(limit, most) if limit and (limited or limit <= free) else most)
 
-    def saved(self) -> tuple[int, int, dict[str, list[str]], dict[str, int]]:
+    def saved(self) -> tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, bool]:
         """The part that changes while it lives."""
-        return self.cpus, self.idle, {pod: list(names) for pod, names in self.pods.items()}, dict(self.groups)
+        return self.cpus, self.idle, dict(self.pods), dict(self.groups), self.requested_m, self.short
 
-    def restore(self, saved: tuple[int, int, dict[str, list[str]], dict[str, int]]) -> None:
+    def restore(self, saved: tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, bool]) -> None:
         """Be as it was."""
-        self.cpus, self.idle, self.pods, self.groups = saved
+        self.cpus, self.idle, self.pods, self.groups, self.requested_m, self.short = saved
+
+    def written(self) -> BalloonState:
+        """Its CPUs, the same value while they are the same."""
+        parts = self.parts()
+        now = (self.idle, *[part.cpus for part in parts])
+        if self._written[0] != now:
+            states = [PartState(p.type.name, p.instance, masks.text(p.cpus), len(p.components)) for p in parts]
+            self._written = now, BalloonState(states, masks.text(self.idle))
+        return self._written[1]

@@ -84,21 +84,24 @@ class Balloons:
         self._keep_apart()
         self.balloons: list[Balloon] = []
         self.containers: dict[str, Container] = {}
+        self._members: dict[str, str] = {}
         self._resized: dict[str, Requests] = {}
         self._decisions: dict[str, view.Decision] = {}
         self._changes = Changes()
         self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
         self.in_time: Callable[[], None] = always
-        for balloon in state.balloons.values() if state is not None else ():
-            self._adopt(balloon, containers)
+        state = state or PlacementState(self.name)
+        for name, balloon in state.balloons.items():
+            self._adopt(balloon, [each for one, each in containers.items() if state.members.get(one) == name])
+        adopted = list(self.balloons)
         self._share_idle(self.free, 0)
-        for balloon in state.balloons.values() if state is not None else ():
-            self._adopt_zones(balloon)
+        for container in self.containers.values():
+            self._adopt_zone(container, state.zones.get(container.id, ""))
         for priority in Priority:
             for each in self.types:
                 if each.priority is priority:
                     self._make_least(each)
-        self._fit_adopted()
+        self._fit(adopted)
         self._repin(self._share_idle(self.free, 0))
         self._repin(self.balloons)
 
@@ -114,27 +117,18 @@ class Balloons:
         return PlacementState(
             self.name,
             containers={name: ContainerState.of(each) for name, each in self.containers.items()},
-            balloons={
-                str(balloon): BalloonState(
-                    [
-                        PartState(part.type.name, part.instance, masks.text(part.cpus), len(part.components))
-                        for part in balloon.parts()
-                    ],
-                    masks.text(balloon.idle),
-                    {name: masks.text(self.zones.zones.get(name, 0)) for name in balloon.containers},
-                )
-                for balloon in self.balloons
-            },
+            balloons={balloon.name: balloon.written() for balloon in self.balloons},
+            members=dict(self._members),
+            zones=dict(zip(self.zones.zones, map(masks.text, self.zones.zones.values()), strict=True)),
         )
 
-    def _adopt(self, state: BalloonState, containers: Mapping[str, Container]) -> None:
+    def _adopt(self, state: BalloonState, members: list[Container]) -> None:
         """Make a balloon as it was, with those of its containers that still belong there; nothing if it cannot be."""
         free = self.free
         balloon = self._remade(list(state.parts))
         if balloon is None or 0 < balloon.type.maxBalloons <= len(self._of(balloon.type)):
             self.free = free
             return
-        members = [containers[name] for name in containers if name in state.containers]
         members = [each for each in members if self._belongs(each, balloon)]
         if not members and len(self._of(balloon.type)) >= balloon.type.minBalloons:
             self.free = free
@@ -142,7 +136,7 @@ class Balloons:
         balloon.idle = masks.parse(state.idle) & self._free_for(balloon.type)
         self.balloons.append(balloon)
         for each in members:
-            if self._most_m(balloon) >= each.requests.cpu_m + self._requested(balloon):
+            if self._most_m(balloon) >= each.requests.cpu_m + balloon.requested_m:
                 self.containers[each.id] = each
                 self._join(each, balloon)
 
@@ -177,24 +171,21 @@ class Balloons:
         except NoPlace:
             return False
 
-    def _adopt_zones(self, state: BalloonState) -> None:
-        """Let containers have their memory nodes; those that cannot get others when they are pinned."""
-        for name, zone in state.containers.items():
-            container = self.containers.get(name)
-            balloon = None if container is None else self._balloon_of(container)
-            if container is not None and balloon is not None and zone:
-                nodes = self.machine.nodes_of(balloon.cpus | balloon.idle)
-                with suppress(NoMemory):
-                    self.zones.adopt(self._memory_of(container, balloon, nodes), masks.parse(zone))
+    def _adopt_zone(self, container: Container, zone: str) -> None:
+        """Let a container have its memory nodes; if it cannot it gets others when it is pinned."""
+        balloon = self._balloon_of(container)
+        if balloon is not None and zone:
+            nodes = self.machine.nodes_of(balloon.cpus | balloon.idle)
+            with suppress(NoMemory):
+                self.zones.adopt(self._memory_of(container, balloon, nodes), masks.parse(zone))
 
-    def _fit_adopted(self) -> None:
+    def _fit(self, adopted: Iterable[Balloon]) -> None:
         """Let balloons that were taken up have the CPUs that they need by now."""
-        for balloon in self.balloons:
-            if balloon.pods:
-                try:
-                    self._resize(balloon, max(1, self._requested(balloon)))
-                except ValueError:
-                    continue  # it stays as large as it was
+        for balloon in adopted:
+            try:
+                self._resize(balloon, max(1 if balloon.pods else 0, balloon.requested_m))
+            except ValueError:
+                continue  # it stays as large as it was
 
     # -- how it shows itself ------------------------------------------------------------------------------------------
 
@@ -353,8 +344,7 @@ class Balloons:
             self._changes.again(container_id)
         elif balloon is not None:
             try:
-                with self._undone_if_refused():
-                    self._follow(container, balloon, requests)
+                self._follow(container, balloon, requests)
                 self._changes.again(container_id)
             except NoPlace:
                 container.requests = self._resized[container_id] = before
@@ -362,15 +352,17 @@ class Balloons:
         return self._changes.take()
 
     def _follow(self, container: Container, balloon: Balloon, requests: Requests) -> None:
-        container.requests = requests
-        self._changes.leave_shares(container.id)
-        wanted = self._requested(balloon)
+        wanted = balloon.requested_m + requests.cpu_m - container.requests.cpu_m
         if self._most_m(balloon) >= wanted:
+            container.requests, balloon.requested_m = requests, wanted
+            self._changes.leave_shares(container.id)
             self._resize(balloon, max(1, wanted))
             self.zones.release(container.id)
-            self._repin([balloon])
-        else:
-            self._dismiss(container, balloon)
+            self._repin_for(container, balloon)
+            return
+        with self._undone_if_refused():
+            self._changes.leave_shares(container.id)
+            self._dismiss(container, balloon, requests)
             self._place(container)
 
     @contextmanager
@@ -379,12 +371,12 @@ class Balloons:
         balloons = list(self.balloons)
         saved = [(part, part.saved()) for balloon in balloons for part in balloon.parts()]
         free, zones, changes = self.free, self.zones.saved(), self._changes.saved()
-        containers = dict(self.containers)
+        containers, members = dict(self.containers), dict(self._members)
         try:
             yield
         except NoPlace:
             if self.choices.failure_changes_nothing:
-                self.balloons, self.free, self.containers = balloons, free, containers
+                self.balloons, self.free, self.containers, self._members = balloons, free, containers, members
                 self.zones.restore(zones)
                 self._changes.restore(changes)
                 for part, state in saved:
@@ -405,29 +397,35 @@ class Balloons:
         balloon, decision = self._choose(kind, container, because)
         if balloon is None or decision is None:
             raise NoPlace(str(container), self._why_none(kind, container))
-        wanted = max(1, container.requests.cpu_m + self._requested(balloon))
+        wanted = max(1, container.requests.cpu_m + balloon.requested_m)
         if balloon.size_m < wanted:
             try:
                 self._resize(balloon, wanted)
             except ValueError as error:
                 raise NoPlace(str(container), f"balloon {balloon} cannot grow to {wanted}m: {error}") from None
         self._join(container, balloon)
-        self._repin([balloon])
+        self._repin_for(container, balloon)
         self._decisions[container.id] = decision
 
     def _join(self, container: Container, balloon: Balloon) -> None:
-        balloon.pods.setdefault(container.pod.id, []).append(container.id)
+        pod = container.pod.id
+        balloon.pods[pod] = (*balloon.pods.get(pod, ()), container.id)
+        balloon.requested_m += container.requests.cpu_m
+        self._members[container.id] = balloon.name
         self._count_group(balloon, container, 1)
 
-    def _dismiss(self, container: Container, balloon: Balloon) -> None:
+    def _dismiss(self, container: Container, balloon: Balloon, requests: Requests | None = None) -> None:
+        """Take a container out of its balloon; from then on these are its requests."""
         self.zones.release(container.id)
-        names = balloon.pods[container.pod.id]
-        names.remove(container.id)
-        if not names:
-            del balloon.pods[container.pod.id]
+        names = tuple(name for name in balloon.pods.pop(container.pod.id) if name != container.id)
+        if names:
+            balloon.pods[container.pod.id] = names
+        balloon.requested_m -= container.requests.cpu_m
+        container.requests = requests or container.requests
+        del self._members[container.id]
         self._count_group(balloon, container, -1)
         if balloon.pods:
-            self._resize(balloon, max(1, self._requested(balloon)))
+            self._resize(balloon, max(1, balloon.requested_m))
             return
         self._resize(balloon, 0)
         if len(self._of(balloon.type)) > balloon.type.minBalloons:
@@ -506,14 +504,11 @@ class Balloons:
             group, _ = expand(balloon.type.groupBy, container, container.pod)
             balloon.groups[group] = balloon.groups.get(group, 0) + sign
 
-    def _requested(self, balloon: Balloon) -> int:
-        return sum(self.containers[name].requests.cpu_m for name in balloon.containers)
-
     def _free_m(self, balloon: Balloon) -> int:
-        return balloon.size_m - self._requested(balloon)
+        return balloon.size_m - balloon.requested_m
 
     def _most_free_m(self, balloon: Balloon) -> int:
-        return self._most_m(balloon) - self._requested(balloon)
+        return self._most_m(balloon) - balloon.requested_m
 
     def _most_m(self, balloon: Balloon) -> int:
         return balloon.most_m(self._free_for(balloon.type).bit_count(), self.choices.balloons_keep_their_limit)
@@ -660,7 +655,8 @@ class Balloons:
             balloon.cpus |= cpus
             self._repin(self._share_idle(self.free, cpus))
         else:
-            kept = self._allocator.allocate(remove, remove.bit_count() + delta, kind.priority)
+            left = remove.bit_count() + delta
+            kept = self._allocator.allocate(remove, left, kind.priority) if left else 0
             remove &= ~kept
             self.free |= remove
             balloon.cpus &= ~remove
@@ -700,14 +696,23 @@ class Balloons:
 
     def _repin(self, balloons: Iterable[Balloon]) -> None:
         for balloon in balloons:
-            cpus = balloon.cpus | balloon.idle
-            single = self.machine.one_thread_per_core(cpus)
-            nodes = self.machine.nodes_of(cpus)
-            for name in balloon.containers:
-                container = self.containers[name]
-                hide = container.asks_flag("hide-hyperthreads")
-                hidden = hide[1] if hide is not None else bool(balloon.type.hideHyperthreads)
-                self._pin(container, balloon, single if hidden else cpus, nodes)
+            balloon.short = False
+            self._pin_all(balloon, [self.containers[name] for name in balloon.containers])
+
+    def _repin_for(self, container: Container, balloon: Balloon) -> None:
+        """Pin a container; those beside it have their pins, unless one of them may get memory now."""
+        alone = self.choices.balloons_follow_resizes and self.choices.memory_follows_cpus and not balloon.short
+        self._pin_all(balloon, [container]) if alone else self._repin([balloon])
+
+    def _pin_all(self, balloon: Balloon, containers: Iterable[Container]) -> None:
+        cpus = balloon.cpus | balloon.idle
+        nodes, single = self.machine.nodes_of(cpus), 0
+        for container in containers:
+            hide = container.asks_flag("hide-hyperthreads")
+            hidden = hide[1] if hide is not None else bool(balloon.type.hideHyperthreads)
+            if hidden:
+                single = single or self.machine.one_thread_per_core(cpus)
+            self._pin(container, balloon, single if hidden else cpus, nodes)
 
     def _pin(self, container: Container, balloon: Balloon, cpus: int, nodes: int) -> None:
         if self.options.pinCPU:
@@ -715,7 +720,7 @@ class Balloons:
             self._set(container.id, masks.text(cpus), shares=shares_of_millicpu(cpu_m) if cpu_m else None)
         own = balloon.type.pinMemory
         if self.options.pinMemory if own is None else own:
-            zone = self._zone(self._memory_of(container, balloon, nodes))
+            zone = self._zone(self._memory_of(container, balloon, nodes), balloon)
             if not (container.preserves("memory") and self.choices.preserved_memory_stays):
                 self._set(container.id, mems=masks.text(zone))
 
@@ -729,7 +734,7 @@ class Balloons:
         priority = PRESERVED if preserved else PRIORITIES[container.qos]
         return MemoryRequest(container.id, container.requests.memory_limit_bytes, nodes, kinds, priority)
 
-    def _zone(self, request: MemoryRequest) -> int:
+    def _zone(self, request: MemoryRequest, balloon: Balloon) -> int:
         """The memory nodes of a container; just those to begin with if there is not enough."""
         moved: dict[str, int] = {}
         zones, name, nodes, kinds = self.zones, request.user, request.nodes, request.kinds
@@ -744,6 +749,7 @@ class Balloons:
                 offer = zones.allocate(request)
                 zone, moved = offer.zone, offer.moved
         except NoMemory:
+            balloon.short = True
             return nodes
         for user, other in moved.items():
             if not (self.containers[user].preserves("memory") and self.choices.preserved_memory_stays):

@@ -20,16 +20,18 @@ __all__ = ["Node", "Preferences", "TreeAllocator", "build"]
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A place in the tree. Of places that are equally good the name decides, as a text."""
+    """A place in the tree, and the way to it from below the root. Of equally good ones the name decides, as a text."""
 
     name: str
     level: str
     cpus: int
     children: list[Node] = field(default_factory=list)
+    way: tuple[Node, ...] = field(default=(), repr=False)
 
     def add(self, name: str, level: str, cpus: int) -> Node:
         """A new place below."""
         child = Node(name, level, cpus)
+        child.way = (*self.way, child)
         self.children.append(child)
         return child
 
@@ -225,24 +227,25 @@ class TreeAllocator:
     def _local(self, current: int, free: int, delta: int) -> tuple[int, int]:
         """The deepest place with enough CPUs: to take them, where most are taken already; else where fewest are."""
         source, wanted = (free, delta) if delta > 0 else (current, -delta)
-        sign = -1 if delta > 0 else 1
-        free_sign = -1 if delta > 0 and self.preferences.balancing else 1
-        best: tuple[tuple[object, ...], Node] | None = None
-        waiting: list[tuple[Node, tuple[int, ...], tuple[int, ...]]] = [(self._root, (), ())]
-        while waiting:
-            node, taken, left = waiting.pop()
-            if (node.cpus & source).bit_count() < wanted:
-                continue
-            taken = (*taken, sign * (node.cpus & current).bit_count())
-            left = (*left, free_sign * (node.cpus & free).bit_count())
-            key = (-len(taken), taken, left)
-            if (
-                best is None
-                or key < best[0]
-                or (key == best[0] and (node.name < best[1].name) == (delta > 0) and node.name != best[1].name)
-            ):
-                best = key, node
-            waiting += [(child, taken, left) for child in node.children]
-        if best is None:
+        places: list[Node] = []
+        below = [self._root]
+        while below := [each for each in below if (each.cpus & source).bit_count() >= wanted]:
+            places = below
+            below = [child for each in places for child in each.children]
+        if not places:
             raise ValueError("no place in the machine has enough CPUs")
-        return best[1].cpus & free, best[1].cpus & current
+        places = _narrowed(places, current, most=delta > 0)
+        places = _narrowed(places, free, most=delta > 0 and self.preferences.balancing)
+        best = (min if delta > 0 else max)(reversed(places), key=lambda each: each.name)
+        return best.cpus & free, best.cpus & current
+
+
+def _narrowed(places: list[Node], cpus: int, most: bool) -> list[Node]:
+    """Of places in one depth those on the way to which, from the root down, there are the most or the fewest CPUs."""
+    for depth in range(len(places[0].way)) if cpus else ():
+        if len(places) == 1:
+            break
+        counts = [(each.way[depth].cpus & cpus).bit_count() for each in places]
+        chosen = max(counts) if most else min(counts)
+        places = [each for each, count in zip(places, counts, strict=True) if count == chosen]
+    return places

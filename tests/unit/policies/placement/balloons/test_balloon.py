@@ -14,8 +14,8 @@ def test_a_balloon_grows_to_its_limit_or_takes_all_that_is_free() -> None:
 
 
 def test_a_balloon_is_put_back_as_it_was() -> None:
-    balloon = Balloon(BalloonType("a"), 0, cpus=1, pods={"p": ["c"]}, groups={"g": 1})
+    balloon = Balloon(BalloonType("a"), 0, cpus=1, pods={"p": ("c",)}, groups={"g": 1})
     saved = balloon.saved()
-    balloon.cpus, balloon.pods["p"], balloon.groups["g"] = 3, ["c", "d"], 2
+    balloon.cpus, balloon.pods["p"], balloon.groups["g"] = 3, ("c", "d"), 2
     balloon.restore(saved)
     assert (balloon.cpus, balloon.containers, balloon.groups, balloon.size_m) == (1, ["c"], {"g": 1}, 1000)

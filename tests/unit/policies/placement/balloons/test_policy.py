@@ -239,6 +239,18 @@ def test_balloons_keep_their_limit() -> None:
             assert masks.parse(policy.create(nine)["a"].cpus or "").bit_count() == 8
 
 
+def test_a_container_gets_the_memory_that_was_not_left_for_it_when_its_balloon_is_looked_at_again() -> None:
+    policy = balloons()
+    whole = policy.zones.capacity(policy.zones.all)
+    policy.create(container("first", memory_limit=whole, namespace="kube-system"))
+    policy.create(container("short", memory_limit=whole))
+    assert "short" not in policy.zones.zones
+    policy.release("first")
+    with pytest.raises(NoPlace):
+        policy.create(container("refused", 10**6))
+    assert masks.text(policy.zones.all) == policy.create(container("other"))["short"].mems
+
+
 def test_hidden_threads_and_devices() -> None:
     policy = balloons(
         {"name": "near", "preferCloseToDevices": ["/sys/devices/system/node/node2"], "hideHyperthreads": True,
@@ -270,6 +282,14 @@ def test_a_composite_is_taken_up_with_its_components() -> None:
     found = again(policy)
     assert found.saved() == policy.saved()
     assert [part.type.name for part in found.balloons[-1].parts()] == ["both", "left", "right"]
+
+
+def test_a_balloon_whose_last_container_has_ended_unnoticed_gives_back_its_cpus() -> None:
+    policy = balloons()
+    policy.create(container("c", 3000))
+    before = policy.saved()
+    policy.release("c")
+    assert again(policy, before).saved() == policy.saved()
 
 
 def test_composites_keep_their_least() -> None:
@@ -349,7 +369,7 @@ def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     policy = balloons()
     policy.create(container("a", 1000, GIB))
     state = policy.saved()
-    state.balloons["default[0]"].containers["a"] = "17"
+    state.zones["a"] = "17"
     found = again(policy, state)
     assert found.pins == policy.pins
 
