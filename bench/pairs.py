@@ -49,16 +49,11 @@ PAIRINGS = {
 }
 #: The same two of ours without anything compiled.
 PURE = "nri - nri, pure Python"
-#: The cases of recorders: what the pairing is called, its side, and who records.
+#: The cases of recorders: the pairing's side by its name, and the plugins' recorder.
 RECORDED: dict[str, tuple[str, tuple[str, ...]]] = {
     f"{build}, {what}": (side, who)
     for side, build in (("nri", "nri - nri"), ("pure", PURE))
-    for what, who in (
-        ("nothing recorded", ()),
-        ("runtime records", ("runtime",)),
-        ("plugin records", ("plugin",)),
-        ("both record", ("runtime", "plugin")),
-    )
+    for what, who in (("runtime records", ("runtime",)), ("plugin records", ("plugin",)))
 }
 #: What the sides are called.
 NAMES = {"go": "Go", "nri": "nri", "pure": "pure nri"}
@@ -97,10 +92,10 @@ class Pairing:
             raise RuntimeError(f"{cmd}: {line['error']}\n{self.runtime.tail()}")
         return line["reply"]
 
-    def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0) -> Round:
-        """`events` events of one kind."""
+    def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0, *, recorded: bool = True) -> Round:
+        """`events` events of one kind; if the runtime has a recorder, with it or without."""
         before = sum(self._plugin_cpu_ns())
-        reply = self.ask("round", kind=kind, events=events, callers=callers, idle_us=idle_us)
+        reply = self.ask("round", kind=kind, events=events, callers=callers, idle_us=idle_us, recorded=recorded)
         # Asking a plugin for its usage costs it some CPU itself: twice the same, so it is in both numbers.
         cpu_ns = reply["cpu_ns"] + sum(self._plugin_cpu_ns()) - before
         return Round([ns / 1e3 for ns in reply["ns"]], reply["wall_ns"] / 1e9, cpu_ns / 1e3 / len(reply["ns"]))

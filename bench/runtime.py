@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nri.adaptation import Adaptation
+from nri.adaptation.adaptation import parts_of
 from nri.api import messages as m
 from nri.api.events import EventMask
 from nri.metrics.prometheus import PrometheusObserver
@@ -63,9 +64,9 @@ class Runtime:
             request_timeout_s=60.0,
             registration_timeout_s=60.0,
             observer=PrometheusObserver(),
-            reporters=[_recorder(Path(socket).with_name("traces"))] if recorder else [],
             fan_out=EventMask(0) if in_turn else None,
         )
+        self.recorder = _recorder(Path(socket).with_name("traces")) if recorder else None
         self.adaptation.start()
 
     def state(self, containers: int, **_: object) -> None:
@@ -84,7 +85,18 @@ class Runtime:
                 raise TimeoutError(f"{[(p.plugin, p.state) for p in self.adaptation.plugins]}, wanted {count}")
             time.sleep(0.001)
 
-    def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0, **_: object) -> dict[str, Any]:
+    def round(self, kind: str, events: int, callers: int = 1, idle_us: int = 0, **more: Any) -> dict[str, Any]:
+        """Events of one kind, recorded if there is a recorder, unless `recorded` is false."""
+        if self.recorder is None or not more.get("recorded", True):
+            return self._round(kind, events, callers, idle_us)
+        reporting = parts_of(self.adaptation).reporting
+        reporting.attach(self.recorder)
+        try:
+            return self._round(kind, events, callers, idle_us)
+        finally:
+            reporting.detach(self.recorder)
+
+    def _round(self, kind: str, events: int, callers: int, idle_us: int) -> dict[str, Any]:
         call = {
             "psc": self.adaptation.post_start_container,
             "sc": self.adaptation.start_container,

@@ -92,7 +92,7 @@ def _check_times(**seconds: object) -> None:
 
 
 class Parts(NamedTuple):
-    """The parts that an adaptation is wired of. A runtime needs none of them: they are for this package's own tests."""
+    """The parts that an adaptation is wired of. They are for this package's own tests and benchmarks."""
 
     chain: Chain
     trail: AuditTrail
@@ -101,6 +101,7 @@ class Parts(NamedTuple):
     handshake: Handshake
     registry: Registry
     housekeeping: Housekeeping
+    reporting: Reporting
 
     @classmethod
     def wired(
@@ -121,7 +122,7 @@ class Parts(NamedTuple):
         housekeeping = Housekeeping(registry, chain, handshake, policies, reporting)
         registry.listen(chain.note_absent)
         registry.listen(lambda: reporting.plugins_counted(chain.active))
-        return cls(chain, trail, policies, kept_updates, handshake, registry, housekeeping)
+        return cls(chain, trail, policies, kept_updates, handshake, registry, housekeeping, reporting)
 
 
 class Adaptation(Events):

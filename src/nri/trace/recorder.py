@@ -3,10 +3,11 @@
     with Recorder("/var/lib/nri/traces") as recorder:
         Adaptation(..., reporters=[recorder])
 
-An event pays for one tuple and one `append` a step; it looks at the bounds once, when it begins. A thread of the
-recorder's own makes records of the steps, redacts and compresses them, and writes what it has twice a second, however
-often it is woken: so a kill at any byte costs a second at most, and no block before it. Few steps are held: where
-thousands are, each event's bytes go to memory that no cache has, which costs the event more than the recorder does.
+An event pays for one tuple and one `append` a step; it looks at the bounds once, when it begins. Requests are copied,
+while a plugin is at work, into slabs that are used again: if they were kept, the next request would be encoded into
+memory that no cache has, which costs the event more than all steps. A thread of the recorder's own makes records of the
+steps, redacts and compresses them, and writes what it has twice a second, however often it is woken: so a kill at any
+byte costs a second at most, and no block before it.
 Where steps come faster than they can be written, the newest are left out, counted, and named in the file. A disk that
 is full costs steps, never an event. Next: `nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
 """
@@ -43,6 +44,8 @@ log = logging.getLogger("nri.trace")
 
 #: Steps that wake the thread, and steps and bytes that are held at most.
 _WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
+#: Slabs for copies of requests, the bytes of the longest, and events that may have some at a time.
+_SLABS, _SLAB_BYTES, _MOST_LENT = 512, 16 << 10, 32
 #: A block is written when it has so many bytes; all that there is, so often.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
 #: After so many records the thread lets others run.
@@ -97,13 +100,14 @@ class Recorder:
     ) -> None:
         self._steps: deque[tuple[Any, ...]] = deque()
         self._put: Callable[[tuple[Any, ...]], None] = self._steps.append
+        self._slabs = _Slabs()
         self._held_bytes = 0
         self._lost = 0
         self._wake = threading.Event()
         self._ended = False
-        self._writer = _Writer(os.fspath(folder), redact, _about(redact, about or {}), limits or Limits())
-        self._thread = threading.Thread(target=self._run, name="nri-recorder", daemon=True)
-        self._thread.start()
+        self._writer = _Writer(os.fspath(folder), redact, _about(redact, about or {}), limits or Limits(), self._slabs)
+        self._writing = threading.Thread(target=self._run, name="nri-recorder", daemon=True)
+        self._writing.start()
 
     # -- what the seam tells ------------------------------------------------------------------------------------------
 
@@ -114,16 +118,17 @@ class Recorder:
         self._held_bytes += len(request)
         if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:
             self._press()
-        self._put((_BEGINS, time_ns(), serial, event, "", request, None, 0.0))
+        self._put((_BEGINS, time_ns(), serial, event, "", self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
         """Take note: a plugin is asked."""
         self._held_bytes += len(request)
-        self._put((_ASKED, time_ns(), serial, event, plugin, request, None, 0.0))
+        self._put((_ASKED, time_ns(), serial, event, plugin, self._slabs.copied(serial, request), None, 0.0))
 
     def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
         """Take note: a plugin has answered."""
-        self._held_bytes += len(reply)
+        if reply:
+            self._held_bytes += len(reply)
         self._put((_ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
 
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
@@ -136,7 +141,8 @@ class Recorder:
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """Take note: an event is over."""
-        self._held_bytes += len(reply)
+        if reply:
+            self._held_bytes += len(reply)
         self._put((_ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
@@ -153,7 +159,9 @@ class Recorder:
         if not self._wake.is_set():
             self._wake.set()
 
-    def _drop(self, _: tuple[Any, ...]) -> None:
+    def _drop(self, step: tuple[Any, ...]) -> None:
+        if isinstance(step[5], tuple):
+            self._slabs.replace()
         self._lost += 1  # threads may overwrite each other's: it is said to be "at least" so many
 
     # -- the thread ---------------------------------------------------------------------------------------------------
@@ -192,7 +200,7 @@ class Recorder:
         self._ended = True
         self._put = self._drop
         self._wake.set()
-        self._thread.join()
+        self._writing.join()
 
     def __enter__(self) -> Self:
         return self
@@ -230,11 +238,61 @@ def _error(error: Exception) -> t.Error:
     )
 
 
+class _Slabs:
+    """Copies of requests in memory that is used again: given out to events, and taken back when their end is written.
+
+    Each is made when it is first needed. One that does not come back is replaced; where none is left, or a request is
+    too long, it is kept as it is.
+    """
+
+    def __init__(self) -> None:
+        self._free: deque[bytearray] = deque([bytearray() for _ in range(_SLABS)], maxlen=_SLABS)
+        self._last: tuple[int, tuple[bytearray, int]] = (0, (bytearray(), 0))
+        self._lent: dict[int, list[bytearray]] = {}
+
+    def copied(self, serial: int, request: bytes) -> tuple[bytearray, int] | bytes:
+        """A slab and the length of the request in it; the same as before if this event has it already. Any thread."""
+        length, last = len(request), self._last
+        if last[0] == serial and last[1][1] == length and last[1][0].startswith(request):
+            return last[1]  # nobody else has it before this event has ended
+        if not 0 < length <= _SLAB_BYTES:
+            return request
+        try:
+            slab = self._free.pop()
+        except IndexError:
+            return request
+        if len(slab) < length:
+            slab = bytearray(length | 1023)
+        slab[:length] = request
+        copy = slab, length
+        self._last = serial, copy
+        return copy
+
+    def replace(self) -> None:
+        """Put a new slab in the place of one that may still be in use."""
+        self._free.append(bytearray())
+
+    # For the writer alone.
+
+    def lent(self, serial: int, slab: bytearray) -> None:
+        """Take note of an event's slab."""
+        slabs = self._lent.setdefault(serial, [])
+        if not any(each is slab for each in slabs):
+            slabs.append(slab)
+        if len(self._lent) > _MOST_LENT:  # its end was lost, or takes long
+            for _ in self._lent.pop(next(iter(self._lent))):
+                self.replace()
+
+    def ended(self, serial: int) -> None:
+        """Take an event's slabs back."""
+        self._free.extend(self._lent.pop(serial, ()))
+
+
 class _Writer:
     """Makes records and blocks of steps, and files of blocks. Used by one thread."""
 
-    def __init__(self, folder: str, redact: bool, about: dict[str, str], limits: Limits) -> None:
-        self._folder, self._about, self._limits = folder, about, limits
+    def __init__(self, folder: str, redact: bool, about: dict[str, str], limits: Limits, slabs: _Slabs) -> None:
+        self._folder, self._about, self._limits, self._slabs = folder, about, limits, slabs
         self._redactor = Redactor() if redact else None
         self._types = Catalog()
         self._kinds: dict[tuple[str, bool], Any] = {}
@@ -252,6 +310,12 @@ class _Writer:
     def add(self, step: tuple[Any, ...]) -> None:
         """Take a step into the present block."""
         kind, time_ns_, serial, event, plugin, message, error, duration_s = step
+        if isinstance(message, tuple):
+            slab, length = message
+            self._slabs.lent(serial, slab)
+            message = bytes(memoryview(slab)[:length])
+        if kind == _ENDS:
+            self._slabs.ended(serial)
         record = t.Record(kind=kind, time_ns=time_ns_, serial=serial, event=event, plugin=plugin)
         if duration_s:
             record.duration_ns = max(0, int(duration_s * 1e9))
@@ -279,7 +343,7 @@ class _Writer:
     def _request(self, record: t.Record, message: bytes) -> None:
         """A request, which most plugins get as the one before them did."""
         known = self._requests.get(record.serial)
-        if known is not None and (known[0] is message or known[0] == message):
+        if known is not None and known[0] == message:
             record.same = record.kind == _ASKED
             record.redacted = known[1].redacted
             return

@@ -65,7 +65,7 @@ class Redactor:
         fields = list(iter_fields(data)) if inside else []
         numbers = [number for number, _, value in fields if isinstance(value, bytes)]
         if not fields or not inside.keys() >= set(numbers) or not len(set(numbers)) == len(numbers) == len(fields):
-            return self._whole(kind, data)
+            return self._part(kind, data)
         made = [(number, self._part(inside[number], value)) for number, _, value in fields]  # type: ignore[arg-type]
         return b"".join(bytes_field(number, part) for number, (part, _) in made), any(each for _, (_, each) in made)
 
@@ -79,6 +79,7 @@ class Redactor:
         return found
 
     def _part(self, kind: Any, data: bytes) -> tuple[bytes, bool]:
+        """A part, or a message that has none, such as an answer: plugins answer many events alike."""
         key = kind.DESCRIPTOR.full_name, data
         found = self._parts.get(key)
         if found is None:

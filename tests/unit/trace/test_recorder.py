@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import re
 import threading
 from pathlib import Path
@@ -163,6 +164,42 @@ def test_steps_that_come_faster_than_they_are_written_are_counted(tmp_path: Path
             recorder.event_begins("StartContainer", serial, huge)
     _, notes = recorded(tmp_path)
     assert sum(note.lost for note in notes if note.kind == "lost") > 0
+
+
+def test_where_the_disk_hangs_requests_that_are_held_stay_as_they_were(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works, pack = threading.Event(), blocks.pack
+    with Recorder(tmp_path, redact=False) as recorder:
+        monkeypatch.setattr(blocks, "pack", lambda *block: pack(*block) if works.wait() else b"")
+        for serial in range(1, 12_000):
+            tell(recorder, serial, b"%d" % serial * 50)
+        works.set()
+    events, notes = recorded(tmp_path)
+    whole = [event for event in events if event.whole]
+    assert 500 < len(whole) < 12_000
+    assert all(event.request == b"%d" % event.serial * 50 for event in whole)
+    assert sum(note.lost for note in notes if note.kind == "lost") > 0
+
+
+def test_requests_of_events_that_overlap_change_or_never_end_stay_as_they_were(tmp_path: Path) -> None:
+    drawn, told, open_ones = random.Random(26), dict[int, tuple[bytes, bytes]](), list[int]()
+    with Recorder(tmp_path, redact=False) as recorder:
+        for serial in range(1, 2000):
+            request = drawn.randbytes(drawn.choice((0, 1, 900, 900, 5000, 40_000)))
+            told[serial] = request, drawn.choice((request, request[:-1] + b"!", request + b"more"))
+            recorder.event_begins("StartContainer", serial, told[serial][0])
+            open_ones.append(serial)
+            if len(open_ones) > 50:
+                done = open_ones.pop(drawn.randrange(50))
+                recorder.plugin_asked("10-a", "StartContainer", done, told[done][0])
+                recorder.plugin_asked("20-b", "StartContainer", done, told[done][1])
+                if drawn.random() < 0.9:
+                    recorder.event_ends("StartContainer", done, b"", None, 0.002)
+    found = {event.serial: event for event in recorded(tmp_path)[0]}
+    assert {serial: found[serial].request for serial in told} == {serial: first for serial, (first, _) in told.items()}
+    asked = {serial: [step.request for step in event.steps] for serial, event in found.items() if event.steps}
+    assert asked == {serial: list(told[serial]) for serial in asked} and len(asked) > 1900
 
 
 def test_a_plugin_that_comes_and_goes_faster_than_is_written_is_counted_too(tmp_path: Path) -> None:
