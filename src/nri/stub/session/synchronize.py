@@ -46,7 +46,7 @@ class StateTooLarge(RpcError):
 class Parts:
     """The parts that have come so far."""
 
-    __slots__ = ("_counts", "_payloads", "_size")
+    __slots__ = ("_counts", "_size", "_state")
 
     def __init__(self) -> None:
         self.clear()
@@ -67,7 +67,7 @@ class Parts:
                     raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
                 self._counts[number] += 1
         if keep:
-            self._payloads.append(payload)
+            self._state.payloads.append(payload)
         elif not more:
             self.clear()
         return more
@@ -79,54 +79,75 @@ class Parts:
 
     def take(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """Return everything, once the last part is there, and forget it."""
-        state = _State(self._payloads, self._size)
+        state = self._state
+        state.size = self._size
         state.pods, state.containers = _Unread(state, self._counts[_PODS]), _Unread(state, self._counts[_CONTAINERS])
         self.clear()
         return state.pods, state.containers
 
+    def read(self) -> None:
+        """Make the messages that are there: somebody will look at all of them, and the runtime is at the next part."""
+        self._state.size = self._size
+        try:
+            self._state.parse()
+        except BaseException:
+            self.clear()
+            raise
+
     def clear(self) -> None:
         """Forget: the connection is gone."""
-        self._payloads: list[bytes] = []
+        self._state = _State()
         self._counts = [0, 0, 0]  # by number of field
         self._size = 0
 
 
 class _State:
-    """What two lists are made of: the parts, and how to read them once."""
+    """What two lists are made of: the parts, and how to read them once.
 
-    __slots__ = ("_lock", "_payloads", "_size", "containers", "pods")
+    Attributes:
+        payloads: the parts that were not read yet.
+        size: bytes of all parts.
+        pods, containers: the lists to fill.
+    """
+
+    __slots__ = ("_containers", "_lock", "_pods", "_taken", "containers", "payloads", "pods", "size")
 
     pods: _Unread
     containers: _Unread
 
-    def __init__(self, payloads: list[bytes], size: int) -> None:
-        self._payloads, self._size = payloads, size
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        self.size = self._taken = 0
+        self._pods: list[m.PodSandbox] = []
+        self._containers: list[m.Container] = []
         self._lock = allocate_lock()  # a handler may have threads
 
+    def parse(self) -> None:
+        """Make the messages of the parts. Raises StateTooLarge, or Unreadable; then again."""
+        most = min(SPARE_MEMORY + MEMORY_PER_BYTE * self.size, MAX_STATE_MEMORY)
+        while self.payloads:
+            before = resident_bytes()
+            try:
+                request = m.SynchronizeRequest.FromString(self.payloads[0])
+            except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+                raise unreadable(error) from None
+            # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
+            taken = self._taken + max(0, resident_bytes() - before)
+            if taken > most:
+                raise _too_large(f"takes over {most} bytes of memory")
+            self._taken = taken
+            del self.payloads[0]
+            self._pods += request.pods
+            self._containers += request.containers
+
     def read(self) -> None:
-        """Make the messages. Raises what the decoder raises, or StateTooLarge; then again."""
+        """Fill the lists; raises what `parse` raises."""
         with self._lock:
-            if self.pods.state is None:
-                return
-            pods: list[m.PodSandbox] = []
-            containers: list[m.Container] = []
-            taken, most = 0, min(SPARE_MEMORY + MEMORY_PER_BYTE * self._size, MAX_STATE_MEMORY)
-            for payload in self._payloads:
-                before = resident_bytes()
-                try:
-                    request = m.SynchronizeRequest.FromString(payload)
-                except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-                    raise unreadable(error) from None
-                # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
-                taken += max(0, resident_bytes() - before)
-                if taken > most:
-                    raise _too_large(f"takes over {most} bytes of memory")
-                pods += request.pods
-                containers += request.containers
-            self._payloads = []
-            list.extend(self.pods, pods)
-            list.extend(self.containers, containers)
-            self.pods.state = self.containers.state = None
+            if self.pods.state is not None:
+                self.parse()
+                list.extend(self.pods, self._pods)
+                list.extend(self.containers, self._containers)
+                self.pods.state = self.containers.state = None
 
 
 class _Unread(list[Any]):

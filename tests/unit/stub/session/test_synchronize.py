@@ -211,6 +211,45 @@ def test_messages_are_made_when_somebody_looks_and_are_the_same_ever_after() -> 
     assert pods[0] is pods[0]
 
 
+def test_parts_that_are_read_as_they_come_are_the_same_state() -> None:
+    parts = Parts()
+    for more in (True, True, False):
+        assert parts.add(part(pods=1, containers=2, more=more), keep=True) == more
+        parts.read()
+    pods, containers = parts.take()
+    assert (len(pods), len(containers)) == (3, 6)
+    assert (pods, containers) == ([POD] * 3, [CONTAINER] * 6)
+
+
+def test_a_part_that_cannot_be_read_as_it_comes_is_forgotten_with_all_others() -> None:
+    parts = Parts()
+    parts.add(part(pods=1, more=True), keep=True)
+    parts.add(bytes_field(2, b"\x0a\x7f"), keep=True)
+    with pytest.raises(nri.RpcError, match="error unmarshalling payload"):
+        parts.read()
+    assert parts.take() == ([], [])
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_a_plugin_whose_state_is_looked_at_anyway_hears_of_a_part_that_cannot_be_read_at_once(mirror: bool) -> None:
+    class Syncs(nri.Plugin):
+        def run_pod_sandbox(self, pod): ...
+
+    class Chooses(Syncs):
+        @nri.when(namespaces="prod")
+        def synchronize(self, pods, containers): ...
+
+    class Mirrors(Syncs):
+        mirror = True
+
+    with plugin_thread(Mirrors() if mirror else Chooses()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        payload = bytes_field(2, b"\x0a\x7f") + b"\x18\x01"
+        assert running.runtime.call("Synchronize", payload).code == Code.INTERNAL
+        assert not running.runtime.call("Synchronize", m.SynchronizeRequest(containers=[CONTAINER])).code
+
+
 def test_threads_of_a_handler_see_one_list() -> None:
     parts = Parts()
     parts.add(part(containers=2000, more=False), keep=True)
@@ -228,6 +267,23 @@ def test_threads_of_a_handler_see_one_list() -> None:
         thread.join()
     assert len(seen) == 4
     assert all(each == seen[0] and len(each) == 2000 for each in seen)
+
+
+def test_a_message_that_is_cut_off_leaves_nothing_behind() -> None:
+    lengths: list[tuple[int, int]] = []
+
+    class Syncs(nri.Plugin):
+        def synchronize(self, pods, containers):
+            lengths.append((len(pods), len(containers)))
+
+        def run_pod_sandbox(self, pod): ...
+
+    with plugin_thread(Syncs()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        assert running.runtime.call("Synchronize", part(pods=3, containers=1, more=False)[:-1]).code == Code.INTERNAL
+        assert not running.runtime.call("Synchronize", part(pods=1, containers=1, more=False)).code
+    assert lengths == [(1, 1)]
 
 
 @pytest.mark.parametrize("looks", [False, True])
