@@ -34,6 +34,9 @@ HEADER_LENGTH: Final = 10
 #: The longest data of one frame in bytes, header not included.
 MAX_DATA: Final = 4 << 20
 
+# A chunk of so many bytes is kept as it came.
+_BIG: Final = 16384
+
 #: Message types.
 REQUEST, RESPONSE, DATA = 1, 2, 3
 #: Flags: the sender will send no more; will send more on this stream; there is no data.
@@ -61,7 +64,9 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = b""  # the start of a header
         self._header: tuple[int, int, int, int] | None = None  # of the frame whose data is still coming
-        self.data = bytearray()  # one buffer, and not many parts: a peer may send its bytes one by one
+        #: What has come of that data: big chunks as they came, small ones together, since a peer may send its bytes one
+        #: by one.
+        self.data: list[bytes | bytearray] = []
         self._missing = 0
         #: Nothing of a frame is held: the next byte begins one.
         self.between = True
@@ -79,14 +84,14 @@ class FrameReader:
         if header is not None:
             take = min(self._missing, end)
             if header[0] <= MAX_DATA:
-                self.data += chunk if take == end else chunk[:take]
+                self._hold(chunk if take == end else chunk[:take])
             self._missing -= take
             if self._missing:
                 return out  # not between frames, as before
             length, stream_id, kind, flags = header
-            out.append((stream_id, kind, flags, bytes(self.data) if length <= MAX_DATA else None, length))
+            out.append((stream_id, kind, flags, b"".join(self.data) if length <= MAX_DATA else None, length))
             self._header = None
-            self.data = bytearray()
+            self.data = []
             position = take
         elif self._rest:
             chunk = self._rest + chunk
@@ -100,7 +105,7 @@ class FrameReader:
                 self._header = (length, stream_id, kind, flags)
                 self._missing = stop - end
                 if length <= MAX_DATA:
-                    self.data += chunk[position:]
+                    self._hold(chunk[position:])
                 self.between = False
                 return out
             out.append((stream_id, kind, flags, chunk[position:stop] if length <= MAX_DATA else None, length))
@@ -109,3 +114,13 @@ class FrameReader:
             self._rest = chunk[position:]
         self.between = position == end
         return out
+
+    def _hold(self, chunk: bytes) -> None:
+        """Keep a chunk of the frame whose data is still coming."""
+        data = self.data
+        if len(chunk) >= _BIG:
+            data.append(chunk)
+        elif data and isinstance(data[-1], bytearray):
+            data[-1] += chunk
+        else:
+            data.append(bytearray(chunk))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
+import sys
 
 import pytest
 
@@ -43,6 +45,30 @@ def test_whole_frames_come_out_of_any_pieces() -> None:
         out = [frame for at in range(0, len(data), size) for frame in reader.receive(data[at : at + size])]
         assert out == expected, f"in pieces of {size} bytes"
         assert reader.between
+
+
+@pytest.mark.parametrize(
+    "sizes", [(20_000,), (20_000, 1), (1, 20_000), (1, 1, 1, 20_000, 30_000, 1, 1), (16_383, 16_384), (60_010,)]
+)
+def test_a_long_frame_comes_out_of_big_and_small_pieces(sizes: tuple[int, ...]) -> None:
+    content = bytes(range(256)) * 400
+    data = frames.pack(1, frames.REQUEST, content) + frames.pack(3, frames.DATA, b"next")
+    reader, out, at = frames.FrameReader(), [], 0
+    for size in itertools.cycle(sizes):
+        if at >= len(data):
+            break
+        out += reader.receive(data[at : at + size])
+        at += size
+    assert out == [(1, frames.REQUEST, 0, content, len(content)), (3, frames.DATA, 0, b"next", 4)]
+    assert reader.between
+    assert not reader.data
+
+
+def test_a_peer_that_sends_its_bytes_one_by_one_takes_no_more_than_their_number() -> None:
+    reader = frames.FrameReader()
+    for byte in frames.pack(1, frames.REQUEST, bytes(5000))[:-1]:
+        reader.receive(bytes((byte,)))
+    assert sum(map(sys.getsizeof, reader.data)) < 10_000
 
 
 def test_a_reader_knows_whether_it_holds_a_part_of_a_frame() -> None:

@@ -110,6 +110,8 @@ class PluginService:
         self._on_ready = on_ready
         self._announce: Callable[[], None] | None = None
         self._parts = Parts()
+        # What we look at all of ourselves is read part by part, while the runtime is at the next one.
+        self._looks = mirror is not None or hasattr(plugin.synchronize, "_nri_when")
         self._watched = watched
         self._table = handlers.build(plugin, PluginBase, mirror, watched)
         calls = self._table | {
@@ -234,12 +236,15 @@ class PluginService:
         return reply.SerializeToString()
 
     def _serve_synchronize(self, payload: bytes, call: context.Call) -> bytes:
-        wanted = self._mirror is not None or handlers.overridden(self._plugin, PluginBase, "synchronize")
+        wanted = self._looks or handlers.overridden(self._plugin, PluginBase, "synchronize")
         try:
             more = self._parts.add(payload, keep=wanted)
+            if self._looks:
+                self._parts.read()
         except RpcError:
             raise
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+            self._parts.clear()
             raise unreadable(error)  # noqa: B904
         if more:
             return MORE_REPLY

@@ -1,5 +1,8 @@
 """Put the parts of a Synchronize together before the handler runs: a container may come before its pod.
 
+The messages are made when a handler first looks into one of the two lists: to be told how many there are, or nothing,
+costs a handler no parse, which is half of the plugin's work and most of its memory. A list is a `list` in all else.
+
 The held parts are bounded by their content and not by their bytes alone: a message that is empty but for empty messages
 takes 40 to 120 times its bytes, a real state three times. So objects are counted before a part is parsed, and the
 memory that its parse has taken is looked at after it: what is refused has cost one part, of 4 MiB at most, more than is
@@ -8,18 +11,20 @@ allowed. Next: `nri.stub.session.service`, which hands over the whole.
 
 from __future__ import annotations
 
-from itertools import islice
+from _thread import allocate_lock
 from os import sysconf
+from typing import Any
 
 from nri.api import messages as m
 from nri.errors import RpcError
+from nri.stub.support.unreadable import unreadable
 from nri.ttrpc.codes import Code
 from nri.wire import iter_fields
 
 __all__ = ["MAX_STATE_BYTES", "MORE_REPLY", "Parts", "StateTooLarge"]
 
-#: Field of `SynchronizeRequest` that says whether more parts follow, and the reply that asks for them (`more = true`).
-_MORE = 3
+#: Fields of `SynchronizeRequest`; and the reply that asks for further parts (`more = true`).
+_PODS, _CONTAINERS, _MORE = 1, 2, 3
 MORE_REPLY = b"\x10\x01"
 
 PAGE_BYTES = sysconf("SC_PAGE_SIZE")
@@ -41,58 +46,152 @@ class StateTooLarge(RpcError):
 class Parts:
     """The parts that have come so far."""
 
-    __slots__ = ("_memory", "_objects", "_requests", "_size")
+    __slots__ = ("_counts", "_size", "_state")
 
     def __init__(self) -> None:
-        self._requests: list[m.SynchronizeRequest] = []
-        self._size = self._objects = self._memory = 0
+        self.clear()
 
     def add(self, payload: bytes, *, keep: bool) -> bool:
-        """Take one message; returns whether more follow. Without `keep` nothing is parsed or held."""
+        """Take one message; returns whether more follow. Without `keep` nothing is held."""
         self._size += len(payload)
         if self._size > MAX_STATE_BYTES:
             raise self._refused(f"is over {MAX_STATE_BYTES} bytes")
+        more = False
+        left = MAX_STATE_OBJECTS - self._counts[_PODS] - self._counts[_CONTAINERS] if keep else len(payload)
+        for number, wire_type, value in iter_fields(payload):
+            if number == _MORE and wire_type == 0:
+                more = bool(value)
+            elif number <= _CONTAINERS and wire_type == 2:
+                left -= 1
+                if left < 0:
+                    raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
+                self._counts[number] += 1
         if keep:
-            more = self._keep(payload)
-        else:
-            more = any(number == _MORE and value for number, _, value in iter_fields(payload))
-        if not more:
-            self._size = self._objects = self._memory = 0
+            self._state.payloads.append(payload)
+        elif not more:
+            self.clear()
         return more
-
-    def _keep(self, payload: bytes) -> bool:
-        """Parse and hold one message; returns whether more follow."""
-        # An object takes two bytes at least: most states are too short to have too many, and need no count before.
-        if self._objects + len(payload) // 2 > MAX_STATE_OBJECTS:
-            fields = islice(iter_fields(payload), MAX_STATE_OBJECTS + 2)
-            if self._objects + sum(number != _MORE for number, _, _ in fields) > MAX_STATE_OBJECTS:
-                raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
-        before = resident_bytes()
-        request = m.SynchronizeRequest.FromString(payload)
-        # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
-        self._memory += max(0, resident_bytes() - before)
-        most = min(SPARE_MEMORY + MEMORY_PER_BYTE * self._size, MAX_STATE_MEMORY)
-        if self._memory > most:
-            raise self._refused(f"takes over {most} bytes of memory")
-        self._requests.append(request)
-        self._objects += len(request.pods) + len(request.containers)
-        return request.more
 
     def _refused(self, why: str) -> StateTooLarge:
         """Forget what is there; returns the error."""
         self.clear()
-        return StateTooLarge(Code.RESOURCE_EXHAUSTED, f"the state to synchronize {why}")
+        return _too_large(why)
 
     def take(self) -> tuple[list[m.PodSandbox], list[m.Container]]:
         """Return everything, once the last part is there, and forget it."""
-        requests, self._requests = self._requests, []
-        pods = [pod for request in requests for pod in request.pods]
-        return pods, [container for request in requests for container in request.containers]
+        state = self._state
+        state.size = self._size
+        state.pods, state.containers = _Unread(state, self._counts[_PODS]), _Unread(state, self._counts[_CONTAINERS])
+        self.clear()
+        return state.pods, state.containers
+
+    def read(self) -> None:
+        """Make the messages that are there: somebody will look at all of them, and the runtime is at the next part."""
+        self._state.size = self._size
+        try:
+            self._state.parse()
+        except BaseException:
+            self.clear()
+            raise
 
     def clear(self) -> None:
         """Forget: the connection is gone."""
-        self._requests = []
-        self._size = self._objects = self._memory = 0
+        self._state = _State()
+        self._counts = [0, 0, 0]  # by number of field
+        self._size = 0
+
+
+class _State:
+    """What two lists are made of: the parts, and how to read them once.
+
+    Attributes:
+        payloads: the parts that were not read yet.
+        size: bytes of all parts.
+        pods, containers: the lists to fill.
+    """
+
+    __slots__ = ("_containers", "_lock", "_pods", "_taken", "containers", "payloads", "pods", "size")
+
+    pods: _Unread
+    containers: _Unread
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        self.size = self._taken = 0
+        self._pods: list[m.PodSandbox] = []
+        self._containers: list[m.Container] = []
+        self._lock = allocate_lock()  # a handler may have threads
+
+    def parse(self) -> None:
+        """Make the messages of the parts. Raises StateTooLarge, or Unreadable; then again."""
+        most = min(SPARE_MEMORY + MEMORY_PER_BYTE * self.size, MAX_STATE_MEMORY)
+        while self.payloads:
+            before = resident_bytes()
+            try:
+                request = m.SynchronizeRequest.FromString(self.payloads[0])
+            except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
+                raise unreadable(error) from None
+            # Measured around the parse alone: what other threads of the plugin take meanwhile is theirs.
+            taken = self._taken + max(0, resident_bytes() - before)
+            if taken > most:
+                raise _too_large(f"takes over {most} bytes of memory")
+            self._taken = taken
+            del self.payloads[0]
+            self._pods += request.pods
+            self._containers += request.containers
+
+    def read(self) -> None:
+        """Fill the lists; raises what `parse` raises."""
+        with self._lock:
+            if self.pods.state is not None:
+                self.parse()
+                list.extend(self.pods, self._pods)
+                list.extend(self.containers, self._containers)
+                self.pods.state = self.containers.state = None
+
+
+class _Unread(list[Any]):
+    """A list that is filled when somebody looks into it.
+
+    Attributes:
+        state: what it is filled from; None once it is.
+    """
+
+    __slots__ = ("_length", "state")
+
+    def __init__(self, state: _State, length: int) -> None:
+        super().__init__()
+        self.state: _State | None = state
+        self._length = length
+
+    def __len__(self) -> int:
+        return list.__len__(self) if self.state is None else self._length
+
+    def __radd__(self, other: list[Any]) -> list[Any]:
+        return [*other, *self]
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        return list, (self[:],)
+
+
+def _reading(name: str) -> Any:
+    method = getattr(list, name)
+
+    def read_first(self: _Unread, *arguments: Any, **named: Any) -> Any:
+        if self.state is not None:
+            self.state.read()
+        return method(self, *arguments, **named)
+
+    return read_first
+
+
+for _name in vars(list):
+    if _name not in vars(_Unread) and _name not in ("__new__", "__getattribute__", "__hash__", "__class_getitem__"):
+        setattr(_Unread, _name, _reading(_name))
+
+
+def _too_large(why: str) -> StateTooLarge:
+    return StateTooLarge(Code.RESOURCE_EXHAUSTED, f"the state to synchronize {why}")
 
 
 def resident_bytes() -> int:

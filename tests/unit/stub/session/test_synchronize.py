@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import operator
+import pickle
 import subprocess
 import sys
-from collections import deque
+import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -101,6 +106,7 @@ synchronize.SPARE_MEMORY = 0
 parts = synchronize.Parts()
 try:
     parts.add(bytes.fromhex(sys.stdin.read()), keep=True)
+    parts.take()[1][0]
 except synchronize.StateTooLarge as error:
     print(parts.take(), error)
 """
@@ -121,8 +127,12 @@ def test_a_state_is_bounded_by_the_memory_that_it_takes_in_all(monkeypatch: pyte
     parts, before = Parts(), synchronize.resident_bytes()
     whole = m.Container(id="c", env=[f"{n}=1234567890" for n in range(40_000)])
     payload = m.SynchronizeRequest(containers=[whole], more=True).SerializeToString()
-    with pytest.raises(nri.RpcError, match="the state to synchronize takes over 33554432 bytes of memory"):
-        deque((parts.add(payload, keep=True) for _ in range(1000)), maxlen=0)
+    for _ in range(100):
+        parts.add(payload, keep=True)
+    _, containers = parts.take()
+    for _ in range(2):
+        with pytest.raises(nri.RpcError, match="the state to synchronize takes over 33554432 bytes of memory"):
+            containers.sort(key=str)
     assert synchronize.resident_bytes() - before < 128 << 20
     assert not parts.add(part(containers=1, more=False), keep=True), "the refused parts still count"
 
@@ -131,11 +141,161 @@ def test_what_a_plugin_takes_beside_is_not_held_against_the_state(monkeypatch: p
     monkeypatch.setattr(synchronize, "SPARE_MEMORY", 16 << 20)
     parts = Parts()
     assert parts.add(part(containers=1, more=True), keep=True)
-    taken = b"x" * (64 << 20)
     assert not parts.add(part(containers=1, more=False), keep=True)
+    _, containers = parts.take()
+    taken = b"x" * (64 << 20)
+    assert list(containers) == [CONTAINER] * 2
     assert len(taken) == 64 << 20
 
 
 def test_a_plugin_that_takes_no_state_counts_its_bytes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synchronize, "MAX_STATE_OBJECTS", 1)
     assert Parts().add(part(containers=5, more=True), keep=False)
+
+
+#: What can be done with a list, other than to ask for its length.
+USES: dict[str, Callable[[Any], Any]] = {
+    "iterated": list,
+    "unpacked": lambda these: [*these],
+    "made a tuple": tuple,
+    "indexed": lambda these: these[-1],
+    "sliced": lambda these: these[1:],
+    "reversed": lambda these: [*reversed(these)],
+    "sorted": lambda these: sorted(these, key=lambda each: each.id),
+    "sorted in place": lambda these: these.sort(key=lambda each: each.id, reverse=True),
+    "searched": lambda these: (CONTAINER in these, these.index(CONTAINER), these.count(CONTAINER)),
+    "added to": lambda these: operator.add(these, [POD]),
+    "added": lambda these: operator.add([POD], these),
+    "added in place": lambda these: these.__iadd__([POD]),
+    "extending a message": lambda these: m.SynchronizeRequest(containers=these),
+    "multiplied": lambda these: these * 2,
+    "appended to": lambda these: these.append(POD),
+    "inserted into": lambda these: these.insert(0, POD),
+    "taken from": lambda these: (these.pop(), these.pop(0)),
+    "removed from": lambda these: these.remove(CONTAINER),
+    "cut": lambda these: these.__delitem__(slice(1, None)),
+    "replaced": lambda these: these.__setitem__(0, POD),
+    "cleared": lambda these: these.clear(),
+    "copied": lambda these: (these.copy(), copy.copy(these), copy.deepcopy(these)),
+    "pickled": lambda these: pickle.loads(pickle.dumps(these)),
+    "printed": lambda these: (str(these), f"{these}"),
+    "compared": lambda these: (these == [], operator.eq([CONTAINER] * 3, these), these != [CONTAINER] * 3),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_list_of_the_state_is_like_any_other(use: str) -> None:
+    parts = Parts()
+    parts.add(part(pods=1, containers=1, more=True), keep=True)
+    parts.add(part(containers=2, more=False), keep=True)
+    pods, containers = parts.take()
+    plain = [CONTAINER] * 3
+    assert isinstance(containers, list)
+    assert (len(pods), len(containers), bool(containers)) == (1, 3, True)
+    assert USES[use](containers) == USES[use](plain)
+    assert (containers, len(containers), pods) == (plain, len(plain), [POD])
+
+
+def test_messages_are_made_when_somebody_looks_and_are_the_same_ever_after() -> None:
+    broken = bytes_field(2, b"\x0a\x7f")
+    parts = Parts()
+    assert not parts.add(part(pods=1, more=False) + broken, keep=True)
+    pods, containers = parts.take()
+    assert (len(pods), len(containers)) == (1, 1), "the length was told by a parse"
+    for _ in range(2):
+        with pytest.raises(nri.RpcError, match="error unmarshalling payload") as refused:
+            pods[0]
+        assert refused.value.code == Code.INTERNAL
+    assert not parts.add(part(pods=1, more=False), keep=True)
+    pods, _ = parts.take()
+    assert pods[0] is pods[0]
+
+
+def test_parts_that_are_read_as_they_come_are_the_same_state() -> None:
+    parts = Parts()
+    for more in (True, True, False):
+        assert parts.add(part(pods=1, containers=2, more=more), keep=True) == more
+        parts.read()
+    pods, containers = parts.take()
+    assert (len(pods), len(containers)) == (3, 6)
+    assert (pods, containers) == ([POD] * 3, [CONTAINER] * 6)
+
+
+def test_a_part_that_cannot_be_read_as_it_comes_is_forgotten_with_all_others() -> None:
+    parts = Parts()
+    parts.add(part(pods=1, more=True), keep=True)
+    parts.add(bytes_field(2, b"\x0a\x7f"), keep=True)
+    with pytest.raises(nri.RpcError, match="error unmarshalling payload"):
+        parts.read()
+    assert parts.take() == ([], [])
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_a_plugin_whose_state_is_looked_at_anyway_hears_of_a_part_that_cannot_be_read_at_once(mirror: bool) -> None:
+    class Syncs(nri.Plugin):
+        def run_pod_sandbox(self, pod): ...
+
+    class Chooses(Syncs):
+        @nri.when(namespaces="prod")
+        def synchronize(self, pods, containers): ...
+
+    class Mirrors(Syncs):
+        mirror = True
+
+    with plugin_thread(Mirrors() if mirror else Chooses()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        payload = bytes_field(2, b"\x0a\x7f") + b"\x18\x01"
+        assert running.runtime.call("Synchronize", payload).code == Code.INTERNAL
+        assert not running.runtime.call("Synchronize", m.SynchronizeRequest(containers=[CONTAINER])).code
+
+
+def test_threads_of_a_handler_see_one_list() -> None:
+    parts = Parts()
+    parts.add(part(containers=2000, more=False), keep=True)
+    _, containers = parts.take()
+    gate, seen = threading.Barrier(4), []
+
+    def look() -> None:
+        gate.wait()
+        seen.append([id(each) for each in containers])
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 4
+    assert all(each == seen[0] and len(each) == 2000 for each in seen)
+
+
+def test_a_message_that_is_cut_off_leaves_nothing_behind() -> None:
+    lengths: list[tuple[int, int]] = []
+
+    class Syncs(nri.Plugin):
+        def synchronize(self, pods, containers):
+            lengths.append((len(pods), len(containers)))
+
+        def run_pod_sandbox(self, pod): ...
+
+    with plugin_thread(Syncs()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        assert running.runtime.call("Synchronize", part(pods=3, containers=1, more=False)[:-1]).code == Code.INTERNAL
+        assert not running.runtime.call("Synchronize", part(pods=1, containers=1, more=False)).code
+    assert lengths == [(1, 1)]
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_an_object_that_cannot_be_read_is_the_runtimes_mistake_for_a_handler_that_looks(looks: bool) -> None:
+    class Syncs(nri.Plugin):
+        def synchronize(self, pods, containers):
+            return [nri.Update(c) for c in containers] if looks else None
+
+        def run_pod_sandbox(self, pod): ...
+
+    with plugin_thread(Syncs()) as running:
+        running.runtime.register()
+        running.runtime.configure()
+        assert running.runtime.call("Synchronize", bytes_field(2, b"\x0a\x7f")).code == (Code.INTERNAL if looks else 0)
+        assert not running.runtime.call("Synchronize", m.SynchronizeRequest(containers=[CONTAINER])).code
