@@ -351,6 +351,8 @@ def _policy(path: str, topology: Topology) -> Policy:
         given = "there is no kind" if kind is None else f"kind: {json.dumps(kind)} is none of a policy"
         step = "put these keys below spec" if kind is None and isinstance(tree, dict) else "with a spec"
         raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}")
+    if "spec" not in tree:
+        raise Failure(f"{path}: there is no spec; put the keys of the policy below spec")
     try:
         return policy_of(_KINDS[kind], Machine.of(topology), source)
     except ValueError as error:

@@ -7,14 +7,16 @@ plugin of this name. The plugin around it is `nri.plugins.placement.plugin_base`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nri.host.interrupts import read_interrupts
 from nri.host.locality import near
 from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.options import Options
 from nri.policies.placement.balloons.policy import Balloons
+from nri.policies.placement.tuning import unmovable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +57,14 @@ class BalloonsPlugin(PlacementPlugin):
         hostRoot: str = "/"
 
     config: Config
+
+    def configure(self) -> None:
+        super().configure()
+        options = self.config
+        for kind in options.balloonTypes:
+            reason = unmovable(partial(read_interrupts, self.root), options.controllableInterrupts, True, kind.irqClaim)
+            if reason:
+                self.log.warning("balloonTypes %s: irqClaim: %s", kind.name, reason)
 
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]

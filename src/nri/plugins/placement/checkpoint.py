@@ -78,12 +78,15 @@ class Checkpoint:
         first, *more = text.split("\n")
         tree = parse_text(Source(str(self.path), first, "json"))
         refuse_version(tree)
-        for line in more[:-1]:
-            changes = parse_text(Source(str(self.path), line, "json"))
+        for number, line in enumerate(more[:-1], 2):
             try:
-                patched(tree, changes)
+                patched(tree, parse_text(Source(str(self.path), line, "json")))
+            except ConfigError:
+                parse_text(Source(str(self.path), "\n" * (number - 1) + line, "json"))  # says which line it is
+                raise
             except (AttributeError, KeyError, TypeError) as error:
-                raise ConfigError(str(self.path), "", f"a line of it is no change of its first: {line[:80]}") from error
+                where = f"{self.path}:{number}"
+                raise ConfigError(where, "", f"the line is no change of the first: {line[:80]}") from error
         return tree
 
     def write(self, state: PlacementState) -> None:

@@ -72,6 +72,7 @@ def test_what_is_no_policy_is_one_line(nri, machine) -> None:
         ("[]\n", "policy.yaml: there is no kind; write kind: TopologyAwarePolicy or BalloonsPolicy, with a spec"),
         ("kind: [Pod]\n", "is none of a policy"),
         ("kind: TopologyAwarePolicy\nspec:\n", "policy.yaml: reservedResources.cpu is missing"),
+        ("kind: BalloonsPolicy\nballoonTypes: []\n", "policy.yaml: there is no spec; put the keys of the policy below"),
         ("kind: BalloonsPolicy\nspec: {balloonType: []}\n", "policy.yaml:2: balloonType: unknown key (did you mean"),
         ("kind: BalloonsPolicy\nspec: {reservedResources: {cpu: 0-1}}\n", "policy.yaml:2: reservedResources.cpu: "),
         (

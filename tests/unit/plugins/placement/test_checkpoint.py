@@ -182,7 +182,7 @@ def test_a_disk_that_was_full_for_a_moment_leaves_no_gap(tmp_path: Path, monkeyp
 def test_a_line_that_is_no_change_is_told(tmp_path: Path, line: str) -> None:
     made = written(tmp_path)
     with made.path.open("a") as file:
-        file.write(f"{line}\n")
+        file.write(f"{{}}\n{line}\n")
     state, complaint = made.read()
     assert state is None
-    assert str(made.path) in complaint
+    assert f"{made.path}:3: " in complaint

@@ -10,6 +10,7 @@ import pytest
 
 import nri
 from nri.host import Root
+from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement import masks
@@ -132,3 +133,12 @@ def test_a_plugin_that_takes_no_part_sets_nothing(root: Root) -> None:
 
     TopologyAwarePlugin().tune()
     assert most(root, 0) == [2_000_000]
+
+
+def test_an_interrupt_that_a_type_of_balloons_claims_and_that_may_not_be_moved_is_told(
+    root: Root, runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    types = [{"name": "net", "irqClaim": ["PCI eth0"]}, {"name": "disk", "irqClaim": ["PCI nvme*"]}]
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=types, controllableInterrupts=["PCI nvme*"])
+    (told,) = [each.getMessage() for each in caplog.records if "irqClaim" in each.getMessage()]
+    assert told.startswith("balloonTypes net: irqClaim: 'PCI eth0' is interrupt 25 (PCI eth0), which may not be moved")
