@@ -9,7 +9,7 @@ import pytest
 from nri.agent.pods.apiserver import ApiserverPods
 from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.apiserver import ApiserverRules
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.policies.koordinator.names import ANNOTATION_RATIO, ANNOTATION_SHARE_POOLS
@@ -33,63 +33,63 @@ def settings(api: ControlPlane) -> AgentSettings:
 
 
 @pytest.fixture
-def book(settings: AgentSettings, api: ControlPlane) -> Iterator[RuleBook]:
-    """A book that the apiserver fills."""
-    book = RuleBook(Node(), KINDS)
-    rules = ApiserverRules(settings, book)
+def store(settings: AgentSettings, api: ControlPlane) -> Iterator[RuleStore]:
+    """A store that the apiserver fills."""
+    store = RuleStore(Node(), KINDS)
+    rules = ApiserverRules(settings, store)
     rules.start()
     wait_for(lambda: rules.health()[0], "first list")
-    yield book
+    yield store
     rules.stop()
     for what in ("nodes", "nodeslos", "noderesourcetopologies"):
         api.kubectl("delete", what, "--all")
 
 
-def be(book: RuleBook) -> int | None:
-    return None if book.node.identity is None else book.node.identity.pods["BE"]
+def be(store: RuleStore) -> int | None:
+    return None if store.node.identity is None else store.node.identity.pods["BE"]
 
 
-def test_custom_resources_are_rules_and_a_change_is_told_at_once(api: ControlPlane, book: RuleBook) -> None:
+def test_custom_resources_are_rules_and_a_change_is_told_at_once(api: ControlPlane, store: RuleStore) -> None:
     heard: list[frozenset[str]] = []
-    book.subscribe(heard.append)
+    store.subscribe(heard.append)
     api.apply(slo(identity(-1)), slo(identity(2), name="node-2"))
     api.apply(topology({ANNOTATION_SHARE_POOLS: POOLS}), node(**{ANNOTATION_RATIO: "1.5"}))
-    wait_for(lambda: be(book) == -1 and book.node.cpus and book.node.ratio == 1.5, "rules")
-    assert book.node.cpus is not None and book.node.cpus.shared() == "0-1"
+    wait_for(lambda: be(store) == -1 and store.node.cpus and store.node.ratio == 1.5, "rules")
+    assert store.node.cpus is not None and store.node.cpus.shared() == "0-1"
     api.apply(slo(identity(2)))
-    wait_for(lambda: be(book) == 2, "changed rule")
+    wait_for(lambda: be(store) == 2, "changed rule")
     api.kubectl("delete", "nodeslo", NODE)
-    wait_for(lambda: be(book) == 0, "end of the rule")
+    wait_for(lambda: be(store) == 0, "end of the rule")
     assert {kind for kinds in heard for kind in kinds} == {"NodeSLO", "NodeResourceTopology", "Node"}
 
 
-def test_a_bad_rule_keeps_the_last_good_one_is_shown_and_can_be_mended(api: ControlPlane, book: RuleBook) -> None:
+def test_a_bad_rule_keeps_the_last_good_one_is_shown_and_can_be_mended(api: ControlPlane, store: RuleStore) -> None:
     api.apply(slo(identity(-1)), topology({ANNOTATION_SHARE_POOLS: POOLS}))
-    wait_for(lambda: be(book) == -1 and book.node.cpus, "rules")
+    wait_for(lambda: be(store) == -1 and store.node.cpus, "rules")
     bad = identity(2)
     bad["resourceQOSStrategy"]["beClass"]["cpuQOS"]["groupIdentity"] = "high"  # type: ignore[index]
     api.apply(slo(bad), topology({ANNOTATION_SHARE_POOLS: '[{"cpuset":"7-"}]'}))
-    wait_for(lambda: len(book.problems()) == 2, "problems")
-    assert be(book) == -1
-    assert book.node.cpus is not None and book.node.cpus.shared() == "0-1"
-    told = {problem.kind: (problem.source, problem.error) for problem in book.problems()}
+    wait_for(lambda: len(store.problems()) == 2, "problems")
+    assert be(store) == -1
+    assert store.node.cpus is not None and store.node.cpus.shared() == "0-1"
+    told = {problem.kind: (problem.source, problem.error) for problem in store.problems()}
     assert told["NodeSLO"][0].startswith(f"NodeSLO {NODE} of https://")
     assert told["NodeSLO"][1].startswith("spec.resourceQOSStrategy.beClass.cpuQOS.groupIdentity: ")
     assert told["NodeResourceTopology"][1].startswith(f"annotation {ANNOTATION_SHARE_POOLS}: ")
     api.apply(slo(identity(2)), topology({ANNOTATION_SHARE_POOLS: POOLS}))
-    wait_for(lambda: be(book) == 2 and not book.problems(), "mended rules")
+    wait_for(lambda: be(store) == 2 and not store.problems(), "mended rules")
 
 
-def test_rules_stay_while_the_apiserver_is_gone_and_its_absence_is_shown(api: ControlPlane, book: RuleBook) -> None:
+def test_rules_stay_while_the_apiserver_is_gone_and_its_absence_is_shown(api: ControlPlane, store: RuleStore) -> None:
     api.apply(slo(identity(-1)))
-    wait_for(lambda: be(book) == -1, "rule")
+    wait_for(lambda: be(store) == -1, "rule")
     api.kill_apiserver()
-    wait_for(lambda: len(book.problems()) == 3, "problems")
-    assert be(book) == -1
+    wait_for(lambda: len(store.problems()) == 3, "problems")
+    assert be(store) == -1
     api.start_apiserver()
     api.apply(slo(identity(2)))
-    wait_for(lambda: be(book) == 2, "changed rule")
-    wait_for(lambda: not book.problems(), "end of the problems", 60)
+    wait_for(lambda: be(store) == 2, "changed rule")
+    wait_for(lambda: not store.problems(), "end of the problems", 60)
 
 
 def test_pods_of_the_node_are_known(api: ControlPlane, settings: AgentSettings) -> None:

@@ -7,7 +7,7 @@ import json
 from nri.agent.pods.kubelet import pods_of
 from nri.agent.pods.verbose_info import container_info, pod_info
 from nri.agent.profiles.koordinator.documents import KINDS
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.config import Source
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import ConfigError
@@ -75,13 +75,13 @@ def _watch(data: bytes) -> None:
 
 
 def _rules(data: bytes) -> None:
-    book = RuleBook(Node(), KINDS)
+    store = RuleStore(Node(), KINDS)
     for document, thing in documents(Source("a.yaml", data.decode(errors="surrogateescape"))):
         for kind in KINDS:
-            before = book.node
-            book.put(kind, thing, "a.yaml", lambda error, here=document, it=thing: here.place(it, "spec"))  # type: ignore[misc]
-            refused = [problem for problem in book.problems() if problem.kind == kind]
-            assert not refused or book.node is before
+            before = store.node
+            store.put(kind, thing, "a.yaml", lambda error, here=document, it=thing: here.place(it, "spec"))  # type: ignore[misc]
+            refused = [problem for problem in store.problems() if problem.kind == kind]
+            assert not refused or store.node is before
             assert all(problem.error and problem.error.isprintable() for problem in refused)
 
 

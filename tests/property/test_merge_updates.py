@@ -35,7 +35,7 @@ def fold(state: Any, reply: Any, replies: list[Any]) -> None:
 def snapshot(state: UpdateMerge) -> tuple[Any, ...]:
     copy = m.LinuxResources()
     copy.CopyFrom(state.resources)
-    return state.reply(), state.owners(), copy, list(state.book.ignored)
+    return state.reply(), state.owners(), copy, list(state.side.ignored)
 
 
 @given(requests(), REPLIES, rules())

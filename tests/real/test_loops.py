@@ -61,11 +61,11 @@ def test_a_throttled_container_gets_more_and_gives_it_back(
     for folder in (own, container):
         machine.overwrite(folder, "cpu.cfs_quota", "2000" if machine.hierarchies.mode != "v2" else "2000 100000")
     machine.source.replace([sensitive])
-    machine.book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}}, "t")
+    machine.store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}}, "t")
     until(loops, lambda: machine.value(container, "cpu.cfs_quota") >= 2800)
     assert machine.value(own, "cpu.cfs_quota") >= 2800
     assert 0 < machine.value(container, "cpu.cfs_burst") <= machine.value(container, "cpu.cfs_quota")
-    machine.book.put("NodeSLO", {"spec": {}}, "t")
+    machine.store.put("NodeSLO", {"spec": {}}, "t")
     until(loops, lambda: machine.value(container, "cpu.cfs_quota") == 2000)
     assert machine.value(own, "cpu.cfs_quota") == 2000
     assert machine.value(container, "cpu.cfs_burst") == 0
@@ -76,9 +76,9 @@ def test_best_effort_pods_are_held_back_by_what_is_left_and_let_go(machine: Mach
     machine.run(batch, BUSY)
     machine.source.replace([batch])
     threshold = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 50}
-    machine.book.put("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": threshold}}, "t")
+    machine.store.put("NodeSLO", {"spec": {"resourceUsedThresholdWithBE": threshold}}, "t")
     until(loops, lambda: 0 < machine.value(BE, "cpu.cfs_quota") <= 100_000)
-    machine.book.put("NodeSLO", {"spec": {}}, "t")
+    machine.store.put("NodeSLO", {"spec": {}}, "t")
     until(loops, lambda: machine.value(BE, "cpu.cfs_quota") == -1)
 
 
@@ -88,7 +88,7 @@ def test_memory_of_a_pod_is_protected_where_the_kernel_can_and_told_where_not(ma
     own, container, _ = machine.run(sensitive)
     machine.source.replace([sensitive])
     memory = {"lsClass": {"memoryQOS": {"enable": True, "minLimitPercent": 50}}}
-    machine.book.put("NodeSLO", {"spec": {"resourceQOSStrategy": memory}}, "t")
+    machine.store.put("NodeSLO", {"spec": {"resourceQOSStrategy": memory}}, "t")
     loops.round()
     told = machine.history.of("ns/ls")
     assert told is not None

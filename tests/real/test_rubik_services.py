@@ -45,7 +45,7 @@ class Services(Machine):
         bundles, top = Bundles(folder, rootfs(folder / "rootfs")), f"nri-rubik-{uuid.uuid4().hex[:8]}"
         super().__init__(bundles, top, PROFILE.node(settings, Root()), profile=PROFILE, whole=whole)
         document = {"agent": {"enabledFeatures": list(blocks)}, **json.loads(json.dumps(blocks))}
-        self.book.put(KIND, document, "config.json")
+        self.store.put(KIND, document, "config.json")
         self.asked, self.pods = Asked(), list[dict[str, Any]]()
         self.loops = Loops(settings, self.parts, evictor=self.asked)
 
@@ -118,7 +118,7 @@ def test_memory_high_of_offline_pods_is_in_force(services: Callable[..., Service
         return
     wanted = memory(Root())["MemTotal"] * 8 // 10 // PAGE * PAGE
     assert (node.value(batch, "memory.high"), node.value(web, "memory.high")) == (wanted, -1)
-    node.book.put(KIND, {"agent": {"enabledFeatures": []}}, "config.json")
+    node.store.put(KIND, {"agent": {"enabledFeatures": []}}, "config.json")
     node.loops.round()
     assert node.value(batch, "memory.high") == -1
 
@@ -148,7 +148,7 @@ def test_disks_have_a_cost_model_and_pods_weights(services: Callable[..., Servic
     (row,) = [line for line in (top / "io.cost.model").read_text().splitlines() if line.startswith(f"{disk()} ")]
     assert all(f" {key}={value}" in row for key, value in WORDS.items())
     assert f"{disk()} enable=1" in (top / "io.cost.qos").read_text()
-    node.book.put(KIND, {"agent": {"enabledFeatures": []}}, "config.json")
+    node.store.put(KIND, {"agent": {"enabledFeatures": []}}, "config.json")
     node.loops.round()
     assert f"{disk()} enable=1" not in (top / "io.cost.qos").read_text()
     assert node.value(batch, "io.weight") == 100

@@ -26,7 +26,7 @@ from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profile import Profile
 from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import Hierarchies, Outcome, Root, Unsupported, Writer, detect, probe
@@ -72,13 +72,18 @@ class Machine:
         self.everything = detect(root)
         rows = tuple(replace(row, path=f"{row.path}/{top}") for row in self.everything.rows)
         self.hierarchies = self.everything if whole else Hierarchies(root, rows)
-        self.book, self.source, self.history, observer = RuleBook(node, profile.kinds), Source(), History(), Observer()
+        self.store, self.source, self.history, observer = (
+            RuleStore(node, profile.kinds),
+            Source(),
+            History(),
+            Observer(),
+        )
         executor = Executor(root, observer=observer, hierarchies=self.hierarchies)
-        decisions = Decisions(profile, self.book, executor, self.history, observer)
+        decisions = Decisions(profile, self.store, executor, self.history, observer)
         self.parts = Parts(
             profile,
             root,
-            self.book,
+            self.store,
             self.source,
             decisions,
             executor,
@@ -199,7 +204,7 @@ def test_cpus_of_a_sensitive_pod_follow_the_share_pools(machine: Machine) -> Non
     machine.source.replace([sensitive])
     for cpus in ("1", "0", "0-1"):
         pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
-        machine.book.put("NodeResourceTopology", {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: pools}}}, "t")
+        machine.store.put("NodeResourceTopology", {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: pools}}}, "t")
         machine.round("rules", "NodeResourceTopology")
         assert machine.parts.decisions.node.cpus is not None
         wanted = {0, 1} if cpus == "0-1" else {int(cpus)}
@@ -216,7 +221,7 @@ def test_a_ratio_shrinks_and_grows_the_quotas_of_pod_and_container_in_an_order_t
         machine.overwrite(folder, "cpu.cfs_quota", "100000")
     machine.source.replace([sensitive])
     for ratio, quota in (("2", 50_000), ("1.25", 80_000), ("4", 25_000), ("1", 100_000)):
-        machine.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: ratio}}}, "t")
+        machine.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: ratio}}}, "t")
         machine.round("rules", "Node")
         assert machine.value(container, "cpu.cfs_quota") == quota
         # On cgroup v1 the pod leaves room for containers that the runtime makes with what was asked for.
@@ -229,13 +234,13 @@ def test_the_folder_of_best_effort_pods_idles_when_core_scheduling_wants_it(mach
     machine.run(batch)
     machine.source.replace([batch])
     classes = {"beClass": {"cpuQOS": {"enable": True, "schedIdle": 1}}, "policies": {"cpuPolicy": "coreSched"}}
-    machine.book.put("NodeSLO", {"spec": {"resourceQOSStrategy": classes}}, "t")
+    machine.store.put("NodeSLO", {"spec": {"resourceQOSStrategy": classes}}, "t")
     machine.round("rules", "NodeSLO")
     assert machine.value("kubepods/besteffort", "cpu.idle") == 1
     machine.overwrite("kubepods/besteffort", "cpu.idle", "0")
     machine.round()
     assert machine.value("kubepods/besteffort", "cpu.idle") == 1
-    machine.book.put("NodeSLO", {"spec": {}}, "t")
+    machine.store.put("NodeSLO", {"spec": {}}, "t")
     machine.round("rules", "NodeSLO")
     assert machine.value("kubepods/besteffort", "cpu.idle") == 0
 
@@ -247,7 +252,7 @@ def test_what_this_kernel_cannot_is_told_with_the_reason_and_a_pod_that_has_gone
     machine.run(here)
     machine.source.replace([gone, here])
     identities = {"lsClass": {"cpuQOS": {"enable": True}}, "beClass": {"cpuQOS": {"enable": True}}}
-    machine.book.put("NodeSLO", {"spec": {"resourceQOSStrategy": identities}}, "t")
+    machine.store.put("NodeSLO", {"spec": {"resourceQOSStrategy": identities}}, "t")
     machine.round("rules", "NodeSLO")
     told = machine.history.of("ns/be")
     assert told is not None

@@ -13,7 +13,7 @@ from nri.agent.observe import Observer
 from nri.agent.parts import Parts
 from nri.agent.pods.source import Known
 from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.host import CoreScheduler, Root
 from nri.policies.koordinator.profile import Node
 
@@ -58,11 +58,11 @@ def parts(
     observer = Observer()
     executor = Executor(root, observer=observer, clock=clock, scheduler=scheduler)
     history = History(now=clock) if history is None else history
-    book = RuleBook(node or Node(), PROFILE.kinds, clock=clock)
+    store = RuleStore(node or Node(), PROFILE.kinds, clock=clock)
     for kind, document in (rules or {}).items():
-        book.put(kind, document, "a test")
-    decisions = Decisions(PROFILE, book, executor, history, observer, clock)
-    return Parts(PROFILE, root, book, Pods(), decisions, executor, history, observer)
+        store.put(kind, document, "a test")
+    decisions = Decisions(PROFILE, store, executor, history, observer, clock)
+    return Parts(PROFILE, root, store, Pods(), decisions, executor, history, observer)
 
 
 def text(root: Root, controller: str, cgroup: str, file: str) -> str:

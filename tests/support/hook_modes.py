@@ -12,7 +12,7 @@ How a transport's tests use it, the NRI one in `tests/unit/agent/transports/test
 - parametrise over `CASES`, with `ids=case_id`, and over `UPDATED` for an update by the kubelet;
 - hand the pod over in your own form: `case.pod.messages()` (NRI), `case.pod.manifest()` (the API's object); another
   form, such as the CRI's, is a further method of `Pod`, made of the same attributes;
-- the rules are `case.documents` for a rule book over `case.base()`, or all at once `case.node()`;
+- the rules are `case.documents` for a rule store over `case.base()`, or all at once `case.node()`;
 - run the pod through the transport, collect what came of it as a dict `{(place, name): value}`, and compare its
   `outcome` with what is `wanted`: an effect is there if and only if it works.
 

@@ -85,7 +85,7 @@ class LoopWorld(World):
 
     def slo(self, spec: Mapping[str, Any] | None) -> None:
         """Give the node another NodeSLO."""
-        self.book.put("NodeSLO", None if spec is None else {"spec": spec}, "test")
+        self.store.put("NodeSLO", None if spec is None else {"spec": spec}, "test")
 
     def memory(self, total: int, available: int, free: int = 0) -> None:
         """Give the machine this memory, in bytes."""

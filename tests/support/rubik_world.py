@@ -73,7 +73,7 @@ class RubikWorld(LoopWorld):
     def configure(self, **blocks: Any) -> None:
         """Give the node another configuration file, which switches these services on."""
         document = {"agent": {"enabledFeatures": list(blocks)}, **json.loads(json.dumps(blocks))}
-        self.book.put(KIND, document, "config.json")
+        self.store.put(KIND, document, "config.json")
 
     def run(self, *pods: Json) -> None:
         """Have these pods run, and no others; new ones get cgroups."""

@@ -23,7 +23,7 @@ from nri.agent.profile import Profile
 from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.profiles.koordinator.network import Network
 from nri.agent.profiles.koordinator.traffic.shaper import Ran, Shaper
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings.values import AgentSettings, TerwaySettings
 from nri.agent.transports.standalone import Standalone
 from nri.host import CoreScheduler, Root
@@ -188,15 +188,20 @@ class World:
             self.cgroup(paths.kube_class_path(kube_class, driver))
         self.pids, self.programs, self.source = Pids(), Programs(), Pods()
         self.history, self.observer = History(), Observer()
-        self.book = RuleBook(base, self.profile.kinds)
+        self.store = RuleStore(base, self.profile.kinds)
         executor = Executor(self.root, observer=self.observer, clock=self.clock, scheduler=CoreScheduler(self.pids))
         decisions = Decisions(
-            self.profile, self.book, executor, self.history, self.observer, preview=settings.preview if settings else ()
+            self.profile,
+            self.store,
+            executor,
+            self.history,
+            self.observer,
+            preview=settings.preview if settings else (),
         )
         self.parts = Parts(
             self.profile,
             self.root,
-            self.book,
+            self.store,
             self.source,
             decisions,
             executor,

@@ -27,8 +27,8 @@ from nri.agent.observe import Observer, PublicMetrics
 from nri.agent.parts import Parts
 from nri.agent.pods import PodSource
 from nri.agent.profile import load, profile_of
-from nri.agent.rules.book import RuleBook
 from nri.agent.rules.origins import with_places
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.transports import Transport
 from nri.agent.worker import Component
@@ -52,7 +52,7 @@ TRANSPORTS: Final[Mapping[str, str]] = {
     "proxy": "nri.agent.transports.proxy:ProxyTransport",
     "standalone": "nri.agent.transports.standalone:Standalone",
 }
-#: Sources of rules, made with the settings and the book. One that needs another package is imported when it is chosen.
+#: Sources of rules, made with the settings and the store. One that needs another package is imported when it is chosen.
 RULE_SOURCES: Final[Mapping[str, str]] = {
     "files": "nri.agent.rules.files:FileRules",
     "apiserver": "nri.agent.rules.apiserver:ApiserverRules",
@@ -126,14 +126,14 @@ class Agent:
         )
         profile = profile_of(settings.profile)
         check(profile.owners_on(settings.gates))
-        book = RuleBook(profile.node(settings, root), profile.kinds)
-        decisions = Decisions(profile, book, executor, history, observer, preview=settings.preview)
+        store = RuleStore(profile.node(settings, root), profile.kinds)
+        decisions = Decisions(profile, store, executor, history, observer, preview=settings.preview)
         driver = settings.standalone.cgroup_driver
         self.parts = Parts(
-            profile, root, book, pods or pod_source(settings), decisions, executor, history, observer,
+            profile, root, store, pods or pod_source(settings), decisions, executor, history, observer,
             "" if driver == "auto" else driver, reporter,
         )  # fmt: skip
-        self._rules = rule_sources(settings, book)
+        self._rules = rule_sources(settings, store)
         known = {**TRANSPORTS, **profile.transports}
         if lacking := [mode for mode in settings.modes if mode not in known]:
             raise NriError(f"profile {profile.name} has no mode {lacking[0]}; it has {', '.join(known)}")
@@ -154,14 +154,14 @@ class Agent:
         self._started: list[Component | PodSource] = []
         self._stop = Stop()
         self._lock = threading.Lock()
-        book.subscribe(self._rules_changed)
+        store.subscribe(self._rules_changed)
         observer.gauge("ready", lambda: {row.part: float(row.ready) for row in self.health().rows})
-        observer.gauge("rule_problems", lambda: Counter(each.kind or "other" for each in book.problems()))
+        observer.gauge("rule_problems", lambda: Counter(each.kind or "other" for each in store.problems()))
         observer.gauge(
             "rule_keys_unread",
             lambda: {
-                **{f"{kind}: {each.key}": 1.0 for kind, found in book.unread().items() for each in found},
-                **dict.fromkeys(book.remarks(), 1.0),  # kinds that nothing reads among them
+                **{f"{kind}: {each.key}": 1.0 for kind, found in store.unread().items() for each in found},
+                **dict.fromkeys(store.remarks(), 1.0),  # kinds that nothing reads among them
             },
         )
         observer.gauge("pod_keys_unread", lambda: dict.fromkeys(history.slips(), 1.0))
@@ -234,7 +234,9 @@ class Agent:
         pods = self.parts.pods
         rows.append(Row("pods", pods.synced, pods.problem or count(len(pods.pods()), "pod")))
         # A document that cannot be read is reported, and takes nothing away: its last good form is in force.
-        refused = [f"{each.kind or 'a document'} of {each.source}: {each.error}" for each in self.parts.book.problems()]
+        refused = [
+            f"{each.kind or 'a document'} of {each.source}: {each.error}" for each in self.parts.store.problems()
+        ]
         sources = [_health(source) for source in self._rules]
         rows.append(
             Row("rules", all(ready for ready, _ in sources), "; ".join([*(said for _, said in sources), *refused]))
@@ -263,10 +265,10 @@ class Agent:
             among = ", ".join(self.parts.history.named(name))
             told = f"is one of {among}" if among else self._undecided(name)
             return json_answer({"error": f"pod {name[:200]!r} {told}"}, 404)
-        book = self.parts.book
-        problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in book.problems()]
+        store = self.parts.store
+        problems = [{"kind": each.kind, "source": each.source, "error": each.error} for each in store.problems()]
         more = {"rule_problems": problems, "strategies": self._schedule()}
-        return json_answer({**with_places(found, book, self.parts.profile), **more})
+        return json_answer({**with_places(found, store, self.parts.profile), **more})
 
     def _undecided(self, name: str) -> str:
         """Say why the history has nothing of a pod, whether it is here or not."""
@@ -375,9 +377,9 @@ def _health(part: Component) -> tuple[bool, str]:
         return False, type(error).__name__
 
 
-def rule_sources(settings: AgentSettings, book: RuleBook) -> list[Component]:
-    """The sources that write into the book. Raises ConfigError if one cannot be as the settings say."""
-    return [load(RULE_SOURCES[settings.rules.source])(settings, book)]
+def rule_sources(settings: AgentSettings, store: RuleStore) -> list[Component]:
+    """The sources that write into the store. Raises ConfigError if one cannot be as the settings say."""
+    return [load(RULE_SOURCES[settings.rules.source])(settings, store)]
 
 
 def pod_source(settings: AgentSettings) -> PodSource:

@@ -19,7 +19,7 @@ from nri.agent.executor import Context, Executor
 from nri.agent.explain import PREVIEW, History, Subject
 from nri.agent.observe import Observer
 from nri.agent.profile import Profile
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.host import Result
 from nri.policies.changes import NO_CHANGES, Changes, HookError
 from nri.policies.contexts import ContainerContext, HostApplicationContext, KubeQosContext, PodContext
@@ -41,7 +41,7 @@ class Decisions:
 
     Args:
         profile: whose hooks they are.
-        book: the rules.
+        store: the rules.
         executor: does what a transport cannot say.
         history: keeps what was decided.
         observer: counts it.
@@ -52,7 +52,7 @@ class Decisions:
     def __init__(
         self,
         profile: Profile,
-        book: RuleBook,
+        store: RuleStore,
         executor: Executor,
         history: History,
         observer: Observer,
@@ -61,7 +61,7 @@ class Decisions:
         preview: Collection[str] = (),
     ) -> None:
         self._profile, self._hooks = profile, profile.hooks
-        self._book, self.executor, self._history, self._observer = book, executor, history, observer
+        self._store, self.executor, self._history, self._observer = store, executor, history, observer
         #: All labels and annotations that a hook reads.
         self._keys = frozenset(key for row in profile.hooks for key in row.keys)
         self._clock, self._preview = clock, frozenset(preview)
@@ -69,12 +69,12 @@ class Decisions:
     @property
     def node(self) -> Any:
         """The rules of now, of the profile's own type."""
-        return self._book.node
+        return self._store.node
 
     def decide(self, stage: str, context: Context, transport: str) -> Outcome:
         """Ask the hooks of a stage. Never raises for what a hook does; KeyError for a stage that is none."""
         STAGES[stage]
-        node = self._book.node
+        node = self._store.node
         begin = self._clock()
         try:
             outcome = decide(self._hooks, stage, context, node)

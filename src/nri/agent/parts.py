@@ -15,7 +15,7 @@ from nri.agent.explain import History
 from nri.agent.observe import Observer
 from nri.agent.pods import PodSource
 from nri.agent.profile import Profile
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.host.cgroups.drivers import driver_in_use
 from nri.interfaces import Reporter
 from nri.policies import paths
@@ -30,7 +30,7 @@ class Parts:
     Attributes:
         profile: whose rules are enforced.
         root: the machine.
-        book: the rules of now, and a word when one has changed.
+        store: the rules of now, and a word when one has changed.
         pods: this node's pods as API objects.
         decisions: asks the hooks, and keeps the records.
         executor: writes to the machine.
@@ -42,7 +42,7 @@ class Parts:
 
     profile: Profile
     root: host.Root
-    book: RuleBook
+    store: RuleStore
     pods: PodSource
     decisions: Decisions
     executor: Executor

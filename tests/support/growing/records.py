@@ -79,7 +79,7 @@ def kept(n: int) -> Callable[[], object]:
         inventory.creating("c", "web")
         merge = StopMerge(m.StopContainerRequest(container=big.container()), known=inventory.known)
         merge.apply("00-plugin", reply)
-        for number, (plugin, update) in enumerate(merge.book.kept):
+        for number, (plugin, update) in enumerate(merge.side.kept):
             inventory.keep_update(plugin, update, "StopContainer", number)
 
     return run

@@ -82,7 +82,7 @@ class Breaks(Recorded):
 
 
 class Rules:
-    def __init__(self, settings: AgentSettings, book: object) -> None:
+    def __init__(self, settings: AgentSettings, store: object) -> None:
         pass
 
     def start(self) -> None:
@@ -217,7 +217,7 @@ def test_it_does_not_start_beside_a_koordlet_unless_told(make: Callable[..., Age
 
 def test_a_changed_rule_is_told_to_every_transport(make: Callable[..., Agent]) -> None:
     agent = make(modes=("proxy", "nri", "standalone"))
-    agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")
+    agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
     assert {each.name for each in RECORDED} == {"NriTransport", "Standalone", "Loops"}
     assert [each.kinds for each in RECORDED] == [[frozenset({"NodeResourceTopology"})]] * 3
 
@@ -236,16 +236,16 @@ def test_health_is_that_of_all_parts(make: Callable[..., Agent]) -> None:
 
 def test_a_bad_rule_is_told_and_the_last_good_one_serves(make: Callable[..., Agent]) -> None:
     agent = make()
-    agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")
-    agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": 7}}, "a test")
+    agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
+    agent.parts.store.put("NodeResourceTopology", {"metadata": {"annotations": 7}}, "a test")
     health = agent.health()
     assert health.ready
     assert "NodeResourceTopology of a test: " in str(health)
     assert 'nri_agent_rule_problems{kind="NodeResourceTopology"} 1.0' in scrape(agent.parts.observer)
-    agent.parts.book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"polcy": "auto"}}}, "a test")
+    agent.parts.store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"polcy": "auto"}}}, "a test")
     metric = 'nri_agent_rule_keys_unread{key="NodeSLO: cpuBurstStrategy.polcy"} 1.0'
     assert metric in scrape(agent.parts.observer)
-    agent.parts.book.remark("a.yaml", ["a.yaml:1: kind: NodeSLOO: nothing reads it; did you mean NodeSLO?"])
+    agent.parts.store.remark("a.yaml", ["a.yaml:1: kind: NodeSLOO: nothing reads it; did you mean NodeSLO?"])
     assert 'key="a.yaml:1: kind: NodeSLOO: nothing reads it' in scrape(agent.parts.observer)
 
 
@@ -261,7 +261,7 @@ def test_what_nothing_reads_of_pods_that_run_is_a_metric_that_names_them(make: C
 
 def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
     agent = make()
-    agent.parts.book.put("NodeResourceTopology", TOPOLOGY, "a test")
+    agent.parts.store.put("NodeResourceTopology", TOPOLOGY, "a test")
     pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "LS"})
     agent.parts.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
     agent.start()
@@ -282,7 +282,7 @@ def test_it_answers_on_its_socket(make: Callable[..., Agent]) -> None:
         (value,) = told["values"]
         assert (value["field"], value["value"], value["hook"]) == ("cpuset.cpus", "0-3", "CPUSetAllocator")
         assert told["rule_problems"] == []
-        agent.parts.book.put("NodeSLO", {"spec": 5}, "a.yaml")
+        agent.parts.store.put("NodeSLO", {"spec": 5}, "a.yaml")
         (problem,) = json.loads(ask(path, "/explain?pod=shop/web")[1])["rule_problems"]
         assert (problem["kind"], problem["source"]) == ("NodeSLO", "a.yaml")
         status, text = ask(path, "/explain?pod=nobody")
@@ -405,11 +405,11 @@ def test_over_tcp_it_says_which_parts_are_ready_and_neither_why_nor_words_of_pod
     make: Callable[..., Agent], port: int
 ) -> None:
     agent = make(http=HttpSettings(f"127.0.0.1:{port}"))
-    agent.parts.book.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
+    agent.parts.store.put("NodeResourceTopology", {"metadata": {"annotations": "SECRET" * 9}}, "a test")
     pod = PodContext("shop", "web", UID, {"koordinator.sh/qosClass": "SECRET"})
     agent.parts.decisions.decide("PreRunPodSandbox", pod, "nri")
-    agent.parts.book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"SECRET": "auto"}}}, "shop.yaml")
-    agent.parts.book.remark("shop.yaml", ["shop.yaml: no rules"])
+    agent.parts.store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"SECRET": "auto"}}}, "shop.yaml")
+    agent.parts.store.remark("shop.yaml", ["shop.yaml: no rules"])
 
     def get(path: str) -> str:
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:

@@ -45,7 +45,7 @@ def test_a_decision_is_made_by_the_rules_of_now_and_explained(made: Parts) -> No
     other = {
         "metadata": {"annotations": {"node.koordinator.sh/cpu-shared-pools": '[{"socket":0,"node":0,"cpuset":"1"}]'}}
     }
-    made.book.put("NodeResourceTopology", other, "a test")
+    made.store.put("NodeResourceTopology", other, "a test")
     assert (
         made.decisions.decide("PreCreateContainer", ContainerContext(LS, name="app"), "nri").changes.knobs.get(
             "cpuset.cpus"
@@ -58,7 +58,7 @@ def test_a_previewed_hook_says_what_it_would_set_and_the_others_set_theirs(made:
     pod = replace(LS, annotations={EXTENDED: json.dumps(SPEC)})
     plain = made.decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
     decisions = Decisions(
-        made.profile, made.book, made.executor, made.history, made.observer, preview=["CPUSetAllocator"]
+        made.profile, made.store, made.executor, made.history, made.observer, preview=["CPUSetAllocator"]
     )
     outcome = decisions.decide("PreCreateContainer", ContainerContext(pod, name="app"), "nri")
     assert outcome.changes == plain.changes.without(["cpuset.cpus"]) != plain.changes

@@ -48,7 +48,7 @@ def test_a_source_of_pods_has_its_shape(name: str) -> None:
 def test_a_source_of_rules_has_the_shape_of_a_part(name: str) -> None:
     made = load(name)
     assert missing(Component, made) == []
-    assert list(inspect.signature(made).parameters)[:2] == ["settings", "book"]
+    assert list(inspect.signature(made).parameters)[:2] == ["settings", "store"]
 
 
 @pytest.mark.parametrize(

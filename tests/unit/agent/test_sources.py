@@ -11,8 +11,8 @@ from nri.agent.pods.files import FilePods
 from nri.agent.profile import load
 from nri.agent.profiles.koordinator import PROFILE
 from nri.agent.profiles.koordinator.documents import KINDS
-from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import Mode, PodSettings, RuleSettings
 from nri.policies.koordinator.profile import Node
@@ -31,4 +31,4 @@ def test_a_name_is_loaded() -> None:
 def test_the_settings_choose(tmp_path: Path) -> None:
     settings = AgentSettings(rules=RuleSettings(path=tmp_path), pods=PodSettings(source="files", path=tmp_path))
     assert isinstance(pod_source(settings), FilePods)
-    assert [type(each) for each in rule_sources(settings, RuleBook(Node(), KINDS))] == [FileRules]
+    assert [type(each) for each in rule_sources(settings, RuleStore(Node(), KINDS))] == [FileRules]

@@ -15,7 +15,7 @@ A container is in one of three states:
 
 Kept updates are handed over by `nri.adaptation.registration.kept_updates`. Until that is done later ones are kept as
 well, so that they never overtake each other. The merge sees it as `KnownContainers`. Next:
-`nri.adaptation.merge.update_book`, which asks that.
+`nri.adaptation.merge.side_updates`, which asks that.
 """
 
 from __future__ import annotations

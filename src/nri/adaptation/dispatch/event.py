@@ -31,7 +31,7 @@ from nri.adaptation.audit.answer_order import EventOrder, FieldOrder, OrderedUpd
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge, limits
 from nri.adaptation.merge.container_view import normalise
-from nri.adaptation.merge.update_book import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
+from nri.adaptation.merge.side_updates import NO_CONTAINER, NOT_IN_UPDATES, UNKNOWN_CONTAINER
 from nri.adaptation.peers.event_request import CreateRequest, EventRequest, UpdateRequest
 from nri.adaptation.peers.synchronize import ENVELOPE
 from nri.adaptation.plugin_policy import allow
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.restoration import Restoration
     from nri.adaptation.audit.trail import AuditTrail
     from nri.adaptation.audit.update_result import UpdateResult
-    from nri.adaptation.merge.update_book import Ignored
+    from nri.adaptation.merge.side_updates import Ignored
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.kept_updates import KeptUpdates
@@ -326,8 +326,8 @@ class AnsweredEvent(Event):
         request = self.request
         container = request.container
         container_id = "" if container is None else container.id
-        book = self.merge.book
-        outcomes: Any = () if book is None or not book.ignored else left_out(container_id, book.ignored)
+        side = self.merge.side
+        outcomes: Any = () if side is None or not side.ignored else left_out(container_id, side.ignored)
         asked = self.asked
         if asked is None:
             asked = request.encoded()
@@ -342,7 +342,7 @@ class AnsweredEvent(Event):
     def side_updates(self) -> list[m.ContainerUpdate]:
         """Keep what answers want of containers that are only being created; returns updates of those created since."""
         context = self._context
-        return context.kept.of_event(self.merge.book, self.rpc, self.numbers, context.reporting)
+        return context.kept.of_event(self.merge.side, self.rpc, self.numbers, context.reporting)
 
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""
@@ -458,12 +458,12 @@ class CreateReply(EventReply):
         self.adjust = adjust
         self._kept = context.kept
         self._waiting = created is None
-        book = merge.book
-        if book is None:
+        side = merge.side
+        if side is None:
             super().__init__(merge, context.trail, container_id, [], [], numbers)
         else:
             super().__init__(
-                merge, context.trail, container_id, [*book.updates(), *(created or ())], book.ignored, numbers
+                merge, context.trail, container_id, [*side.updates(), *(created or ())], side.ignored, numbers
             )
 
     def commit(self, results: Sequence[UpdateResult] = ()) -> None:
@@ -478,7 +478,7 @@ class CreateReply(EventReply):
         self._kept.runtime_commits = True
         if self._waiting:
             self._waiting = False
-            self._kept.of_creation(self._merge.book, self._event, self._numbers)
+            self._kept.of_creation(self._merge.side, self._event, self._numbers)
         if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)
 
@@ -486,7 +486,7 @@ class CreateReply(EventReply):
         """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`."""
         if self._waiting:
             self._waiting = False
-            self._trail.dropped(self._event, self._merge.book.kept, self._numbers)
+            self._trail.dropped(self._event, self._merge.side.kept, self._numbers)
         self._trail.not_created(self._container_id)
         return super().abort(restore)
 
@@ -571,12 +571,12 @@ class CreateEvent(AnsweredEvent):
         mine = adjust.linux.resources.SerializeToString()
         resources += mine
         context, container_id, numbers, replies = self._context, self._container.id, self.numbers, self.replies
-        kept, book = context.kept, self.merge.book
+        kept, side = context.kept, self.merge.side
         created: list[m.ContainerUpdate] | None = []
-        if book is not None and kept.runtime_commits:
-            report_left_out(book, self.rpc, context.reporting)
+        if side is not None and kept.runtime_commits:
+            report_left_out(side, self.rpc, context.reporting)
             created = None
-        elif book is not None:
+        elif side is not None:
             created = self.side_updates()
         reply = CreateReply(self.merge, context, adjust, container_id, created, numbers)
         begun: FieldOrder | Begun | None = None
@@ -623,7 +623,7 @@ class UpdateReply(EventReply):
         if created:
             del reply.update[-1]
             reply.update.extend([*created, mine])
-        super().__init__(merge, trail, container_id, [*others, *created], merge.book.ignored, numbers)
+        super().__init__(merge, trail, container_id, [*others, *created], merge.side.ignored, numbers)
         trail.inventory.updated(container_id, self.resources, self.numbers)
         self.evictions: list[m.ContainerEviction] = list(reply.evict)
         self.message = reply
@@ -675,7 +675,7 @@ class StopReply(EventReply):
         created: list[m.ContainerUpdate],
         numbers: dict[str, int],
     ) -> None:
-        super().__init__(merge, trail, container_id, [*merge.reply().update, *created], merge.book.ignored, numbers)
+        super().__init__(merge, trail, container_id, [*merge.reply().update, *created], merge.side.ignored, numbers)
 
 
 class StopEvent(AnsweredEvent):

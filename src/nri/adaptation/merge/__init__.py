@@ -9,14 +9,14 @@ Pure: no I/O, no clock, no threads, no logging.
     merge.reply(), merge.owners()
 
 Reading order: `nri.api.fields` (the table), `entries`, `fast_path`, `claims`, `ledger`, `effects`, `container_view`,
-`update_book`, `update`, `create`, `limits`.
+`side_updates`, `update`, `create`, `limits`.
 """
 
 from nri.adaptation.merge.create import CreateMerge
 from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.ledger import Claim, Ledger
+from nri.adaptation.merge.side_updates import Eviction, Ignored
 from nri.adaptation.merge.update import StopMerge, UpdateMerge
-from nri.adaptation.merge.update_book import Eviction, Ignored
 from nri.api.fields import RESOURCES_TREE, ROWS, TREE, Kind, Row
 from nri.errors import Conflict
 

@@ -18,7 +18,7 @@ from nri.adaptation.merge.entries import Entry, read
 from nri.adaptation.merge.fast_path import Fields, survey
 from nri.adaptation.merge.fast_path import entries as fields_to_entries
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.update_book import Eviction, Ignored, KnownContainers, UpdateBook
+from nri.adaptation.merge.side_updates import Eviction, Ignored, KnownContainers, SideUpdates
 from nri.api import messages as m
 from nri.api.fields import TREE
 from nri.errors import NriError
@@ -51,12 +51,23 @@ class CreateMerge:
 
     Attributes:
         ledger: who owns what; its `claims` are the material for provenance.
-        book: updates and evictions of other containers; None if no plugin asked for any.
+        side: updates and evictions of other containers; None if no plugin asked for any.
     """
 
     __slots__ = (
-        "_adjust", "_encoded", "_id", "_known", "_marked", "_plain", "_request", "_rules", "_shown", "_taken", "_whole",
-        "book", "ledger",
+        "_adjust",
+        "_encoded",
+        "_id",
+        "_known",
+        "_marked",
+        "_plain",
+        "_request",
+        "_rules",
+        "_shown",
+        "_taken",
+        "_whole",
+        "ledger",
+        "side",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +84,7 @@ class CreateMerge:
         self._adjust: m.ContainerAdjustment | None = None
         # Encoded adjustments that come after what is in `_adjust`: merged together, once, when that is asked for.
         self._plain: list[bytes] = []
-        self.book: UpdateBook | None = None
+        self.side: SideUpdates | None = None
         self._shown: ContainerView | None = None
         self._encoded: bytes | None = None
         self._taken: list[_Taken] = []  # what `_shown` has not been told yet
@@ -85,20 +96,20 @@ class CreateMerge:
             if reply.HasField("adjust"):
                 self.adjusted(plugin, reply.adjust)
             return
-        book = self._updates()
-        before, ignored = self.ledger.mark(), len(book.ignored)
+        side = self._updates()
+        before, ignored = self.ledger.mark(), len(side.ignored)
         try:
             # Updates are claimed after the adjustment; a refused one takes back the claims, and nothing else happened.
             taken = self._claim(plugin, reply.adjust) if reply.HasField("adjust") else None
-            planned = book.plan(updates, plugin)
+            planned = side.plan(updates, plugin)
         except NriError:
             self.ledger.rollback(before)
-            del book.ignored[ignored:]
+            del side.ignored[ignored:]
             raise
         if taken is not None:
             self._collect(reply.adjust, *taken)
-        book.commit(planned)
-        book.evict(evict, plugin)
+        side.commit(planned)
+        side.evict(evict, plugin)
 
     def adjusted(self, plugin: str, adjust: m.ContainerAdjustment, encoded: bytes | None = None) -> None:
         """Take a reply that is nothing but an adjustment, as `apply` does; `encoded` are its bytes, where at hand."""
@@ -161,10 +172,10 @@ class CreateMerge:
             self._plain = []
         return merged
 
-    def _updates(self) -> UpdateBook:
-        if self.book is None:
-            self.book = UpdateBook(self.ledger, self._rules, self._known, created=self._id)
-        return self.book
+    def _updates(self) -> SideUpdates:
+        if self.side is None:
+            self.side = SideUpdates(self.ledger, self._rules, self._known, created=self._id)
+        return self.side
 
     def _view(self) -> ContainerView:
         """The container as later plugins are shown it, up to date."""
@@ -210,8 +221,8 @@ class CreateMerge:
         """The merged reply, as a new message. Its adjustment is always present."""
         reply = m.CreateContainerResponse(update=self.updates)
         reply.adjust.CopyFrom(self.adjust)
-        if self.book is not None:
-            self.book.fill_evictions(reply.evict)
+        if self.side is not None:
+            self.side.fill_evictions(reply.evict)
         return reply
 
     def encoded_reply(self, replies: Sequence[bytes]) -> bytes:
@@ -223,7 +234,7 @@ class CreateMerge:
         Args:
             replies: the encoded replies that were taken, in their order.
         """
-        if self.book is None and self._whole:
+        if self.side is None and self._whole:
             return b"".join([_NOTHING, *replies])
         encoded: bytes = self.reply().SerializeToString()
         return encoded
@@ -239,7 +250,7 @@ class CreateMerge:
     @property
     def updates(self) -> list[m.ContainerUpdate]:
         """The merged updates of other containers. Belong to the state, like `adjust`."""
-        return [] if self.book is None else self.book.updates()
+        return [] if self.side is None else self.side.updates()
 
     def owners(self) -> m.OwningPlugins:
         """The owner of each field that was set, of this container and of those updated along with it."""
@@ -248,9 +259,9 @@ class CreateMerge:
     @property
     def evictions(self) -> list[Eviction]:
         """The evictions that the replies asked for; empty unless the rules keep evictions."""
-        return [] if self.book is None else self.book.evictions
+        return [] if self.side is None else self.side.evictions
 
     @property
     def ignored(self) -> list[Ignored]:
         """The parts of replies that were left out without failing the event."""
-        return [] if self.book is None else self.book.ignored
+        return [] if self.side is None else self.side.ignored

@@ -1,6 +1,6 @@
 """Merging UpdateContainer and StopContainer: the resources that the container is to have, and updates of others.
 
-The updates themselves are merged by `nri.adaptation.merge.update_book`. Next: `nri.adaptation.merge.create`.
+The updates themselves are merged by `nri.adaptation.merge.side_updates`. Next: `nri.adaptation.merge.create`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.update_book import Ignored, KnownContainers, UpdateBook
+from nri.adaptation.merge.side_updates import Ignored, KnownContainers, SideUpdates
 from nri.api import messages as m
 from nri.errors import NriError
 from nri.rules import Rules
@@ -19,7 +19,7 @@ __all__ = ["StopMerge", "UpdateMerge"]
 class UpdateMerge:
     """The merge of one UpdateContainer event. `known`: the runtime's containers, None for not checked."""
 
-    __slots__ = ("_request", "book", "ledger")
+    __slots__ = ("_request", "ledger", "side")
 
     def __init__(
         self, request: m.UpdateContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
@@ -27,22 +27,22 @@ class UpdateMerge:
         self._request = request
         self.ledger = Ledger(rules)
         requested, resources = request.container.id, request.linux_resources
-        self.book = UpdateBook(self.ledger, rules, known, requested=requested, resources=resources)
+        self.side = SideUpdates(self.ledger, rules, known, requested=requested, resources=resources)
 
     def apply(self, plugin: str, reply: m.UpdateContainerResponse) -> None:
         """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
-        _take_updates(self.book, plugin, reply.update)
-        self.book.evict(reply.evict, plugin)
+        _take_updates(self.side, plugin, reply.update)
+        self.side.evict(reply.evict, plugin)
 
     @property
     def resources(self) -> m.LinuxResources:
         """The resources that the container is to have, as the next plugin sees them. Do not change them."""
-        return self.book.live.linux.resources
+        return self.side.live.linux.resources
 
     @property
     def revision(self) -> int:
         """Counts the changes of `resources`."""
-        return self.book.revision
+        return self.side.revision
 
     @property
     def request(self) -> m.UpdateContainerRequest:
@@ -54,14 +54,14 @@ class UpdateMerge:
 
     def reply(self) -> m.UpdateContainerResponse:
         """The merged reply; its last update is always the requested container's, empty if no plugin touched it."""
-        reply = m.UpdateContainerResponse(update=[*self.book.updates(), self.book.requested()])
-        self.book.fill_evictions(reply.evict)
+        reply = m.UpdateContainerResponse(update=[*self.side.updates(), self.side.requested()])
+        self.side.fill_evictions(reply.evict)
         return reply
 
     @property
     def ignored(self) -> list[Ignored]:
         """The parts of replies that were left out without failing the event."""
-        return self.book.ignored
+        return self.side.ignored
 
     def owners(self) -> m.OwningPlugins:
         """The owner of each field that was set."""
@@ -71,39 +71,39 @@ class UpdateMerge:
 class StopMerge:
     """The merge of one StopContainer event. `known`: the runtime's containers, None for not checked."""
 
-    __slots__ = ("book", "ledger", "request")
+    __slots__ = ("ledger", "request", "side")
 
     def __init__(
         self, request: m.StopContainerRequest, rules: Rules = Rules.DEFAULT, known: KnownContainers | None = None
     ) -> None:
         self.request = request
         self.ledger = Ledger(rules)
-        self.book = UpdateBook(self.ledger, rules, known)
+        self.side = SideUpdates(self.ledger, rules, known)
 
     def apply(self, plugin: str, reply: m.StopContainerResponse) -> None:
         """Take one plugin's reply: all of it, or nothing and ConflictError, UpdateError or PluginError."""
-        _take_updates(self.book, plugin, reply.update)
+        _take_updates(self.side, plugin, reply.update)
 
     def reply(self) -> m.StopContainerResponse:
         """The merged reply."""
-        return m.StopContainerResponse(update=self.book.updates())
+        return m.StopContainerResponse(update=self.side.updates())
 
     @property
     def ignored(self) -> list[Ignored]:
         """The parts of replies that were left out without failing the event."""
-        return self.book.ignored
+        return self.side.ignored
 
     def owners(self) -> m.OwningPlugins:
         """The owner of each field that was set."""
         return self.ledger.message()
 
 
-def _take_updates(book: UpdateBook, plugin: str, updates: Iterable[m.ContainerUpdate]) -> None:
-    before, ignored = book.ledger.mark(), len(book.ignored)
+def _take_updates(side: SideUpdates, plugin: str, updates: Iterable[m.ContainerUpdate]) -> None:
+    before, ignored = side.ledger.mark(), len(side.ignored)
     try:
-        planned = book.plan(updates, plugin)
+        planned = side.plan(updates, plugin)
     except NriError:
-        book.ledger.rollback(before)
-        del book.ignored[ignored:]
+        side.ledger.rollback(before)
+        del side.ignored[ignored:]
         raise
-    book.commit(planned)
+    side.commit(planned)

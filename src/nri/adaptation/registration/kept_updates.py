@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.inventory import KeptUpdate, Presence
-from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.adaptation.merge.side_updates import NO_CONTAINER, UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.api import messages as m
 from nri.text import plain
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nri.adaptation.audit.inventory import Creation
     from nri.adaptation.audit.reporting import Reporting
     from nri.adaptation.audit.trail import AuditTrail
-    from nri.adaptation.merge.update_book import UpdateBook
+    from nri.adaptation.merge.side_updates import SideUpdates
 
     Evict = Callable[[list[m.ContainerEviction]], object]
 
@@ -80,43 +80,43 @@ class KeptUpdates:
         self.runtime_commits = commits
 
     def of_event(
-        self, book: UpdateBook, event: str, numbers: Mapping[str, int], reporting: Reporting
+        self, side: SideUpdates, event: str, numbers: Mapping[str, int], reporting: Reporting
     ) -> list[m.ContainerUpdate]:
         """Keep what answers want of containers that are only being created, and report what is left out.
 
         Returns the updates of those that have been created in the meantime. To be called once for an event.
 
         Args:
-            book: the event's updates.
+            side: the event's updates.
             event: RPC name.
             numbers: of each plugin's answer, for the order in which updates are kept.
             reporting: gets what is left out.
         """
         created = []
-        for plugin, update in book.kept:
+        for plugin, update in side.kept:
             presence = self.keep_update(plugin, update, event, numbers[plugin])
             if presence is Presence.KNOWN:
                 created.append(update)
             elif presence is Presence.GONE:
-                book.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
-        for plugin, eviction in book.kept_evictions:
+                side.ignored.append(Ignored(plugin, update.container_id, "", UNKNOWN_CONTAINER))
+        for plugin, eviction in side.kept_evictions:
             presence = self.keep_eviction(plugin, eviction)
             if presence is Presence.KNOWN:
-                book.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
+                side.evictions.append(Eviction(plugin, eviction.container_id, eviction.reason))
             elif presence is Presence.GONE:
-                book.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
-        report_left_out(book, event, reporting)
+                side.ignored.append(Ignored(plugin, eviction.container_id, "evict", UNKNOWN_CONTAINER))
+        report_left_out(side, event, reporting)
         return created
 
-    def of_creation(self, book: UpdateBook, event: str, numbers: Mapping[str, int]) -> None:
+    def of_creation(self, side: SideUpdates, event: str, numbers: Mapping[str, int]) -> None:
         """Keep what answers to a creation want of others that were being created as well, now that it has succeeded.
 
         Containers that are there by now are updated, or evicted, in this call.
         """
-        for plugin, update in book.kept:
+        for plugin, update in side.kept:
             if self.keep_update(plugin, update, event, numbers[plugin]) is Presence.KNOWN:
                 self._apply(plugin, KeptUpdate(update, event, Numbers(numbers[plugin])))
-        evictions = [each for plugin, each in book.kept_evictions if self.keep_eviction(plugin, each) is Presence.KNOWN]
+        evictions = [each for plugin, each in side.kept_evictions if self.keep_eviction(plugin, each) is Presence.KNOWN]
         if evictions and self._evict is not None:
             self._evict(evictions)
 
@@ -215,8 +215,8 @@ class KeptUpdates:
         return None
 
 
-def report_left_out(book: UpdateBook, event: str, reporting: Reporting) -> None:
+def report_left_out(side: SideUpdates, event: str, reporting: Reporting) -> None:
     """Report the updates and evictions of an event that are left out because there is no such container."""
-    for each in book.ignored:
+    for each in side.ignored:
         if each.reason in (NO_CONTAINER, UNKNOWN_CONTAINER):
             reporting.left_out(each.plugin, event, each.container_id)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.inventory import Presence
 from nri.adaptation.merge import limits
-from nri.adaptation.merge.update_book import folded
+from nri.adaptation.merge.side_updates import folded
 from nri.adaptation.plugin_policy import allow
 from nri.api import messages as m
 from nri.errors import NriError

@@ -148,7 +148,7 @@ class Round(Generic[_Rules]):
     def programs(self) -> list[HostApplicationContext]:
         """The programs of the host that documents list, with folders of their own; none if they cannot be read."""
         try:
-            listed = list(self.parts.profile.programs(self.parts.book.document, self.parts.driver))
+            listed = list(self.parts.profile.programs(self.parts.store.document, self.parts.driver))
         except ValueError:
             return []
         return [replace(each, cgroup_parent=each.cgroup_parent.strip("/")) for each in listed if each.cgroup_parent]

@@ -183,7 +183,7 @@ class Loops:
 
     def round(self, reasons: frozenset[str] = frozenset()) -> None:
         """One round: sample, decide, write, evict; of strategies that are due, or of all if a rule has changed."""
-        self._rules.take(self._parts.book.document(self._rules.kind))
+        self._rules.take(self._parts.store.document(self._rules.kind))
         self._tell(self._rules.errors)
         if not (self._rules.known and self._parts.pods.synced):
             return

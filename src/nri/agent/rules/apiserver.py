@@ -1,6 +1,6 @@
 """Rules from an apiserver: the objects of this node that hold them, followed for as long as it runs.
 
-Rules: while the apiserver is away the last rules stay, and a problem of the book says since when; a kind that the
+Rules: while the apiserver is away the last rules stay, and a problem of the store says since when; a kind that the
 cluster does not have is a problem of that kind alone. Next: `nri.kube.client`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings.node_name import node_name
 from nri.kube.client import KINDS, Follower, connect
 from nri.kube.client.follow import Key
@@ -27,15 +27,15 @@ class ApiserverRules:
 
     Args:
         settings: `rules.kubeconfig` and `rules.node_name` are read.
-        book: where the rules go.
+        store: where the rules go.
         api: the apiserver; by default the one that the settings name.
 
     Raises:
         ConfigError: the kubeconfig or the service account cannot be used.
     """
 
-    def __init__(self, settings: AgentSettings, book: RuleBook, api: Apiserver | None = None) -> None:
-        self._book = book
+    def __init__(self, settings: AgentSettings, store: RuleStore, api: Apiserver | None = None) -> None:
+        self._store = store
         self._node = node_name(settings)
         self._api = api or connect(settings.rules.kubeconfig)
         self._followers = {
@@ -46,7 +46,7 @@ class ApiserverRules:
                 fields=f"metadata.name={self._node}",
                 on_problem=self._teller(name),
             )
-            for name in book.kinds
+            for name in store.kinds
         }
 
     def start(self) -> None:
@@ -65,7 +65,7 @@ class ApiserverRules:
     def health(self) -> tuple[bool, str]:
         """Ready once all that can be asked has been asked; later cuts do not take that back, the rules stay.
 
-        The details of what is wrong are in the book.
+        The details of what is wrong are in the store.
         """
         waiting = [name for name, follower in self._followers.items() if not (follower.synced or follower.absent)]
         troubled = [name for name, follower in self._followers.items() if follower.problem]
@@ -76,15 +76,15 @@ class ApiserverRules:
 
     def _taker(self, name: str) -> Callable[[Mapping[Key, Object]], None]:
         def take(objects: Mapping[Key, Object]) -> None:
-            self._book.put(name, objects.get(("", self._node)), f"{name} {self._node} of {self._api.address}")
+            self._store.put(name, objects.get(("", self._node)), f"{name} {self._node} of {self._api.address}")
 
         return take
 
     def _teller(self, name: str) -> Callable[[str], None]:
         def tell(problem: str) -> None:
             if problem:
-                self._book.refuse(name, self._api.address, problem)
+                self._store.refuse(name, self._api.address, problem)
             else:
-                self._book.accept(name, self._api.address)
+                self._store.accept(name, self._api.address)
 
         return tell

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings.node_name import node_name
 from nri.agent.worker import Worker
 from nri.kube.folder import Folder
@@ -40,11 +40,11 @@ class FileRules:
 
     Args:
         settings: `rules.path` and `rules.node_name` are read.
-        book: where the rules go.
+        store: where the rules go.
     """
 
-    def __init__(self, settings: AgentSettings, book: RuleBook) -> None:
-        self._book = book
+    def __init__(self, settings: AgentSettings, store: RuleStore) -> None:
+        self._store = store
         self._node = node_name(settings)
         self._path = settings.rules.path
         self._folder = Folder(settings.rules.path)
@@ -64,7 +64,7 @@ class FileRules:
         self._worker.stop()
 
     def health(self) -> tuple[bool, str]:
-        """Always ready: no file is no rule. Mistakes in files are in the book."""
+        """Always ready: no file is no rule. Mistakes in files are in the store."""
         return True, f"{count(len(self._said), 'kind')} of rules from {self._path}"
 
     def look(self) -> None:
@@ -74,7 +74,7 @@ class FileRules:
         refused: set[tuple[str, str]] = set()
         for name, error in self._folder.errors.items():
             words = f"{error.key}: {error.reason}" if error.key else error.reason
-            self._book.refuse("", name, words, error.source)
+            self._store.refuse("", name, words, error.source)
             refused.add(("", name))
         said: dict[str, str] = {}
         #: Files by the other node that has an object of a kind in it, and lines on objects of no kind.
@@ -83,33 +83,33 @@ class FileRules:
         for name, found in self._folder.files.items():
             for document, thing in found:
                 kind = self._kind(thing)
-                if kind not in self._book.kinds:
-                    odd += _odd(kind, self._book.kinds, document.place(thing, "kind"))
+                if kind not in self._store.kinds:
+                    odd += _odd(kind, self._store.kinds, document.place(thing, "kind"))
                     continue
                 if owner := self._owner(thing):
                     others.setdefault(kind, {})[owner] = name
                     continue
                 if kind in said:
-                    self._book.refuse(kind, name, f"another one is given in {said[kind]}, which counts")
+                    self._store.refuse(kind, name, f"another one is given in {said[kind]}, which counts")
                     refused.add((kind, name))
                     continue
                 said[kind] = name
-                self._book.put(kind, thing, name, partial(_place, document, thing))
+                self._store.put(kind, thing, name, partial(_place, document, thing))
         for kind, name in self._refused - refused:
             if said.get(kind) != name:
-                self._book.accept(kind, name)
+                self._store.accept(kind, name)
         for kind in self._said.keys() - said.keys():
-            self._book.put(kind, None, self._said[kind])
+            self._store.put(kind, None, self._said[kind])
         self._said, self._refused = said, refused
         lines = [*odd[:_MOST_ODD], *self._foreign(others, said)]
         if self._folder.files and not (said or refused or lines):
-            named = (f'object with "{kind.key}"' if kind.key else name for name, kind in self._book.kinds.items())
+            named = (f'object with "{kind.key}"' if kind.key else name for name, kind in self._store.kinds.items())
             lines = [f"{self._path}: there are no rules in it: it has no {', no '.join(named)}"]
-        self._book.remark(str(self._path), lines)
+        self._store.remark(str(self._path), lines)
 
     def _kind(self, thing: Mapping[str, Any]) -> str:
         """The kind of an object; one that says none may be known by a key that it has."""
-        by_key = (name for name, kind in self._book.kinds.items() if kind.key and kind.key in thing)
+        by_key = (name for name, kind in self._store.kinds.items() if kind.key and kind.key in thing)
         return str(thing.get("kind", "")) or next(by_key, "")
 
     def _owner(self, thing: dict[str, Any]) -> str:

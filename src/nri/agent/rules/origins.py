@@ -9,26 +9,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from nri.agent.profile import Profile
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 
 __all__ = ["with_places"]
 
 
-def with_places(found: Mapping[str, Any], book: RuleBook, profile: Profile) -> dict[str, Any]:
+def with_places(found: Mapping[str, Any], store: RuleStore, profile: Profile) -> dict[str, Any]:
     """Return an account of a pod with `rule_keys`: kind, key and place of each rule in force, and who decided by it."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for value in found["values"]:
         for kind, key in profile.origins(value["hook"], found.get("of", "")):
-            document = book.document(kind)
+            document = store.document(kind)
             if document is None:
                 continue
             row = rows.get((kind, key))
             if row is None:
-                place = book.place(kind, key) if _written(document, key) else ""
+                place = store.place(kind, key) if _written(document, key) else ""
                 row = rows[kind, key] = {"kind": kind, "key": key, "place": place, "hooks": []}
             if value["hook"] not in row["hooks"]:
                 row["hooks"].append(value["hook"])
-    return {**found, "rules": book.sources(), "rule_keys": list(rows.values())}
+    return {**found, "rules": store.sources(), "rule_keys": list(rows.values())}
 
 
 def _written(document: Any, key: str) -> bool:

@@ -181,7 +181,7 @@ class HookPlugin(Plugin):
         self._parts.decisions.record(context.pod, self._transport, waiting or [])
         changes = self._sayable(context, self._decide(CREATE, context))
         parts = self._parts
-        made = self._quietly("folders", lambda: parts.profile.prepare(parts.root, changes, parts.book.node))
+        made = self._quietly("folders", lambda: parts.profile.prepare(parts.root, changes, parts.store.node))
         if made:
             parts.decisions.record(context, self._transport, made)
         asked_for = messages.reported(container.linux.resources)

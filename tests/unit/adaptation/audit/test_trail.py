@@ -12,7 +12,7 @@ from nri.adaptation import Numbers, OrderedUpdates
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.trail import AuditTrail
 from nri.adaptation.audit.update_result import UpdateResult
-from nri.adaptation.merge.update_book import UNKNOWN_CONTAINER, Eviction, Ignored
+from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Eviction, Ignored
 from nri.adaptation.registration.kept_updates import KeptUpdates
 from nri.api import messages as m
 from nri.errors import ConflictError
@@ -267,10 +267,10 @@ def test_an_eviction_of_a_container_that_has_been_created_in_the_meantime_is_for
     kept = KeptUpdates(trail, None)
     trail.inventory.created("there", make_pod(), b"")
     asked = [("10-p", m.ContainerEviction(container_id=each, reason="why")) for each in ("there", "gone")]
-    book = SimpleNamespace(kept=[], kept_evictions=asked, evictions=[], ignored=[])
+    side = SimpleNamespace(kept=[], kept_evictions=asked, evictions=[], ignored=[])
     told: list[tuple[str, str, str]] = []
     reporting = SimpleNamespace(left_out=lambda *words: told.append(words))
-    assert kept.of_event(book, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
-    assert book.evictions == [Eviction("10-p", "there", "why")]
-    assert book.ignored == [Ignored("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
+    assert kept.of_event(side, "StopContainer", {}, reporting) == []  # type: ignore[arg-type]
+    assert side.evictions == [Eviction("10-p", "there", "why")]
+    assert side.ignored == [Ignored("10-p", "gone", "evict", UNKNOWN_CONTAINER)]
     assert told == [("10-p", "StopContainer", "gone")]

@@ -15,7 +15,7 @@ from nri.adaptation.adaptation import parts_of
 from nri.adaptation.dispatch import event as dispatched
 from nri.adaptation.dispatch.event import Event
 from nri.adaptation.merge import limits
-from nri.adaptation.merge.update_book import UNKNOWN_CONTAINER, Ignored
+from nri.adaptation.merge.side_updates import UNKNOWN_CONTAINER, Ignored
 from nri.adaptation.peers.event_request import EventRequest
 from nri.api import messages as m
 from nri.api import naming

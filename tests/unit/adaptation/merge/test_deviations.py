@@ -113,7 +113,7 @@ def absent_containers_left_out(rules: Rules) -> Any:
     asked = [update(target, **SHARES) for target in ("", "gone", "known", "coming")]
     error = fold(state, {"update": asked})
     reported = [(each.container_id, each.reason) for each in state.ignored]
-    kept = [each.container_id for _, each in state.book.kept]
+    kept = [each.container_id for _, each in state.side.kept]
     return error, [each.container_id for each in state.reply().update], reported, kept
 
 
@@ -186,7 +186,7 @@ def test_a_rule_names_its_scenario() -> None:
 def test_device_rules_in_an_update_are_reported_and_not_applied() -> None:
     state = stop_state()
     fold(state, {"update": [update("x", devices=[{"type": "c"}], **SHARES)]})
-    assert [(each.container_id, each.field) for each in state.book.ignored] == [("x", "linux.resources.devices")]
+    assert [(each.container_id, each.field) for each in state.side.ignored] == [("x", "linux.resources.devices")]
     assert not state.reply().update[0].linux.resources.devices
 
 

@@ -44,8 +44,8 @@ def test_a_reply_with_a_conflict_leaves_nothing_behind() -> None:
     both = {"update": [update("new", **SHARES), update("held", **SHARES)], "evict": [{"container_id": "x"}]}
     error = fold(state, {"update": [update("held", **SHARES)]}, both)
     assert error == 'plugins "20-b" and "10-a" both tried to set CPUShares '
-    assert [each.container_id for each in state.book.updates()] == ["held"]
-    assert state.book.evictions == []
+    assert [each.container_id for each in state.side.updates()] == ["held"]
+    assert state.side.evictions == []
     assert not fold(state, {"update": [update("new", **SHARES)]}), "a claim of the refused reply is left"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules.apiserver import ApiserverRules
-from nri.agent.rules.book import RuleBook
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.errors import ConfigError
@@ -58,12 +58,12 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def book() -> RuleBook:
-    return RuleBook(Node(), KINDS)
+def store() -> RuleStore:
+    return RuleStore(Node(), KINDS)
 
 
 @pytest.fixture
-def rules(cluster: Cluster, book: RuleBook, tmp_path: Path) -> Iterator[ApiserverRules]:
+def rules(cluster: Cluster, store: RuleStore, tmp_path: Path) -> Iterator[ApiserverRules]:
     path = tmp_path / "kubeconfig"
     tree = {
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{cluster.server.port}"}}],
@@ -72,12 +72,12 @@ def rules(cluster: Cluster, book: RuleBook, tmp_path: Path) -> Iterator[Apiserve
         "current-context": "x",
     }
     path.write_text(json.dumps(tree))
-    made = ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), book)
+    made = ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(path), node_name="n1")), store)
     yield made
     made.stop()
 
 
-def test_all_three_kinds_of_this_node_reach_the_book(cluster: Cluster, book: RuleBook, rules: ApiserverRules) -> None:
+def test_all_three_kinds_of_this_node_reach_the_book(cluster: Cluster, store: RuleStore, rules: ApiserverRules) -> None:
     annotations = {"node.koordinator.sh/cpu-normalization-ratio": "1.5"}
     cluster.items["nodes"] = [thing("n1", metadata={"annotations": annotations})]
     cluster.items["nodeslos"] = [thing("n1", spec={"systemStrategy": {}})]
@@ -86,43 +86,43 @@ def test_all_three_kinds_of_this_node_reach_the_book(cluster: Cluster, book: Rul
     assert rules.health()[1].endswith("waits for NodeSLO, NodeResourceTopology, Node")
     rules.start()
     wait_for(lambda: rules.health()[0])
-    wait_for(lambda: all(book.document(kind) for kind in ("Node", "NodeSLO", "NodeResourceTopology")))
-    assert book.node.ratio == 1.5
-    assert book.problems() == []
+    wait_for(lambda: all(store.document(kind) for kind in ("Node", "NodeSLO", "NodeResourceTopology")))
+    assert store.node.ratio == 1.5
+    assert store.problems() == []
     selectors = {asked["query"]["fieldSelector"] for asked in cluster.server.asked}
     assert selectors == {"metadata.name=n1"}
-    assert book.sources()["NodeSLO"] == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
+    assert store.sources()["NodeSLO"] == f"NodeSLO n1 of http://127.0.0.1:{cluster.server.port}"
 
 
 def test_a_kind_that_the_cluster_does_not_have_is_its_own_problem_and_stops_no_other(
-    cluster: Cluster, book: RuleBook, rules: ApiserverRules
+    cluster: Cluster, store: RuleStore, rules: ApiserverRules
 ) -> None:
     cluster.absent = {"noderesourcetopologies"}
     cluster.items["nodeslos"] = [thing("n1", spec={})]
     rules.start()
-    wait_for(lambda: book.document("NodeSLO") and book.problems() and rules.health()[0])
-    (problem,) = book.problems()
+    wait_for(lambda: store.document("NodeSLO") and store.problems() and rules.health()[0])
+    (problem,) = store.problems()
     assert problem.kind == "NodeResourceTopology"
     assert "CustomResourceDefinition" in problem.error
     assert rules.health()[1].endswith("no news of NodeResourceTopology")
     cluster.absent = set()
-    wait_for(lambda: not book.problems())
+    wait_for(lambda: not store.problems())
 
 
 def test_a_bad_rule_stays_a_problem_while_the_apiserver_comes_and_goes(
-    cluster: Cluster, book: RuleBook, rules: ApiserverRules
+    cluster: Cluster, store: RuleStore, rules: ApiserverRules
 ) -> None:
     cluster.items["nodeslos"] = [thing("n1", spec=[])]
     rules.start()
-    wait_for(book.problems)
-    (bad,) = book.problems()
+    wait_for(store.problems)
+    (bad,) = store.problems()
     cluster.cut({"nodeslos"})
-    wait_for(lambda: len(book.problems()) == 2)
-    assert bad in book.problems()
+    wait_for(lambda: len(store.problems()) == 2)
+    assert bad in store.problems()
     cluster.cut(set())
-    wait_for(lambda: book.problems() == [bad])
+    wait_for(lambda: store.problems() == [bad])
 
 
-def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path, book: RuleBook) -> None:
+def test_a_kubeconfig_that_cannot_be_used_is_a_config_error(tmp_path: Path, store: RuleStore) -> None:
     with pytest.raises(ConfigError):
-        ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))), book)
+        ApiserverRules(AgentSettings(rules=RuleSettings(kubeconfig=str(tmp_path / "none"))), store)

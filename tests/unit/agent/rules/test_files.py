@@ -8,8 +8,8 @@ import pytest
 
 from nri.agent.profiles.koordinator.documents import KINDS
 from nri.agent.rules import files
-from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.policies.koordinator.profile import Node
@@ -46,163 +46,163 @@ def slo(identity: int = -1, name: str = "n1", enable: str = "true") -> str:
 
 
 @pytest.fixture
-def book() -> RuleBook:
-    return RuleBook(Node(), KINDS)
+def store() -> RuleStore:
+    return RuleStore(Node(), KINDS)
 
 
 @pytest.fixture
-def rules(tmp_path: Path, book: RuleBook) -> FileRules:
-    return FileRules(AgentSettings(rules=RuleSettings(path=tmp_path, node_name="n1")), book)
+def rules(tmp_path: Path, store: RuleStore) -> FileRules:
+    return FileRules(AgentSettings(rules=RuleSettings(path=tmp_path, node_name="n1")), store)
 
 
-def identity(book: RuleBook) -> int | None:
-    return None if book.node.identity is None else book.node.identity.pods["BE"]
+def identity(store: RuleStore) -> int | None:
+    return None if store.node.identity is None else store.node.identity.pods["BE"]
 
 
-def problems(book: RuleBook, folder: Path) -> list[tuple[str, str]]:
-    return [(each.kind, os.path.relpath(each.source, folder)) for each in book.problems()]
+def problems(store: RuleStore, folder: Path) -> list[tuple[str, str]]:
+    return [(each.kind, os.path.relpath(each.source, folder)) for each in store.problems()]
 
 
 def test_documents_of_all_kinds_are_taken_from_one_file_or_several(
-    tmp_path: Path, book: RuleBook, rules: FileRules
+    tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     pools = '[{"socket":0,"node":0,"cpuset":"0-3"}]'
     (tmp_path / "a.yaml").write_text(slo() + "---\n" + TOPOLOGY.format(pools=pools))
     (tmp_path / "b.yaml").write_text(NODE.format(ratio="1.5"))
     rules.look()
-    assert (identity(book), book.node.ratio) == (-1, 1.5)
-    assert book.node.cpus is not None and book.node.cpus.shared() == "0-3"
-    assert book.problems() == []
+    assert (identity(store), store.node.ratio) == (-1, 1.5)
+    assert store.node.cpus is not None and store.node.cpus.shared() == "0-3"
+    assert store.problems() == []
     assert rules.health() == (True, f"3 kinds of rules from {tmp_path}")
 
 
-def test_other_nodes_and_other_kinds_are_passed_over(tmp_path: Path, book: RuleBook, rules: FileRules) -> None:
+def test_other_nodes_and_other_kinds_are_passed_over(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: Pod\nmetadata: 1\n---\n" + slo(2))
     rules.look()
-    assert identity(book) == 2
-    assert book.problems() == book.remarks() == []
+    assert identity(store) == 2
+    assert store.problems() == store.remarks() == []
 
 
 def test_a_kind_that_only_other_nodes_have_and_one_that_is_nearly_one_are_told_once(
-    tmp_path: Path, book: RuleBook, rules: FileRules, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, store: RuleStore, rules: FileRules, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo(name="n2") + "---\nkind: NodeSLOO\n---\nspec: {}\n---\nkind: NodeMetric\n")
     rules.look()
     (tmp_path / "b.yaml").write_text(NODE.format(ratio="1.5"))
     rules.look()
-    odd, no_kind, foreign = book.remarks()
+    odd, no_kind, foreign = store.remarks()
     assert odd.endswith("kind: NodeSLOO: nothing reads it; did you mean NodeSLO?") and no_kind.endswith(
         "it has no kind"
     )
     assert foreign == f"{tmp_path}/a.yaml: NodeSLO is of node n2, and this is n1 (rules.node_name)"
-    assert [caplog.text.count(line) for line in book.remarks()] == [1, 1, 1]
+    assert [caplog.text.count(line) for line in store.remarks()] == [1, 1, 1]
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
-    assert book.remarks() == []
+    assert store.remarks() == []
 
 
 @pytest.mark.parametrize("text", ["", "null\n", "kind: ConfigMap\ndata: {resource-qos-config: '{}'}\n"])
 def test_a_file_without_rules_is_told(
-    text: str, tmp_path: Path, book: RuleBook, rules: FileRules, caplog: pytest.LogCaptureFixture
+    text: str, tmp_path: Path, store: RuleStore, rules: FileRules, caplog: pytest.LogCaptureFixture
 ) -> None:
     rules.look()
-    assert book.remarks() == [], "an empty folder is no mistake"
+    assert store.remarks() == [], "an empty folder is no mistake"
     (tmp_path / "a.yaml").write_text(text)
     rules.look()
     told = f"{tmp_path}: there are no rules in it: it has no NodeSLO, no NodeResourceTopology, no Node"
-    assert book.remarks() == [told] and caplog.text.count(told) == 1
+    assert store.remarks() == [told] and caplog.text.count(told) == 1
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
-    assert book.remarks() == []
+    assert store.remarks() == []
 
 
 def test_a_changed_file_is_a_changed_rule_and_a_missing_one_is_none(
-    tmp_path: Path, book: RuleBook, rules: FileRules
+    tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
     (tmp_path / "a.yaml").write_text(slo(1))
     rules.look()
-    assert identity(book) == 1
+    assert identity(store) == 1
     (tmp_path / "a.yaml").unlink()
     rules.look()
-    assert identity(book) == 0
-    assert book.document("NodeSLO") is None
+    assert identity(store) == 0
+    assert store.document("NodeSLO") is None
 
 
 def test_a_bad_value_is_told_with_file_and_line_and_the_last_good_rule_stays(
-    tmp_path: Path, book: RuleBook, rules: FileRules
+    tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
     (tmp_path / "a.yaml").write_text("kind: Other\n---\n" + slo(enable="sometimes"))
     rules.look()
-    assert identity(book) == -1
-    assert problems(book, tmp_path) == [("NodeSLO", "a.yaml:11")]
-    assert book.problems()[0].error.startswith("spec.resourceQOSStrategy.beClass.cpuQOS.enable: ")
+    assert identity(store) == -1
+    assert problems(store, tmp_path) == [("NodeSLO", "a.yaml:11")]
+    assert store.problems()[0].error.startswith("spec.resourceQOSStrategy.beClass.cpuQOS.enable: ")
     (tmp_path / "a.yaml").write_text(slo(2))
     rules.look()
-    assert (identity(book), book.problems()) == (2, [])
+    assert (identity(store), store.problems()) == (2, [])
 
 
-def test_a_bad_annotation_is_told_with_its_line(tmp_path: Path, book: RuleBook, rules: FileRules) -> None:
+def test_a_bad_annotation_is_told_with_its_line(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(TOPOLOGY.format(pools="[1]"))
     rules.look()
-    assert problems(book, tmp_path) == [("NodeResourceTopology", "a.yaml:4")]
+    assert problems(store, tmp_path) == [("NodeResourceTopology", "a.yaml:4")]
 
 
-def test_a_bad_host_application_is_told_with_its_line(tmp_path: Path, book: RuleBook, rules: FileRules) -> None:
+def test_a_bad_host_application_is_told_with_its_line(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text("kind: NodeSLO\nspec:\n  hostApplications:\n  - name: a\n  - name: [b]\n")
     rules.look()
-    assert problems(book, tmp_path) == [("NodeSLO", "a.yaml:5")]
+    assert problems(store, tmp_path) == [("NodeSLO", "a.yaml:5")]
 
 
 def test_text_that_is_no_yaml_is_told_with_file_and_line_and_what_it_said_stays(
-    tmp_path: Path, book: RuleBook, rules: FileRules
+    tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
     (tmp_path / "a.yaml").write_text("kind: NodeSLO\nspec: [\n")
     rules.look()
-    assert identity(book) == -1
-    assert problems(book, tmp_path) == [("", "a.yaml:3")]
+    assert identity(store) == -1
+    assert problems(store, tmp_path) == [("", "a.yaml:3")]
     (tmp_path / "a.yaml").write_text(slo())
     rules.look()
-    assert book.problems() == []
+    assert store.problems() == []
 
 
 def test_of_two_files_with_one_kind_the_first_counts_until_it_goes(
-    tmp_path: Path, book: RuleBook, rules: FileRules
+    tmp_path: Path, store: RuleStore, rules: FileRules
 ) -> None:
     (tmp_path / "a.yaml").write_text(slo(1))
     (tmp_path / "b.yaml").write_text(slo(2))
     rules.look()
-    assert (identity(book), problems(book, tmp_path)) == (1, [("NodeSLO", "b.yaml")])
+    assert (identity(store), problems(store, tmp_path)) == (1, [("NodeSLO", "b.yaml")])
     (tmp_path / "a.yaml").unlink()
     rules.look()
-    assert (identity(book), problems(book, tmp_path)) == (2, [])
+    assert (identity(store), problems(store, tmp_path)) == (2, [])
 
 
-def test_a_second_file_that_goes_takes_its_problem_along(tmp_path: Path, book: RuleBook, rules: FileRules) -> None:
+def test_a_second_file_that_goes_takes_its_problem_along(tmp_path: Path, store: RuleStore, rules: FileRules) -> None:
     (tmp_path / "a.yaml").write_text(slo(1))
     (tmp_path / "b.yaml").write_text(slo(2))
     rules.look()
     (tmp_path / "b.yaml").unlink()
     rules.look()
-    assert (identity(book), book.problems()) == (1, [])
+    assert (identity(store), store.problems()) == (1, [])
 
 
 def test_files_are_watched_while_it_runs(
-    tmp_path: Path, book: RuleBook, rules: FileRules, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store: RuleStore, rules: FileRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "LOOK_S", 0.01)
-    rules = FileRules(AgentSettings(rules=RuleSettings(path=tmp_path, node_name="n1")), book)
+    rules = FileRules(AgentSettings(rules=RuleSettings(path=tmp_path, node_name="n1")), store)
     (tmp_path / "a.yaml").write_text(slo(1))
     rules.start()
-    assert identity(book) == 1
+    assert identity(store) == 1
     (tmp_path / "a.yaml").write_text(slo(-1))
     deadline = time.monotonic() + 20
-    while identity(book) != -1 and time.monotonic() < deadline:
+    while identity(store) != -1 and time.monotonic() < deadline:
         time.sleep(0.01)
     rules.stop()
-    assert identity(book) == -1
+    assert identity(store) == -1

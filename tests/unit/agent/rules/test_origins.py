@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nri.agent.profiles.koordinator import PROFILE
-from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.origins import with_places
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.policies.koordinator.profile import Node
@@ -30,16 +30,16 @@ items:
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> RuleBook:
-    book = RuleBook(Node(), PROFILE.kinds)
+def store(tmp_path: Path) -> RuleStore:
+    store = RuleStore(Node(), PROFILE.kinds)
     (tmp_path / "a.yaml").write_text(SLO)
-    FileRules(AgentSettings(rules=RuleSettings(path=tmp_path)), book).look()
-    return book
+    FileRules(AgentSettings(rules=RuleSettings(path=tmp_path)), store).look()
+    return store
 
 
-def test_a_rule_has_file_line_and_key_and_who_decides_by_it(tmp_path: Path, book: RuleBook) -> None:
+def test_a_rule_has_file_line_and_key_and_who_decides_by_it(tmp_path: Path, store: RuleStore) -> None:
     hooks = ("GroupIdentity", "BatchResource", "CPUNormalization", "GroupIdentity", "CPUSetAllocator")
-    found = with_places({"of": "BE", "values": [{"hook": hook} for hook in hooks]}, book, PROFILE)
+    found = with_places({"of": "BE", "values": [{"hook": hook} for hook in hooks]}, store, PROFILE)
     assert [(row["place"].removeprefix(f"{tmp_path}/"), row["key"], row["hooks"]) for row in found["rule_keys"]] == [
         ("a.yaml:7", "resourceQOSStrategy.beClass.cpuQOS", ["GroupIdentity"]),
         ("", "resourceUsedThresholdWithBE.cpuSuppressPolicy", ["BatchResource"]),
@@ -48,7 +48,7 @@ def test_a_rule_has_file_line_and_key_and_who_decides_by_it(tmp_path: Path, book
     assert found["rules"]["NodeSLO"] == f"{tmp_path}/a.yaml"
 
 
-def test_a_source_without_lines_is_the_place(book: RuleBook) -> None:
-    book.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}}, "an apiserver")
-    (row,) = with_places({"values": [{"hook": "CPUBurst"}]}, book, PROFILE)["rule_keys"]
+def test_a_source_without_lines_is_the_place(store: RuleStore) -> None:
+    store.put("NodeSLO", {"spec": {"cpuBurstStrategy": {"policy": "auto"}}}, "an apiserver")
+    (row,) = with_places({"values": [{"hook": "CPUBurst"}]}, store, PROFILE)["rule_keys"]
     assert row["place"] == "an apiserver"

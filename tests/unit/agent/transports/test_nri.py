@@ -291,14 +291,14 @@ def test_a_defect_ends_neither_the_thread_nor_the_agent(
 def test_a_changed_rule_changes_what_runs_and_the_source_does_not_wait(
     run_dir: Path, transport: NriTransport, parts: Parts
 ) -> None:
-    parts.book.subscribe(transport.rules_changed)
+    parts.store.subscribe(transport.rules_changed)
     pod, container = SHARED.pod.messages()
     with FakeRuntime(socket_path=str(run_dir / "nri.sock")) as runtime:
         transport.start()
         wait_for(lambda: ready(transport), "the registration")
         created = runtime.create_container(pod, container).container
         runtime.post_create_container(pod, created)
-        parts.book.put("NodeResourceTopology", agents.TOPOLOGY, "a test")
+        parts.store.put("NodeResourceTopology", agents.TOPOLOGY, "a test")
         wait_for(lambda: runtime.updates, "the update")
         assert [(update.container_id, update.cpuset_cpus) for update in runtime.updates] == [(CONTAINER_ID, "0-3")]
         transport.stop()

@@ -168,7 +168,7 @@ def test_what_the_kubelet_asked_for_last_is_known_after_a_restart_and_not_scaled
     second = ProxyTransport(settings, gated)
     second.start()
     try:
-        gated.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "3"}}}, "a test")
+        gated.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "3"}}}, "a test")
         second.rules_changed(frozenset({"Node"}))
         wait_for(lambda: quota(world, container) == 100_000, "a third of what was asked last")
     finally:

@@ -190,14 +190,14 @@ def test_the_rules_of_now_reach_what_runs(tmp_path: Path) -> None:
     parts = agents.parts(root, node=case.base())
     world = Proxied(tmp_path)
     transport = ProxyTransport(agent_settings(world), parts)
-    parts.book.subscribe(transport.rules_changed)
+    parts.store.subscribe(transport.rules_changed)
     try:
         world.start_runtime()
         transport.start()
         made = world.run(world.run_pod(world.pod_config(labels=case.pod.all_labels)))
         assert "cpus" not in world.spec(made)["linux"]["resources"].get("cpu", {})
         for kind, document in case.documents.items():
-            parts.book.put(kind, document, "a test")
+            parts.store.put(kind, document, "a test")
         wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu", {}).get("cpus") == "0-1,2-3", "its CPUs")
     finally:
         transport.stop()

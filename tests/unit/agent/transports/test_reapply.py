@@ -225,7 +225,7 @@ def test_a_defect_of_ours_keeps_no_agent_from_registering(
 def test_a_changed_rule_reaches_running_containers_by_updates(tmp_path: Path) -> None:
     plugin, parts = made(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
-        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
         (update,) = runtime.updates
         assert (update.container_id, update.cpuset_cpus) == (CONTAINER_ID, "3")
@@ -235,7 +235,7 @@ def test_a_changed_rule_reaches_running_containers_by_updates(tmp_path: Path) ->
 def test_a_rule_that_changes_nothing_for_a_container_sends_nothing(tmp_path: Path) -> None:
     plugin, parts = made(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
-        parts.book.put("Node", ratio("3"), "a test")
+        parts.store.put("Node", ratio("3"), "a test")
         assert run(plugin)
         assert runtime.updates == []
 
@@ -243,7 +243,7 @@ def test_a_rule_that_changes_nothing_for_a_container_sends_nothing(tmp_path: Pat
 def test_what_the_runtime_could_not_do_is_told_and_tried_again(tmp_path: Path) -> None:
     plugin, parts = made(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
-        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        parts.store.put("NodeResourceTopology", pools("3"), "a test")
         runtime.refuse_updates.add(CONTAINER_ID)
         assert not run(plugin)
         row = writes(parts)["cpuset.cpus"]
@@ -258,7 +258,7 @@ def test_a_connection_that_ends_meanwhile_is_told_and_left_to_the_next_one(
 ) -> None:
     plugin, parts = made(tmp_path, SHARED)
     with with_pod(plugin, SHARED.pod) as runtime:
-        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        parts.store.put("NodeResourceTopology", pools("3"), "a test")
 
         def closed(*_: object) -> None:
             raise ConnectionClosed("gone")
@@ -275,7 +275,7 @@ def test_without_a_connection_pods_are_written_all_the_same(tmp_path: Path) -> N
     plugin, parts = made(tmp_path, BATCH)
     with with_pod(plugin, BATCH.pod):
         pass
-    parts.book.put("NodeSLO", NO_QUOTA, "a test")
+    parts.store.put("NodeSLO", NO_QUOTA, "a test")
     assert run(plugin)
     assert agents.text(parts.root, "cpu,cpuacct", BATCH.pod.folder, "cpu.cfs_quota_us") == "-1"
 
@@ -301,7 +301,7 @@ def test_many_containers_are_updated_in_portions(tmp_path: Path, monkeypatch: py
             return update(handle, *updates)
 
         monkeypatch.setattr(type(plugin.runtime), "update", counted)
-        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
         assert len(runtime.updates) == len(containers)
         assert sizes == [reapply.PORTION, reapply.PORTION, 5]
@@ -316,7 +316,7 @@ def test_a_container_that_is_being_created_while_a_rule_changes_is_looked_at_aft
     sandbox, container = SHARED.pod.messages()
     with FakeRuntime() as runtime:
         created = runtime.add(plugin).create_container(sandbox, container).container
-        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
         assert runtime.updates == [], "the runtime does not know it yet"
         assert not asked
@@ -374,7 +374,7 @@ def test_a_rule_that_changes_before_a_runtime_has_set_what_was_answered_by_the_o
             runtime.update_container(sandbox, container, m.LinuxResources())
 
         requested()
-        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
         runtime.post_update_container(sandbox, container)
         assert asked
@@ -390,7 +390,7 @@ def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path
     plugin, parts = made(tmp_path, BATCH)
     refused: list[str] = []
     with with_pod(plugin, BATCH.pod) as runtime:
-        parts.book.put("NodeSLO", NO_QUOTA, "a test")
+        parts.store.put("NodeSLO", NO_QUOTA, "a test")
         run(plugin)
         write = type(parts.root).write
 
@@ -402,7 +402,7 @@ def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path
 
         type(parts.root).write = strict  # type: ignore[method-assign]
         try:
-            parts.book.put("NodeSLO", {"spec": {}}, "a test")
+            parts.store.put("NodeSLO", {"spec": {}}, "a test")
             assert run(plugin)
         finally:
             type(parts.root).write = write  # type: ignore[method-assign]
@@ -416,7 +416,7 @@ def test_a_pod_that_shrinks_is_written_again_after_its_containers(tmp_path: Path
 def test_a_ratio_that_changes_scales_what_was_asked_for_and_not_what_was_made_of_it(tmp_path: Path) -> None:
     plugin, parts = made(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
-        parts.book.put("Node", ratio("4"), "a test")
+        parts.store.put("Node", ratio("4"), "a test")
         assert run(plugin)
         assert [update.message.linux.resources.cpu.quota.value for update in runtime.updates] == [25_000]
 
@@ -424,7 +424,7 @@ def test_a_ratio_that_changes_scales_what_was_asked_for_and_not_what_was_made_of
 def test_a_ratio_that_goes_away_gives_the_quota_back(tmp_path: Path) -> None:
     plugin, parts = made(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
-        parts.book.put("Node", None, "a test")
+        parts.store.put("Node", None, "a test")
         assert run(plugin)
         assert [update.message.linux.resources.cpu.quota.value for update in runtime.updates] == [100_000]
 
@@ -434,7 +434,7 @@ def test_a_topology_that_goes_away_gives_the_cpus_back(tmp_path: Path) -> None:
     file = tmp_path / "sys/fs/cgroup/cpuset" / SHARED.pod.folder / CONTAINER_ID / "cpuset.cpus"
     with with_pod(plugin, SHARED.pod):
         file.write_text("0-1\n")
-        parts.book.put("NodeResourceTopology", None, "a test")
+        parts.store.put("NodeResourceTopology", None, "a test")
         assert run(plugin)
     assert file.read_text().strip() == "0-3"
 
@@ -449,7 +449,7 @@ def test_an_agent_that_starts_anew_knows_from_the_container_what_was_asked_for(t
         second, parts = made(tmp_path / "two", FAST)
         runtime.add(second, name="second")
         assert runtime.updates == []
-        parts.book.put("Node", ratio("4"), "a test")
+        parts.store.put("Node", ratio("4"), "a test")
         assert run(second)
         assert [update.message.linux.resources.cpu.quota.value for update in runtime.updates] == [25_000]
 
@@ -484,7 +484,7 @@ def test_what_the_kubelet_asks_for_while_an_update_is_under_way_is_decided_after
 ) -> None:
     plugin, parts = made(tmp_path, FAST)
     with with_pod(plugin, FAST.pod) as runtime:
-        parts.book.put("Node", ratio("4"), "a test")
+        parts.store.put("Node", ratio("4"), "a test")
         update = type(plugin.runtime).update
         known = plugin.held.container(CONTAINER_ID)
         assert known is not None
@@ -532,14 +532,14 @@ def test_a_malformed_annotation_never_clears_what_was_applied(tmp_path: Path, ev
             runtime.restart()
         elif event == "rules":
             runtime.restart()
-            parts.book.put("NodeResourceTopology", pools("3"), "a test")
+            parts.store.put("NodeResourceTopology", pools("3"), "a test")
             assert run(plugin)
         elif event == "resized":
             runtime.post_update_pod_sandbox(bad)
         elif not fail:
             runtime.update_container(bad, container, m.LinuxResources())
             runtime.post_update_container(bad, container)
-            parts.book.put("NodeResourceTopology", None, "a test")
+            parts.store.put("NodeResourceTopology", None, "a test")
             assert run(plugin)
         assert runtime.updates == []
         assert container.linux.resources.SerializeToString(deterministic=True) == before
@@ -554,7 +554,7 @@ def test_a_hook_that_can_no_longer_decide_gives_nothing_back(tmp_path: Path) -> 
         known.context = replace(known.context, pod=replace(known.context.pod, annotations=MALFORMED))
         (tmp_path / "sys/fs/cgroup/cpuset" / SHARED.pod.folder / CONTAINER_ID / "cpuset.cpus").write_text("1\n")
         before = files(tmp_path)
-        parts.book.put("NodeResourceTopology", pools("3"), "a test")
+        parts.store.put("NodeResourceTopology", pools("3"), "a test")
         assert run(plugin)
         assert runtime.updates == []
     assert files(tmp_path) == before

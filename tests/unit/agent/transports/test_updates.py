@@ -323,7 +323,7 @@ def plugin(folder: Path, *names: str) -> tuple[HookPlugin, Parts]:
     """A plugin of a profile with one more hook, on a machine with the cgroups of these containers."""
     parts = agents.parts(v1(folder, *(f"kubepods/pod1/{name}" for name in names)))
     profile = replace(parts.profile, name="test", hooks=(ROOM,))
-    decisions = type(parts.decisions)(profile, parts.book, parts.executor, parts.history, parts.observer)
+    decisions = type(parts.decisions)(profile, parts.store, parts.executor, parts.history, parts.observer)
     parts = replace(parts, profile=profile, decisions=decisions)
     return HookPlugin(parts), parts
 

@@ -46,7 +46,7 @@ def apply(
         tally: counts.
         good: the annotations that could be read, of this round and the ones before it.
     """
-    node, document = parts.decisions.node, parts.book.document(SLO)
+    node, document = parts.decisions.node, parts.store.document(SLO)
     if document is None or not switched_on(node, terway_qos.NAME):
         return []
     spec = document.get("spec")

@@ -106,7 +106,7 @@ class Services:
         self.known = True
         try:
             self.blocks, self.errors = _services(document), []
-        except ConfigError as error:  # the book has refused it before
+        except ConfigError as error:  # the store has refused it before
             self.errors = [str(error)]
 
 

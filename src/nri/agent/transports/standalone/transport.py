@@ -163,7 +163,7 @@ def kube_classes(parts: Parts, tally: Tally, *, force: bool) -> None:
 def programs(parts: Parts, tally: Tally, *, force: bool) -> None:
     """Decide and write for the host's programs that documents list."""
     try:
-        listed = list(parts.profile.programs(parts.book.document, parts.driver))
+        listed = list(parts.profile.programs(parts.store.document, parts.driver))
     except ValueError as error:
         tally.failed("host applications", [error])
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.agent.profile import profile_of
 from nri.cli.errors import FAILED, USAGE
-from nri.cli.support.agent.offline import book_of, explained, missing_rules, no_pods, pods_of
+from nri.cli.support.agent.offline import explained, missing_rules, no_pods, pods_of, store_of
 from nri.config.complaint import apart
 from nri.errors import ConfigError
 from nri.policies.ownership import KnobConflict, check_apart
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nri.agent.profile import Profile
-    from nri.agent.rules.book import RuleBook
+    from nri.agent.rules.store import RuleStore
     from nri.agent.settings import AgentSettings
     from nri.config.settings import Loaded
 
@@ -106,25 +106,25 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
     words, notes = ["settings"], list[str]()
     node, code = None, FAILED
     if rules:
-        book = book_of(settings)
-        wrong += [Finding(each.source, each.kind, each.error) for each in book.problems()]
+        store = store_of(settings)
+        wrong += [Finding(each.source, each.kind, each.error) for each in store.problems()]
         profile = profile_of(settings.profile)
         strategies = profile.strategy_rules()
         kind = strategies.kind
-        strategies.take(book.document(kind))
-        wrong += [Finding(book.place(kind, error.partition(": ")[0]), kind, error) for error in strategies.errors]
-        kinds = [kind for kind in book.kinds if book.document(kind)]
+        strategies.take(store.document(kind))
+        wrong += [Finding(store.place(kind, error.partition(": ")[0]), kind, error) for error in strategies.errors]
+        kinds = [kind for kind in store.kinds if store.document(kind)]
         words.append(f"rules ({', '.join(kinds) or f'none in {settings.rules.path}'})")
-        node = book.node
-        notes += book.remarks()
-        for kind, one in ((kind, one) for kind, keys in book.unread().items() for one in keys):
-            if book.kinds[kind].key:  # the profile's own file of settings, where a key that is none is a mistake
+        node = store.node
+        notes += store.remarks()
+        for kind, one in ((kind, one) for kind, keys in store.unread().items() for one in keys):
+            if store.kinds[kind].key:  # the profile's own file of settings, where a key that is none is a mistake
                 problem, _, advice = one.why.partition("; ")
-                wrong.append(Finding(book.place(kind, one.key), one.key, problem, advice))
+                wrong.append(Finding(store.place(kind, one.key), one.key, problem, advice))
                 code = USAGE
             else:
-                notes.append(f"{book.place(kind, one.key)}: {kind}: {one}")
-        notes += _gates_off(book, strategies.kind, profile, settings)
+                notes.append(f"{store.place(kind, one.key)}: {kind}: {one}")
+        notes += _gates_off(store, strategies.kind, profile, settings)
     if pods:
         try:
             listed = pods_of(pods)
@@ -134,20 +134,20 @@ def _files(settings: AgentSettings, rules: bool, pods: str) -> Checked:
             words.append(f"{len(listed)} pod{'s' * (len(listed) != 1)}")
             wrong += [] if listed else [_of(no_pods(pods))]
             for pod, place in listed:
-                row = explained(pod, settings, node or book_of(settings).node, {})
+                row = explained(pod, settings, node or store_of(settings).node, {})
                 wrong += [_hook_error(place(error["reason"]), row, error) for error in row["errors"]]
                 # The machine is not looked at, so these are about the pod: what is misspelt, and what has no effect.
                 notes += [f"{place(note)}: {_name(row)}: {note}" for note in row["notes"]]
     return Checked(wrong, ", ".join(words), notes, code if wrong else 0)
 
 
-def _gates_off(book: RuleBook, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
+def _gates_off(store: RuleStore, kind: str, profile: Profile, settings: AgentSettings) -> list[str]:
     """Things that a document asks for, and the settings do not switch on."""
     on = profile.hooks_on(settings.gates) | profile.strategies_on(settings.gates)
     why = "without effect, for {0} is off (gates.{0} = true switches it on)".format
     return [
-        f"{book.place(kind, key)}: {kind}: {key}: {why(gate)}"
-        for gate, key in profile.asked(book.document(kind)).items()
+        f"{store.place(kind, key)}: {kind}: {key}: {why(gate)}"
+        for gate, key in profile.asked(store.document(kind)).items()
         if gate not in on
     ]
 

@@ -18,9 +18,9 @@ from nri.agent.capabilities import Capability, capabilities
 from nri.agent.decisions import class_of, subject_of, values_of
 from nri.agent.explain import History
 from nri.agent.profile import profile_of
-from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
 from nri.agent.rules.origins import with_places
+from nri.agent.rules.store import RuleStore
 from nri.config.complaint import together
 from nri.errors import ConfigError
 from nri.kube import quantity
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nri.config.settings import Loaded
     from nri.kube.document import Document
 
-__all__ = ["book_of", "explain_manifests", "explained", "missing_rules", "no_pods", "pods_of"]
+__all__ = ["explain_manifests", "explained", "missing_rules", "no_pods", "pods_of", "store_of"]
 
 
 def missing_rules(loaded: Loaded[AgentSettings]) -> ConfigError | None:
@@ -50,12 +50,12 @@ def missing_rules(loaded: Loaded[AgentSettings]) -> ConfigError | None:
     return ConfigError(named, "rules.path", f"there is no {path}", advice)
 
 
-def book_of(settings: AgentSettings) -> RuleBook:
-    """The rules of the settings' files, read once; what is wrong with them are the book's problems."""
+def store_of(settings: AgentSettings) -> RuleStore:
+    """The rules of the settings' files, read once; what is wrong with them are the store's problems."""
     profile = profile_of(settings.profile)
-    book = RuleBook(profile.node(settings, host.Root(settings.root)), profile.kinds, log=False)
-    FileRules(settings, book).look()
-    return book
+    store = RuleStore(profile.node(settings, host.Root(settings.root)), profile.kinds, log=False)
+    FileRules(settings, store).look()
+    return store
 
 
 class Listed(NamedTuple):
@@ -126,15 +126,15 @@ def explain_manifests(settings: AgentSettings, path: str) -> tuple[list[dict[str
     Raises:
         ConfigError: a file or a rule cannot be read.
     """
-    book, pods = book_of(settings), pods_of(path)
-    if problems := book.problems():
+    store, pods = store_of(settings), pods_of(path)
+    if problems := store.problems():
         raise together([ConfigError(each.source, "", each.error) for each in problems])
     if not pods:
         raise no_pods(path)
     profile = profile_of(settings.profile)
     table = {row.what: row for row in capabilities(host.Root(settings.root), profile)}
-    found = [with_places(explained(each.pod, settings, book.node, table), book, profile) for each in pods]
-    return found, book.remarks()
+    found = [with_places(explained(each.pod, settings, store.node, table), store, profile) for each in pods]
+    return found, store.remarks()
 
 
 def explained(

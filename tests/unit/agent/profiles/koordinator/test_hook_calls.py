@@ -109,7 +109,7 @@ def test_a_changed_rule_is_written_to_what_runs_and_to_nothing_that_has_stopped(
     assert calls.apply_again() == 0, "it does not run yet"
     in_force = {"pod_labels": labels, "container_resources": {"cpu_quota": 50_000}}
     calls.answer("PostStartContainer", container(NUMBER, **in_force))
-    shared.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "4"}}}, "a test")
+    shared.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "4"}}}, "a test")
     assert calls.apply_again() == 1
     assert text(root, "cpu,cpuacct", APP, "cpu.cfs_quota_us") == "25000"
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "-1", "the pod is not its container"
@@ -122,7 +122,7 @@ def test_a_rule_that_changes_between_a_creation_and_the_start_holds_for_the_cont
     calls = HookCalls(shared)
     labels = {n.LABEL_QOS: n.LS}
     calls.answer("PreCreateContainer", container(pod_labels=labels, container_resources={"cpu_quota": 100_000}))
-    shared.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "4"}}}, "a test")
+    shared.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "4"}}}, "a test")
     calls.apply_again()
     in_force = {"pod_labels": labels, "container_resources": {"cpu_quota": 50_000}}
     calls.answer("PostStartContainer", container(NUMBER, **in_force))
@@ -140,7 +140,7 @@ def test_a_rule_that_changes_while_a_pod_is_decided_by_the_old_one_holds_for_it(
     def overtaken(*arguments: Any) -> Any:
         outcome = decide(*arguments)
         monkeypatch.undo()
-        shared.book.put("NodeSLO", identity(2), "a test")
+        shared.store.put("NodeSLO", identity(2), "a test")
         calls.apply_again()
         return outcome
 

@@ -212,14 +212,14 @@ def test_a_changed_rule_is_applied_to_what_runs(place: Path, started: list[Hooks
     options = HooksSettings(socket=str(place / "run/hooks.sock"), registration_folder=place / "hookserver.d")
     transport = HooksTransport(AgentSettings(hooks=options), shared)
     started.append(transport)
-    shared.book.subscribe(transport.rules_changed)
+    shared.store.subscribe(transport.rules_changed)
     transport.start()
     resources = {n.BATCH_CPU: "500"}
     annotation = json.dumps({"containers": {"c": {"limits": resources, "requests": resources}}})
     batch = {"labels": {n.LABEL_QOS: n.BE}, "annotations": {n.ANNOTATION_EXTENDED: annotation}}
     ask(place / "run/hooks.sock", "PreRunPodSandbox", pod_meta=META, cgroup_parent=f"/{POD}", **batch)
     assert text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "50000"
-    shared.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}, "a test")
+    shared.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "2"}}}, "a test")
     done = threading.Event()
     for _ in range(500):
         if done.wait(0.02) or text(root, "cpu,cpuacct", POD, "cpu.cfs_quota_us") == "25000":

@@ -16,7 +16,7 @@ def test_one_of_both_is_set_up_as_nodeslo_chooses(tmp_path: Path, policy: str, c
     strategy = {"policies": {"netQOSPolicy": policy}, "lsClass": {"networkQOS": {"enable": True}}}
     spec = {"resourceQOSStrategy": strategy, "systemStrategy": {"totalNetworkBandwidth": "1G"}}
     world.source.replace([])
-    world.book.put("NodeSLO", {"spec": spec}, "test")
+    world.store.put("NodeSLO", {"spec": spec}, "test")
     world.round()
     made = [argv[:3] for argv, _ in world.programs.calls if argv[:3] == ["tc", "qdisc", "replace"]]
     assert bool(made) is classes

@@ -34,7 +34,7 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     )
     bad = pod("b", n.LS, annotations={n.ANNOTATION_NETWORK_QOS: json.dumps({"egressLimit": "much"})})
     world.source.replace([limited, bad])
-    world.book.put("NodeSLO", slo("terway-qos"), "test")
+    world.store.put("NodeSLO", slo("terway-qos"), "test")
     world.round("NodeSLO")
     assert files(world) == ["global_bps_config", "pod.json"]
     told = world.history.of("node/network")
@@ -56,7 +56,7 @@ def test_files_are_written_kept_and_removed_as_nodeslo_says(tmp_path: Path) -> N
     world.source.replace([broken, bad])
     world.round()
     assert json.loads(world.root.read("/var/lib/terway/qos/pod.json")) == found, "what it had stays"
-    world.book.put("NodeSLO", slo("tc"), "test")
+    world.store.put("NodeSLO", slo("tc"), "test")
     world.round("NodeSLO")
     assert files(world) == []
 
@@ -69,7 +69,7 @@ def test_before_a_nodeslo_is_read_and_while_the_hook_is_off_files_are_left_alone
     assert files(world) == ["pod.json"]
     off = World(tmp_path / "off", Node())
     (off.folder / "var/lib/terway/qos/pod.json").write_text("{}")
-    off.book.put("NodeSLO", slo("tc"), "test")
+    off.store.put("NodeSLO", slo("tc"), "test")
     off.source.replace([])
     off.round()
     assert files(off) == ["pod.json"]

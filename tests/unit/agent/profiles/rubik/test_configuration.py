@@ -10,8 +10,8 @@ import pytest
 
 from nri.agent.profiles.rubik.configuration import KIND, Node, Services, asked
 from nri.agent.profiles.rubik.profile import PROFILE
-from nri.agent.rules.book import RuleBook
 from nri.agent.rules.files import FileRules
+from nri.agent.rules.store import RuleStore
 from nri.agent.settings import AGENT_SETTINGS, AgentSettings
 from nri.agent.settings.values import RuleSettings
 from nri.config.complaint import apart
@@ -87,43 +87,43 @@ def test_what_rubik_does_with_its_log_and_its_root_is_a_note(tmp_path: Path) -> 
 # -- the document -----------------------------------------------------------------------------------------------------
 
 
-def book_of(folder: Path, content: str) -> tuple[RuleBook, FileRules]:
+def store_of(folder: Path, content: str) -> tuple[RuleStore, FileRules]:
     (folder / "config.json").write_text(content)
     settings = AgentSettings(
         profile="rubik", gates={"quotaTurbo": True}, rules=RuleSettings(path=folder / "config.json")
     )
-    book = RuleBook(PROFILE.node(settings, None), PROFILE.kinds, log=False)  # type: ignore[arg-type]  # not looked at
-    source = FileRules(settings, book)
+    store = RuleStore(PROFILE.node(settings, None), PROFILE.kinds, log=False)  # type: ignore[arg-type]  # not looked at
+    source = FileRules(settings, store)
     source.look()
-    return book, source
+    return store, source
 
 
 def test_a_file_that_changes_changes_the_rules_and_a_mistake_in_it_changes_nothing(tmp_path: Path) -> None:
-    book, source = book_of(tmp_path, text(**TURBO))
-    assert book.node.services["quotaTurbo"].highWaterMark == 50
+    store, source = store_of(tmp_path, text(**TURBO))
+    assert store.node.services["quotaTurbo"].highWaterMark == 50
     (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 40}) + " ")
     source.look()
-    assert book.node.services["quotaTurbo"].highWaterMark == 40
+    assert store.node.services["quotaTurbo"].highWaterMark == 40
     (tmp_path / "config.json").write_text(text(quotaTurbo={"highWaterMark": 400}) + "  ")
     source.look()
-    assert book.node.services["quotaTurbo"].highWaterMark == 40
-    (problem,) = book.problems()
+    assert store.node.services["quotaTurbo"].highWaterMark == 40
+    (problem,) = store.problems()
     assert problem.error.startswith("quotaTurbo.highWaterMark: expected a whole number from 0 to 99, not 400")
     assert problem.source == f"{tmp_path / 'config.json'}:8"
 
 
 def test_what_the_settings_do_not_switch_on_stays_off(tmp_path: Path) -> None:
-    book, _ = book_of(tmp_path, text(**TURBO, **PSI))
-    assert book.node.gates == frozenset()  # quotaTurbo is a strategy, no hook
-    assert asked(book.document(KIND)) == {
+    store, _ = store_of(tmp_path, text(**TURBO, **PSI))
+    assert store.node.gates == frozenset()  # quotaTurbo is a strategy, no hook
+    assert asked(store.document(KIND)) == {
         "quotaTurbo": "agent.enabledFeatures[0]", "psi": "agent.enabledFeatures[1]",
     }  # fmt: skip
     assert asked(None) == asked({"agent": []}) == {}
 
 
 def test_keys_that_nothing_reads_are_told(tmp_path: Path) -> None:
-    book, _ = book_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
-    assert [str(each) for each in book.unread()[KIND]] == [
+    store, _ = store_of(tmp_path, text({"logLevl": "info"}, dynCache={}, **TURBO))
+    assert [str(each) for each in store.unread()[KIND]] == [
         "agent.logLevl: nothing reads it; did you mean logLevel?",
     ]
 

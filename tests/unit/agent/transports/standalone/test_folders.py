@@ -29,7 +29,7 @@ def slo(*programs: Any, **policies: Any) -> dict[str, Any]:
 
 def test_kube_qos_folders_are_written_without_any_pod_and_repaired(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round()
     values = {each: world.text(each, "cpu.bvt_warp_ns") for each in ("kubepods/besteffort", "kubepods/burstable")}
     assert values == {"kubepods/besteffort": "-1", "kubepods/burstable": "2"}
@@ -40,10 +40,10 @@ def test_kube_qos_folders_are_written_without_any_pod_and_repaired(tmp_path: Pat
 
 def test_a_program_that_cannot_be_decided_costs_the_others_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
-    world.book.put("NodeResourceTopology", POOLS, "test")
+    world.store.put("NodeResourceTopology", POOLS, "test")
     for path in ("host-best-effort/batch", "host-latency-sensitive/nginx"):
         world.cgroup(path)
-    world.book.put("NodeSLO", slo({"name": "batch", "qos": "BE"}, {"name": "nginx", "qos": "LS"}), "test")
+    world.store.put("NodeSLO", slo({"name": "batch", "qos": "BE"}, {"name": "nginx", "qos": "LS"}), "test")
     world.round("rules", "NodeSLO")
     assert world.text("host-best-effort/batch", "cpu.bvt_warp_ns") == "-1"
     assert world.text("host-latency-sensitive/nginx", "cpuset.cpus") == "0-3"
@@ -74,7 +74,7 @@ def test_a_program_on_which_a_hook_fails_is_named_and_the_next_one_is_decided(tm
 def test_a_program_may_not_name_a_folder_outside_of_the_hierarchy(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
     place = {"base": "CgroupRoot", "parentDir": "../../..", "relativePath": "etc"}
-    world.book.put("NodeSLO", slo({"name": "x", "qos": "LS", "cgroupPath": place}), "test")
+    world.store.put("NodeSLO", slo({"name": "x", "qos": "LS", "cgroupPath": place}), "test")
     world.round("rules", "NodeSLO")
     assert world.standalone.last.items >= 1
 
@@ -86,7 +86,7 @@ def test_a_new_nodeslo_reaches_containers_and_folders_of_pods_that_nobody_lists(
     world.cgroup("kubepods/besteffort/podgone")
     world.cgroup("kubepods/besteffort/podgone/c")
     world.source.replace([one])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("rules", "NodeSLO")
     assert world.text(f"{folder}/ac", "cpu.bvt_warp_ns") == "2"
     assert world.text("kubepods/besteffort/podgone/c", "cpu.bvt_warp_ns") == "-1"
@@ -100,16 +100,16 @@ def test_core_scheduling_switches_group_identity_off_first_and_back(tmp_path: Pa
     def switches() -> list[str]:
         return [world.root.read(f"/proc/sys/kernel/{name}").strip() for name in names]
 
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["0", "1"]
-    world.book.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
+    world.store.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["1", "0"]
     (tmp_path / "proc/sys/kernel/sched_core").write_text("0\n")
     world.round()
     assert switches() == ["1", "0"], "what somebody else switches is switched back"
-    world.book.put("NodeSLO", slo(cpuPolicy="groupIdentity"), "test")
+    world.store.put("NodeSLO", slo(cpuPolicy="groupIdentity"), "test")
     world.round("rules", "NodeSLO")
     assert switches() == ["0", "1"]
 
@@ -121,14 +121,14 @@ def test_older_kernels_of_anolis_have_core_scheduling_as_a_feature_of_the_schedu
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
     file = tmp_path / "sys/kernel/debug/sched_features"
     write_files(tmp_path, {"sys/kernel/debug/sched_features": features})
-    world.book.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
+    world.store.put("NodeSLO", slo(cpuPolicy="coreSched"), "test")
     world.round("rules", "NodeSLO")
     assert file.read_text() == ("CORE_SCHED" if "NO_CORE_SCHED" in features else features)
 
 
 def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
-    world.book.put(
+    world.store.put(
         "NodeResourceTopology", {"metadata": {"annotations": {n.ANNOTATION_SHARE_POOLS: json.dumps([])}}}, "t"
     )
     world.round()
@@ -137,6 +137,6 @@ def test_a_topology_without_pools_is_no_reason_to_fail(tmp_path: Path) -> None:
 
 def test_a_thousand_programs_are_enough(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
-    world.book.put("NodeSLO", slo(*({"name": f"p{number}", "qos": "LS"} for number in range(1030))), "test")
+    world.store.put("NodeSLO", slo(*({"name": f"p{number}", "qos": "LS"} for number in range(1030))), "test")
     world.round("rules", "NodeSLO")
     assert 'nri_agent_left_out_total{reason="host applications"} 6.0\n' in scrape(world.observer)

@@ -23,7 +23,7 @@ def came_of(case: Case, folder: Path) -> dict[tuple[str, str], str]:
     """What two rounds with a pod and one without it have brought about."""
     world = World(folder, case.base())
     for kind, document in case.documents.items():
-        world.book.put(kind, document, "test")
+        world.store.put(kind, document, "test")
     manifest = case.pod.manifest()
     pod = world.pod(manifest, SANDBOX_ID)
     world.cgroup("host-ls/nginx")

@@ -86,7 +86,7 @@ def test_a_cgroup_that_was_made_anew_is_written_at_once(tmp_path: Path) -> None:
 
 def test_a_malformed_annotation_clears_nothing_and_the_other_pods_go_on(tmp_path: Path) -> None:
     world = World(tmp_path, Node())
-    world.book.put("NodeResourceTopology", POOLS, "test")
+    world.store.put("NodeResourceTopology", POOLS, "test")
     own = pod("a", n.LSR, annotations={n.ANNOTATION_STATUS: '{"cpuset": "2"}'})
     one, two = listed(world, own, batch("b"))
     assert world.text(f"{one}/ac", "cpuset.cpus") == "2"
@@ -142,7 +142,7 @@ def core(**policies: Any) -> dict[str, Any]:
 
 def test_cookies_are_given_to_a_group_and_taken_away_when_the_rule_goes(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
-    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     one, two = pod("a", n.LS), pod("b", n.LS)
     world.pod(one, sandbox="ap", first_pid=100)
     world.pod(two, sandbox="bp", first_pid=200)
@@ -150,14 +150,14 @@ def test_cookies_are_given_to_a_group_and_taken_away_when_the_rule_goes(tmp_path
     world.round()
     assert len({world.pids.cookies[pid] for pid in (100, 101, 200, 201)}) == 1
     assert world.pids.cookies[100]
-    world.book.put("NodeSLO", core(), "test")
+    world.store.put("NodeSLO", core(), "test")
     world.round()
     assert {world.pids.cookies[pid] for pid in (100, 101, 200, 201)} == {0}
 
 
 def test_a_pod_of_the_system_keeps_everybodys_cookie_also_one_that_becomes_one(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
-    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     world.pod(pod("a", n.SYSTEM), first_pid=100)
     world.pod(pod("b", n.LS), first_pid=200)
     world.source.replace([pod("a", n.SYSTEM), pod("b", n.LS)])
@@ -170,7 +170,7 @@ def test_a_pod_of_the_system_keeps_everybodys_cookie_also_one_that_becomes_one(t
 
 def test_without_group_identities_off_nobody_gets_a_cookie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
-    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     world.pod(pod("a", n.LS), first_pid=100)
     world.source.replace([pod("a", n.LS)])
     with monkeypatch.context() as patch:
@@ -184,7 +184,7 @@ def test_without_group_identities_off_nobody_gets_a_cookie(tmp_path: Path, monke
 
 def test_cookies_of_an_earlier_life_of_the_agent_are_taken_away_where_nobody_wants_them(tmp_path: Path) -> None:
     world = World(tmp_path, Node(gates=frozenset({"CoreSched"})))
-    world.book.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
+    world.store.put("NodeSLO", core(cpuPolicy="coreSched"), "test")
     out = pod("a", n.LS)
     out["metadata"]["labels"][n.LABEL_CORE_POLICY] = "none"
     world.pod(out, first_pid=100)

@@ -38,7 +38,7 @@ def test_changes_of_pods_and_rules_are_taken_up_at_once(tmp_path: Path) -> None:
         wait_for(lambda: world.standalone.health()[0])
         world.source.replace([one, batch("b")])
         wait_for(lambda: world.text(late, "cpu.shares") == "512")
-        world.book.put("NodeResourceTopology", POOLS, "test")
+        world.store.put("NodeResourceTopology", POOLS, "test")
         world.standalone.rules_changed(frozenset({"NodeResourceTopology"}))
         wait_for(lambda: world.text(f"{folder}/ac", "cpuset.cpus") == "0-3")
     finally:

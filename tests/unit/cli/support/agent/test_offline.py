@@ -105,7 +105,7 @@ def test_a_bad_rule_is_a_problem_of_the_book_and_not_also_a_line_of_a_log(
 ) -> None:
     settings.rules.path.mkdir()
     (settings.rules.path / "a.yaml").write_text("kind: NodeSLO\nspec: 5\n")
-    assert len(offline.book_of(settings).problems()) == 1
+    assert len(offline.store_of(settings).problems()) == 1
     assert caplog.messages == []
 
 

@@ -102,7 +102,7 @@ class CpuSuppress(Strategy):
     def _pools(self, made: Round[NodeSlo]) -> tuple[list[Cpu], list[Cpu]]:
         """CPUs that are free or shared by pods, and those of LSR pods; none at all while some may not be given."""
         rule = made.parts.decisions.node.cpus
-        if rule is None and any(each.kind == "NodeResourceTopology" for each in made.parts.book.problems()):
+        if rule is None and any(each.kind == "NodeResourceTopology" for each in made.parts.store.problems()):
             made.errors.append(f"{NAME}: the CPUs of batch pods stay as they are: NodeResourceTopology cannot be read")
             return [], []
         taken = {number: qos_class(pod.labels) for pod in made.pods for number in self._own[pod.uid]}
@@ -112,7 +112,7 @@ class CpuSuppress(Strategy):
 
 def _program_folders(made: Round[NodeSlo]) -> Iterator[tuple[str, bool]]:
     """The folders of the host's programs that NodeSLO lists, and whether they yield."""
-    spec = (made.parts.book.document("NodeSLO") or {}).get("spec") or {}
+    spec = (made.parts.store.document("NodeSLO") or {}).get("spec") or {}
     try:
         listed = host_applications.by_name(spec.get("hostApplications"))
     except (TypeError, ValueError):
@@ -139,7 +139,7 @@ def _used(made: Round[NodeSlo]) -> Used:
 
 def _reserved(made: Round[NodeSlo]) -> int:
     """Thousandths of CPUs that the node keeps from pods, as its status tells, or its annotation if that is more."""
-    document = made.parts.book.document("Node") or {}
+    document = made.parts.store.document("Node") or {}
     status = document.get("status") or {}
     kept = reserved_milli((document.get("metadata") or {}).get("annotations") or {})
     try:

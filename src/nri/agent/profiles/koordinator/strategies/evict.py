@@ -192,7 +192,7 @@ class _Asking:
 
 def _allocatable(made: Round[NodeSlo], feature: Feature) -> tuple[dict[str, int], str]:
     """The requests of batch and mid pods above the node's resources for them; nothing while that is not known."""
-    status = (made.parts.book.document("Node") or {}).get("status") or {}
+    status = (made.parts.store.document("Node") or {}).get("status") or {}
     given, keys = status.get("allocatable"), made.rules.threshold.keys
     if not isinstance(given, dict):
         made.cannot(feature.name, "no pod is evicted", "no Node with allocatable resources is known")
@@ -222,7 +222,7 @@ def _batch_cpu(made: Round[NodeSlo]) -> BatchCpu | None:
     limit: float = made.sample.cpus * 1000
     most = made.sample.cpus * 1000
     if made.rules.threshold.keys.get("cpuEvictPolicy") == "evictByAllocatable":
-        status: Mapping[str, Any] = (made.parts.book.document("Node") or {}).get("status") or {}
+        status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
         try:
             limit = ceil(capped((status.get("allocatable") or {})[BATCH_CPU])) or 1
         except (KeyError, TypeError, ValueError):

@@ -85,7 +85,7 @@ def _pod(made: Round[NodeSlo], pod: StrategyPod) -> Pod:
 
 def _allocatable(made: Round[NodeSlo]) -> int | None:
     """Bytes that the node has for pods, as its status tells, else all that the machine has; None is not known."""
-    status: Mapping[str, Any] = (made.parts.book.document("Node") or {}).get("status") or {}
+    status: Mapping[str, Any] = (made.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("allocatable") or {})["memory"]))
     except (KeyError, TypeError, ValueError):

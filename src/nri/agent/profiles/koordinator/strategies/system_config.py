@@ -53,7 +53,7 @@ class SystemConfig(Strategy):
 
 def _memory(made: Round[NodeSlo]) -> int:
     """Bytes that the node has, as its status tells, else the machine; 0 is not known."""
-    status = (made.parts.book.document("Node") or {}).get("status") or {}
+    status = (made.parts.store.document("Node") or {}).get("status") or {}
     try:
         return ceil(capped((status.get("capacity") or {})["memory"]))
     except (KeyError, TypeError, ValueError):

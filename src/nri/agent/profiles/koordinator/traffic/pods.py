@@ -56,7 +56,7 @@ class NetworkShares:
 
     def apply(self, pods: Iterable[RunningPod], tally: Tally, *, force: bool) -> list[Result]:
         """Make the network as NodeSLO wants it; nothing before there is one, or while the hook is off."""
-        node, document = self._parts.decisions.node, self._parts.book.document(SLO)
+        node, document = self._parts.decisions.node, self._parts.store.document(SLO)
         if document is None or not switched_on(node, tc.NAME):
             return []
         self._rule = network.tc(document.get("spec"), self._rule, node.quirks)

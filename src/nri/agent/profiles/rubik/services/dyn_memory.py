@@ -58,7 +58,7 @@ class DynMemory(Service):
 
     def round(self, made: Round[Services]) -> None:
         """Look at all pods, and at the free memory when that is due."""
-        node = made.parts.book.node
+        node = made.parts.store.node
         if reason := node.lacks(_HIGH):
             made.cannot(NAME, "offline pods have no limit", reason)
             return

@@ -70,7 +70,7 @@ class IoCost(Service):
 
     def _knob(self, made: Round[Services]) -> str:
         """The knob of weights here; "" if there is no control by cost."""
-        node = made.parts.book.node
+        node = made.parts.store.node
         reason, v1 = node.lacks(MODEL) or node.lacks(QOS), node.has(WEIGHTS[0])
         if v1 and not reason and not node.writeback():
             reason = "the kernel was not booted with cgroup1_writeback"

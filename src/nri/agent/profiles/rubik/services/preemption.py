@@ -61,7 +61,7 @@ class Preemption(Service):
         resources = self.block.resource if self.on else ()
         self._protect(made, "memory" in resources)
         net = self._network(made, "net" in resources and not self._preview)
-        levels = [name for name in resources if name != "net" and made.parts.book.node.has(f"{name}.qos_level")]
+        levels = [name for name in resources if name != "net" and made.parts.store.node.has(f"{name}.qos_level")]
         before, self._before = self._before, {}
         for pod in made.pods if self.on else ():
             self._look(made, pod, before.get(pod.uid), [*levels, *(["net"] if net else ())])
@@ -94,7 +94,7 @@ class Preemption(Service):
 
     def _protect(self, made: Round[Services], on: bool) -> None:
         """Have memory of online pods reclaimed last, where no level does that."""
-        node = made.parts.book.node
+        node = made.parts.store.node
         on = on and not node.has("memory.qos_level")
         if on and (reason := node.lacks(_LOW)):
             made.cannot(NAME, "memory of online pods has no protection but OOM scores", reason)

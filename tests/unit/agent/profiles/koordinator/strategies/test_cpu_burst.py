@@ -81,7 +81,7 @@ def test_a_burst_is_cut_to_the_quota_on_mainline_and_is_ten_times_it_on_anolis(t
 
 def test_a_quota_that_normalization_repairs_is_not_scaled(tmp_path: Path) -> None:
     world = world_of(tmp_path, Node(gates=frozenset({"CPUNormalization"})), policy="auto")
-    world.book.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "1.5"}}}, "test")
+    world.store.put("Node", {"metadata": {"annotations": {n.ANNOTATION_RATIO: "1.5"}}}, "test")
     world.throttled.add(C)
     world.loop(5)
     assert quotas(world) == (100_000, 100_000)
@@ -107,7 +107,7 @@ def test_a_pod_may_ask_for_it_by_itself(tmp_path: Path) -> None:
 
 def test_nothing_is_done_before_a_nodeslo_is_known_and_lsr_pods_are_no_part_of_the_pool(tmp_path: Path) -> None:
     world = world_of(tmp_path, policy="auto")
-    world.book.put("NodeSLO", None, "test")
+    world.store.put("NodeSLO", None, "test")
     pods = list(world.source.pods())
     lsr = pod("lsr", n.LSR, paths.GUARANTEED, containers=[{"name": "c", "resources": {"requests": {"cpu": "6"}}}])
     world.uses[world.pod(lsr)] = 5500

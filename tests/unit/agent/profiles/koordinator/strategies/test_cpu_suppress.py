@@ -89,7 +89,7 @@ def test_cpus_are_taken_in_whole_cores_for_folder_pods_and_containers_but_not_ls
 def test_under_the_kubelets_static_policy_only_containers_are_narrowed(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     annotations = {n.ANNOTATION_CPU_MANAGER: json.dumps({"policy": "static"})}
-    world.book.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
+    world.store.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
     busy(world, (pod("ls", n.LS), 4000), (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
     assert cpus(world) == cpus(world, f"{BE}/podbe") == frozenset(range(8))
@@ -109,7 +109,7 @@ def test_a_host_program_counts_and_so_does_what_the_node_keeps_for_itself(tmp_pa
     world.cgroup("host-latency-sensitive/db")
     world.uses["host-latency-sensitive/db"], world.node_milli = 1000, 1000
     status = {"capacity": {"cpu": "8"}, "allocatable": {"cpu": "7"}}
-    world.book.put("Node", {"metadata": {"name": "n"}, "status": status}, "test")
+    world.store.put("Node", {"metadata": {"name": "n"}, "status": status}, "test")
     world.loop(2)
     assert quota(world) == 320_000  # 5.2 less 1.0 of the program, less 1.0 reserved
 
@@ -120,7 +120,7 @@ def test_a_machine_without_the_folder_is_left_alone_and_bad_programs_are_passed_
 ) -> None:
     world = LoopWorld(tmp_path, on(policy))
     world.no_cgroup(BE)
-    world.book.put("Node", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "many"}}}, "test")
+    world.store.put("Node", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "many"}}}, "test")
     world.loop(3)
     assert world.loops.health()[0]
     assert scrape(world.observer).count('outcome="applied"') == 0
@@ -143,7 +143,7 @@ WITHHELD = {
 @pytest.mark.parametrize("enabled", [True, False])
 def test_batch_pods_never_get_reserved_cpus_or_those_of_system_pods_alone(enabled: bool, tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset", enable=enabled))
-    world.book.put("NodeResourceTopology", {"metadata": {"annotations": WITHHELD}}, "test")
+    world.store.put("NodeResourceTopology", {"metadata": {"annotations": WITHHELD}}, "test")
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(3)
     for path in (BE, f"{BE}/podbe", f"{BE}/podbe/bec"):
@@ -154,7 +154,7 @@ def test_a_reservation_that_comes_while_it_is_switched_off_is_taken_up(tmp_path:
     world = LoopWorld(tmp_path, on("cpuset", enable=False))
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
-    world.book.put("NodeResourceTopology", {"metadata": {"annotations": WITHHELD}}, "test")
+    world.store.put("NodeResourceTopology", {"metadata": {"annotations": WITHHELD}}, "test")
     world.loops.rules_changed(frozenset({"NodeResourceTopology"}))
     world.loop(1)
     assert cpus(world) == frozenset({1, 4, 5, 6})
@@ -163,7 +163,7 @@ def test_a_reservation_that_comes_while_it_is_switched_off_is_taken_up(tmp_path:
 def test_cpus_that_system_pods_share_are_given(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     shared = {n.ANNOTATION_SYSTEM_QOS: json.dumps({"cpuset": "2-7", "cpusetExclusive": False})}
-    world.book.put("NodeResourceTopology", {"metadata": {"annotations": shared}}, "test")
+    world.store.put("NodeResourceTopology", {"metadata": {"annotations": shared}}, "test")
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
     assert len(cpus(world)) == 6
@@ -172,7 +172,7 @@ def test_cpus_that_system_pods_share_are_given(tmp_path: Path) -> None:
 def test_while_the_reserved_cpus_cannot_be_read_nothing_is_given(tmp_path: Path) -> None:
     world = LoopWorld(tmp_path, on("cpuset"))
     bad = {"metadata": {"annotations": {n.ANNOTATION_RESERVATION: json.dumps({"reservedCPUs": "x"})}}}
-    world.book.put("NodeResourceTopology", bad, "test")
+    world.store.put("NodeResourceTopology", bad, "test")
     world.overwrite(BE, "cpuset.cpus", "4-5")
     busy(world, (pod("be", n.BE, paths.BEST_EFFORT), 0))
     world.loop(2)
@@ -220,7 +220,7 @@ def test_best_effort_cpus_left_to_one_writer_stay_what_they_are_over_rounds(
         world = LoopWorld(
             tmp_path / str(quirks == Quirks.DEFAULT), on("cpuset"), 8, Node(quirks=quirks, batch_pools=batch_pools)
         )
-        world.book.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
+        world.store.put("NodeResourceTopology", {"metadata": {"annotations": annotations}}, "test")
         busy(world, (pod("ls", n.LS), 2300), (manifest, 0))
         world.loop(2)
         found = set()

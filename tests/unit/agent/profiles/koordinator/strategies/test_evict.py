@@ -223,7 +223,7 @@ def labelled_world(folder: Path, gate: str, allocatable: Any = None, **keys: Any
         world.uses[world.pod(each)] = milli
     world.node_milli = 7000
     if allocatable is not None:
-        world.book.put("Node", {"status": {"allocatable": allocatable}}, "test")
+        world.store.put("Node", {"status": {"allocatable": allocatable}}, "test")
     world.source.replace(pods)
     return world
 
@@ -304,7 +304,7 @@ def test_batch_pods_may_be_held_to_starve_by_what_the_node_has_for_them(
     tmp_path: Path, allocatable: Any, asked: list[str]
 ) -> None:
     world = cpu_world(tmp_path, 2000, cpuEvictPolicy="evictByAllocatable")
-    world.book.put("Node", {"status": {"allocatable": allocatable}}, "test")
+    world.store.put("Node", {"status": {"allocatable": allocatable}}, "test")
     world.loop(25)
     assert world.asked.pods == asked
 

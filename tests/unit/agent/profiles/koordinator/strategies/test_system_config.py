@@ -35,7 +35,7 @@ def test_sysctls_are_set_and_get_back_what_they_had(tmp_path: Path) -> None:
 
 def test_the_node_says_how_much_memory_it_has(tmp_path: Path) -> None:
     world = world_of(tmp_path, minFreeKbytesFactor=100)
-    world.book.put("Node", {"status": {"capacity": {"memory": "8Gi"}}}, "test")
+    world.store.put("Node", {"status": {"capacity": {"memory": "8Gi"}}}, "test")
     world.loop()
     assert number(world, FREE) == (8 << 20) // 100
 

@@ -41,7 +41,7 @@ def test_a_pods_limit_is_in_bits_and_has_a_class_of_its_own(tmp_path: Path) -> N
     one = at(limited("a", json.dumps({"egressLimit": "10M", "ingressLimit": "5M"})), "10.1.0.1", "fd00::1")
     folder = world.pod(one)
     world.source.replace([one])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     own = [argv for argv, _ in world.programs.calls if argv[:3] == ["tc", "class", "replace"]][-1]
     assert "10000000bit" in own
@@ -66,7 +66,7 @@ def test_the_nodes_own_address_is_no_pods(tmp_path: Path) -> None:
     one = at(pod("a", n.BE, paths.BEST_EFFORT), "192.0.2.1", host=True)
     folder = world.pod(one)
     world.source.replace([one, at(pod("b", n.LS), "10.1.0.2", "not-an-address")])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     assert "192.0.2.1" not in str(world.programs.calls)
     assert "10.1.0.2" in str(world.programs.calls) and "not-an-address" not in str(world.programs.calls)
@@ -78,7 +78,7 @@ def test_a_bad_annotation_limits_nothing_and_the_other_pods_keep_their_classes(t
     bad, good = limited("bad", '{"egressLimit": "$(reboot)"}'), pod("good", n.LS)
     folders = [world.pod(each) for each in (bad, good)]
     world.source.replace([bad, good])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     assert [int(world.text(folder, "net_cls.classid")) for folder in folders] == [0x10003, 0x10003]
     assert world.standalone.last_network.errors == 1
@@ -98,7 +98,7 @@ def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp
     asking = at(pod("asking", "", annotations=asks), "10.1.0.2")
     folders = [world.pod(each) for each in (proxy, asking)]
     world.source.replace([proxy, asking])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     assert [world.text(folder, "net_cls.classid") for folder in folders] == ["0", "0"]
     assert "10.1.0." not in chain(world)
@@ -114,7 +114,7 @@ def test_a_pod_without_a_class_is_left_alone_and_told_if_it_asks_for_a_limit(tmp
 def test_without_the_nodes_bandwidth_nothing_is_made(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.source.replace([])
-    world.book.put("NodeSLO", slo(bandwidth=""), "test")
+    world.store.put("NodeSLO", slo(bandwidth=""), "test")
     world.round("NodeSLO")
     assert not [argv for argv, _ in world.programs.calls if "replace" in argv or argv[0] == "iptables-restore"]
 
@@ -122,9 +122,9 @@ def test_without_the_nodes_bandwidth_nothing_is_made(tmp_path: Path) -> None:
 def test_another_policy_takes_all_of_it_away_once(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     world.source.replace([at(pod("a", n.LS), "10.1.0.1")])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
-    world.book.put("NodeSLO", slo("terway-qos"), "test")
+    world.store.put("NodeSLO", slo("terway-qos"), "test")
     world.round("NodeSLO")
     assert ["tc", "qdisc", "del", "dev", "eth0", "root"] in [argv for argv, _ in world.programs.calls]
     world.programs.calls.clear()
@@ -137,7 +137,7 @@ def test_a_pod_of_which_the_resources_cannot_be_read_is_shaped_as_the_others(tmp
     bad = pod("bad", n.LS, containers=[{"name": "c", "resources": {"limits": {"cpu": "many"}}}])
     folder = world.pod(bad)
     world.source.replace([bad])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     assert int(world.text(folder, "net_cls.classid")) == 0x10003
 
@@ -146,7 +146,7 @@ def test_a_machine_without_a_default_route_is_told(tmp_path: Path) -> None:
     world = World(tmp_path, NODE)
     (tmp_path / "proc/net/route").write_text("Iface\n")
     world.source.replace([])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     told = world.history.of("node/network")
     assert told is not None and told["writes"][0]["reason"] == "the machine has no default route"
@@ -158,7 +158,7 @@ def test_a_pod_of_no_form_is_told_and_the_other_pods_keep_their_classes(tmp_path
     bad["status"]["podIPs"] = ["10.1.0.1"]
     folders = [world.pod(each) for each in (bad, good)]
     world.source.replace([bad, good])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     assert int(world.text(folders[1], "net_cls.classid")) == 0x10003
     assert world.standalone.last_network.errors == 1
@@ -170,7 +170,7 @@ def test_a_limit_of_thousands_of_digits_costs_no_other_pod_its_class(tmp_path: P
     good = at(limited("b", json.dumps({"egressLimit": "10M"})), "10.1.0.2")
     folder = world.pod(good)
     world.source.replace([huge, good])
-    world.book.put("NodeSLO", slo(), "test")
+    world.store.put("NodeSLO", slo(), "test")
     world.round("NodeSLO")
     assert int(world.text(folder, "net_cls.classid")) > 0x10000
     assert "-s 10.1.0.2/32" in chain(world)

@@ -76,7 +76,7 @@ def test_a_model_that_is_not_whole_is_refused_with_the_file_and_the_last_good_on
     world.configure(ioCost=[config(model="cubic")])
     world.loop()
     assert "enable=1" in text(world, "blkio.cost.qos")
-    (problem,) = world.book.problems()
+    (problem,) = world.store.problems()
     assert problem.error == 'ioCost[0].config[0].model: "cubic" is not linear; say "linear"'
 
 

@@ -1,9 +1,9 @@
-"""The merged updates and evictions of one event: `UpdateBook`, for the replies of every kind of event.
+"""The merged updates and evictions of one event: `SideUpdates`, for the replies of every kind of event.
 
 Each reply is taken in two halves: `plan` claims everything and may fail, `commit` changes the merged updates and
 cannot. The container that an UpdateContainer request is about is kept aside: its update comes last, holds the full
 set of resources, and is what later plugins see. Next: `nri.adaptation.merge.update` and `nri.adaptation.merge.create`,
-which use the book.
+which use the side.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "Eviction",
     "Ignored",
     "KnownContainers",
-    "UpdateBook",
+    "SideUpdates",
     "folded",
 ]
 
@@ -93,7 +93,7 @@ def _fold(same: list[m.ContainerUpdate]) -> m.ContainerUpdate:
     return whole
 
 
-class UpdateBook:
+class SideUpdates:
     """The merged updates of one event.
 
     Attributes:

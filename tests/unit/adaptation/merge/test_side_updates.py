@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nri.adaptation.merge.ledger import Ledger
-from nri.adaptation.merge.update_book import NO_CONTAINER, UNKNOWN_CONTAINER, UpdateBook
+from nri.adaptation.merge.side_updates import NO_CONTAINER, UNKNOWN_CONTAINER, SideUpdates
 from nri.api import messages as m
 from nri.errors import ConflictError, UpdateError
 from nri.rules import Rules
@@ -20,11 +20,11 @@ def messages(*updates: dict[str, Any]) -> list[m.ContainerUpdate]:
     return [parse(each, m.ContainerUpdate()) for each in updates]
 
 
-def book(rules: Rules = Rules.DEFAULT, **options: Any) -> UpdateBook:
-    return UpdateBook(Ledger(rules), rules, **options)
+def side(rules: Rules = Rules.DEFAULT, **options: Any) -> SideUpdates:
+    return SideUpdates(Ledger(rules), rules, **options)
 
 
-def take(made: UpdateBook, plugin: str, *updates: dict[str, Any]) -> None:
+def take(made: SideUpdates, plugin: str, *updates: dict[str, Any]) -> None:
     made.commit(made.plan(messages(*updates), plugin))
 
 
@@ -35,7 +35,7 @@ def known(*ids: str, creating: tuple[str, ...] = ()) -> Containers:
 
 
 def test_updates_of_one_container_by_several_plugins_become_one() -> None:
-    made = book()
+    made = side()
     take(made, "10-a", update("x", **SHARES))
     take(made, "20-b", update("x", memory={"limit": {"value": "9"}}))
     (merged,) = made.updates()
@@ -43,7 +43,7 @@ def test_updates_of_one_container_by_several_plugins_become_one() -> None:
 
 
 def test_a_plan_alone_changes_no_update() -> None:
-    made = book()
+    made = side()
     made.plan(messages(update("x", **SHARES)), "10-a")
     assert made.updates() == []
 
@@ -52,14 +52,14 @@ def test_a_plan_alone_changes_no_update() -> None:
     ("first", "second", "merged"), [(True, True, True), (True, False, False), (False, True, False)]
 )
 def test_a_failure_may_be_ignored_only_if_all_who_asked_say_so(first: bool, second: bool, merged: bool) -> None:
-    made = book()
+    made = side()
     take(made, "10-a", update("x", first, **SHARES))
     take(made, "20-b", update("x", second, memory={"limit": {"value": "9"}}))
     assert made.updates()[0].ignore_failure is merged
 
 
 def test_a_conflict_whose_failure_may_be_ignored_is_told_and_the_rest_goes_on() -> None:
-    made = book()
+    made = side()
     take(made, "10-a", update("x", **SHARES))
     take(made, "20-b", update("x", True, **SHARES), update("y", **SHARES))
     assert [each.container_id for each in made.updates()] == ["x", "y"]
@@ -69,28 +69,28 @@ def test_a_conflict_whose_failure_may_be_ignored_is_told_and_the_rest_goes_on() 
 
 
 def test_a_conflict_fails_the_plan_otherwise() -> None:
-    made = book()
+    made = side()
     take(made, "10-a", update("x", **SHARES))
     with pytest.raises(ConflictError):
         made.plan(messages(update("x", **SHARES)), "20-b")
 
 
 def test_a_container_that_is_being_created_by_this_event_cannot_be_updated() -> None:
-    made = book(created="new")
+    made = side(created="new")
     with pytest.raises(UpdateError, match='plugin "10-a" asked update of "new" during creation') as caught:
         made.plan(messages(update("new", **SHARES)), "10-a")
     assert (caught.value.plugin, caught.value.container_id) == ("10-a", "new")
 
 
 def test_an_update_without_any_resource_changes_nothing() -> None:
-    made = book(requested="ctr", resources=m.LinuxResources())
+    made = side(requested="ctr", resources=m.LinuxResources())
     take(made, "10-a", {"container_id": "x"}, {"container_id": "ctr"})
     assert (made.updates(), made.revision) == ([], 0)
     assert made.requested() == m.ContainerUpdate()
 
 
 def test_a_container_that_is_not_there_is_left_out_with_the_reason() -> None:
-    made = book(known=known("here"))
+    made = side(known=known("here"))
     take(made, "10-a", update("", **SHARES), update("gone", **SHARES), update("here", **SHARES))
     assert [each.container_id for each in made.updates()] == ["here"]
     assert [(each.container_id, each.reason) for each in made.ignored] == [
@@ -100,20 +100,20 @@ def test_a_container_that_is_not_there_is_left_out_with_the_reason() -> None:
 
 
 def test_the_requested_container_need_not_be_known() -> None:
-    made = book(known=known(), requested="ctr", resources=m.LinuxResources())
+    made = side(known=known(), requested="ctr", resources=m.LinuxResources())
     take(made, "10-a", update("ctr", **SHARES))
     assert made.requested().linux.resources.cpu.shares.value == 5
 
 
 def test_an_update_of_a_container_that_another_event_creates_waits() -> None:
-    made = book(known=known(creating=("soon",)))
+    made = side(known=known(creating=("soon",)))
     take(made, "10-a", update("soon", **SHARES))
     assert made.updates() == []
     assert [(plugin, each.container_id) for plugin, each in made.kept] == [("10-a", "soon")]
 
 
 def test_evictions_are_kept_left_out_or_wait_as_updates_do() -> None:
-    made = book(known=known("here", creating=("soon",)), created="new")
+    made = side(known=known("here", creating=("soon",)), created="new")
     evict = [m.ContainerEviction(container_id=name, reason="r") for name in ("here", "gone", "soon", "new", "")]
     made.evict(evict, "10-a")
     assert [each.container_id for each in made.evictions] == ["here", "new"]
@@ -122,13 +122,13 @@ def test_evictions_are_kept_left_out_or_wait_as_updates_do() -> None:
 
 
 def test_in_the_reference_evictions_of_replies_are_dropped() -> None:
-    made = book(Rules.REFERENCE)
+    made = side(Rules.REFERENCE)
     made.evict([m.ContainerEviction(container_id="x")], "10-a")
     assert made.evictions == []
 
 
 def test_evictions_are_added_to_a_reply() -> None:
-    made = book()
+    made = side()
     made.evict([m.ContainerEviction(container_id="x", reason="why")], "10-a")
     reply = m.CreateContainerResponse()
     made.fill_evictions(reply.evict)

@@ -18,7 +18,7 @@ from nri.agent.profile import Kind, UnreadKey
 from nri.policies.last_good import LastGood
 from nri.text import plain
 
-__all__ = ["Problem", "RuleBook"]
+__all__ = ["Problem", "RuleStore"]
 
 _log = logging.getLogger(__name__)
 #: The longest error that is kept, in characters: documents are written by others.
@@ -60,7 +60,7 @@ class _Entry:
         self.place: Callable[[str], str] | None = None
 
 
-class RuleBook:
+class RuleStore:
     """All rules of the node.
 
     Args:

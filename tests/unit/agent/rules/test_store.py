@@ -1,0 +1,228 @@
+"""The store of rules: what is taken, what is refused, what stays."""
+
+import json
+from typing import Any
+
+import pytest
+
+from nri.agent.profiles.koordinator.documents import KINDS
+from nri.agent.rules.store import RuleStore
+from nri.policies.koordinator import names
+from nri.policies.koordinator.profile import Node
+
+BE_ON = {"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": True, "groupIdentity": -1}}}}
+
+
+def slo(spec: Any) -> dict[str, Any]:
+    return {"kind": "NodeSLO", "metadata": {"name": "n1"}, "spec": spec}
+
+
+def topology(cpus: str) -> dict[str, Any]:
+    pools = json.dumps([{"socket": 0, "node": 0, "cpuset": cpus}])
+    return {"metadata": {"name": "n1", "annotations": {names.ANNOTATION_SHARE_POOLS: pools}}}
+
+
+def node(ratio: str | None) -> dict[str, Any]:
+    return {"metadata": {"name": "n1", "annotations": {} if ratio is None else {names.ANNOTATION_RATIO: ratio}}}
+
+
+@pytest.fixture
+def store() -> RuleStore:
+    return RuleStore(Node(fail=True), KINDS, clock=lambda: 7.0)
+
+
+@pytest.fixture
+def heard(store: RuleStore) -> list[set[str]]:
+    calls: list[set[str]] = []
+    store.subscribe(lambda kinds: calls.append(set(kinds)))
+    return calls
+
+
+def test_before_any_document_the_base_holds(store: RuleStore) -> None:
+    assert store.node == Node(fail=True)
+    assert (store.document("NodeSLO"), store.sources()["NodeSLO"], store.problems()) == (None, "", [])
+    assert store.sources() == {"NodeSLO": "", "NodeResourceTopology": "", "Node": ""}
+
+
+def test_each_kind_becomes_its_part_of_the_rules_and_is_told(store: RuleStore, heard: list[set[str]]) -> None:
+    store.put("NodeSLO", slo(BE_ON), "api")
+    store.put("NodeResourceTopology", topology("0-3"), "api")
+    store.put("Node", node("1.5"), "api")
+    found = store.node
+    assert found.fail
+    assert found.identity is not None and found.identity.pods["BE"] == -1
+    assert found.cpus is not None and found.cpus.shared() == "0-3"
+    assert found.ratio == 1.5
+    assert (found.batch.has_quota, found.batch.ratio) == (True, 1.5)
+    assert heard == [{"NodeSLO"}, {"NodeResourceTopology"}, {"Node"}]
+    assert store.document("NodeSLO") == slo(BE_ON)
+
+
+def test_a_snapshot_does_not_change(store: RuleStore) -> None:
+    before = store.node
+    store.put("NodeSLO", slo(BE_ON), "api")
+    assert before.identity is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad", "key"),
+    [
+        ("NodeSLO", slo(BE_ON), slo({"resourceQOSStrategy": {"beClass": {"cpuQOS": {"enable": "x"}}}}), "spec."),
+        ("NodeSLO", slo(BE_ON), slo({"hostApplications": {}}), "hostApplications"),
+        ("NodeSLO", slo(BE_ON), slo({"systemStrategy": {"totalNetworkBandwidth": "-1"}}), ""),
+        ("NodeSLO", slo(BE_ON), slo([1]), "spec"),
+        ("NodeSLO", slo(BE_ON), {"metadata": [], "spec": BE_ON}, "metadata"),
+        ("NodeResourceTopology", topology("0-3"), topology("3-0"), "annotation"),
+        ("NodeResourceTopology", topology("0-3"), {"metadata": {"annotations": {"a": 1}}}, "metadata.annotations"),
+        ("Node", node("1.5"), node("fast"), "annotation"),
+        ("Node", node("1.5"), [], ""),
+    ],
+)
+def test_a_bad_document_keeps_the_last_good_one_and_is_a_problem_until_a_good_one_comes(
+    store: RuleStore, heard: list[set[str]], kind: str, good: Any, bad: Any, key: str
+) -> None:
+    store.put(kind, good, "api")
+    before = store.node
+    heard.clear()
+    store.put(kind, bad, "api")
+    assert store.node is before
+    assert store.document(kind) == good
+    (problem,) = store.problems()
+    assert (problem.kind, problem.source, problem.at) == (kind, "api", 7.0)
+    assert problem.error.startswith(key) and problem.error
+    assert heard == []
+    store.put(kind, good, "api")
+    assert store.problems() == []
+
+
+def test_one_bad_value_refuses_the_whole_document(store: RuleStore) -> None:
+    strategy = {"policies": {"netQOSPolicy": "terway-qos"}, "lsClass": {"networkQOS": {}}}
+    strategy["lsClass"]["networkQOS"] = {"enable": True, "egressLimit": "2G"}
+    spec = {"systemStrategy": {"totalNetworkBandwidth": "1G"}, "resourceQOSStrategy": strategy | {"beClass": {}}}
+    store.put("NodeSLO", slo(BE_ON), "api")
+    store.put("NodeSLO", slo(spec), "api")
+    assert store.node.identity is not None and store.node.identity.pods["BE"] == -1
+    assert "more than the node's" in store.problems()[0].error
+
+
+def test_a_document_that_means_the_same_is_taken_and_not_told(store: RuleStore, heard: list[set[str]]) -> None:
+    store.put("Node", node("1.5"), "api")
+    store.put("Node", node("1.501") | {"status": {}}, "api")
+    assert heard == [{"Node"}]
+    assert store.node.ratio == 1.5
+    assert store.document("Node") == node("1.501") | {"status": {}}
+
+
+def test_a_spec_that_only_loops_read_is_a_change_of_the_rule(store: RuleStore, heard: list[set[str]]) -> None:
+    store.put("NodeSLO", slo({"cpuBurstStrategy": {"policy": "none"}}), "api")
+    store.put("NodeSLO", slo({"cpuBurstStrategy": {"policy": "auto"}}), "api")
+    assert heard == [{"NodeSLO"}, {"NodeSLO"}]
+
+
+def test_what_a_deleted_slo_had_switched_on_is_switched_off(store: RuleStore, heard: list[set[str]]) -> None:
+    store.put("NodeSLO", slo(BE_ON), "api")
+    store.put("NodeSLO", None, "api")
+    identity = store.node.identity
+    assert identity is not None and not identity.enabled and identity.pods["BE"] == 0
+    assert store.document("NodeSLO") is None
+    assert heard == [{"NodeSLO"}] * 2
+
+
+def test_of_a_deleted_topology_and_node_nothing_is_left(store: RuleStore) -> None:
+    store.put("NodeResourceTopology", topology("0-3"), "api")
+    store.put("Node", node("1.5"), "api")
+    store.put("NodeResourceTopology", None, "api")
+    store.put("Node", None, "api")
+    assert (store.node.cpus, store.node.ratio) == (None, -1)
+
+
+def test_a_document_goes_away_only_by_its_own_source(store: RuleStore, heard: list[set[str]]) -> None:
+    store.put("NodeSLO", slo({}), "file")
+    store.put("NodeSLO", slo(BE_ON), "api")
+    heard.clear()
+    store.put("NodeSLO", None, "file")
+    assert store.sources()["NodeSLO"] == "api"
+    assert heard == []
+
+
+def test_a_bad_document_that_is_deleted_is_no_problem_any_more(store: RuleStore) -> None:
+    store.put("Node", node("fast"), "api")
+    store.put("Node", None, "api")
+    assert store.problems() == []
+
+
+def test_a_source_can_say_where_an_error_is(store: RuleStore) -> None:
+    store.put("Node", node("fast"), "a.yaml", lambda error: "a.yaml:3")
+    assert store.problems()[0].source == "a.yaml:3"
+
+
+def test_what_cannot_be_read_at_all_is_a_problem_until_it_can(store: RuleStore) -> None:
+    store.refuse("", "a.yaml", "not valid YAML\n")
+    assert [(each.source, each.error) for each in store.problems()] == [("a.yaml", "not valid YAML\\n")]
+    store.accept("", "a.yaml")
+    assert store.problems() == []
+
+
+def test_problems_are_bounded_in_length_and_number(store: RuleStore) -> None:
+    for number in range(150):
+        store.refuse("", f"{number}.yaml", "x" * 10_000)
+    assert len(store.problems()) == 100
+    assert max(len(each.error) for each in store.problems()) < 600
+
+
+def test_a_listener_that_fails_stops_neither_the_others_nor_the_source(
+    store: RuleStore, heard: list[set[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    store.subscribe(lambda kinds: 1 / 0)
+    store.subscribe(lambda kinds: heard.append({"last"}))
+    store.put("Node", node("1.5"), "api")
+    assert heard == [{"Node"}, {"last"}]
+    assert "could not be applied" in caplog.text
+
+
+def test_a_listener_may_read_the_book(store: RuleStore) -> None:
+    seen: list[float] = []
+    store.subscribe(lambda kinds: seen.append(store.node.ratio if store.document("Node") else 0))
+    store.put("Node", node("2"), "api")
+    assert seen == [2.0]
+
+
+def test_a_kind_that_is_none_is_a_key_error(store: RuleStore) -> None:
+    with pytest.raises(KeyError):
+        store.put("Pod", {}, "api")
+
+
+def test_the_log_follows_a_rule_from_its_first_document_to_its_last(caplog: pytest.LogCaptureFixture) -> None:
+    def take(store: RuleStore) -> None:
+        for given in (slo(BE_ON), slo(BE_ON), slo([1]), slo(BE_ON), None):
+            store.put("NodeSLO", given, "a.yaml")
+        store.refuse("", "a.yaml", "not valid YAML")
+        store.accept("", "a.yaml")
+        store.accept("", "a.yaml")
+
+    with caplog.at_level("INFO", "nri.agent"):
+        take(RuleStore(Node(), KINDS))
+        assert [message.partition(": ")[0] for message in caplog.messages] == [
+            "NodeSLO of a.yaml is in force",
+            "NodeSLO of a.yaml is not used, the last good one stays",
+            "NodeSLO of a.yaml is mended, and in force",
+            "NodeSLO of a.yaml was removed",
+            "a document of a.yaml is not used, the last good one stays",
+            "what was wrong with a document of a.yaml is over",
+        ]
+        caplog.clear()
+        take(RuleStore(Node(), KINDS, log=False))
+        assert caplog.messages == []
+
+
+def test_keys_that_nothing_reads_are_told_once_and_forgotten_with_the_document(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = RuleStore(Node(), KINDS)
+    for _ in range(2):
+        store.put("NodeSLO", {"spec": {"cpuBurstStrateg": {"policy": "auto"}}}, "a.yaml")
+    (line,) = [each.getMessage() for each in caplog.records if "without effect" in each.getMessage()]
+    assert "cpuBurstStrateg: nothing reads it; did you mean cpuBurstStrategy?" in line and "a.yaml" in line
+    assert list(store.unread()) == ["NodeSLO"]
+    store.put("NodeSLO", None, "a.yaml")
+    assert store.unread() == {}
