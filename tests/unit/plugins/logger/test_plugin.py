@@ -107,7 +107,7 @@ def test_add_puts_a_mark_and_set_puts_it_over_that_of_others(nri_runtime: FakeRu
         ("addEnv:", "addEnv: expected text, not null"),
         ("ADDENV: X", r'ADDENV: unknown key \(did you mean "addEnv"'),
         ("addEnv: X\naddEnv: Y", ":2: addEnv: the key is given twice"),
-        ("addEnv: X\n---\naddEnv: Y", "found another document"),
+        ("addEnv: X\n---\naddEnv: Y", "there is a second document"),
         ("addEnv: -X", "addEnv: must not start with '-'"),
     ],
 )
