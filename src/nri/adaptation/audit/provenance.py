@@ -285,13 +285,13 @@ class Provenance:
     def _append(self, target: str, record: Record) -> None:
         history = self.histories.get(target)
         if history is None:
-            history = self.histories[target] = _History()
-            self._bytes += _HISTORY_BYTES
-            self._whole.append(target)
-            while len(self._whole) > _WHOLE:
+            while len(self._whole) >= _WHOLE:  # before it is there itself: it may have been known before
                 old = self.histories.get(self._whole.popleft())
                 if old is not None:
                     self._bytes -= old.pack()
+            history = self.histories[target] = _History()
+            self._bytes += _HISTORY_BYTES
+            self._whole.append(target)
         elif not record.failed:
             self.histories.move_to_end(target)
         self._bytes += history.add(record)

@@ -164,7 +164,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 if found or self._saved_state or before.containers:
                     policy = self.make(self._present_machine(), self._options, state, found)
                 else:
-                    policy = before  # it has just been made, and nothing has happened since
+                    policy = before  # nothing is to be taken up
             except ValueError as error:
                 self.log.warning("nothing can stay as it was: %s; all containers are placed again", error)
                 policy = self.make(self._present_machine(), self._options, None, {})

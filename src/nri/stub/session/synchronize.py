@@ -167,8 +167,10 @@ class _Unread(list[Any]):
     def __len__(self) -> int:
         return list.__len__(self) if self.state is None else self._length
 
-    def __radd__(self, other: list[Any]) -> list[Any]:
-        return [*other, *self]
+    def __radd__(self, other: object) -> Any:
+        if self.state is not None:
+            self.state.read()
+        return NotImplemented  # so that a list goes on as with any other, in place, too
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         return list, (self[:],)
@@ -178,8 +180,9 @@ def _reading(name: str) -> Any:
     method = getattr(list, name)
 
     def read_first(self: _Unread, *arguments: Any, **named: Any) -> Any:
-        if self.state is not None:
-            self.state.read()
+        for each in (self, *arguments):  # it may be compared with, or added to, one of another synchronization
+            if isinstance(each, _Unread) and each.state is not None:
+                each.state.read()
         return method(self, *arguments, **named)
 
     return read_first

@@ -200,7 +200,7 @@ class RuntimeHandle:
             elif response.code:
                 pending.finish([], RpcError(response.code, plain(response.message)))
             elif len(response.payload) > _ANSWERED * len(payload) + _ROOM_BYTES:
-                pending.finish([], NriError(f"the runtime's answer is not read: {len(response.payload)} bytes"))
+                pending.finish([], NriError(f"the runtime's answer is too long: {len(response.payload)} bytes"))
             else:
                 try:
                     failed = m.UpdateContainersResponse.FromString(response.payload).failed

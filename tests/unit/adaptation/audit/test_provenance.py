@@ -90,6 +90,15 @@ def test_containers_that_went_before_their_creation_was_old_are_no_hindrance() -
     assert steps(provenance, "c2") == steps(provenance, "c398")
 
 
+def test_a_container_that_comes_again_under_its_id_is_new_also_where_its_first_creation_was_to_be_packed() -> None:
+    provenance = Provenance(clock=Clock())
+    for number in range(300):
+        create(provenance, ("10-a", env(A=str(number))), container="c")
+        assert steps(provenance, "c")[-1][-1] == str(number)
+        provenance.forget("c")
+        assert ids(provenance) == []
+
+
 @given(
     st.lists(st.tuples(st.sampled_from(["c1", "c2", "c3", "c4"]), st.integers(0, 3), st.integers(0, 5000)), max_size=60)
 )

@@ -77,7 +77,7 @@ def rules(cluster: Cluster, store: RuleStore, tmp_path: Path) -> Iterator[Apiser
     made.stop()
 
 
-def test_all_three_kinds_of_this_node_reach_the_book(cluster: Cluster, store: RuleStore, rules: ApiserverRules) -> None:
+def test_all_kinds_of_this_node_reach_the_store(cluster: Cluster, store: RuleStore, rules: ApiserverRules) -> None:
     annotations = {"node.koordinator.sh/cpu-normalization-ratio": "1.5"}
     cluster.items["nodes"] = [thing("n1", metadata={"annotations": annotations})]
     cluster.items["nodeslos"] = [thing("n1", spec={"systemStrategy": {}})]

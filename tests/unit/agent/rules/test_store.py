@@ -180,7 +180,7 @@ def test_a_listener_that_fails_stops_neither_the_others_nor_the_source(
     assert "could not be applied" in caplog.text
 
 
-def test_a_listener_may_read_the_book(store: RuleStore) -> None:
+def test_a_listener_may_read_the_store(store: RuleStore) -> None:
     seen: list[float] = []
     store.subscribe(lambda kinds: seen.append(store.node.ratio if store.document("Node") else 0))
     store.put("Node", node("2"), "api")

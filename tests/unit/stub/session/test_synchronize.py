@@ -167,6 +167,7 @@ USES: dict[str, Callable[[Any], Any]] = {
     "added to": lambda these: operator.add(these, [POD]),
     "added": lambda these: operator.add([POD], these),
     "added in place": lambda these: these.__iadd__([POD]),
+    "added to a list in place": lambda these: operator.iadd(mine := [POD], these) is mine and mine,
     "extending a message": lambda these: m.SynchronizeRequest(containers=these),
     "multiplied": lambda these: these * 2,
     "appended to": lambda these: these.append(POD),
@@ -194,6 +195,16 @@ def test_a_list_of_the_state_is_like_any_other(use: str) -> None:
     assert (len(pods), len(containers), bool(containers)) == (1, 3, True)
     assert USES[use](containers) == USES[use](plain)
     assert (containers, len(containers), pods) == (plain, len(plain), [POD])
+
+
+@pytest.mark.parametrize("use", [operator.add, operator.iadd, operator.eq, operator.ne])
+def test_lists_of_two_synchronizations_go_together_like_any_others(use: Callable[[Any, Any], Any]) -> None:
+    lists = []
+    for _ in range(2):
+        parts = Parts()
+        parts.add(part(pods=2, more=False), keep=True)
+        lists.append(parts.take()[0])
+    assert use(*lists) == use([POD] * 2, [POD] * 2)
 
 
 def test_messages_are_made_when_somebody_looks_and_are_the_same_ever_after() -> None:

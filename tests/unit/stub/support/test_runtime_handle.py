@@ -164,7 +164,7 @@ def test_too_many_updates_that_nobody_answers_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [(b"\xff\xff", "answer cannot be read"), (b"\x0a\x00" * 10_000, "answer is not read: 20000 bytes")],
+    [(b"\xff\xff", "answer cannot be read"), (b"\x0a\x00" * 10_000, "answer is too long: 20000 bytes")],
 )
 def test_an_answer_that_cannot_or_must_not_be_read_is_an_error_of_the_update(answer: bytes, told: str) -> None:
     plugin = Names()

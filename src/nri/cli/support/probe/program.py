@@ -110,8 +110,9 @@ def candidate(words: Sequence[str], config: str | None, timeout_s: float) -> Can
             )
             raise Failure(f"{' '.join(words)}: how does it find the runtime? {step}", USAGE)
         if not (os.path.isfile(program) and os.access(program, os.X_OK)):
-            path = shutil.which(program) or "that of a file that may be executed"
-            raise Failure(f"{program}: no program that can be run; write its path: {path}", USAGE)
+            path = shutil.which(program)
+            step = f"write its path: {path}" if path else "name a file that may be executed"
+            raise Failure(f"{program}: no program that can be run; {step}", USAGE)
     return Candidate(tuple(words), read_file(config) if config else None, timeout_s)
 
 

@@ -100,7 +100,7 @@ def test_only_pods_are_taken_of_a_file(tmp_path: Path) -> None:
     assert [each.pod.get("metadata", {}).get("name") for each in offline.pods_of(str(path))] == ["a", None]
 
 
-def test_a_bad_rule_is_a_problem_of_the_book_and_not_also_a_line_of_a_log(
+def test_a_bad_rule_is_a_problem_of_the_store_and_not_also_a_line_of_a_log(
     settings: AgentSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.rules.path.mkdir()

@@ -75,7 +75,7 @@ def test_a_bad_plugin_is_told_what_it_does_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["/nowhere"], "no program that can be run; write its path: that of a file that may be executed"),
+        (["/nowhere"], "no program that can be run; name a file that may be executed"),
         (["sh"], f"sh: no program that can be run; write its path: {shutil.which('sh')}"),
         (["/nowhere.py"], "/nowhere.py: no program"),
         (["/bin/true", "-x"], "write {socket}"),
