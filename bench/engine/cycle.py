@@ -56,10 +56,10 @@ class TimedCri(Cri):
             self.windows.append((method, began, ended))
 
 
-def cycle(cri: TimedCri, *, own_network: bool = False) -> dict[str, float]:
-    """Live one life; milliseconds by call, and of all together."""
+def cycle(cri: TimedCri, **pod: bool) -> dict[str, float]:
+    """Live one life; milliseconds by call, and of all together. `pod`: what `Cri.run_pod` is told of its kind."""
     cri.took = {}
-    pod = cri.run_pod(f"p{next(_numbers)}", annotations=ANNOTATIONS, own_network=own_network)
+    pod = cri.run_pod(f"p{next(_numbers)}", annotations=ANNOTATIONS, **pod)
     container = cri.create(pod, "main")
     cri.start(container)
     cri.exec(container, "/bin/true")

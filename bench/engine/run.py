@@ -1,8 +1,9 @@
 """`python -m bench engine`: the nine calls of a pod's life on containerd 2.4 and on the engine, in turns.
 
 As root, on a machine where containers run. Both have the same runc, folders in memory and, in turn, no plugin, one and
-five in Python and in Go, attached to both at once; then pods with a network of their own, memory, and where the
-engine's time goes. Prints tables; with --write they go into bench/RESULTS.md.
+five in Python and in Go, attached to both at once; then pods with a network of their own or with one process namespace,
+many pods at once with their memory, and where the engine's time goes. Prints tables; with --write they go into
+bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from tools.runtimes.machine import MissingError
 
 RESULTS = Path(__file__).parent.parent / "RESULTS.md"
 BEGIN, END = "<!-- engine -->", "<!-- end of engine -->"
-#: Pods whose memory is measured.
-PODS = 10
+#: What makes the kinds of pods, by what they are called behind the plugins.
+KINDS = {"": {}, ", pod network": {"own_network": True}, ", shared process namespace": {"shared_processes": True}}
 NONE = Attached("", 0)
 
 
@@ -32,16 +33,15 @@ class Setting(NamedTuple):
     """What all cycles of one row have in common."""
 
     attached: Attached
-    own_network: bool = False
+    kind: str = ""
 
     def __str__(self) -> str:
-        return f"{self.attached}, pod network" if self.own_network else str(self.attached)
+        return f"{self.attached}{self.kind}"
 
 
 SETTINGS = (
-    *(Setting(each) for each in (NONE, Attached("Python", 1), Attached("Python", 5), Attached("Go", 1))),
-    Setting(Attached("Go", 5)),
-    Setting(NONE, own_network=True),
+    *(Setting(NONE, kind) for kind in KINDS),
+    *(Setting(Attached(language, count)) for language in ("Python", "Go") for count in (1, 5)),
 )
 
 
@@ -55,13 +55,13 @@ class Measured:
     def round(self, both: list[Side], setting: Setting, cycles: int) -> None:
         """Some cycles on each side, in turns; the first of each warms up what plugins and idle time have cooled."""
         for side in both:
-            cycle(side.cri, own_network=setting.own_network)
+            cycle(side.cri, **KINDS[setting.kind])
             self.times[side.name].append([])
             self.cpu[side.name].append(0.0)
         for number in range(cycles):
             for side in both if number % 2 else reversed(both):
                 before = side.cpu_ms()
-                self.times[side.name][-1].append(cycle(side.cri, own_network=setting.own_network))
+                self.times[side.name][-1].append(cycle(side.cri, **KINDS[setting.kind]))
                 self.cpu[side.name][-1] += (side.cpu_ms() - before) / cycles
 
 
@@ -80,15 +80,26 @@ def inventory(both: list[Side], rounds: int, cycles: int, *, compiled: bool) -> 
     return found
 
 
-def memory(both: list[Side]) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
-    """Memory of each side without pods and with some, after all that came before."""
-    found = {}
-    for side in both:
-        empty = side.memory_kb()
-        containers = [container for _, container in side.pods(PODS)]
-        found[side.name] = empty, side.memory_kb(containers)
-        side.clear()
-    return found
+class Crowd(NamedTuple):
+    """Many pods of one side: kilobytes by program without them and with them, and seconds of each round."""
+
+    empty: dict[str, int]
+    full: dict[str, int]
+    created_s: float
+    stopped_s: float
+
+
+def crowd(side: Side, count: int) -> Crowd:
+    """Make so many pods with a container each, look at the memory, stop them all, and remove them; one by one."""
+    empty, began = side.memory_kb(), time.monotonic()
+    made = side.pods(count)
+    created = time.monotonic() - began
+    full, began = side.memory_kb(made.values()), time.monotonic()
+    for pod in made:
+        side.cri.stop_pod(pod)
+    stopped = time.monotonic() - began
+    side.cri.remove_all()
+    return Crowd(empty, full, created, stopped)
 
 
 def report(options: argparse.Namespace) -> str:
@@ -96,14 +107,17 @@ def report(options: argparse.Namespace) -> str:
     compiled = not options.pure
     with sides(compiled=compiled, own_network=True) as both:
         measured = inventory(both, options.rounds, options.cycles, compiled=compiled)
-        sizes = memory(both)
+        crowds: dict[str, list[Crowd]] = {side.name: [] for side in both}
+        for number in range(options.crowds):
+            for side in both if number % 2 else reversed(both):
+                _say(f"{options.pods} pods, round {number + 1} of {options.crowds}: {side.name}")
+                crowds[side.name].append(crowd(side, options.pods))
     falls = {}
     with tempfile.TemporaryDirectory() as folder:
-        for title, own_network, disk in (("in memory", False, False), ("pod network, records on a disk", True, True)):
+        for kind, disk in (("", False), (", pod network", True), (", shared process namespace", False)):
+            title = f"{'records on a disk' if disk else 'in memory'}{kind}"
             _say(f"waterfall: {title}")
-            falls[title] = measure(
-                options.cycles * 3, Path(folder), compiled=compiled, own_network=own_network, disk=disk
-            )
+            falls[title] = measure(options.cycles * 3, Path(folder), compiled=compiled, disk=disk, **KINDS[kind])
     about = (
         f"{options.rounds} interleaved rounds of {options.cycles} cycles on each side, {time.strftime('%Y-%m-%d')}, "
         f"{'pure Python' if options.pure else 'the compiled package'}, CPython {platform.python_version()}, "
@@ -111,9 +125,11 @@ def report(options: argparse.Namespace) -> str:
     )
     by_name = {str(setting): (each.times, each.cpu) for setting, each in measured.items()}
     parts = [about, "### The whole cycle", tables.cycles(by_name)]
-    for name in (str(SETTINGS[0]), str(SETTINGS[-1])):
+    for name in (str(Setting(NONE, kind)) for kind in KINDS):
         parts += [f"### Call by call: {name}", tables.calls(by_name[name][0])]
-    parts += ["### Memory of the runtime, with conmons, shims and what holds pods", tables.memory(sizes, PODS)]
+    parts += [f"### {options.pods} pods at once, one client", tables.crowds(crowds)]
+    sizes = {name: (rounds[-1].empty, rounds[-1].full) for name, rounds in crowds.items()}
+    parts += ["### Memory of the runtime, with conmons, shims and what holds pods", tables.memory(sizes, options.pods)]
     for title, shares in falls.items():
         parts += [f"### Where the engine's time goes: {title}", tables.waterfall(shares)]
     return "\n\n".join(parts) + "\n"
@@ -132,6 +148,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench engine", description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--cycles", type=int, default=10, help="in each round, on each side (default 10)")
+    parser.add_argument("--pods", type=int, default=100, help="at once (default 100)")
+    parser.add_argument("--crowds", type=int, default=3, help="rounds of so many pods at once (default 3)")
     parser.add_argument("--pure", action="store_true", help="the engine and plugins without the compiled package")
     parser.add_argument("--write", action="store_true", help="put the tables into bench/RESULTS.md")
     options = parser.parse_args(arguments)

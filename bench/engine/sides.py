@@ -76,15 +76,10 @@ class Side:
                     found[name] = found.get(name, 0) + _pss_kb(int(pid))
         return found
 
-    def pods(self, count: int) -> Iterator[tuple[str, str]]:
-        """Make so many pods with a container each; their ids."""
-        for number in range(count):
-            pod = self.cri.run_pod(f"m{number}")
-            yield pod.id, self.cri.run(pod, "main")
-
-    def clear(self) -> None:
-        """Remove every pod."""
-        self.cri.remove_all()
+    def pods(self, count: int) -> dict[str, str]:
+        """Make so many pods with a container each; the container's id by the pod's."""
+        pods = (self.cri.run_pod(f"m{number}") for number in range(count))
+        return {pod.id: self.cri.run(pod, "main") for pod in pods}
 
 
 def _pss_kb(pid: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bench.engine.cycle import CALLS, CYCLE
 from bench.engine.waterfall import KINDS, TITLES
@@ -68,6 +69,16 @@ def memory(measured: Mapping[str, tuple[Mapping[str, int], Mapping[str, int]]], 
                      f"{sum(full.values()) / 1024:.1f}"])  # fmt: skip
     head = ["runtime", "MiB without pods", "MiB for each pod of one container", "of that", f"MiB with {pods} pods"]
     return table(head, rows)
+
+
+def crowds(measured: Mapping[str, Sequence[Any]]) -> str:
+    """Seconds for making and for stopping many pods, by side and round (`bench.engine.run.Crowd`)."""
+    theirs, ours = measured.values()
+    rows = []
+    for what, key in (("creation of all", "created_s"), ("stop of all", "stopped_s")):
+        seconds = [[getattr(one, key) for one in side] for side in (theirs, ours)]
+        rows.append([what, *(f"{statistics.median(each):.1f}" for each in seconds), ratios(seconds[1], seconds[0])])
+    return table(["", *(f"{side} s" for side in measured), "to containerd"], rows)
 
 
 def waterfall(shares: Mapping[str, Mapping[str, float]]) -> str:

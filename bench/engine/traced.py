@@ -66,6 +66,7 @@ class Event(threading.Event):
 def install() -> None:
     """Put all stopwatches in place."""
     import nri.engine.daemon  # noqa: F401  all modules that are to be looked through
+    from nri import files
     from nri.engine.lifecycle.domain import Domain
     from nri.engine.lifecycle.inventory import ContainerEntry
     from nri.engine.network.cni import Cni
@@ -73,7 +74,7 @@ def install() -> None:
     from nri.engine.process.conmon import Conmon
     from nri.engine.process.runtime import Runtime
     from nri.engine.server import methods
-    from nri.engine.support import files, kernel
+    from nri.engine.support import kernel
 
     method(Runtime, "_call", lambda self, command, *_: f"{self.name} {command}")
     everywhere(execution, "exec_sync", "runc exec")

@@ -47,15 +47,15 @@ def shares(windows: Iterable[Span], spans: Sequence[Span]) -> dict[str, dict[str
     return found
 
 
-def measure(cycles: int, folder: Path, *, compiled: bool, own_network: bool, disk: bool) -> dict[str, dict[str, float]]:
+def measure(cycles: int, folder: Path, *, compiled: bool, disk: bool, **pod: bool) -> dict[str, dict[str, float]]:
     """Mean milliseconds by call and kind of so many lives on a traced engine of its own."""
     file = folder / "spans.json"
-    with traced(file, compiled=compiled, own_network=own_network, disk=disk) as side:
+    with traced(file, compiled=compiled, own_network="own_network" in pod, disk=disk) as side:
         for _ in range(3):
-            cycle(side.cri, own_network=own_network)
+            cycle(side.cri, **pod)
         side.cri.windows.clear()
         for _ in range(cycles):
-            cycle(side.cri, own_network=own_network)
+            cycle(side.cri, **pod)
         windows = [each for each in side.cri.windows if each[0] in CALLS]
         side.runtime.stop()
     spans = [(kind, begin, end) for kind, begin, end in json.loads(file.read_text())]

@@ -80,6 +80,7 @@ class Cri:
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         own_network: bool = False,
+        shared_processes: bool = False,
         handler: str = "",
         under: str = "",
     ) -> Pod:
@@ -87,7 +88,9 @@ class Cri:
 
         `under` is a folder of its cgroup's parent, from which plugins read the class of service.
         """
-        namespaces = pb.NamespaceOption(network=pb.POD if own_network else pb.NODE, pid=pb.CONTAINER, ipc=pb.POD)
+        network = pb.POD if own_network else pb.NODE
+        pid = pb.POD if shared_processes else pb.CONTAINER
+        namespaces = pb.NamespaceOption(network=network, pid=pid, ipc=pb.POD)
         config = pb.PodSandboxConfig(
             metadata=pb.PodSandboxMetadata(name=name, uid=str(uuid.uuid4()), namespace="default"),
             hostname=name if own_network else "",
