@@ -244,7 +244,6 @@ class PluginService:
         except RpcError:
             raise
         except Exception as error:  # noqa: BLE001 - the decoder's errors have no common base
-            self._parts.clear()
             raise unreadable(error)  # noqa: B904
         if more:
             return MORE_REPLY

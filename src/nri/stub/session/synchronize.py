@@ -46,18 +46,18 @@ class StateTooLarge(RpcError):
 class Parts:
     """The parts that have come so far."""
 
-    __slots__ = ("_counts", "_size", "_state")
+    __slots__ = ("_before", "_counts", "_size", "_state")
 
     def __init__(self) -> None:
         self.clear()
 
     def add(self, payload: bytes, *, keep: bool) -> bool:
         """Take one message; returns whether more follow. Without `keep` nothing is held."""
-        self._size += len(payload)
-        if self._size > MAX_STATE_BYTES:
+        size, counts = self._size + len(payload), [*self._counts]
+        if size > MAX_STATE_BYTES:
             raise self._refused(f"is over {MAX_STATE_BYTES} bytes")
         more = False
-        left = MAX_STATE_OBJECTS - self._counts[_PODS] - self._counts[_CONTAINERS] if keep else len(payload)
+        left = MAX_STATE_OBJECTS - counts[_PODS] - counts[_CONTAINERS] if keep else len(payload)
         for number, wire_type, value in iter_fields(payload):
             if number == _MORE and wire_type == 0:
                 more = bool(value)
@@ -65,7 +65,10 @@ class Parts:
                 left -= 1
                 if left < 0:
                     raise self._refused(f"has over {MAX_STATE_OBJECTS} pods and containers")
-                self._counts[number] += 1
+                counts[number] += 1
+        # A part that cannot be read changes nothing: those before it and behind it belong together.
+        self._before = self._size, self._counts
+        self._size, self._counts = size, counts
         if keep:
             self._state.payloads.append(payload)
         elif not more:
@@ -90,8 +93,12 @@ class Parts:
         self._state.size = self._size
         try:
             self._state.parse()
-        except BaseException:
+        except StateTooLarge:
             self.clear()
+            raise
+        except BaseException:
+            self._state.payloads.clear()
+            self._size, self._counts = self._before
             raise
 
     def clear(self) -> None:
@@ -99,6 +106,7 @@ class Parts:
         self._state = _State()
         self._counts = [0, 0, 0]  # by number of field
         self._size = 0
+        self._before = self._size, self._counts
 
 
 class _State:

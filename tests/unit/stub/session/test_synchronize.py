@@ -232,13 +232,14 @@ def test_parts_that_are_read_as_they_come_are_the_same_state() -> None:
     assert (pods, containers) == ([POD] * 3, [CONTAINER] * 6)
 
 
-def test_a_part_that_cannot_be_read_as_it_comes_is_forgotten_with_all_others() -> None:
+def test_a_part_that_cannot_be_read_as_it_comes_is_forgotten_alone() -> None:
     parts = Parts()
     parts.add(part(pods=1, more=True), keep=True)
     parts.add(bytes_field(2, b"\x0a\x7f"), keep=True)
     with pytest.raises(nri.RpcError, match="error unmarshalling payload"):
         parts.read()
-    assert parts.take() == ([], [])
+    assert not parts.add(part(containers=1, more=False), keep=True)
+    assert parts.take() == ([POD], [CONTAINER])
 
 
 @pytest.mark.parametrize("mirror", [False, True])
