@@ -48,6 +48,10 @@ class Parts:
 
     __slots__ = ("_before", "_counts", "_size", "_state")
 
+    _before: tuple[int, list[int]]
+    _counts: list[int]
+    _size: int
+
     def __init__(self) -> None:
         self.clear()
 
