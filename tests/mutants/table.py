@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant("adaptation/audit/provenance.py", "or self._bytes > self._max_bytes", "",
            "unit/adaptation/audit/test_provenance_bounds.py"),
     # The plugin's side
-    Mutant("stub/session/synchronize.py", "if self._size > MAX_STATE_BYTES:", "if False:",
+    Mutant("stub/session/synchronize.py", "if size > MAX_STATE_BYTES:", "if False:",
            "unit/stub/session/test_synchronize.py"),
     Mutant("stub/support/runtime_handle.py", "if len(self._outstanding) >= MAX_PENDING:", "if False:",
            "unit/stub/support/test_runtime_handle.py"),
