@@ -72,7 +72,7 @@ class MemoryZones:
     Attributes:
         all: the mask of all nodes; `with_memory` of those that have any, `normal` of those whose memory is for all.
         kinds: the kinds of memory that there are.
-        zones: the zone of each user.
+        zones: the zone of each user; `version` another number after each time that memory was given or taken.
         forget_trials: whether a zone that only an offer needed is forgotten with it; the original goes on to hold
             others to it, until something is committed.
     """
@@ -96,7 +96,7 @@ class MemoryZones:
         self._users: dict[int, set[str]] = {}
         self._used: dict[int, int] = {}
         self._undo: dict[str, int] | None = None
-        self._version = self._age = 0
+        self.version = self._age = 0
 
     # -- what there is ----------------------------------------------------------------------------------------------
 
@@ -141,8 +141,8 @@ class MemoryZones:
                 self._leave(request.user)
                 del self._requests[request.user]
                 return self.commit(self._tried(request, zone))
-            self._version += 1
-            return Offer(request, zone, {}, self._version)
+            self.version += 1
+            return Offer(request, zone, {}, self.version)
         finally:
             self._forget()
 
@@ -170,17 +170,17 @@ class MemoryZones:
             if self.forget_trials:
                 self._forget()
         zone = moved.pop(request.user)
-        return Offer(request, zone, moved, self._version)
+        return Offer(request, zone, moved, self.version)
 
     def commit(self, offer: Offer) -> Offer:
         """Make an offer true; all others are void then. Raises NoMemory if this one is."""
-        if offer.version != self._version:
+        if offer.version != self.version:
             raise NoMemory("the offer is void: memory was given or taken since")
         self._requests[offer.request.user] = offer.request
         self._assign(offer.request.user, offer.zone)
         for user, zone in offer.moved.items():
             self._assign(user, zone)
-        self._version += 1
+        self.version += 1
         self._forget()
         return offer
 
@@ -192,7 +192,7 @@ class MemoryZones:
         self._age += 1
         self._requests[request.user] = request._replace(age=self._age)
         self._assign(request.user, zone)
-        self._version += 1
+        self.version += 1
         if self._overcommitted(zone)[0]:
             self.release(request.user)
             raise NoMemory(f"nodes {masks.text(zone)} have not so much left")
@@ -227,7 +227,7 @@ class MemoryZones:
         if user in self._requests:
             self._leave(user)
             del self._requests[user]
-            self._version += 1
+            self.version += 1
             self._forget()
 
     def begins_at(self, user: str, nodes: int, kinds: int) -> bool:
@@ -246,7 +246,7 @@ class MemoryZones:
         zones, self._requests = saved
         for user, zone in zones.items():
             self._assign(user, zone)
-        self._version += 1
+        self.version += 1
         self._forget()
 
     # -- where a request begins ---------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.options import BalloonType
 from nri.policies.placement.balloons.tree import TreeAllocator
+from nri.policies.placement.balloons.waiting import Turn, Waiting
 from nri.policies.placement.state import BalloonState, PartState
 
 __all__ = ["Balloon"]
@@ -18,7 +20,8 @@ class Balloon:
 
     Attributes:
         cpus: its own; `idle` those of nobody, which its containers may use, too.
-        pods: the containers of each pod; `requested_m` what all of them ask for together.
+        pods: the containers of each pod; `requested_m` what all of them ask for together, `count` how many they are.
+        waiting: those of them that are tried again when memory was given or taken.
         groups: how many containers have which value of `groupBy`.
         loaded: the devices that it puts load on.
         short: whether there is not enough memory for one of them.
@@ -33,10 +36,14 @@ class Balloon:
     cpus: int = 0
     idle: int = 0
     pods: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    count: int = 0
+    waiting: Waiting = field(default_factory=Waiting)
     groups: dict[str, int] = field(default_factory=dict)
     requested_m: int = 0
     short: bool = False
     name: str = field(init=False)
+    _ranks: dict[str, int] = field(init=False, default_factory=dict)
+    _last: int = field(init=False, default=0)
     _written: tuple[tuple[int, ...], BalloonState] = field(init=False, default=((), BalloonState([])))
 
     def __post_init__(self) -> None:
@@ -49,6 +56,33 @@ class Balloon:
     def containers(self) -> list[str]:
         """Its containers."""
         return [name for names in self.pods.values() for name in names]
+
+    def add(self, pod: str, name: str) -> None:
+        """Take in a container, the last one of its pod."""
+        if pod not in self.pods:
+            self._rank(pod)
+        self.pods[pod] = (*self.pods.get(pod, ()), name)
+        self.count += 1
+
+    def remove(self, pod: str, name: str) -> None:
+        """Let a container go; its pod's others are the last ones from now on."""
+        names = tuple(each for each in self.pods.pop(pod) if each != name)
+        del self._ranks[pod]
+        self.count -= 1
+        self.waiting.drop(name)
+        if names:
+            self.pods[pod] = names
+            self._rank(pod)
+            for each in names:
+                self.waiting.move(self.turn(pod, each))
+
+    def _rank(self, pod: str) -> None:
+        self._last += 1
+        self._ranks[pod] = self._last
+
+    def turn(self, pod: str, name: str) -> Turn:
+        """The place of a container in `containers`."""
+        return self._ranks[pod], self.pods[pod].index(name), name
 
     @property
     def size_m(self) -> int:
@@ -76,13 +110,15 @@ class Balloon:
         limit, most = self.type.maxCPUs, self.cpus.bit_count() + free
         return 1000 * (min(limit, most) if limit and (limited or limit <= free) else most)
 
-    def saved(self) -> tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, bool]:
+    def saved(self) -> tuple[Any, ...]:
         """The part that changes while it lives."""
-        return self.cpus, self.idle, dict(self.pods), dict(self.groups), self.requested_m, self.short
+        lists = dict(self.pods), dict(self.groups), dict(self._ranks), self.waiting.copy()
+        return self.cpus, self.idle, self.requested_m, self.short, self.count, *lists
 
-    def restore(self, saved: tuple[int, int, dict[str, tuple[str, ...]], dict[str, int], int, bool]) -> None:
+    def restore(self, saved: tuple[Any, ...]) -> None:
         """Be as it was."""
-        self.cpus, self.idle, self.pods, self.groups, self.requested_m, self.short = saved
+        self.cpus, self.idle, self.requested_m, self.short, self.count, *lists = saved
+        self.pods, self.groups, self._ranks, self.waiting = lists
 
     def written(self) -> BalloonState:
         """Its CPUs, the same value while they are the same."""

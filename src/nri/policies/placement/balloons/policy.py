@@ -21,6 +21,7 @@ from nri.policies.placement.balloons import view
 from nri.policies.placement.balloons.balloon import Balloon
 from nri.policies.placement.balloons.options import DEFAULT, RESERVED, BalloonType, LoadClass, Options
 from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, build
+from nri.policies.placement.balloons.waiting import BEFORE_ALL, Turn, Waiting
 from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Changes, Container, NoPlace, Pins, always
 from nri.policies.placement.expressions import expand, matches
@@ -89,6 +90,7 @@ class Balloons:
         self._decisions: dict[str, view.Decision] = {}
         self._changes = Changes()
         self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
+        self._in_vain: dict[MemoryRequest | None, int] = {}
         self.in_time: Callable[[], None] = always
         state = state or PlacementState(self.name)
         for name, balloon in state.balloons.items():
@@ -408,8 +410,7 @@ class Balloons:
         self._decisions[container.id] = decision
 
     def _join(self, container: Container, balloon: Balloon) -> None:
-        pod = container.pod.id
-        balloon.pods[pod] = (*balloon.pods.get(pod, ()), container.id)
+        balloon.add(container.pod.id, container.id)
         balloon.requested_m += container.requests.cpu_m
         self._members[container.id] = balloon.name
         self._count_group(balloon, container, 1)
@@ -417,9 +418,7 @@ class Balloons:
     def _dismiss(self, container: Container, balloon: Balloon, requests: Requests | None = None) -> None:
         """Take a container out of its balloon; from then on these are its requests."""
         self.zones.release(container.id)
-        names = tuple(name for name in balloon.pods.pop(container.pod.id) if name != container.id)
-        if names:
-            balloon.pods[container.pod.id] = names
+        balloon.remove(container.pod.id, container.id)
         balloon.requested_m -= container.requests.cpu_m
         container.requests = requests or container.requests
         del self._members[container.id]
@@ -469,7 +468,7 @@ class Balloons:
             found = find()
             if found:
                 room = self._most_free_m if method == "grow" else self._free_m
-                best = max(found, key=lambda each: (room(each), -len(each.containers)))
+                best = max(found, key=lambda each: (room(each), -each.count))
                 tried = tuple(name for name, _ in chain)
                 looked = self._looked([best, *(each for each in found if each is not best)])
                 others = self._looked(each for each in self._of(kind) if each not in found)
@@ -478,7 +477,7 @@ class Balloons:
 
     def _looked(self, balloons: Iterable[Balloon]) -> list[view.BalloonSnapshot]:
         return [
-            view.BalloonSnapshot(str(each), self._free_m(each), self._most_free_m(each), len(each.containers))
+            view.BalloonSnapshot(str(each), self._free_m(each), self._most_free_m(each), each.count)
             for each in islice(balloons, MOST_CANDIDATES)
         ]
 
@@ -696,13 +695,33 @@ class Balloons:
 
     def _repin(self, balloons: Iterable[Balloon]) -> None:
         for balloon in balloons:
-            balloon.short = False
+            balloon.short, balloon.waiting = False, Waiting()
             self._pin_all(balloon, [self.containers[name] for name in balloon.containers])
 
     def _repin_for(self, container: Container, balloon: Balloon) -> None:
         """Pin a container; those beside it have their pins, unless one of them may get memory now."""
-        alone = self.choices.balloons_follow_resizes and self.choices.memory_follows_cpus and not balloon.short
-        self._pin_all(balloon, [container]) if alone else self._repin([balloon])
+        if not (self.choices.balloons_follow_resizes and self.choices.memory_follows_cpus):
+            self._repin([balloon])
+            return
+        turn = balloon.turn(container.pod.id, container.id)
+        again, balloon.short = balloon.short, False
+        if again:
+            self._pin_waiting(balloon, BEFORE_ALL, turn)
+        self._pin_all(balloon, [container])
+        if again:
+            self._pin_waiting(balloon, turn, None)
+            balloon.short = balloon.waiting.short()
+
+    def _pin_waiting(self, balloon: Balloon, begin: Turn, end: Turn | None) -> None:
+        """Pin those between two that may get memory, in their order, as if all were pinned again."""
+        at = balloon.waiting.next(begin, end, self._hopeless)
+        while at is not None:
+            self._pin_all(balloon, [self.containers[at[2]]])
+            at = balloon.waiting.next(at, end, self._hopeless)
+
+    def _hopeless(self, request: MemoryRequest | None) -> bool:
+        """Whether there was no memory for such a request, and none was given or taken since."""
+        return self._in_vain.get(request) == self.zones.version
 
     def _pin_all(self, balloon: Balloon, containers: Iterable[Container]) -> None:
         cpus = balloon.cpus | balloon.idle
@@ -738,19 +757,29 @@ class Balloons:
         """The memory nodes of a container; just those to begin with if there is not enough."""
         moved: dict[str, int] = {}
         zones, name, nodes, kinds = self.zones, request.user, request.nodes, request.kinds
+        follows, asked = self.choices.memory_follows_cpus, request._replace(user="")
+        turn = balloon.turn(self.containers[name].pod.id, name)
         try:
-            if name in zones.zones and self.choices.memory_follows_cpus:
+            if name in zones.zones and follows:
                 if zones.begins_at(name, nodes, kinds):
+                    balloon.waiting.drop(name)
                     return zones.zones[name]
                 zones.release(name)
             if name in zones.zones:
                 zone, moved = zones.widen(name, nodes, kinds)
+            elif follows and self._hopeless(asked):
+                raise NoMemory("there was not enough, and it is as it was")
             else:
                 offer = zones.allocate(request)
                 zone, moved = offer.zone, offer.moved
         except NoMemory:
-            balloon.short = True
+            balloon.short, self._in_vain[asked] = True, zones.version
+            balloon.waiting.put(turn, asked)
             return nodes
+        if zones.begins_at(name, nodes, kinds):
+            balloon.waiting.drop(name)
+        else:
+            balloon.waiting.put(turn, None)
         for user, other in moved.items():
             if not (self.containers[user].preserves("memory") and self.choices.preserved_memory_stays):
                 self._set(user, mems=masks.text(other))

@@ -365,6 +365,20 @@ def test_more_balloons_than_there_may_be_are_not_taken_up_and_the_least_are_made
     assert {str(each) for each in four.balloons} == {"reserved[0]", "default[0]", *(f"web[{n}]" for n in range(4))}
 
 
+def test_of_those_that_wait_for_the_same_memory_only_the_first_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, tried = balloons(), list[str]()
+    allocate, whole = policy.zones.allocate, policy.zones.free(policy.zones.all)
+    monkeypatch.setattr(policy.zones, "allocate", lambda each: (tried.append(each.user), allocate(each))[1])
+    policy.create(container("first", memory_limit=whole, namespace="kube-system"))
+    for n in range(20):
+        policy.create(container(f"w{n}", memory_limit=whole, pod=f"pod-{n % 2}"))
+    assert tried == ["first", "w0"]
+    policy.release("w2")  # then the others of its pod come after those of pod-1
+    policy.release("first")
+    assert policy.create(container("new", memory_limit=whole)).keys() == {"w1", "new"}
+    assert tried[2:] == ["w1", "w3"]
+
+
 def test_memory_that_is_no_longer_there_is_chosen_anew() -> None:
     policy = balloons()
     policy.create(container("a", 1000, GIB))
