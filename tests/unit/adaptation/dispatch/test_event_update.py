@@ -76,3 +76,12 @@ def test_an_update_of_what_was_created_in_the_meantime_stands_before_the_request
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), shares(5))
     assert [each.container_id for each in reply.message.update] == ["soon", "c"]
     assert [each.container_id for each in reply.updates] == ["soon"]
+
+
+def test_an_update_that_no_plugin_hears_of_has_its_place_without_provenance_as_well() -> None:
+    with FakeRuntime(provenance=False) as runtime:
+        runtime.create_container(make_pod(), make_container(id="c"))
+        resources = m.LinuxResources(cpu=m.LinuxCPU(shares=m.OptionalUInt64(value=7)))
+        first = runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
+        second = runtime.adaptation.update_container(make_pod(), make_container(id="c"), resources)
+        assert first.numbers.of("cpu.shares") < second.numbers.of("cpu.shares")

@@ -90,7 +90,9 @@ class Balloons:
         self._decisions: dict[str, view.Decision] = {}
         self._changes = Changes()
         self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
-        self._in_vain: dict[MemoryRequest | None, int] = {}
+        # The requests for which there was no memory when the zones had this version: of another one nothing is known.
+        self._in_vain: set[MemoryRequest | None] = set()
+        self._in_vain_at = -1
         self.in_time: Callable[[], None] = always
         state = state or PlacementState(self.name)
         for name, balloon in state.balloons.items():
@@ -721,7 +723,7 @@ class Balloons:
 
     def _hopeless(self, request: MemoryRequest | None) -> bool:
         """Whether there was no memory for such a request, and none was given or taken since."""
-        return self._in_vain.get(request) == self.zones.version
+        return self._in_vain_at == self.zones.version and request in self._in_vain
 
     def _pin_all(self, balloon: Balloon, containers: Iterable[Container]) -> None:
         cpus = balloon.cpus | balloon.idle
@@ -773,7 +775,10 @@ class Balloons:
                 offer = zones.allocate(request)
                 zone, moved = offer.zone, offer.moved
         except NoMemory:
-            balloon.short, self._in_vain[asked] = True, zones.version
+            if self._in_vain_at != zones.version:
+                self._in_vain, self._in_vain_at = set(), zones.version
+            self._in_vain.add(asked)
+            balloon.short = True
             balloon.waiting.put(turn, asked)
             return nodes
         if zones.begins_at(name, nodes, kinds):
