@@ -226,7 +226,7 @@ def test_a_plugin_that_did_not_answer_in_time_is_counted_as_a_miss_live_and_reco
     release = threading.Event()
     socket = str(tmp_path / "admin.sock")
     with Recorder(tmp_path / "traces") as recorder:
-        with FakeRuntime(reporters=[recorder], admin_socket=socket, request_timeout_s=0.2) as runtime:
+        with FakeRuntime(reporters=[recorder], admin_socket=socket, request_timeout_s=1.0) as runtime:
             readings = follow(socket, {})
             next(readings)
             runtime.add(plugin("late", create_container=lambda *_: release.wait(20) and None), "10")
