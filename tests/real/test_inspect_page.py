@@ -14,7 +14,7 @@ from nri.inspector.sources import Recording, Running
 from nri.inspector.web import Web
 from tests.support.axe import axe, findings
 from tests.support.browser import Page, chromium
-from tests.support.inspected import Inspected
+from tests.support.inspected import REFUSED_ID, Inspected
 from tests.support.needs import need_tool
 from tests.support.waiting import wait_for
 
@@ -23,6 +23,7 @@ VIEWS = [
     "#/events",
     "#/containers",
     "#/container?id=c1",
+    f"#/container?id={REFUSED_ID}",
     "#/search?q=app",
     "#/drift",
     "#/agent?pod=u1",
@@ -147,10 +148,32 @@ def test_a_narrow_window_needs_no_scrolling_to_the_side_and_dark_is_dark(page: P
     page.ask(f"location.hash = {view!r}")
     page.wait(f"document.getElementById('main').dataset.at === {view!r}")
     assert page.ask("document.documentElement.scrollWidth") <= 360
+    cut = "[...document.querySelectorAll('.scroll:not(.list)')].filter(each => each.scrollWidth > each.clientWidth)"
+    assert page.ask(f"{cut}.map(each => each.innerText)") == [], "no table has columns out of sight"
     assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
     page.size(1200, 760)
     page.dark(False)
     assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+def test_a_row_of_the_events_shows_all_of_its_time_and_of_how_long_it_took(page: Page) -> None:
+    for width, cells in ((1280, "th, td.time, td.num"), (360, "th.time, td.time")):
+        page.size(width, 760)
+        page.ask("location.hash = '#/events'")
+        shown(page, "both tried to set")
+        cut = (
+            f"[...document.querySelectorAll('.list :is({cells})')].filter(each => each.scrollWidth > each.clientWidth)"
+        )
+        assert page.ask(f"{cut}.map(each => each.innerText)") == []
+    page.size(1200, 760)
+
+
+def test_a_container_that_was_refused_says_by_whom_and_why(page: Page) -> None:
+    page.ask(f"location.hash = '#/container?id={REFUSED_ID}'")
+    assert "20-other: rpc error: code = PermissionDenied desc = plugin 20-other refused: not this one" in shown(
+        page, "Refusals, conflicts and missing answers"
+    )
+    assert page.ask("document.querySelector('nav [aria-current]').innerText") == "Containers"
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -30,6 +30,8 @@ from tests.support.placement import container, topology_aware
 
 #: Breaks out of text, of an attribute and of a script, where it is let: then the title says so.
 ATTACK = "\"'></script><img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
+#: The id of a container that a plugin refuses, as long as those of runtimes.
+REFUSED_ID = "c3" * 32
 _CGROUP = "kubepods/podx/c1"
 _LIMIT = 64 << 20
 
@@ -114,7 +116,7 @@ class Inspected:
         app = make_container(id="c1", name=f"app{self.attack}", pod=self.pod, env={"A": "0"})
         app.linux.cgroups_path = f"/{_CGROUP}"
         self.runtime.create_container(self.pod, app)
-        for ident, name, failure in (("c2", "fight", ConflictError), ("c3", "bad", PluginRejected)):
+        for ident, name, failure in (("c2", "fight", ConflictError), (REFUSED_ID, "bad", PluginRejected)):
             with contextlib.suppress(failure):
                 self.runtime.create_container(self.pod, make_container(id=ident, name=name))
 

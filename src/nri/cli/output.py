@@ -1,8 +1,9 @@
 """The printing of results: tables for people, JSON and YAML for programs, colours only where they are welcome.
 
 Rules: results go to standard output, words to standard error. JSON and YAML have everything, in full; only tables cut
-long ids, and, unless -w is given, what a terminal has no room for: first columns that can be missed go, then the
-widest of the others are cut but for the first, which says what the row is of; then the end of the line. `-o json` is
+long ids, and, unless -w is given, long texts and what a terminal has no room for: first columns that can be missed go,
+then the widest of the others are cut, last of all the first, which says what the row is of; then the end of the line.
+Widths are those that a terminal shows: letters of East Asia take two columns, marks on letters none. `-o json` is
 one document, and one object per line where results come one by one (`stream`). Printed texts come from runtimes,
 containers and plugins, and are their exact data up to here: this is the one place that makes it fit for a terminal. All
 that is printed is escaped; colours are `Painted` parts of a line.
@@ -14,7 +15,9 @@ import json
 import os
 import shutil
 import sys
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unicodedata import category, east_asian_width
 
 from nri.text import escape, json_text
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
     from nri.cli.settings import Settings
 
 #: A column is made no smaller than this for a narrow terminal; on a narrower one the end of the line is cut.
-_NARROW = 12
+_NARROW = 8
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
 
 
@@ -37,7 +40,7 @@ class Column(NamedTuple):
         key: of the value in each row.
         cut: the length that it is cut to in tables; 0: not cut.
         mark: what is cut ends with three dots. An id does not: its beginning is as good as the whole.
-        extra: it is left out where a terminal has no room for it.
+        extra: it is left out where a terminal has no room for it; the first column only where no others are left out.
     """
 
     title: str
@@ -78,6 +81,7 @@ class Output:
         self.format = settings.output
         self.quiet = settings.quiet
         self.color = wants_color(settings.color, sys.stdout)
+        self.wide = settings.wide
         self.width = 0 if settings.wide or not sys.stdout.isatty() else shutil.get_terminal_size().columns
 
     @property
@@ -137,23 +141,24 @@ class Output:
         elif not self.human:
             self.document(found)
         else:
-            self._draw(columns, [[cell(row.get(one.key), one.cut, mark=one.mark) for one in columns] for row in found])
+            cuts = [0 if self.wide and one.mark else one.cut for one in columns]
+            drawn = [(one.key, cut, one.mark) for one, cut in zip(columns, cuts, strict=True)]
+            self._draw(columns, [[cell(row.get(key), cut, mark=mark) for key, cut, mark in drawn] for row in found])
 
     def pairs(self, rows: Mapping[str, str], indent: str = "") -> None:
         """Print names and their texts, one pair a line."""
-        width = max(map(len, rows), default=0)
+        width = max(map(_width, rows), default=0)
         for name, text in rows.items():
-            self.text(f"{indent}{name:{width}}  {text}")
+            self.text(f"{indent}{padded(name, width)}  {text}")
 
     def _draw(self, columns: Sequence[Column], body: list[list[str]]) -> None:
         table = [[column.title for column in columns], *body]
-        whole = [max(map(len, column)) for column in zip(*table, strict=True)]
+        whole = [max(map(_width, column)) for column in zip(*table, strict=True)]
         shown = _shown(columns, whole, self.width) if self.width else range(len(columns))
         kept = [whole[place] for place in shown]
-        room = self.width - sum(kept[:1]) - 2 * (len(kept) - 1)
-        widths = [*kept[:1], *_shrunk(kept[1:], room)] if self.width else kept
+        widths = _shrunk(kept, self.width - 2 * (len(kept) - 1)) if self.width else kept
         for number, line in enumerate(table):
-            cells = [_cut(line[place], width).ljust(width) for place, width in zip(shown, widths, strict=True)]
+            cells = [padded(_cut(line[place], width), width) for place, width in zip(shown, widths, strict=True)]
             text = "  ".join(cells).rstrip()
             text = _cut(text, self.width) if self.width else text
             self.text(text if number else Painted(text, "bold"))
@@ -178,22 +183,49 @@ def _shown(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[
     """The places of the columns that are shown: those that are extra only if there is room, from the left."""
     kept = list(range(len(columns)))
     for place in reversed(kept[:]):
-        if columns[place].extra and _length([widths[each] for each in kept]) > room:
+        needed = [widths[each] if each == 0 or place else min(widths[each], _NARROW) for each in kept]
+        if columns[place].extra and _length(needed) > room:
             kept.remove(place)
     return kept
 
 
 def _shrunk(widths: Sequence[int], room: int) -> list[int]:
-    """The widths, the widest made smaller until all fit into the room; none is made smaller than `_NARROW`."""
+    """The widths, the widest made smaller until all fit into the room; none is made smaller than `_NARROW`.
+
+    The first gives only what the others cannot.
+    """
+    rest = widths[1:]
     most = max(room, _NARROW)
-    while most > _NARROW and sum(min(width, most) for width in widths) > room:
+    while most > _NARROW and widths[0] + sum(min(width, most) for width in rest) > room:
         most -= 1
-    return [min(width, most) for width in widths]
+    others = [min(width, most) for width in rest]
+    return [min(widths[0], max(room - sum(others), _NARROW)), *others]
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal a printable text takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    """How many columns a character takes: none for a mark on the one before it, two for one of East Asia."""
+    return 0 if category(char) in ("Mn", "Me") else 2 if east_asian_width(char) in "WF" else 1
+
+
+def padded(text: str, width: int) -> str:
+    """A printable text, made as wide as so many columns of a terminal."""
+    return text + " " * (width - _width(text))
 
 
 def _cut(text: str, most: int) -> str:
-    """The text, cut to so many characters; what was cut ends with three dots."""
-    return text if len(text) <= most else text[: max(most - 3, 0)] + "..."
+    """The text, cut to so many columns; what was cut ends with three dots."""
+    return text if _width(text) <= most else _head(text, max(most - 3, 0)) + "..."
+
+
+def _head(text: str, most: int) -> str:
+    """As much of the beginning of a text as so many columns take."""
+    ends = accumulate(map(_columns, text))
+    return text[: sum(end <= most for end in ends)]
 
 
 def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
@@ -205,7 +237,7 @@ def cell(value: object, cut: int = 0, *, mark: bool = True) -> str:
     text = escape(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
     if not cut:
         return text
-    return _cut(text, cut) if mark else text[:cut]
+    return _cut(text, cut) if mark else _head(text, cut)
 
 
 def readable(value: Any) -> Any:

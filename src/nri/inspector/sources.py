@@ -22,7 +22,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nri.adaptation.audit import Provenance
-from nri.errors import NriError
+from nri.errors import DeadlineExceeded, NriError, PluginTimeout
 from nri.text import plain
 from nri.trace.call_stats import CallStats
 from nri.trace.catalog import to_json
@@ -43,6 +43,8 @@ _LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
 _PACE_S, _OVERVIEW_S = 0.25, 1.0
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
 _BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
+#: The errors of a plugin that has not answered in time.
+_SILENT: Final = (DeadlineExceeded.__name__, PluginTimeout.__name__)
 _EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
 
 
@@ -223,7 +225,7 @@ class Recording:
 
     def read(self) -> None:
         """Go through all of the recording, for sums and histories."""
-        for item in Trace(self._path).items():
+        for item in self._trace.items():
             if self._stopped:
                 return
             with self._lock:
@@ -428,7 +430,7 @@ def _step(first_ns: int, step: Any) -> dict[str, Any]:
         "at_ms": (step.time_ns - first_ns) / 1e6,
         "duration_ms": step.duration_ns / 1e6 if ended else None,
         "error": _text(step.error),
-        "missed": step.error is not None and step.error.kind == "PluginTimeout",
+        "missed": step.error is not None and step.error.kind in _SILENT,
         "refused": _text(step.refused),
         "conflict": step.refused is not None and step.refused.kind == "ConflictError",
     }

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-__all__ = ["MAGIC", "MOST_MESSAGE", "MOST_RAW", "SUFFIX", "Damage", "Header", "is_trace", "pack", "scan", "unpack"]
+__all__ = [
+    "MAGIC", "MOST_MESSAGE", "MOST_RAW", "SUFFIX", "Damage", "Header", "is_trace", "pack", "scan", "unknown", "unpack",
+]  # fmt: skip
 
 MAGIC: Final = b"\x89NRITRC\n"
 SUFFIX: Final = ".nritrace"
@@ -80,6 +82,8 @@ def scan(file: BinaryIO) -> Iterator[Header | Damage]:
     file.seek(0, 2)
     end = file.tell()
     position = len(MAGIC)
+    if end <= position:
+        yield Damage(0, f"the file ends within its first {position} bytes: it was cut here")
     while position < end:
         found = _header(file, position, end)
         yield found
@@ -131,12 +135,17 @@ def _is_header(head: bytes) -> bool:
     return head.startswith(_BLOCK) and zlib.crc32(head[: _FIELDS.size]).to_bytes(4, "big") == head[_FIELDS.size :]
 
 
-def unpack(file: BinaryIO, header: Header) -> bytes:
-    """The content of a block. RemoteProtocolError says why it cannot be read."""
+def unknown(header: Header) -> str:
+    """Why this version can read no block of this kind, after the word "block"; "" if it can."""
     if header.version != VERSION:
-        raise RemoteProtocolError(f"a block of version {header.version}, this nri reads {VERSION}: use a newer one")
+        return f"of version {header.version}, this nri reads {VERSION}: use a newer one"
     if header.codec not in (PLAIN, ZLIB):
-        raise RemoteProtocolError(f"a block that is packed in way {header.codec}, this nri knows {PLAIN} and {ZLIB}")
+        return f"packed in way {header.codec}, this nri knows {PLAIN} and {ZLIB}: use a newer one"
+    return ""
+
+
+def unpack(file: BinaryIO, header: Header) -> bytes:
+    """The content of a block that is not `unknown`. RemoteProtocolError says why it cannot be read."""
     if header.raw > MOST_RAW:
         raise RemoteProtocolError(f"a block with {header.raw} bytes of content, at most {MOST_RAW} are read")
     file.seek(header.offset + _HEADER_BYTES)

@@ -20,6 +20,7 @@ from nri.api import messages as m
 from nri.api.events import BY_NUMBER
 from nri.errors import ConfigError, RemoteProtocolError
 from nri.files import open_regular
+from nri.text import count
 from nri.trace import blocks
 from nri.trace.pb import api_pb2 as t
 from nri.wire import iter_fields
@@ -221,14 +222,13 @@ class Trace:
 
     Attributes:
         files: the files, oldest first.
-        problems: what could not be read, one line each, once `items` has come past it; at most 1,000 are kept.
-        untold: problems beyond these.
+        untold: problems beyond `problems`, each time that they are met.
 
     Raises ConfigError where there is no trace.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.problems: list[str] = []
+        self._problems: dict[tuple[Path, int], str] = {}
         self.untold = 0
         self._recordings: dict[str, int] = {}
         where = Path(path)
@@ -242,27 +242,34 @@ class Trace:
         except OSError as error:
             raise ConfigError(str(path), "", error.strerror or str(error)) from None
 
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read, one line each, once it has been come past; at most 1,000."""
+        return [*self._problems.values()]
+
     def headers(self) -> Iterator[tuple[Path, blocks.Header]]:
         """The blocks of all files, without their content: the index."""
-        for path in self.files:
-            for found in self._scan(path):
-                yield path, found
+        return ((path, header) for path in self.files for _, header in self._blocks(path))
 
-    def _scan(self, path: Path) -> Iterator[blocks.Header]:
+    def _blocks(self, path: Path) -> Iterator[tuple[Any, blocks.Header]]:
+        """The blocks of a file, which is open meanwhile."""
         try:
             with open(open_regular(path), "rb") as file:
+                if not blocks.is_trace(file.read(len(blocks.MAGIC))):
+                    self._problem(path, 0, "not a trace")
+                    return
                 for found in blocks.scan(file):
                     if isinstance(found, blocks.Damage):
                         self._problem(path, found.offset, found.reason)
                     else:
-                        yield found
+                        yield file, found
         except OSError as error:
             self._problem(path, 0, error.strerror or str(error))
 
     def _problem(self, path: Path, offset: int, reason: str) -> None:
-        if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(f"{path}: at byte {offset}: {reason}")
-        else:
+        if len(self._problems) < _MOST_PROBLEMS:
+            self._problems[path, offset] = f"{path}: at byte {offset}: {reason}"
+        elif (path, offset) not in self._problems:
             self.untold += 1
 
     def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
@@ -303,22 +310,18 @@ class Trace:
         return self._recordings.setdefault(name, len(self._recordings) + 1)
 
     def _records(self, path: Path, since_ns: int, until_ns: int) -> Iterator[t.Record]:
-        try:
-            with open(open_regular(path), "rb") as file:
-                beginning = file.read(len(blocks.MAGIC))
-                if beginning != blocks.MAGIC:
-                    cut = blocks.is_trace(beginning)
-                    self._problem(path, 0, "the file was cut within its first bytes" if cut else "not a trace")
-                    return
-                first = True
-                for found in blocks.scan(file):
-                    if isinstance(found, blocks.Damage):
-                        self._problem(path, found.offset, found.reason)
-                    elif first or (found.last_ns >= since_ns and found.first_ns <= until_ns):
-                        yield from self._content(path, file, found)
-                    first = False
-        except OSError as error:
-            self._problem(path, 0, error.strerror or str(error))
+        unknown: dict[str, tuple[int, int]] = {}  # why, to the first of such blocks and how many there are
+        first = True
+        for file, found in self._blocks(path):
+            reason = blocks.unknown(found)
+            if reason:
+                offset, before = unknown.get(reason, (found.offset, 0))
+                unknown[reason] = offset, before + 1
+            elif first or (found.last_ns >= since_ns and found.first_ns <= until_ns):
+                yield from self._content(path, file, found)
+            first = False
+        for reason, (offset, number) in unknown.items():
+            self._problem(path, offset, f"{count(number, 'block')} {reason}")
 
     def _content(self, path: Path, file: Any, header: blocks.Header) -> Iterator[t.Record]:
         """The records of a block; one that cannot be read is a problem, and the next block is read."""
@@ -352,7 +355,8 @@ def _files(folder: Path) -> list[Path]:
     found = [Path(entry.path) for entry in os.scandir(folder) if entry.name.endswith(blocks.SUFFIX)]
     if not found or len(found) > _MOST_FILES:
         reason = f"{len(found)} traces in this folder" if found else f"no trace (*{blocks.SUFFIX}) in this folder"
-        raise ConfigError(str(folder), "", reason)
+        step = f"name one of them, or a folder of at most {_MOST_FILES}" if found else "write one with --record DIR"
+        raise ConfigError(str(folder), "", reason, step)
     return sorted(found)
 
 

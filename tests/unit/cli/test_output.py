@@ -113,13 +113,44 @@ def test_tables_are_cut_to_the_width_of_a_terminal_unless_they_may_be_wide(
     assert capsys.readouterr().out.splitlines() == ["A  B", line]
 
 
+def test_wide_tables_have_their_texts_in_full_and_ids_short(capsys: pytest.CaptureFixture[str]) -> None:
+    columns, row = [Column("ID", "id", 4, mark=False), Column("TEXT", "text", 9)], {"id": "0" * 20, "text": "x" * 20}
+    for wide in (False, True):
+        output(wide=wide).table(columns, [row])
+    assert capsys.readouterr().out.splitlines()[1::2] == ["0000  xxxxxx...", f"0000  {'x' * 20}"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        (0, [("letters", 25), ("\u4e2d\u6587" * 8, 0), ("e\u0301" * 16, 16), ("\uff21" * 9, 14)]),
+        (15, [("letters", 5), ("\u4e2d\u6587" * 2 + "...", 1), ("e\u0301" * 9 + "...", 0), ("\uff21" * 4 + "...", 1)]),
+    ],
+)
+def test_columns_are_below_each_other_whatever_a_letter_takes(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    columns: int,
+    expected: list[tuple[str, int]],
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: columns > 0)
+    monkeypatch.setenv("COLUMNS", str(columns or 80))
+    words = ["letters", "\u4e2d\u6587" * 8, "e\u0301" * 16, "\uff21" * 9]
+    output(color="never").table([Column("TEXT", "text"), Column("N", "n")], [{"text": word, "n": 7} for word in words])
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert lines == [f"{text}{' ' * blanks}  7" for text, blanks in expected]
+    output().pairs({"\u4e2d": "one", "name": "two"})
+    assert capsys.readouterr().out == "\u4e2d    one\nname  two\n"
+
+
 @pytest.mark.parametrize(
     ("columns", "lines"),
     [
         (51, ["A     B                     C                     D", f"name  {'b' * 20}  {'c' * 20}  4"]),
         (47, ["A     B                   C                   D", f"name  {'b' * 15}...  {'c' * 15}...  4"]),
         (35, ["A     B             C             D", f"name  {'b' * 9}...  {'c' * 9}...  4"]),
-        (30, ["A     B             C      ...", f"name  {'b' * 9}...  ccccccc..."]),
+        (30, ["A     B          C          D", f"name  {'b' * 6}...  {'c' * 6}...  4"]),
+        (24, ["A     B         C    ...", f"name  {'b' * 5}...  ccccc..."]),
     ],
 )
 def test_the_widest_columns_but_for_the_first_are_cut_and_then_the_end(
@@ -145,6 +176,30 @@ def test_where_there_is_no_room_columns_that_can_be_missed_go_first_from_the_rig
         output(color="never").table(columns, [{"a": "aaa", "b": "bbb", "c": "ccc"}])
         shown.append(capsys.readouterr().out.splitlines()[1])
     assert shown == ["aaa  bbb  ccc", "aaa  bbb", "bbb"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [(80, "2026-01-31T08:00  shop/web  cccccccccccccccccccc"), (40, "2026-01-31T08:00  shop/web  ccccccccc..."),
+     (34, "shop/web  cccccccccccccccccccc"), (12, "shop/web ...")],
+)  # fmt: skip
+def test_a_first_column_that_can_be_missed_goes_before_others_are_cut_short(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, line: str
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    row = {"a": "2026-01-31T08:00", "b": "shop/web", "c": "c" * 20}
+    output(color="never").table([Column("A", "a", extra=True), Column("B", "b"), Column("C", "c")], [row])
+    assert capsys.readouterr().out.splitlines()[1] == line
+
+
+def test_a_name_gives_what_the_other_columns_cannot(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    output(color="never").table([Column("A", "a"), Column("B", "b")], [{"a": "a" * 60, "b": 1234}])
+    assert capsys.readouterr().out.splitlines()[1] == f"{'a' * 31}...  1234"
 
 
 def test_the_mode_of_a_file_is_octal() -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
 
+from nri.adaptation.admin import follow
 from nri.errors import ConfigError
 from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
+from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.history import Trace
 from nri.trace.live import Live
 from nri.trace.recorder import Recorder
+from tests.support.made_plugins import plugin
+from tests.support.odd_blocks import odd_block
 from tests.support.waiting import wait_for
 from tests.unit.inspector.conftest import Node
 
@@ -215,3 +220,31 @@ def test_what_a_recording_says_of_itself_is_bounded(tmp_path: Path) -> None:
     shown = made.overview()["about"]
     assert 0 < len(shown) <= 50
     assert max(len(key) + len(text) for key, text in shown.items()) <= 700
+
+
+def test_a_plugin_that_did_not_answer_in_time_is_counted_as_a_miss_live_and_recorded(tmp_path: Path) -> None:
+    release = threading.Event()
+    socket = str(tmp_path / "admin.sock")
+    with Recorder(tmp_path / "traces") as recorder:
+        with FakeRuntime(reporters=[recorder], admin_socket=socket, request_timeout_s=1.0) as runtime:
+            readings = follow(socket, {})
+            next(readings)
+            runtime.add(plugin("late", create_container=lambda *_: release.wait(20) and None), "10")
+            runtime.create_container(make_pod(name="web"), make_container(name="main"))
+            release.set()
+            rows = (row for reading in readings for row in reading["rows"])
+            created = next(row for row in rows if row.get("event") == "CreateContainer")
+            assert [step["missed"] for step in created["steps"]] == [True]
+    source = Recording(str(tmp_path / "traces"))
+    source.read()
+    assert [row["missed"] for row in source.overview()["plugins"]] == [1]
+
+
+def test_damage_anywhere_in_a_recording_is_named_once_it_is_read(recorded: str) -> None:
+    (file,) = Path(recorded).iterdir()
+    file.write_bytes(file.read_bytes() + odd_block(crc=1))
+    source = Recording(recorded)
+    source.read()
+    list(first(source, 10))
+    (line,) = source.overview()["problems"]
+    assert "checksum is wrong" in line

@@ -10,7 +10,8 @@ import pytest
 
 from nri.errors import RemoteProtocolError
 from nri.trace import blocks
-from nri.trace.blocks import MAGIC, Damage, Header, pack, scan, unpack
+from nri.trace.blocks import MAGIC, Damage, Header, pack, scan, unknown, unpack
+from tests.support.odd_blocks import odd_block
 
 CONTENTS = [b"first" * 50, b"second" * 50, b"third" * 50]
 FILE = MAGIC + b"".join(pack(each, 1, number, number + 1) for number, each in enumerate(CONTENTS))
@@ -26,19 +27,10 @@ def read(data: bytes) -> list[bytes | str]:
             found.append(each.reason)
             continue
         try:
-            found.append(unpack(file, each))
+            found.append(unknown(each) or unpack(file, each))
         except RemoteProtocolError as error:
             found.append(error.reason)
     return found
-
-
-def header(**changed: int) -> bytes:
-    """A header with a right checksum, and other values than it should have."""
-    stored = zlib.compress(b"x" * 100)
-    known = {"version": 1, "codec": 1, "stored": len(stored), "raw": 100, "crc": zlib.crc32(stored), **changed}
-    fields = (known["version"], known["codec"], 0, known["stored"], known["raw"], 1, 0, 0, known["crc"])
-    head = struct.pack(">4sBBHIIIQQI", b"NRIB", *fields)
-    return head + struct.pack(">I", zlib.crc32(head)) + stored
 
 
 def test_what_is_packed_is_found_and_read() -> None:
@@ -56,8 +48,7 @@ def test_a_file_that_is_cut_anywhere_gives_every_whole_block_and_says_that_it_wa
         whole = sum(start <= length for start in [*STARTS[1:], len(FILE)])
         found = read(FILE[:length])
         assert found[:whole] == CONTENTS[:whole]
-        at_an_end = length in [*STARTS, len(FILE)]
-        assert ["was cut here" in str(each) for each in found[whole:]] == [] if at_an_end else [True]
+        assert ["was cut here" in str(each) for each in found[whole:]] == ([] if length in STARTS[1:] else [True])
 
 
 @pytest.mark.parametrize("place", range(STARTS[1], STARTS[2]))
@@ -73,8 +64,8 @@ def test_one_changed_byte_costs_no_other_block(place: int) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"version": 2}, "a block of version 2, this nri reads 1: use a newer one"),
-        ({"codec": 7}, "a block that is packed in way 7, this nri knows 0 and 1"),
+        ({"version": 2}, "of version 2, this nri reads 1: use a newer one"),
+        ({"codec": 7}, "packed in way 7, this nri knows 0 and 1: use a newer one"),
         ({"raw": blocks.MOST_RAW + 1}, "at most 16777216 are read"),
         ({"raw": 99}, "a block whose content is not the 99 bytes that it announces"),
         ({"raw": 101}, "a block whose content is not the 101 bytes that it announces"),
@@ -83,7 +74,7 @@ def test_one_changed_byte_costs_no_other_block(place: int) -> None:
     ],
 )
 def test_a_block_that_cannot_be_read_is_named_and_the_next_one_is_read(changed: dict[str, int], reason: str) -> None:
-    found = read(MAGIC + header(**changed) + pack(b"next", 1, 0, 0))
+    found = read(MAGIC + odd_block(**changed) + pack(b"next", 1, 0, 0))
     assert found[-1] == b"next"
     assert reason in str(found[0])
 
@@ -130,7 +121,7 @@ class Counting(io.BytesIO):
         return found
 
 
-@pytest.mark.parametrize("piece", [b"NRIB", header(stored=1 << 20)[:44], b"NRIB" + bytes(5000)])
+@pytest.mark.parametrize("piece", [b"NRIB", odd_block(stored=1 << 20)[:44], b"NRIB" + bytes(5000)])
 def test_places_that_are_no_blocks_do_not_have_a_file_read_again_and_again(piece: bytes) -> None:
     file = Counting(MAGIC + piece * (1_000_000 // len(piece)))
     for _ in scan(file):

@@ -14,6 +14,7 @@ from nri.trace import blocks
 from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
 from nri.trace.pb import api_pb2 as t
 from nri.wire import bytes_field
+from tests.support.odd_blocks import odd_block
 
 POD = m.PodSandbox(id="p1", name="web", namespace="shop")
 CONTAINER = m.Container(id="c1", name="main", pod_sandbox_id="p1")
@@ -127,7 +128,7 @@ def test_a_file_that_is_cut_at_any_byte_gives_what_was_whole_and_names_the_rest(
         path.write_bytes(data[:length])
         trace = Trace(path)
         assert serials(trace) == [1, 2, 3][: sum(end <= length for end in ends)]
-        assert bool(trace.problems) == (length not in (*ends, len(blocks.MAGIC))), length
+        assert bool(trace.problems) == (length not in ends), length
 
 
 def test_random_damage_never_raises_and_is_named(path: Path) -> None:
@@ -203,9 +204,28 @@ def test_where_there_is_no_trace_that_is_said(path: Path, content: bytes | None,
         Trace(path)
 
 
-def test_a_folder_without_a_trace_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no trace"):
+def test_a_folder_without_a_trace_is_named_with_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no trace.*write one with --record DIR"):
         Trace(tmp_path)
+
+
+def test_a_problem_that_is_met_again_is_told_once(path: Path) -> None:
+    path.write_bytes(write(path, [OPENED, *event(1)], event(2)).read_bytes()[:-3])
+    trace = Trace(path)
+    assert [list(trace.headers()), serials(trace), serials(trace)][1:] == [[1], [1]]
+    assert len(trace.problems) == 1
+
+
+def test_blocks_that_this_version_cannot_read_are_one_problem_of_their_file(path: Path) -> None:
+    newer = [odd_block(version=2), odd_block(version=2), odd_block(codec=9)]
+    path.write_bytes(write(path, [OPENED, *event(1)]).read_bytes() + b"".join(newer))
+    trace = Trace(path)
+    assert [serials(trace), serials(trace)] == [[1], [1]]
+    told = [line.partition(": at byte ")[2].partition(": ")[2] for line in trace.problems]
+    assert told == [
+        "2 blocks of version 2, this nri reads 1: use a newer one",
+        "1 block packed in way 9, this nri knows 0 and 1: use a newer one",
+    ]
 
 
 def test_too_many_problems_are_counted(path: Path) -> None:

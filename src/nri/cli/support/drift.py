@@ -27,11 +27,15 @@ PAST: Final = "not known"
 
 
 def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> Callable[[], Iterator[DesiredValue]]:
-    """A function that gives the values that were applied. It raises if neither the runtime nor an agent answers."""
+    """A function that gives the values that were applied.
+
+    It raises if neither the runtime nor an agent answers, and Failure for an engine that runs nothing.
+    """
     from nri.agent.settings import AgentSettings
     from nri.api.messages import ContainerState
     from nri.api.naming import DEFAULT_SOCKET
     from nri.cli.support.joined import joined
+    from nri.engine.process.dry import FIRST_PID
     from nri.errors import NriError
     from nri.trace.drift import desired_values
 
@@ -39,9 +43,9 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
     agent = agent_socket or (usual if os.path.exists(usual) else "")
     plugin = _plugin()
     timeout_s = settings.timeout_s or 5.0
-    joins = True
+    joins, socket = True, settings.socket_path or DEFAULT_SOCKET
     try:
-        stack.enter_context(joined(plugin, settings.socket_path or DEFAULT_SOCKET, INDEX, timeout_s))
+        stack.enter_context(joined(plugin, socket, INDEX, timeout_s))
     except NriError:
         if not agent or settings.socket_path:
             raise
@@ -55,6 +59,9 @@ def sources(settings: Settings, agent_socket: str | None, stack: ExitStack) -> C
             for container in list(state.containers.values()):
                 if container.state == ContainerState.CONTAINER_STOPPED:
                     continue  # its cgroup has gone with it
+                if container.pid >= FIRST_PID:
+                    dry = f"the engine at {socket} is dry: it runs nothing, so no cgroup has the values that it gives"
+                    raise Failure(f"{dry}. Name a runtime that runs containers with --socket-path")
                 yield from desired_values(state.pod_of(container), container, "runtime")
         if agent:
             yield from _agent_values(agent, timeout_s)

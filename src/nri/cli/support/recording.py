@@ -6,6 +6,7 @@ Next: `nri.trace.recorder`, which writes; `nri trace` reads.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ import click
 if TYPE_CHECKING:
     from nri.trace.recorder import Recorder
 
-__all__ = ["OBSERVER", "record_options", "recorded", "redact_options"]
+__all__ = ["OBSERVER", "only_looks", "record_options", "recorded", "redact_options"]
 
 #: The maker of a recording by a plugin, which sees no answers of others; `nri.testing.replay` knows it.
 OBSERVER = "nri record"
 
+#: The plugins of our own commands that only look on, each with the number of its process.
+_LOOKERS = re.compile(r"99-nri-(drift|events|record)-\d+")
 #: A policy file that is longer is not kept in a trace.
 _MOST_POLICY = 1 << 20
 
@@ -46,6 +49,11 @@ _OPTIONS = (
         help="Remove the oldest files of DIR beyond this size; those of more than 7 days go anyway. Default: 512.",
     ),
 )
+
+
+def only_looks(plugin: str) -> bool:
+    """Whether ``NN-name`` is a plugin of one of our own commands, which has changed nothing."""
+    return _LOOKERS.fullmatch(plugin) is not None
 
 
 def record_options(command: Callable[..., Any]) -> Callable[..., Any]:

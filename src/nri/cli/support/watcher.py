@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import MessageToDict
 
 from nri.api.events import EVENTS, EventMask
-from nri.cli.output import Painted
+from nri.cli.output import Painted, padded
 from nri.errors import ConnectionClosed, DeadlineExceeded, RuntimeUnavailable
 from nri.stream import connect_unix
 from nri.stub.plugin import Plugin
@@ -190,7 +190,8 @@ def _print(entry: dict[str, Any], out: Output) -> None:
 
 def line_of(time: str, event: str, ident: str, pod: str, name: str) -> str:
     """Write a line of the running table. Widths are fixed, since the rows to come are not known."""
-    return f"{time:12}  {event:20}  {escape(ident) or '-':13}  {escape(pod):40}  {escape(name) or '-'}".rstrip()
+    shown = f"{time:12}  {event:20}  {escape(ident) or '-':13}  {padded(escape(pod), 40)}  {escape(name) or '-'}"
+    return shown.rstrip()
 
 
 def now() -> str:

@@ -16,7 +16,7 @@ import click
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
 from nri.cli.output import Output, Painted
 from nri.cli.settings import Settings
-from nri.cli.support.recording import record_options, recorded
+from nri.cli.support.recording import only_looks, record_options, recorded
 from nri.cli.support.verb import Verb
 from nri.text import count
 
@@ -75,7 +75,7 @@ def command(
 
     out = Output(settings)
     if not plugins:
-        raise Failure(f"no plugin: give at least one with --plugin NN=PLUGIN{_had(path)}", USAGE)
+        raise Failure(f"no plugin: give at least one with --plugin NN=PLUGIN{_had(path, out)}", USAGE)
     taking_part = trial_plugins(plugins, configs)
     if policy:
         read_file(policy)  # a runtime takes a missing file for one without policies
@@ -93,12 +93,20 @@ def command(
         return _show(out, runtime, {plugin.index for plugin in taking_part}, real_time=real_time)
 
 
-def _had(path: str) -> str:
-    """Which plugins the recording had, as the end of a sentence."""
+def _had(path: str, out: Output) -> str:
+    """Which plugins the recording had, as the end of a sentence. What cannot be read is named; Failure if it is all."""
     from nri.trace.history import Note, Trace
 
-    items = Trace(path).items()
-    names = dict.fromkeys(item.plugin for item in items if isinstance(item, Note) and item.kind == "plugin")
+    found, items, names = Trace(path), 0, dict[str, None]()
+    for item in found.items():
+        items += 1
+        if isinstance(item, Note) and item.kind == "plugin" and not only_looks(item.plugin):
+            names[item.plugin] = None
+    *rest, last = found.problems or [""]
+    for line in rest if not items else found.problems:
+        out.note(line)
+    if last and not items:
+        raise Failure(last)
     return f". The recording has {', '.join(names)}" if names else ""
 
 
@@ -113,7 +121,8 @@ def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -
         elif outcome.differences:
             differing += 1
             asked = ((step.plugin, step.plugin.partition("-")[0]) for step in outcome.event.steps)
-            absent.update({name: index for name, index in asked if index.isdecimal() and index not in indices})
+            missing = ((name, index) for name, index in asked if index.isdecimal() and index not in indices)
+            absent.update({name: index for name, index in missing if not only_looks(name)})
         else:
             same += 1
         if not out.human:

@@ -16,7 +16,7 @@ from nri.text import count
 _COLUMNS = [
     Column("PLUGIN", "plugin"),
     Column("STATE", "state"),
-    Column("CALLS/S", "calls_per_s"),
+    Column("CALLS/S", "calls_per_s", extra=True),
     Column("P50 MS", "p50_ms"),
     Column("P99 MS", "p99_ms"),
     Column("MISSES", "missed"),

@@ -24,7 +24,7 @@ _POD = "Only events of this pod or container: name, NAMESPACE/NAME, or id."
 #: Later than every time of a recording.
 _ALWAYS = 1 << 64
 _SHOWN = [
-    Column("TIME", "time"),
+    Column("TIME", "time", extra=True),
     Column("EVENT", "event"),
     Column("POD/CONTAINER", "subject", 60),
     Column("MS", "ms"),

@@ -24,10 +24,10 @@ from nri.engine.process.exits import Exit
 from nri.engine.process.runtime import RuntimeState
 from nri.engine.support.errors import CommandFailed, NotThere
 
-__all__ = ["DryConmon", "DryExits", "DryRuntime", "dry_exec_sync"]
+__all__ = ["FIRST_PID", "DryConmon", "DryExits", "DryRuntime", "dry_exec_sync"]
 
 #: Beyond every pid that Linux gives out, so that no real process can be meant.
-_FIRST_PID = 1 << 30
+FIRST_PID = 1 << 30
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class DryRuntime:
     def __init__(self, name: str = "dry") -> None:
         self.name = self.binary = self.program = name
         self._containers: dict[str, _Container] = {}
-        self._pids = itertools.count(_FIRST_PID)
+        self._pids = itertools.count(FIRST_PID)
         self._lock = threading.RLock()
         self._on_end: Callable[[Exit], None] | None = None
 

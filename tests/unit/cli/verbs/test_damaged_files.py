@@ -14,6 +14,7 @@ import nri as package
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
 from nri.trace.recorder import Recorder
+from tests.support.odd_blocks import odd_block
 
 PLUGIN = """
 import nri
@@ -60,6 +61,8 @@ WRONG: dict[str, tuple[Callable[[bytes], bytes], bool]] = {
     "compressed": (gzip.compress, False),
     "one byte": (lambda whole: whole[:1], True),
     "half the magic": (lambda whole: whole[:5], True),
+    "the magic alone": (lambda whole: blocks.MAGIC, True),
+    "a newer version": (lambda whole: blocks.MAGIC + odd_block(version=2) * 3, True),
     "cut in a header": (lambda whole: whole[: len(blocks.MAGIC) + 20], True),
     "cut in a block": (lambda whole: whole[:-10], True),
     "zeros in the middle": (lambda whole: whole[:600] + bytes(len(whole) // 2) + whole[-600:], True),
@@ -86,6 +89,10 @@ def test_a_file_that_is_not_whole_is_named_with_its_exit_code(
     done = nri(*[word.replace("FILE", "file.nritrace") for word in VERBS[verb]])
     assert "Traceback" not in done.stderr
     assert "file.nritrace" in done.stderr
+    problems = [line for line in done.stderr.splitlines() if "at byte" in line]
+    assert len(set(problems)) == len(problems), "a problem is told once"
+    if wrong == "a newer version":
+        assert [line for line in problems if "3 blocks of version 2" in line] == problems[:1] != []
     nothing = verb == "cut" and "no event" in done.stderr
     assert done.returncode == (1 if is_trace and not nothing else 2), done.stderr
     if nothing:
@@ -104,6 +111,7 @@ def test_what_is_no_file_is_named(nri, here: Path, verb: str) -> None:
         done = nri(*[word.replace("FILE", place) for word in VERBS[verb]])
         assert "Traceback" not in done.stderr
         assert (done.returncode, place in done.stderr) == (2, True), done.stderr
+        assert place != "folder" or "write one with --record DIR" in done.stderr
 
 
 def test_a_whole_file_is_none_of_these(nri, whole: bytes, here: Path) -> None:

@@ -14,12 +14,14 @@ import pytest
 
 import nri as package
 from nri.api.messages import ContainerState
+from nri.cri.client import CriClient
 from nri.service.http import Server, json_answer
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
 from tests.support.ports import HeldPort
 from tests.support.waiting import wait_for
 from tests.unit.cli.conftest import command, environment
+from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
 
 CGROUP = "kubepods/podx/c1"
 LIMIT = 64 << 20
@@ -195,3 +197,11 @@ def test_a_socket_that_is_no_agent_s_is_named(nri, node: Node, folder: Path) -> 
     finally:
         server.close()
     assert done.returncode == 1 and "other.sock answered 404" in done.stderr and "--agent-socket" in done.stderr
+
+
+def test_of_an_engine_that_runs_nothing_that_is_said(nri, folder: Path) -> None:
+    with engine(folder), CriClient(str(folder / "cri.sock"), timeout_s=TIMEOUT_S) as cri:
+        pod_with_container(cri, folder)
+        done = nri("drift", "--socket-path", str(folder / "nri.sock"))
+    assert done.returncode == 1, done.stderr
+    assert f"the engine at {folder}/nri.sock is dry: it runs nothing" in done.stderr

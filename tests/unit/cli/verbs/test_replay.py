@@ -13,6 +13,7 @@ from nri.trace import blocks
 from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
 from nri.wire import bytes_field
+from tests.support.odd_blocks import odd_block
 
 PLUGIN = """
 import nri
@@ -28,6 +29,12 @@ class Sets(package.Plugin):
 
     def create_container(self, pod: package.PodSandbox, container: package.Container) -> package.Adjustment:
         return package.Adjustment().add_env("LEVEL", "o\x1bld")
+
+
+class Looks(package.Plugin):
+    """Changes nothing."""
+
+    def create_container(self, pod: package.PodSandbox, container: package.Container) -> None: ...
 
 
 def record(folder: Path, *, redact: bool) -> Path:
@@ -83,6 +90,32 @@ def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) ->
     done = nri("replay", str(folder))
     assert done.returncode == 2
     assert "give at least one with --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
+
+
+@pytest.mark.parametrize(("damage", "code"), [(odd_block(version=2), 1), (b"NRIB", 2)])
+def test_without_a_plugin_what_cannot_be_read_is_named_and_is_the_error_if_nothing_can(
+    nri, folder: Path, tmp_path: Path, damage: bytes, code: int
+) -> None:
+    (source,) = folder.iterdir()
+    copy = tmp_path / "copy.nritrace"
+    copy.write_bytes((blocks.MAGIC if code == 1 else source.read_bytes()) + b"no block" + damage)
+    done = nri("replay", str(copy))
+    first, *_, last = done.stderr.splitlines()
+    assert done.returncode == code
+    assert first.startswith(f"{copy}: at byte ")
+    assert ("no plugin" in last, "1 block of version 2" in last) == (code == 2, code == 1), done.stderr
+
+
+def test_our_own_commands_that_only_looked_on_are_none_that_could_be_given(nri, tmp_path: Path) -> None:
+    with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(Sets(), "10")
+        for name in ("drift", "events", "record"):
+            runtime.add(Looks(), "99", f"nri-{name}-4711")
+        runtime.create_container(make_pod(name="web"), make_container(name="main"))
+    assert nri("replay", str(tmp_path)).stderr.splitlines()[0].endswith("The recording has 10-sets")
+    (tmp_path / "plugin").mkdir()
+    done = nri("replay", str(tmp_path), "--plugin", plugin(tmp_path / "plugin", "new"))
+    assert done.returncode == 5 and "99-nri-" not in done.stderr
 
 
 @pytest.mark.parametrize(("index", "told"), [("10", False), ("20", True)])

@@ -56,6 +56,15 @@ def test_once_prints_a_table_with_a_line_for_each_plugin(nri, busy):
     assert sorted(row.split()[0] for row in rows) == ["10-first", "20-last"]
 
 
+def test_on_a_narrow_terminal_calls_a_second_go_before_misses_and_refusals(busy, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    words = ["--admin-socket", busy, "--color", "never", "--once", "--interval", "0.1"]
+    top.command.main(words, standalone_mode=False, obj=Settings())
+    heading = capsys.readouterr().out.splitlines()[1]
+    assert heading.split() == ["PLUGIN", "STATE", "P50", "MS", "P99", "MS", "MISSES", "ERRORS", "REFUSED"]
+
+
 def test_json_has_the_same_for_scripts(nri, busy):
     done = nri("top", "--once", "--interval", "0.3", "-o", "json", "--admin-socket", busy)
     summary = json.loads(done.stdout)

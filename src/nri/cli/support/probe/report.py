@@ -26,11 +26,15 @@ __all__ = ["Report", "Row", "Section", "read_rows"]
 _LONGEST = 500
 _MOST_BYTES = 4 << 20
 _STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color-scheme:light dark}"
+    ":root{color-scheme:light dark}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}"
     "table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.2rem .8rem .2rem 0;vertical-align:top;"
-    "border-bottom:1px solid #8884;overflow-wrap:anywhere}.good{color:light-dark(#17692b,#7fd08f)}"
+    "border-bottom:1px solid #8884;overflow-wrap:anywhere}thead th{white-space:nowrap}"
+    ".good{color:light-dark(#17692b,#7fd08f)}"
     ".bad{color:light-dark(#a11515,#ff9b9b)}dt{float:left;clear:left;width:9rem}dd{margin-left:9rem}"
 )
+_COLUMNS = (("What", "name"), ("Outcome", "outcome"), ("Read from", "where"), ("Note", "note"))
+_EXTRA = ("where", "note")
 #: How an outcome begins that is as it should be, and one that is not.
 _GOOD, _BAD = ("applied", "yes", "ok"), ("wrong", "ignored", "refused", "no")
 
@@ -57,6 +61,14 @@ class Section:
 
     title: str
     rows: list[Row] = field(default_factory=list)
+
+    def shown(self) -> list[Row]:
+        """The rows for a person: what follows an outcome's first words, its reason, stands among the notes."""
+        parted = [(row, *row.outcome.partition(": ")[::2]) for row in self.rows]
+        return [
+            row._replace(outcome=outcome, note="; ".join(filter(None, (reason, row.note))))
+            for row, outcome, reason in parted
+        ]
 
     def add(self, name: str, outcome: str, where: str = "", note: str = "") -> None:
         """Add a row; long texts are cut."""
@@ -110,10 +122,9 @@ class Report:
                 continue
             out.text("")
             out.text(Painted(one.title, "bold"))
-            columns = [Column("WHAT", "name"), Column("OUTCOME", "outcome")]
-            columns += [Column("READ FROM", "where", extra=True)] if any(row.where for row in one.rows) else []
-            columns += [Column("NOTE", "note", extra=True)] if any(row.note for row in one.rows) else []
-            out.table(columns, [row._asdict() for row in one.rows])
+            rows = one.shown()
+            columns = [Column(each.upper(), key, extra=key in _EXTRA) for each, key in _filled(rows)]
+            out.table(columns, [row._asdict() for row in rows])
 
     def html(self) -> bytes:
         """The report as a page that needs nothing else and runs nothing."""
@@ -128,16 +139,25 @@ class Report:
             f"<title>{title}</title><style>{_STYLE}</style></head><body><main><h1>{title}</h1><dl>{about}</dl>",
         ]
         for one in self.sections:
+            shown = one.shown()
+            filled = _filled(shown)
             rows = "".join(
-                f'<tr><th scope="row">{escape(row.name)}</th><td class="{_tone(row.outcome)}">'
-                f"{escape(row.outcome)}</td><td>{escape(row.where)}</td><td>{escape(row.note)}</td></tr>"
-                for row in one.rows
+                f'<tr><th scope="row">{escape(row.name)}</th>'
+                f'<td class="{_tone(row.outcome)}">{escape(row.outcome)}</td>'
+                + "".join(f"<td>{escape(getattr(row, key))}</td>" for _, key in filled[2:])
+                + "</tr>"
+                for row in shown
             )
-            head = "".join(f'<th scope="col">{name}</th>' for name in ("What", "Outcome", "Read from", "Note"))
+            head = "".join(f'<th scope="col">{name}</th>' for name, _ in filled)
             made.append(
                 f"<h2>{escape(one.title)}</h2><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
             )
         return "".join((*made, "</main></body></html>\n")).encode()
+
+
+def _filled(rows: list[Row]) -> list[tuple[str, str]]:
+    """The titles and keys of the columns that have something, the first two in any case."""
+    return [(title, key) for title, key in _COLUMNS if key not in _EXTRA or any(getattr(row, key) for row in rows)]
 
 
 def _tone(outcome: str) -> str:

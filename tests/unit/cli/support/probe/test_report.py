@@ -58,7 +58,35 @@ def test_a_reason_that_is_another_one_in_each_run_is_no_difference() -> None:
 
 def test_an_outcome_that_begins_badly_is_shown_so_whatever_follows() -> None:
     assert 'class="bad">no, but A, B' in report("no, but A, B").html().decode()
-    assert 'class="bad">refused: it' in report("refused: it").html().decode()
+    assert 'class="bad">refused</td><td>inside</td><td>it</td>' in report("refused: it").html().decode()
+
+
+def test_a_reason_stands_among_the_notes_and_columns_without_anything_are_left_out(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = Report("What it does")
+    made.section("Events").add("StartContainer", "yes")
+    more = made.section("Adjustments")
+    more.add("set_rdt_class", "refused: no such class", "OCI spec", "once")
+    more.add("add_env", "applied", "inside")
+    made.show(Output(Settings()))
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "Events",
+        "WHAT            OUTCOME",
+        "StartContainer  yes",
+        "",
+        "Adjustments",
+        "WHAT           OUTCOME  READ FROM  NOTE",
+        "set_rdt_class  refused  OCI spec   no such class; once",
+        "add_env        applied  inside     -",
+    ]
+    page = made.html().decode()
+    assert '<th scope="col">Outcome</th></tr>' in page, "of events there is nothing else to say"
+    assert "<td>OCI spec</td><td>no such class; once</td>" in page
+
+
+def test_the_page_is_as_dark_as_its_colours() -> None:
+    assert ":root{color-scheme:light dark}" in report().html().decode()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"sections": [{"title": 1}]}', '{"sections": 3}'])
