@@ -31,6 +31,7 @@ from nri.errors import NriError
 from tests.engine.machine import settled
 from tests.engine.node import POLITE, Node, Recorder, die, killed_while
 from tests.support.plugin_program import PluginProgram
+from tests.support.waiting import wait_for
 
 #: Each step of a life after which the engine is killed; the first one is before all.
 POD_STEPS = ("", "record", "folders", "namespaces", "network", "files", "holder", "NRI")
@@ -358,7 +359,9 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
 
 def _until_it_joined(engine: Engine, watch: PluginProgram) -> None:
     watch.wait_text("synchronized gone")
-    time.sleep(1)
+    adaptation = engine.nri.adaptation
+    assert adaptation is not None
+    wait_for(lambda: [each.state for each in adaptation.plugins] == ["active"], "it takes part")
     die()
 
 
