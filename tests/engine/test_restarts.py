@@ -31,7 +31,6 @@ from nri.errors import NriError
 from tests.engine.machine import settled
 from tests.engine.node import POLITE, Node, Recorder, die, killed_while
 from tests.support.plugin_program import PluginProgram
-from tests.support.waiting import wait_for
 
 #: Each step of a life after which the engine is killed; the first one is before all.
 POD_STEPS = ("", "record", "folders", "namespaces", "network", "files", "holder", "NRI")
@@ -343,7 +342,7 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
         node.folder, program, "--name", "watch", "--idx", "10", "--socket", node.config.nri.socket_path
     )
     try:
-        killed_while(node, lambda engine: _until_it_joined(engine, watch))
+        killed_while(node, lambda _: _until_it_is_noted(node))
         (rootfs / "tmp/end").touch()
         node.wait_for(lambda: not [pid for pid, line in node.machine.processes() if made in line], "conmon's end")
         node.start()
@@ -357,11 +356,9 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
         watch.process.wait()
 
 
-def _until_it_joined(engine: Engine, watch: PluginProgram) -> None:
-    watch.wait_text("synchronized gone")
-    adaptation = engine.nri.adaptation
-    assert adaptation is not None
-    wait_for(lambda: [each.state for each in adaptation.plugins] == ["active"], "it takes part")
+def _until_it_is_noted(node: Node) -> None:
+    noted = node.config.root / "plugins.json"
+    node.wait_for(lambda: noted.exists() and "10-watch" in noted.read_text(), "the note that the plugin takes part")
     die()
 
 
