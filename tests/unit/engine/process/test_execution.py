@@ -244,11 +244,11 @@ def test_a_runtime_that_hands_over_nothing_is_killed(tmp_path: Path, monkeypatch
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(CommandTimeout, match="the terminal for exec in c1"):
         start_with_terminal(argv(tmp_path, "import time; time.sleep(60)"), "c1", tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_runtime_that_is_not_there_leaves_nothing_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ToolMissing):
         start_with_terminal(["/none/crun", "exec", "c1"], "c1", tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
