@@ -196,16 +196,17 @@ def _joined(stack: contextlib.ExitStack, argv: list[str | Path], env: dict[str, 
 
     One after the other: of many at once on a busy machine, some run out of their time to register.
     """
-    for attempt in range(ATTEMPTS):
+    attempt = 1
+    while True:
         process = stack.enter_context(LineProcess(argv, env=env))
         try:
             process.wait_event("synchronized", timeout_s=60)
         except AssertionError:
-            if process.returncode is None or attempt == ATTEMPTS - 1:
+            if process.returncode is None or attempt == ATTEMPTS:
                 raise
         else:
-            break
-    return process
+            return process
+        attempt += 1
 
 
 def spawn_ms(plugin: Side) -> tuple[float, float]:

@@ -64,7 +64,7 @@ CONTAINER = "tests/real/test_demo.py::test_it_shows_the_container_without_and_wi
 # Where system tools may be that are not on PATH.
 SBIN = ("/usr/sbin", "/sbin")
 # Typed like the package, though not part of it.
-TYPED = ("tools", "examples", "tests/support", "tests/conftest.py")
+TYPED = ("tools", "examples", "tests/support", "tests/conftest.py", "bench/engine")
 PYTEST = (sys.executable, "-m", "pytest", "-q")
 MEASURED = (sys.executable, "tools/covered.py", "add", "-q")
 

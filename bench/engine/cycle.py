@@ -56,10 +56,10 @@ class TimedCri(Cri):
             self.windows.append((method, began, ended))
 
 
-def cycle(cri: TimedCri, **pod: bool) -> dict[str, float]:
-    """Live one life; milliseconds by call, and of all together. `pod`: what `Cri.run_pod` is told of its kind."""
+def cycle(cri: TimedCri, **kind: bool) -> dict[str, float]:
+    """Live one life; milliseconds by call, and of all together. `kind`: what `Cri.run_pod` is told of the pod."""
     cri.took = {}
-    pod = cri.run_pod(f"p{next(_numbers)}", annotations=ANNOTATIONS, **pod)
+    pod = cri.run_pod(f"p{next(_numbers)}", annotations=ANNOTATIONS, **kind)  # type: ignore[arg-type]
     container = cri.create(pod, "main")
     cri.start(container)
     cri.exec(container, "/bin/true")

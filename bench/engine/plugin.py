@@ -6,6 +6,7 @@ The twin of the tests' `fieldplugin -kind logger`: it reads the annotation of it
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import nri
 
@@ -13,7 +14,7 @@ import nri
 class Bench(nri.Plugin):
     """The plugin; its name is in the annotation."""
 
-    def create_container(self, pod, container):
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment | None:
         text = pod.annotations.get(f"{NAME}.test/CreateContainer")
         if text is None:
             return None
@@ -25,37 +26,37 @@ class Bench(nri.Plugin):
             made.add_annotation(key, value)
         return made
 
-    def synchronize(self, pods, containers):
+    def synchronize(self, pods: Any, containers: Any) -> None:
         print('{"event": "started"}', flush=True)
 
-    def run_pod_sandbox(self, pod):
+    def run_pod_sandbox(self, pod: Any) -> None:
         """Take it; as all below."""
 
-    def stop_pod_sandbox(self, pod):
+    def stop_pod_sandbox(self, pod: Any) -> None:
         """Take it."""
 
-    def remove_pod_sandbox(self, pod):
+    def remove_pod_sandbox(self, pod: Any) -> None:
         """Take it."""
 
-    def post_create_container(self, pod, container):
+    def post_create_container(self, pod: Any, container: Any) -> None:
         """Take it."""
 
-    def start_container(self, pod, container):
+    def start_container(self, pod: Any, container: Any) -> None:
         """Take it."""
 
-    def post_start_container(self, pod, container):
+    def post_start_container(self, pod: Any, container: Any) -> None:
         """Take it."""
 
-    def update_container(self, pod, container, resources):
+    def update_container(self, pod: Any, container: Any, resources: Any) -> None:
         """Take it."""
 
-    def post_update_container(self, pod, container):
+    def post_update_container(self, pod: Any, container: Any) -> None:
         """Take it."""
 
-    def stop_container(self, pod, container):
+    def stop_container(self, pod: Any, container: Any) -> None:
         """Take it."""
 
-    def remove_container(self, pod, container):
+    def remove_container(self, pod: Any, container: Any) -> None:
         """Take it."""
 
 

@@ -20,10 +20,9 @@ from bench.engine import tables
 from bench.engine.cycle import cycle
 from bench.engine.sides import Attached, Side, plugins, sides
 from bench.engine.waterfall import measure
+from bench.report import put
 from tools.runtimes.machine import MissingError
 
-RESULTS = Path(__file__).parent.parent / "RESULTS.md"
-BEGIN, END = "<!-- engine -->", "<!-- end of engine -->"
 #: What makes the kinds of pods, by what they are called behind the plugins.
 KINDS = {"": {}, ", pod network": {"own_network": True}, ", shared process namespace": {"shared_processes": True}}
 NONE = Attached("", 0)
@@ -135,14 +134,6 @@ def report(options: argparse.Namespace) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write(text: str) -> None:
-    """Put the tables between their marks in RESULTS.md."""
-    page = RESULTS.read_text()
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    RESULTS.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench engine", description=__doc__)
@@ -160,7 +151,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     print(text)
     if options.write:
-        write(text)
+        put("engine", text)
     return 0
 
 

@@ -33,15 +33,15 @@ _PATIENCE_S = 20.0
 
 
 class Attached(NamedTuple):
-    """Plugins in one language. `count` 0: none."""
+    """Plugins in one language. `number` 0: none."""
 
     language: str
-    count: int
+    number: int
 
     def __str__(self) -> str:
-        if not self.count:
+        if not self.number:
             return "no plugin"
-        return f"{self.count} {self.language} plugin{'s' if self.count > 1 else ''}"
+        return f"{self.number} {self.language} plugin{'s' if self.number > 1 else ''}"
 
 
 class Side:
@@ -134,7 +134,8 @@ def plugins(side: Side, attached: Attached, *, compiled: bool = True) -> Iterato
     path = Build(ROOT, compiled=compiled).path()
     with ExitStack() as stack:
         running = []
-        for number in range(attached.count):
+        for number in range(attached.number):
+            argv: list[str | Path]
             index, name = f"{10 + number}", f"b{number}"
             if attached.language == "Go":
                 argv = [peer("fieldplugin"), "-kind", "logger", "-name", name, "-idx", index]

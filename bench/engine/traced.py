@@ -86,7 +86,7 @@ def install() -> None:
         everywhere(kernel, name, "mounts")
     for name in ("write_whole", "remove_tree", "private_folder"):
         everywhere(files, name, "files")
-    os.fsync = timed("fsync", os.fsync)  # type: ignore[assignment]
+    os.fsync = timed("fsync", os.fsync)
     subprocess.Popen.__init__ = timed("fork", subprocess.Popen.__init__)  # type: ignore[method-assign]
     for name in (
         "run_pod", "stop_pod", "remove_pod", "create", "follow", "post_create", "start", "post_start", "stop", "remove",
@@ -100,7 +100,7 @@ def install() -> None:
         made(self, *arguments)
         self.exited, self.ended = Event(), Event()
 
-    ContainerEntry.__init__ = make  # type: ignore[method-assign]
+    ContainerEntry.__init__ = make  # type: ignore[method-assign,assignment]
     unary = methods._unary
     methods._unary = lambda name, answer: timed("handler", unary(name, answer))
 

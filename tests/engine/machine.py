@@ -36,7 +36,6 @@ class Machine:
         need_root()
         self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/run"))
         self.name = self.folder.name
-        self.exit_dir = self.folder / "exits"
         self.exits: list[Exit] = []
         self._watchers: list[Exits] = []
         self._descriptors = len(os.listdir("/proc/self/fd"))
@@ -47,11 +46,11 @@ class Machine:
         return Runtime(binary, self.folder / "state" / name)
 
     def conmon(self) -> Conmon:
-        return Conmon(need_tool("conmon"), self.exit_dir)
+        return Conmon(need_tool("conmon"))
 
     def watcher(self) -> Exits:
         """What one life of an engine would watch with; ends are added to `exits`."""
-        self._watchers.append(Exits(self.exit_dir, self.exits.append))
+        self._watchers.append(Exits(self.exits.append))
         return self._watchers[-1]
 
     def container_id(self, name: str) -> str:

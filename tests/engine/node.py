@@ -258,7 +258,7 @@ class Node:
 
     def left(self) -> list[str]:
         """All that pods and containers have put onto this machine and that is still there."""
-        folders = ["state/pods", "state/bundles", "state/netns", "state/exits", "state/runtimes/runc"]
+        folders = ["state/pods", "state/bundles", "state/netns", "state/runtimes/runc"]
         folders += ["state/runtimes/crun", "root/images/snapshots", "root/records/pods", "root/records/containers"]
         folders += ["root/networks"]
         found = [str(path) for folder in folders for path in (self.folder / folder).glob("*")]

@@ -446,12 +446,12 @@ import sys, time
 from pathlib import Path
 from nri.engine.process import Conmon, Runtime
 runtime = Runtime(sys.argv[1], Path(sys.argv[2]))
-bundle = Path(sys.argv[4])
+bundle = Path(sys.argv[3])
 def place(pid):
     (bundle / "placed").write_text(str(pid))
     time.sleep(300)
-placing = sys.argv[5] == "placing"
-Conmon("conmon", Path(sys.argv[3])).create(runtime, bundle.name, bundle, place=place if placing else None)
+placing = sys.argv[4] == "placing"
+Conmon("conmon").create(runtime, bundle.name, bundle, place=place if placing else None)
 (bundle / "created").touch()
 time.sleep(300)
 """
@@ -460,7 +460,7 @@ time.sleep(300)
 @pytest.mark.parametrize("moment", ["placing", "created"])
 def test_what_an_engine_killed_at_a_creation_left_is_taken_away(machine: Machine, moment: str) -> None:
     bundle, runtime, name = machine.bundle("a", "sleep", "300"), machine.runtime("runc"), machine.container_id("a")
-    argv = [sys.executable, "-c", CREATE, runtime.binary, str(runtime.root), str(machine.exit_dir), str(bundle), moment]
+    argv = [sys.executable, "-c", CREATE, runtime.binary, str(runtime.root), str(bundle), moment]
     engine = subprocess.Popen(argv)
     machine.wait_for((bundle / moment.replace("placing", "placed")).exists, f"the engine's {moment}")
     engine.kill()

@@ -23,6 +23,7 @@ from nri.engine.config import OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.parts.undo import Undo
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.process import Runtime
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
@@ -256,6 +257,22 @@ def test_an_engine_killed_while_it_ends_something_ends_it_when_it_is_asked_again
     node.assert_nothing_left()
 
 
+def test_an_engine_killed_when_it_has_cleared_away_what_ended_still_knows_its_code(node: Node) -> None:
+    pod = node.pod()
+    made = node.run(pod, "c", POLITE)
+    node.wait_for(lambda: "ready" in (node.folder / "logs/pod/c.log").read_text(), "its trap")
+
+    def work(engine: Engine) -> None:
+        clear = Processes.remove
+        Processes.remove = lambda *arguments: (clear(*arguments), die())  # type: ignore[method-assign,func-returns-value,assign]
+        engine.containers.stop(made, 20)
+
+    killed_while(node, work)
+    node.start()
+    node.wait_exited(made)
+    assert (node.engine.containers.get(made).exit_code, node.engine.containers.get(made).reason) == (3, "Error")
+
+
 def test_what_runs_runs_on_over_a_kill_of_the_engine_and_what_ended_is_told_once(node: Node) -> None:
     pod = node.pod(network=pb.POD, pid=pb.POD)
     made = {name: node.run(pod, name, POLITE) for name in ("on", "ended", "later")}
@@ -325,7 +342,7 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
         node.folder, program, "--name", "watch", "--idx", "10", "--socket", node.config.nri.socket_path
     )
     try:
-        killed_while(node, lambda engine: _until_it_joined(engine, watch))
+        killed_while(node, lambda _: _until_it_is_noted(node))
         (rootfs / "tmp/end").touch()
         node.wait_for(lambda: not [pid for pid, line in node.machine.processes() if made in line], "conmon's end")
         node.start()
@@ -339,9 +356,9 @@ def test_a_plugin_of_its_own_comes_back_and_is_told_what_it_missed(node: Node) -
         watch.process.wait()
 
 
-def _until_it_joined(engine: Engine, watch: PluginProgram) -> None:
-    watch.wait_text("synchronized gone")
-    time.sleep(1)
+def _until_it_is_noted(node: Node) -> None:
+    noted = node.config.root / "plugins.json"
+    node.wait_for(lambda: noted.exists() and "10-watch" in noted.read_text(), "the note that the plugin takes part")
     die()
 
 

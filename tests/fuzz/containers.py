@@ -29,7 +29,7 @@ from nri.engine.images.transport import fatal_words
 from nri.engine.machine import with_features
 from nri.engine.network.configuration import parse_network
 from nri.engine.network.results import PortMapping, capability_arguments, parse_result, plugin_error
-from nri.engine.process.conmon import parse_sync
+from nri.engine.process.conmon import PERSIST, parse_sync
 from nri.engine.process.exits import read_exit
 from nri.engine.process.runtime import parse_list, parse_state
 from nri.engine.process.runtime_log import cause_of
@@ -39,6 +39,7 @@ from nri.engine.spec import Machine, find_account
 from nri.engine.spec.user import WantedUser
 from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
 from nri.errors import RequestError
+from nri.files import private_folder
 from tests.fuzz import inputs
 from tests.fuzz.engine import Target
 
@@ -134,9 +135,10 @@ def _texts_of_programs(data: bytes) -> None:
     with suppress(ValueError):
         parse_interfaces(data.decode(errors="replace"))
     with tempfile.TemporaryDirectory(prefix="nri-f-") as folder:
-        Path(folder, "log").write_bytes(data)
+        for file in (Path(folder, "log"), private_folder(Path(folder, PERSIST)) / "log"):
+            file.write_bytes(data)
         cause_of(data, Path(folder, "log"))
-        found = read_exit(Path(folder), "log", Path(folder))
+        found = read_exit("log", Path(folder))
         assert found is None or pb.ContainerStatus(exit_code=found.code).exit_code == found.code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.apiserver import run as apiserver
+from bench.cluster import CONTAINERD, ENGINE
 from bench.modes import run as modes
 from bench.modes.agents import BOTH, NONE, NRI, PROXY, STANDALONE
 from tests.support.needs import need_root
@@ -20,9 +21,11 @@ def test_the_first_view_is_the_same_in_all_ways_and_events_reach_every_observer(
 ) -> None:
     assert apiserver.main(["--pods", "1", "3", "--rounds", "2", "--each", "2"]) == 0
     told = capsys.readouterr().out
-    for how in ("NRI: CreateContainer", "NRI: PostStartContainer", "apiserver: watch", "apiserver: a list"):
-        rows = [line for line in told.splitlines() if f"| {how}" in line]
-        assert [row.split("|")[3].strip() for row in rows] == ["2"], f"{how} was not told of each container"
+    for runtime in (CONTAINERD, ENGINE):
+        table = told.partition(f"### When a container is told, {runtime}\n")[2].partition("###")[0]
+        for how in ("NRI: CreateContainer", "NRI: PostStartContainer", "apiserver: watch", "apiserver: a list"):
+            rows = [line.split("|")[3].strip() for line in table.splitlines() if f"| {how}" in line]
+            assert rows == ["2"], f"{runtime}: {how} was not told of each container once"
 
 
 def test_each_mode_brings_policy_into_force_and_only_standalone_after_the_start() -> None:

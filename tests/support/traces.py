@@ -7,7 +7,7 @@ from pathlib import Path
 
 #: Below the engine's folder, for each of its domains: what pods, containers and pulls are made of.
 PLACES = (
-    "state/pods", "state/bundles", "state/netns", "state/exits", "root/records/pods", "root/records/containers",
+    "state/pods", "state/bundles", "state/netns", "root/records/pods", "root/records/containers",
     "root/images/snapshots", "root/images/pulls", "root/images/images", "root/networks",
 )  # fmt: skip
 

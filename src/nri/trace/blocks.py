@@ -73,8 +73,8 @@ def pack(raw: bytes, records: int, first_ns: int, last_ns: int) -> bytes:
 
 
 def is_trace(beginning: bytes) -> bool:
-    """Whether a file that begins with these bytes is a trace, perhaps one that was cut within its first bytes."""
-    return bool(beginning) and beginning[: len(MAGIC)] == MAGIC[: len(beginning)]
+    """Whether a file that begins with these bytes is a trace, perhaps one that was cut within them, or has none yet."""
+    return MAGIC.startswith(beginning[: len(MAGIC)])
 
 
 def scan(file: BinaryIO) -> Iterator[Header | Damage]:

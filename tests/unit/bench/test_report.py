@@ -21,5 +21,5 @@ def test_a_text_takes_the_place_between_its_marks(tmp_path: Path, monkeypatch: p
 
 def test_the_page_has_the_marks_of_every_benchmark_that_writes_there() -> None:
     page = (report.HERE / "RESULTS.md").read_text()
-    for name in ("apiserver", "modes"):
+    for name in ("apiserver", "engine", "modes"):
         assert page.count(f"<!-- {name} -->") == page.count(f"<!-- end of {name} -->") == 1

@@ -72,7 +72,7 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
         Root(root).find(path)
         Root(root).names(path)
         Root(root).folders(path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_text_is_written_in_place_of_the_old_one_and_read_back(root: Path) -> None:

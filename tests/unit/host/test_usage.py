@@ -133,6 +133,6 @@ def test_a_cgroup_that_is_not_there_has_no_files_of_processors_and_leaves_none_o
     before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(FileNotFoundError):
         ProcessorFiles(detect(root), root, "pod")
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
     with pytest.raises(ValueError, match="no hierarchy has processors"):
         ProcessorFiles(detect(Root(tmp_path / "none")), root, "pod")

@@ -104,7 +104,7 @@ def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beginning", "expected"), [(MAGIC, True), (MAGIC[:3], True), (b"", False), (b"\x89PNG\r\n\x1a\n", False)]
+    ("beginning", "expected"), [(MAGIC, True), (MAGIC[:3], True), (b"", True), (b"\x89PNG\r\n\x1a\n", False)]
 )
 def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -> None:
     assert blocks.is_trace(beginning) is expected

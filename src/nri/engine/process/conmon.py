@@ -2,7 +2,8 @@
 
 One job: start one conmon for each container, and speak to it. Rules: conmon creates the container through the OCI
 runtime and says the pid, or the error, on the sync pipe; a creation that fails leaves neither conmon nor container; the
-folder of the bundle holds all of conmon's files (attach socket, control pipe, pid files).
+folder of the bundle holds all of conmon's files (attach socket, control pipe, pid files, exit code), so that nothing is
+left of one that is killed in the middle of writing it.
 Next: :mod:`nri.engine.process.exits`, which waits for it.
 """
 
@@ -31,6 +32,8 @@ __all__ = ["Conmon", "Created", "conmon_argv", "find_conmon", "parse_sync"]
 TIMEOUT_S = 60.0
 _SYNC_LIMIT = 1 << 20
 _POLL_S = 0.002
+#: The folder of a bundle in which conmon notes the end: a file with the container's id has the exit code.
+PERSIST = "persist"
 #: Words on conmon's control pipe: the size of the terminal, and that the log was renamed.
 _RESIZE, _REOPEN = 1, 2
 
@@ -49,14 +52,13 @@ def conmon_argv(
     bundle: Path,
     *,
     log_path: Path,
-    exit_dir: Path,
     flags: Sequence[str],
 ) -> list[str]:
     """The command line of conmon for one container. `flags` are those about stdin and the terminal."""
     argv = [
         binary, "--api-version", "1", "-c", container_id, "-u", container_id, "-n", container_id,
         "-r", runtime.binary, "-b", str(bundle), "-p", str(bundle / "pid"), "-P", str(bundle / "conmon.pid"),
-        "-l", f"k8s-file:{log_path}", "--exit-dir", str(exit_dir), "--persist-dir", str(bundle / "persist"),
+        "-l", f"k8s-file:{log_path}", "--exit-dir", str(bundle / PERSIST), "--persist-dir", str(bundle / PERSIST),
         "--full-attach", "--no-sync-log", *flags,
     ]  # fmt: skip
     for option in runtime.options(bundle / "runtime.log"):
@@ -65,11 +67,10 @@ def conmon_argv(
 
 
 class Conmon:
-    """Starts conmons. `exit_dir` is where they leave exit codes; it lasts as long as the machine is up."""
+    """Starts conmons."""
 
-    def __init__(self, binary: str, exit_dir: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, binary: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.binary = binary
-        self.exit_dir = private_folder(exit_dir)
         self.timeout_s = timeout_s
 
     def create(
@@ -91,12 +92,9 @@ class Conmon:
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else [])]  # fmt: skip
-        private_folder(bundle / "persist")
-        for left in (self.exit_dir / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
+        for left in (private_folder(bundle / PERSIST) / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
             left.unlink(missing_ok=True)
-        argv = conmon_argv(
-            self.binary, runtime, container_id, bundle, log_path=log_path, exit_dir=self.exit_dir, flags=flags
-        )
+        argv = conmon_argv(self.binary, runtime, container_id, bundle, log_path=log_path, flags=flags)
         action = f"{runtime.name} create {container_id}"
         try:
             return self._start(argv, action, bundle, place)
@@ -106,13 +104,12 @@ class Conmon:
             raise
 
     def remove(self, runtime: Runtime, container_id: str, bundle: Path) -> None:
-        """Take away all that :meth:`create` makes, also what an engine that was killed had half made.
+        """Take away all that :meth:`create` makes but for files in the bundle, also what a killed engine had half made.
 
         The undo of a creation; the end of a container that lives is its runtime's kill.
         """
         _end_conmon(bundle, container_id)
         runtime.delete(container_id)
-        (self.exit_dir / container_id).unlink(missing_ok=True)
 
     def _start(self, argv: list[str], action: str, bundle: Path, place: Callable[[int], None] | None) -> Created:
         deadline = time.monotonic() + self.timeout_s

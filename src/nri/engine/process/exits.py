@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from nri.engine.process.conmon import find_conmon
+from nri.engine.process.conmon import PERSIST, find_conmon
 from nri.engine.process.runtime import Runtime
 from nri.engine.support.errors import EngineError, NotThere
 
@@ -42,16 +42,16 @@ class Exit(NamedTuple):
     reason: str
 
 
-def read_exit(exit_dir: Path, container_id: str, bundle: Path) -> Exit | None:
+def read_exit(container_id: str, bundle: Path) -> Exit | None:
     """Read what conmon left of a container that ended; None if it left nothing. Pure but for the files."""
-    path = exit_dir / container_id
+    path = bundle / PERSIST / container_id
     try:
         code, finished_at_ns = int(path.read_text()), path.stat().st_mtime_ns
     except (OSError, ValueError):
         return None
     if not 0 <= code <= _MOST_CODE:
         return None  # as good as none: no process ends with it
-    oom = any((folder / "oom").exists() for folder in (bundle, bundle / "persist"))
+    oom = any((folder / "oom").exists() for folder in (bundle, path.parent))
     reason = OOM_KILLED if oom and code else "Error" if code else "Completed"
     return Exit(container_id, code, finished_at_ns, reason)
 
@@ -68,8 +68,7 @@ class Exits:
     `on_exit` may be called before :meth:`watch` returns, and must not wait long: the other ends wait behind it.
     """
 
-    def __init__(self, exit_dir: Path, on_exit: Callable[[Exit], None]) -> None:
-        self._exit_dir = exit_dir
+    def __init__(self, on_exit: Callable[[Exit], None]) -> None:
         self._on_exit = on_exit
         self._selector = selectors.DefaultSelector()
         self._descriptors: dict[str, int] = {}
@@ -125,7 +124,7 @@ class Exits:
                 self._tell(key.data)
 
     def _tell(self, watched: _Watched) -> None:
-        found = read_exit(self._exit_dir, watched.container_id, watched.bundle)
+        found = read_exit(watched.container_id, watched.bundle)
         if found is not None:
             self._call(found)
             return

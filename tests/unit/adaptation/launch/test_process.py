@@ -85,7 +85,7 @@ def test_what_cannot_be_started_leaves_no_descriptor_behind(tmp_path: Path) -> N
     path.write_text("not a program")
     with pytest.raises(OSError, match="Exec format"):
         Process(Found(str(path), "10", "foo"))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     assert stat.S_ISREG(path.stat().st_mode)
 
 

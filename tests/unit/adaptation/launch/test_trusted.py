@@ -114,7 +114,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
                 TrustedFile(str(path)).close()
             except (UntrustedError, OSError):
                 pass
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 # --- starting
@@ -336,7 +336,7 @@ def test_a_root_folder_that_others_may_write_is_named_and_nothing_stays_open(
     before = len(os.listdir("/proc/self/fd"))
     monkeypatch.setattr(os, "fstat", fstat)
     assert why(path).startswith("folder / can be written by group or others")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_outside_of_our_user_namespace_every_user_has_one_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def test_a_start_that_fails_half_way_can_be_stopped_and_leaves_no_descriptor(
         with pytest.raises(OSError, match="Too many open files"):
             listener.start()
     listener.stop()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_connection_that_cannot_be_watched_is_closed_and_the_next_one_is_taken(

@@ -35,7 +35,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     path = str(tmp_path / "nri.sock")
     with Registration(path, "00-a"), pytest.raises(TakenError):
         Registration(path, "00-a").__enter__()
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert set(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_file_system_without_locks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,11 @@ from nri.engine.process.runtime import Runtime
 
 def test_the_command_line_has_all_files_in_the_bundle_and_the_runtimes_options(tmp_path: Path) -> None:
     runtime = Runtime("/usr/bin/crun", tmp_path / "root", arguments=["--cgroup-manager=disabled"])
-    argv = conmon_argv(
-        "/usr/bin/conmon", runtime, "c1", Path("/b"), log_path=Path("/l/0.log"), exit_dir=Path("/e"), flags=["-i"]
-    )
+    argv = conmon_argv("/usr/bin/conmon", runtime, "c1", Path("/b"), log_path=Path("/l/0.log"), flags=["-i"])
     pairs = dict(itertools.pairwise(argv))
     assert argv[:3] == ["/usr/bin/conmon", "--api-version", "1"]
     assert (pairs["-c"], pairs["-r"], pairs["-b"], pairs["-l"]) == ("c1", "/usr/bin/crun", "/b", "k8s-file:/l/0.log")
-    assert (pairs["-p"], pairs["-P"], pairs["--exit-dir"]) == ("/b/pid", "/b/conmon.pid", "/e")
+    assert (pairs["-p"], pairs["-P"], pairs["--exit-dir"]) == ("/b/pid", "/b/conmon.pid", "/b/persist")
     assert "-i" in argv and "--full-attach" in argv
     options = [value for word, value in itertools.pairwise(argv) if word == "--runtime-arg"]
     assert options == [

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +16,7 @@ from nri.engine.support.errors import CommandTimeout, ToolMissing
 from nri.host import Root
 from nri.host.process import numbers, read_stat
 from nri.host.root import MACHINE
+from tests.support.waiting import wait_for
 
 
 def test_the_containers_process_is_taken_over_but_for_arguments_terminal_and_score() -> None:
@@ -55,11 +57,14 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     script = tmp_path / "runtime"
     script.write_text(RUNTIME.format(folder=tmp_path))
     script.chmod(0o755)
-    kill = execution.kill_started
-    monkeypatch.setattr(execution, "REAP_S", 0.5)  # five times what this runtime takes
+    kill, stood_s = execution.kill_started, [0.0]
+    monkeypatch.setattr(execution, "REAP_S", 20.0)
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + stood_s[0], sleep=time.sleep)
+    monkeypatch.setattr(execution, "time", clock)
 
     def late(pid: int, pid_file: Path) -> None:
-        time.sleep(0.6)  # the whole of that is over by now
+        wait_for(lambda: pid_file.exists() and pid_file.read_text(), "the program's start")
+        stood_s[0] += 30.0  # all of its time is over by now
         kill(pid, pid_file)
 
     monkeypatch.setattr(execution, "kill_started", late)
@@ -122,7 +127,7 @@ def test_what_a_program_starts_while_its_children_are_looked_for_is_not_left(
         found = look(root, pid)
         if not child.exists() and pid == int(pid_file.read_text()):
             subprocess.run(["kill", "-USR1", str(pid)], check=True)
-            deadline = time.monotonic() + 1
+            deadline = time.monotonic() + 0.2  # it is stopped already, and does not
             while not child.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
         return found
@@ -239,11 +244,11 @@ def test_a_runtime_that_hands_over_nothing_is_killed(tmp_path: Path, monkeypatch
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(CommandTimeout, match="the terminal for exec in c1"):
         start_with_terminal(argv(tmp_path, "import time; time.sleep(60)"), "c1", tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_runtime_that_is_not_there_leaves_nothing_open(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(ToolMissing):
         start_with_terminal(["/none/crun", "exec", "c1"], "c1", tmp_path)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before

@@ -10,6 +10,13 @@ from nri.engine.process.exits import Exit, Exits, read_exit
 from nri.engine.process.runtime import Runtime
 
 
+def left(bundle: Path, text: str) -> Path:
+    file = bundle / "persist" / "c1"
+    file.parent.mkdir()
+    file.write_text(text)
+    return file
+
+
 @pytest.mark.parametrize(
     ("text", "oom", "code", "reason"),
     [
@@ -20,19 +27,18 @@ from nri.engine.process.runtime import Runtime
     ],
 )
 def test_the_code_and_the_reason_are_read(tmp_path: Path, text: str, oom: bool, code: int, reason: str) -> None:
-    (tmp_path / "c1").write_text(text)
-    (tmp_path / "persist").mkdir()
+    file = left(tmp_path, text)
     if oom:
         (tmp_path / "persist/oom").touch()
-    found = read_exit(tmp_path, "c1", tmp_path)
+    found = read_exit("c1", tmp_path)
     assert found is not None
-    assert (found.code, found.reason, found.finished_at_ns) == (code, reason, (tmp_path / "c1").stat().st_mtime_ns)
+    assert (found.code, found.reason, found.finished_at_ns) == (code, reason, file.stat().st_mtime_ns)
 
 
 def test_a_container_that_left_nothing_readable_has_no_end(tmp_path: Path) -> None:
-    assert read_exit(tmp_path, "c1", tmp_path) is None
-    (tmp_path / "c1").write_text("")
-    assert read_exit(tmp_path, "c1", tmp_path) is None
+    assert read_exit("c1", tmp_path) is None
+    left(tmp_path, "")
+    assert read_exit("c1", tmp_path) is None
 
 
 def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_ended(
@@ -40,9 +46,9 @@ def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_e
 ) -> None:
     numbers = iter([os.getpid(), 0])  # first that of a conmon, then one that means another process
     monkeypatch.setattr(exits, "find_conmon", lambda *_: next(numbers))
-    (tmp_path / "c1").write_text("3")
+    left(tmp_path, "3")
     told: list[Exit] = []
-    watching = Exits(tmp_path, told.append)
+    watching = Exits(told.append)
     try:
         watching.watch("c1", tmp_path, Runtime("/bin/false", tmp_path / "state"))
         assert [(found.container_id, found.code) for found in told] == [("c1", 3)]

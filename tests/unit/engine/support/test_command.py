@@ -3,13 +3,13 @@
 import fcntl
 import os
 import resource
-import time
 from pathlib import Path
 
 import pytest
 
 from nri.engine.support.command import end_left, last_words, readable, run, start, wait_ended
 from nri.engine.support.errors import CommandFailed, CommandTimeout, ToolMissing
+from tests.support.waiting import wait_for
 
 
 def stats() -> list[list[str]]:
@@ -45,14 +45,14 @@ def test_a_failure_says_what_the_program_said_last() -> None:
     assert run(["sh", "-c", "exit 3"], timeout_s=20, check=False).code == 3
 
 
-def test_at_the_deadline_the_program_and_its_children_are_killed(tmp_path: object) -> None:
-    began = time.monotonic()
-    with pytest.raises(CommandTimeout, match=r"still running after 0\.3 s"):
-        run(["sh", "-c", f"echo $$ > {tmp_path}/pid; sleep 300 & sleep 300"], timeout_s=0.3)
-    assert time.monotonic() - began < 20
-    group = Path(f"{tmp_path}/pid").read_text().strip()
-    while alive := [row for row in stats() if row[4] == group and row[2] != "Z"]:
-        assert time.monotonic() - began < 20, alive
+def test_at_the_deadline_the_program_and_its_children_are_killed(tmp_path: Path) -> None:
+    started = tmp_path / "pid"
+    for timeout_s in (0.3, 3.0, 15.0):  # a busy machine may not have begun it by then
+        with pytest.raises(CommandTimeout, match=f"still running after {timeout_s:g} s"):
+            run(["sh", "-c", f"echo $$ > {started}; sleep 300 & sleep 300"], timeout_s=timeout_s)
+        if started.exists() and (group := started.read_text().strip()):
+            break
+    wait_for(lambda: not [row for row in stats() if row[4] == group and row[2] != "Z"], "the end of all")
 
 
 def test_a_child_that_keeps_the_pipes_open_does_not_hold_us() -> None:

@@ -18,7 +18,7 @@ OWNER = ("default", "pod", "app")
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     made = tmp_path / "bin" / "memtierd"
-    made.write_text("#!/bin/sh\nwhile :; do sleep 1; done\n")
+    made.write_text("#!/bin/sh\nwhile :; do kill -STOP $$; done\n")
     made.chmod(0o755)
     monkeypatch.setenv("PATH", f"{made.parent}:{os.environ['PATH']}")
     return made

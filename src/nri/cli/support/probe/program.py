@@ -42,8 +42,10 @@ __all__ = ["SOCKET", "Candidate", "candidate", "examine"]
 
 SOCKET: Final = "{socket}"
 _INDEX: Final = "50"
-#: How long a program has to end, in seconds; how many events come in a row; how large the state is that comes in parts.
-_ENDS_S, _BURST, _PADDING = 5.0, 200, 60_000
+#: How long a program has to end, in seconds.
+ENDS_S = 5.0
+#: How many events come in a row; how large the state is that comes in parts.
+_BURST, _PADDING = 200, 60_000
 _LOOK_S = 0.02
 _PIECE: Final = 1 << 16
 #: The events at which an error is a refusal that counts.
@@ -150,7 +152,7 @@ def _installed(one: Candidate, runtime: FakeRuntime, stack: ExitStack) -> _Begun
     process = Process(Found(os.path.abspath(program), index, name_in(program) or os.path.basename(program)))
     waiter = threading.Thread(target=process.wait, args=(lambda: 1.0,), name="nri-conformance", daemon=True)
     waiter.start()
-    stack.callback(waiter.join, _ENDS_S)
+    stack.callback(waiter.join, ENDS_S)
     stack.callback(process.kill)
     runtime.adaptation.connect(process.socket, "" if one.config is None else one.config.text)
     return process.pid, lambda: not waiter.is_alive(), lambda: process.last_words
@@ -405,7 +407,7 @@ def _ends(section: Section, one: Candidate, say: Callable[[str], None]) -> None:
             with _running(one) as running:
                 with suppress(ProcessLookupError):  # it ends by itself in this moment
                     act(running)
-                until = time.monotonic() + _ENDS_S
+                until = time.monotonic() + ENDS_S
                 while not running.ended() and time.monotonic() < until:
                     time.sleep(_LOOK_S)
                 if running.ended():
@@ -413,6 +415,6 @@ def _ends(section: Section, one: Candidate, say: Callable[[str], None]) -> None:
                 elif one.external and name != "SIGTERM":
                     section.add(name, "ok", "", "it runs on, to connect again")
                 else:
-                    section.add(name, "wrong", "", f"it still runs after {_ENDS_S:g} s, without a runtime")
+                    section.add(name, "wrong", "", f"it still runs after {ENDS_S:g} s, without a runtime")
         except Failure as error:
             section.add(name, "wrong", "", f"it does not take part: {error.message}")

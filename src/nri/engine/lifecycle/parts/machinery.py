@@ -59,7 +59,7 @@ class Machinery:
         transport = Transport(config.images.skopeo, registries, stall_s=config.images.stall_timeout)
         driver = config.images.snapshots
         self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver)
-        self.conmon = Conmon(config.conmon, places.exits)
+        self.conmon = Conmon(config.conmon)
         network = config.network
         self.cni = Cni(network.plugin_dirs, places.networks, timeout_s=network.timeout)
         self.network_namespaces = NetworkNamespaces(places.namespaces)
@@ -72,7 +72,7 @@ class Machinery:
 
     def exits(self, on_exit: Callable[[Exit], None]) -> Exits:
         """Make the part that tells ends of containers."""
-        return Exits(self.places.exits, on_exit)
+        return Exits(on_exit)
 
     def exec_sync(
         self, runtime: Runtime, container_id: str, process: dict[str, Any], timeout_s: float | None

@@ -27,7 +27,7 @@ class Places:
         except OSError as error:
             raise EngineError(f"the engine's folders cannot be made: {error}") from error
         self.records, self.images, self.networks = root / "records", root / "images", root / "networks"
-        self.exits, self.namespaces = state / "exits", state / "netns"
+        self.namespaces = state / "netns"
 
     def bundle(self, identity: str) -> Path:
         """The bundle of a container, or of what holds a pod."""

@@ -96,12 +96,12 @@ def test_background_work_that_fails_is_told_with_the_plugins_name(attempt: Try) 
 
 
 def test_a_plugin_that_does_not_answer_in_time_is_a_failure(attempt: Try) -> None:
-    body = "    def create_container(self, pod, container):\n        time.sleep(9)\n        return nri.Adjustment()"
-    outcome = attempt(body, timeout_s=0.5)
+    body = "    def create_container(self, pod, container):\n        time.sleep(4)\n        return nri.Adjustment()"
+    outcome = attempt(body, timeout_s=2.0)  # for the answer to Configure as well, on a busy machine
     (result,) = outcome.pods[0].containers
     assert outcome.exit_code == FAILED
     assert [(miss.plugin, miss.event) for miss in result.misses] == [("10-tried", "CreateContainer")]
-    assert result.misses[0].reason == "no answer to CreateContainer within 0.5 s"
+    assert result.misses[0].reason == "no answer to CreateContainer within 2 s"
 
 
 def test_a_shadow_is_told_and_counts_for_nothing(attempt: Try) -> None:

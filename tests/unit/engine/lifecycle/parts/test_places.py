@@ -21,7 +21,7 @@ def test_what_outlives_the_machine_is_below_root_and_the_rest_below_state(tmp_pa
     root, state = tmp_path / "root", tmp_path / "state"
     places = Places(root, state)
     assert all(path.is_relative_to(root) for path in (places.records, places.images, places.networks))
-    for path in (places.bundle("c"), places.pod("p"), places.runtime("runc"), places.exits, places.namespaces):
+    for path in (places.bundle("c"), places.pod("p"), places.runtime("runc"), places.namespaces):
         assert path.is_relative_to(state)
 
 
