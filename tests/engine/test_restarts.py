@@ -29,7 +29,7 @@ from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
 from nri.errors import NriError
 from tests.engine.machine import settled
-from tests.engine.node import POLITE, Node, Recorder, die, killed_while
+from tests.engine.node import CGROUPS, POLITE, Node, Recorder, die, killed_while
 from tests.support.plugin_program import PluginProgram
 
 #: Each step of a life after which the engine is killed; the first one is before all.
@@ -385,6 +385,32 @@ def test_a_container_whose_conmon_is_killed_is_ended_and_told(node: Node) -> Non
     record = node.engine.containers.get(made)
     assert (record.exit_code, record.reason) == (137, "MonitorLost")
     assert plugin.of("c") == ["create", "post_create", "start", "post_start", "stop"]
+
+
+@pytest.mark.parametrize("pid", [pb.CONTAINER, pb.POD])
+def test_what_a_runtime_that_was_killed_has_left_running_is_ended(node: Node, pid: int) -> None:
+    """As runc's own first process does, which is slow with very many variables, when runc's time is over."""
+    wrapper = node.folder / "leaver"
+    wrapper.write_text(
+        "#!/bin/sh\n"
+        'case " $* " in *" create "*) ;; *) exec runc "$@";; esac\n'
+        "for id; do :; done\n"
+        f"for top in {CGROUPS}/cgroup.procs {CGROUPS}/*/cgroup.procs; do\n"
+        '  [ -e "$top" ] || continue\n'
+        f'  for pod in "${{top%/cgroup.procs}}/{node.machine.name}"/pod*; do\n'
+        '    [ -e "$pod" ] && mkdir -p "$pod/$id" && echo $$ > "$pod/$id/cgroup.procs"\n'
+        "  done\n"
+        "done\n"
+        "setsid sleep 1000 < /dev/null > /dev/null 2>&1 &\n"
+        "kill -9 $$\n"
+    )
+    wrapper.chmod(0o755)
+    node.start(replace(node.config, runtimes={"runc": OciRuntime("runc"), "crun": OciRuntime(str(wrapper))}))
+    with pytest.raises(EngineError, match=r"killed|without a word"):
+        node.create(node.pod(pid=pid, handler="crun"))
+    for pod in node.engine.pods.list():
+        node.engine.pods.remove(pod.id)
+    node.assert_nothing_left()
 
 
 @pytest.fixture

@@ -74,7 +74,11 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 
 def output_matches(expected: str, actual: str) -> bool:
-    """Whether `actual` is `expected`; a line "..." stands for any number of lines, "..." in a line for any text."""
+    """Whether `actual` is `expected`; a line "..." stands for any number of lines, "..." in a line for any text.
+
+    Columns may stand further apart or closer: how wide one is depends on the times and sizes in it.
+    """
+    expected, actual = (re.sub(r"(?<=\S) {2,}", "  ", text) for text in (expected, actual))
     pattern = ""
     for line in expected.splitlines():
         if line.strip() == "...":

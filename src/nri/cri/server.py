@@ -68,12 +68,15 @@ def bind(
     *,
     folder_mode: int = 0o700,
     most_calls: int | None = None,
+    most_of_one: int | None = None,
 ) -> SocketServer:
     """Make a server with these handlers at a path, not started yet.
 
     Args:
         folder_mode: of the socket's folder, if it is not there.
         most_calls: calls at a time; more are refused at once. None: they wait for a thread.
+        most_of_one: calls of one connection at a time; with more it has to wait. One client that never ends its calls
+            leaves threads to the others then.
 
     Raises:
         OSError: the socket cannot be had.
@@ -83,7 +86,8 @@ def bind(
     folder = os.path.dirname(os.path.abspath(path))
     _check_folder(folder)
     check_free(path)  # before gRPC binds: a server that was never started does not let go of its socket
-    server = grpc.server(pool, handlers=handlers, options=LIMITS, maximum_concurrent_rpcs=most_calls)
+    options = LIMITS if most_of_one is None else (*LIMITS, ("grpc.max_concurrent_streams", most_of_one))
+    server = grpc.server(pool, handlers=handlers, options=options, maximum_concurrent_rpcs=most_calls)
     private = _private(folder)
     made = f"{private}/s"
     try:

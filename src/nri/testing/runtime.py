@@ -127,7 +127,11 @@ class FakeRuntime(Events):
         attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)
         attached.connect(adaptation, link)
         if wait:
-            attached.wait(adaptation)
+            try:
+                attached.wait(adaptation)
+            except Exception:
+                self._cut(attached)  # so that the next plugin of this name is not "connected already"
+                raise
         self._attached[attached.label] = attached
         return self
 
@@ -182,11 +186,16 @@ class FakeRuntime(Events):
         """Cut a plugin's connection (``NN-name``), or all; returns when both sides have noticed."""
         for attached in list(self._attached.values()):
             if label in ("", attached.label):
-                attached.stop()
-                deadline = monotonic() + PATIENCE_S
-                while self.health(attached.label).state not in ("gone", "crash loop") and monotonic() < deadline:
-                    sleep(0.002)
+                self._cut(attached)
         return self
+
+    def _cut(self, attached: Attached) -> None:
+        attached.stop()
+        deadline = monotonic() + PATIENCE_S
+        while monotonic() < deadline and any(
+            row.plugin == attached.label and row.state not in ("gone", "crash loop") for row in self.plugins
+        ):
+            sleep(0.002)
 
     def restart(self) -> FakeRuntime:
         """End the runtime and start it again, with the same pods and containers; all plugins connect again."""

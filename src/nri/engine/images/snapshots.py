@@ -22,10 +22,12 @@ from nri.engine.images.mapping import Mapping, open_way
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
 from nri.engine.support.kernel import is_mount_point, mount, unmount
-from nri.files import Usage, private_folder, remove_tree, usage, write_whole
+from nri.files import Usage, private_folder, read_regular, remove_tree, usage, write_whole
 
 __all__ = ["Snapshots"]
 
+#: The longest record.
+_RECORD_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _COPY_S = 1800.0
 #: Files of a container are counted up to so many and for so long, in seconds, and those of all for so long.
@@ -142,7 +144,7 @@ class Snapshots:
         """Raises FileNotFoundError also for one that a machine's sudden end has emptied."""
         path = folder / "snapshot.json"
         try:
-            return dict(parse_json(path.read_bytes()))
+            return dict(parse_json(read_regular(path, _RECORD_BYTES)))
         except (ValueError, TypeError):
             raise FileNotFoundError(errno.ENOENT, "half written", str(path)) from None
 

@@ -42,7 +42,17 @@ from nri.engine.images.transport import OnProgress, Transport
 from nri.engine.images.unpack import LayoutImage, in_place_of, read_layout, unpack
 from nri.engine.support.command import end_left
 from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
-from nri.files import Usage, private_folder, remove_tree, rename_into, set_aside, sync_folder, usage, write_whole
+from nri.files import (
+    Usage,
+    private_folder,
+    read_regular,
+    remove_tree,
+    rename_into,
+    set_aside,
+    sync_folder,
+    usage,
+    write_whole,
+)
 
 __all__ = ["ImageStore", "KeyLocks"]
 
@@ -51,6 +61,8 @@ _SHORTEST_PREFIX = 6
 _AT_ONCE = 4
 #: The record in an image's folder, and its name once the image is removed while containers use it.
 _RECORD, _REMOVED = "image.json", "removed.json"
+#: The longest of these files: a configuration is 4 MiB at most, and its record half as long again, escaped.
+_FILE_BYTES = 1 << 26
 _log = logging.getLogger(__name__)
 #: Lists of manifests in lists: one is usual, two are allowed for.
 _DEEPEST_INDEX = 3
@@ -368,7 +380,7 @@ class ImageStore:
             except (OSError, ValueError, TypeError, EngineError) as error:
                 complaints += [f"{folder}: {error}; removed, it has to be pulled again", self._clear_away(folder)]
         try:
-            data = parse_json((self.root / "names.json").read_bytes())
+            data = parse_json(read_regular(self.root / "names.json", _FILE_BYTES))
             self._names = {name: identity for name, identity in data["names"].items() if identity in self._known}
         except FileNotFoundError:
             pass  # a new store
@@ -378,7 +390,7 @@ class ImageStore:
 
     def _load_image(self, folder: Path) -> None:
         removed = (folder / _REMOVED).exists()
-        image = Image(**parse_json((folder / (_REMOVED if removed else _RECORD)).read_bytes()))
+        image = Image(**parse_json(read_regular(folder / (_REMOVED if removed else _RECORD), _FILE_BYTES)))
         container_config({"config": image.config}, image.id)
         if self._place(image.id) != folder:
             raise ValueError(f"it holds {image.id}")

@@ -7,9 +7,9 @@ Rules: a listener that does not keep up loses the oldest events, and holds up no
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
+from collections import deque
 from typing import Self
 
 from nri.cri.pb import api_pb2 as pb
@@ -21,8 +21,8 @@ __all__ = ["EventBus", "Subscription"]
 
 _log = logging.getLogger(__name__)
 
-#: How many events wait for one listener.
-KEPT = 1000
+#: How many events wait for one listener, and bytes of them: each has all of its pod's statuses.
+KEPT, KEPT_BYTES = 1000, 32 << 20
 _DONE = {
     pb.CONTAINER_CREATED_EVENT: "made",
     pb.CONTAINER_STARTED_EVENT: "started",
@@ -36,25 +36,31 @@ class Subscription:
 
     def __init__(self, bus: EventBus) -> None:
         self._bus = bus
-        self._queue: queue.Queue[pb.ContainerEventResponse | None] = queue.Queue()
+        self._waiting: deque[tuple[int, pb.ContainerEventResponse | None]] = deque()
+        self._bytes = 0
+        self._come = threading.Condition()
         self.lost = 0
 
     def get(self, timeout_s: float | None = None) -> pb.ContainerEventResponse | None:
         """The next event; None if none came in time, or if the engine has stopped."""
-        try:
-            return self._queue.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
+        with self._come:
+            self._come.wait_for(lambda: self._waiting, timeout_s)
+            return self._take() if self._waiting else None
 
-    def put(self, event: pb.ContainerEventResponse | None) -> None:
-        """Take an event in; the oldest one goes if none is read."""
-        if self._queue.qsize() >= KEPT:
-            try:
-                self._queue.get_nowait()
+    def put(self, event: pb.ContainerEventResponse | None, size: int = 0) -> None:
+        """Take an event of so many bytes in; the oldest ones go if none is read."""
+        with self._come:
+            self._waiting.append((size, event))
+            self._bytes += size
+            while len(self._waiting) > 1 and (len(self._waiting) > KEPT or self._bytes > KEPT_BYTES):
+                self._take()
                 self.lost += 1
-            except queue.Empty:
-                pass  # read just now
-        self._queue.put(event)
+            self._come.notify()
+
+    def _take(self) -> pb.ContainerEventResponse | None:
+        size, event = self._waiting.popleft()
+        self._bytes -= size
+        return event
 
     def close(self) -> None:
         """Get no more events."""
@@ -97,8 +103,9 @@ class EventBus:
             return
         event = pb.ContainerEventResponse(container_id=entry.id, container_event_type=kind, created_at=time.time_ns())
         self._describe(event, entry.id if isinstance(entry, PodEntry) else entry.record.pod_id)
+        size = event.ByteSize()
         for each in listeners:
-            each.put(event)
+            each.put(event, size)
 
     def _describe(self, event: pb.ContainerEventResponse, pod_id: str) -> None:
         """Add the statuses of a pod and its containers to an event."""

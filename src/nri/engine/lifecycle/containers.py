@@ -149,12 +149,12 @@ class Containers:
     def end_all(self, pod_id: str, *, remove: bool) -> None:
         """Stop or remove all containers of a pod by force, at the same time. Raises the first error."""
         work = self.remove if remove else self.stop
-        failed: list[NriError] = []
+        failed: list[NriError | OSError] = []
 
         def end(identity: str) -> None:
             try:
                 work(identity)
-            except NriError as error:
+            except (NriError, OSError) as error:
                 failed.append(error)
 
         threads = [threading.Thread(target=end, args=(each.id,)) for each in self._inventory.containers(pod_id)]

@@ -20,7 +20,7 @@ from nri.api import messages as m
 from nri.config.syntax import parse_json
 from nri.engine.config import NriConfig
 from nri.engine.support.errors import EngineError
-from nri.files import write_whole
+from nri.files import read_regular, write_whole
 
 __all__ = ["NriDomain", "NriHub"]
 
@@ -30,6 +30,8 @@ RETURN_S = 5.0
 #: How long after plugins got the state it is written down which of them take part, in seconds.
 NOTED_AFTER_S = 0.5
 #: States of plugins (`nri.adaptation.PluginHealth`).
+#: The longest file of names.
+_MEMORY_BYTES = 1 << 20
 _ON_THE_WAY, _TAKES_PART = "starting", ("active", "late", "open")
 _log = logging.getLogger(__name__)
 
@@ -176,7 +178,7 @@ class NriHub:
 
 def _read_names(path: Path) -> list[str]:
     try:
-        found = parse_json(path.read_bytes())
+        found = parse_json(read_regular(path, _MEMORY_BYTES))
     except (OSError, ValueError):
         return []
     return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []

@@ -23,7 +23,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.state import ContainerRecord, ContainerState, Ids, Names, PodRecord, PodState, Store
 from nri.engine.state.tables import next_container_state, next_pod_state
 from nri.engine.support.errors import EngineError, NotThere
-from nri.files import write_whole
+from nri.files import read_regular, write_whole
 
 __all__ = ["ContainerEntry", "Inventory", "PodEntry", "to_json"]
 
@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 _TAKES_AWAY = ("stop", "finish stop", "remove")
 #: So much of an id is shown to people, as `nri pod ps` does.
 _SHORT = 13
+#: The longest spec: a request of 4 MiB, escaped, with what plugins have put in.
+_SPEC_BYTES = 1 << 26
 
 
 def to_json(message: Any) -> dict[str, Any]:
@@ -232,7 +234,7 @@ def write_spec(bundle: Path, spec: dict[str, Any]) -> None:
 def read_spec(bundle: str) -> dict[str, Any]:
     """The spec of a bundle; {} if it is gone, with the machine's restart."""
     try:
-        found = parse_json((Path(bundle) / "config.json").read_bytes())
+        found = parse_json(read_regular(Path(bundle) / "config.json", _SPEC_BYTES))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -52,9 +52,8 @@ class PodSteps:
         for field in ("network", "ipc", "pid"):
             if getattr(options, field) not in (pb.POD, pb.NODE, *((pb.CONTAINER,) if field == "pid" else ())):
                 raise RequestError(f"{FIELD}.{field}", getattr(options, field), "is not a mode of a pod")
-        systemd = self._machinery.systemd_cgroup
         record.cgroup_parent = config.linux.cgroup_parent or self._machinery.pod_cgroup(record.id)
-        cgroups_path(record.cgroup_parent, record.id, systemd=systemd)
+        self._cgroup(record)
         record.cgroup_path = record.cgroup_parent
         record.hostname = (
             self._machinery.machine.hostname
@@ -177,7 +176,7 @@ class PodSteps:
         runtime.start(pod.id)
         pinned = machinery.namespaces.pin(self._places.pod(pod.id), "pid", created.pid)
         record.namespace_paths = {**record.namespace_paths, "pid": pinned}
-        record.cgroup_path = cgroups_path(record.cgroup_parent, pod.id, systemd=machinery.systemd_cgroup)
+        record.cgroup_path = self._cgroup(record)
         self._exit_handler.watch(pod)
 
     def stop_holder(self, pod: PodEntry) -> None:
@@ -190,7 +189,11 @@ class PodSteps:
         send(bundle, pod.id, pod.record.pid, "KILL", _END_S)
         self._machinery.conmon.remove(self._machinery.runtime(pod.record.runtime_handler), pod.id, bundle)
         self._processes.unplace(pod.record.cgroup_parent, pod.id)
+        self._processes.clear(self._cgroup(pod.record), pod.id)
         remove_tree(bundle)
+
+    def _cgroup(self, record: PodRecord) -> str:
+        return cgroups_path(record.cgroup_parent, record.id, systemd=self._machinery.systemd_cgroup)
 
 
 def _port(row: pb.PortMapping) -> PortMapping:

@@ -66,9 +66,16 @@ class Processes:
         try:
             self._machinery.conmon.remove(runtime, container.id, Path(record.bundle))
         finally:  # also where the runtime's program is missing, so that nothing can have been made by it
-            if not self._machinery.systemd_cgroup:
-                self.unplace(self._pod_cgroup(record), container.id)
-                self.cgroups.remove(record.cgroup_path)  # a runtime that was killed has left it
+            self.unplace(self._pod_cgroup(record), container.id)
+            self.clear(record.cgroup_path, container.id)
+
+    def clear(self, cgroup: str, identity: str) -> None:
+        """Take away what an OCI runtime that was killed has left of a container: its cgroup, and what runs in that."""
+        if self._machinery.systemd_cgroup:
+            return
+        if posixpath.basename(cgroup) == identity:  # else plugins have named one, and others may be in it
+            self.cgroups.end(cgroup)
+        self.cgroups.remove(cgroup)
 
     def _pod_cgroup(self, record: ContainerRecord) -> str:
         """The cgroup of a container's pod; plugins may have given the container itself another one."""

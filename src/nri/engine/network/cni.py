@@ -19,12 +19,14 @@ from nri.engine.network.configuration import Network
 from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
 from nri.engine.support.command import last_words, run
 from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
-from nri.files import private_folder, write_whole
+from nri.files import private_folder, read_regular, write_whole
 
 __all__ = ["Cni"]
 
 INTERFACE = "eth0"
 TIMEOUT_S = 60.0
+#: The longest answer that is kept, with what it was an answer to.
+_KEPT_BYTES = 1 << 26
 Json = dict[str, Any]
 
 
@@ -138,10 +140,10 @@ class Cni:
 
     def _kept(self, pod_id: str) -> Json | None:
         try:
-            return dict(parse_json(self._path(pod_id).read_bytes()))
+            return dict(parse_json(read_regular(self._path(pod_id), _KEPT_BYTES)))
         except FileNotFoundError:
             return None
-        except (ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError) as error:
             raise EngineError(f"{self._path(pod_id)} cannot be read: {error}") from error
 
     def _keep(self, pod_id: str, kept: Json, *, sync: bool = True) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +24,8 @@ from nri.engine.process.runtime import Runtime, process_id
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import readable, start, wait_ended
 from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
-from nri.files import private_folder
+from nri.errors import RequestError
+from nri.files import open_regular, private_folder, read_regular
 from nri.host.process import command_line
 from nri.host.root import MACHINE
 
@@ -36,6 +38,8 @@ _POLL_S = 0.002
 PERSIST = "persist"
 #: Words on conmon's control pipe: the size of the terminal, and that the log was renamed.
 _RESIZE, _REOPEN = 1, 2
+_NUMBER_BYTES = 4096
+_KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
 class Created(NamedTuple):
@@ -88,10 +92,11 @@ class Conmon:
         """Create the container of a bundle; :meth:`Runtime.start` has it run.
 
         `place` gets conmon's pid before it does anything, to put it into a cgroup. Raises CommandFailed with the
-        runtime's words, CommandTimeout, ToolMissing; nothing is left of the container then.
+        runtime's words, CommandTimeout, ToolMissing, RequestError; nothing is left of the container then.
         """
         flags = [*(["-i"] if stdin else []), *(["--leave-stdin-open"] if stdin and not stdin_once else []),
                  *(["-t"] if tty else [])]  # fmt: skip
+        _check_log(log_path)
         for left in (private_folder(bundle / PERSIST) / container_id, bundle / "conmon.pid", bundle / "runtime.log"):
             left.unlink(missing_ok=True)
         argv = conmon_argv(self.binary, runtime, container_id, bundle, log_path=log_path, flags=flags)
@@ -162,16 +167,20 @@ class Conmon:
         try:
             pid, message = parse_sync(line)
         except ValueError:
-            said = (bundle / "conmon.log").read_bytes()
-            why = cause_of(said, log) or f"{self.binary} or the runtime was killed"
-            raise CommandFailed(action, code or 1, why) from None
+            with open(bundle / "conmon.log", "rb", opener=open_regular) as file:
+                why = cause_of(file.read(_SYNC_LIMIT), log)
+            raise CommandFailed(action, code or 1, why or f"{self.binary} or the runtime was killed") from None
         if pid <= 0:
             said = message.encode() or b"the runtime ended without a word"
             raise CommandFailed(action, 1, cause_of(said, log))
         return Created(pid, _written_pid(bundle))
 
     def reopen_log(self, bundle: Path, log_path: Path) -> None:
-        """Have conmon write a new log file, after the present one was renamed; returns when it is there."""
+        """Have conmon write a new log file, after the present one was renamed; returns when it is there.
+
+        Raises RequestError, EngineError.
+        """
+        _check_log(log_path)
         self._control(bundle, f"{_REOPEN} 0 0\n")
         deadline = time.monotonic() + self.timeout_s
         while not log_path.exists():
@@ -194,6 +203,19 @@ class Conmon:
             os.close(pipe)
 
 
+def _check_log(path: Path) -> None:
+    """Refuse a log, or conmon's new one beside it, that is no file. Raises RequestError.
+
+    Through a link conmon would write to the node's files, a pipe would hold it up, and for a folder it would end.
+    """
+    for each in (path, Path(f"{path}.tmp")):
+        with contextlib.suppress(FileNotFoundError):
+            mode = os.lstat(each).st_mode
+            if not stat.S_ISREG(mode) and str(each) != os.devnull:
+                kind = _KINDS.get(stat.S_IFMT(mode), "device")
+                raise RequestError("log_path", str(each), f"is a {kind}, and no file")
+
+
 def parse_sync(line: bytes) -> tuple[int, str]:
     """Conmon's one line: the container's pid and no message, or no pid and the runtime's. Raises ValueError. Pure."""
     word = parse_json(line)
@@ -206,7 +228,7 @@ def parse_sync(line: bytes) -> tuple[int, str]:
 def _written_pid(bundle: Path) -> int:
     """The pid in conmon's file; 0 if there is none."""
     try:
-        return int((bundle / "conmon.pid").read_text())
+        return int(read_regular(bundle / "conmon.pid", _NUMBER_BYTES))
     except (OSError, ValueError):
         return 0
 

@@ -33,7 +33,7 @@ from nri.engine.support.errors import (
 )
 from nri.errors import NriError, RequestError
 
-__all__ = ["LIMIT_BYTES", "ROWS", "Methods", "check_request", "snake", "status_of"]
+__all__ = ["LIMIT_BYTES", "LIMIT_VALUES", "ROWS", "Methods", "check_request", "snake", "status_of"]
 
 Code = grpc.StatusCode
 
@@ -57,6 +57,8 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
 
 #: Of a request: what plugins can be asked about, and more than a kubelet ever sends.
 LIMIT_BYTES = 4 << 20
+#: Values in it, counted with those of lists and maps: each takes far more memory here than its few bytes.
+LIMIT_VALUES = 1 << 17
 
 
 def check_request(request: Message) -> None:
@@ -64,11 +66,14 @@ def check_request(request: Message) -> None:
     size = request.ByteSize()
     if size > LIMIT_BYTES:
         raise RequestError("the request", f"{size} bytes", f"is longer than {LIMIT_BYTES}")
-    waiting = [("", request)]
+    waiting, count = [("", request)], 0
     while waiting:
         above, message = waiting.pop()
         for field, value in message.ListFields():
             for path, one in _values(f"{above}.{field.name}" if above else field.name, field, value):
+                count += 1
+                if count > LIMIT_VALUES:
+                    raise RequestError(path, count, f"a request has at most {LIMIT_VALUES} values")
                 if isinstance(one, Message):
                     waiting.append((path, one))
                 elif isinstance(one, str):

@@ -33,6 +33,8 @@ __all__ = ["Server", "cri_server"]
 
 #: Calls that run at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads come when needed.
 CALLS = 256
+#: And of one connection: a client that ends none of its calls leaves the rest to the others.
+CALLS_OF_ONE = 224
 _SERVICES = ("RuntimeService", "ImageService")
 
 log = logging.getLogger("nri.engine.server")
@@ -56,7 +58,7 @@ class Server:
         """Listen and answer. Raises EngineError if the socket cannot be had."""
         path = str(self.path)
         try:
-            self._server = bind(path, self._pool, _handlers(self._groups))
+            self._server = bind(path, self._pool, _handlers(self._groups), most_of_one=CALLS_OF_ONE)
         except (OSError, RuntimeError) as error:
             raise EngineError(f"cannot listen at {path}: {error}") from error
         self._server.start()

@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
 
@@ -34,6 +35,8 @@ __all__ = ["CLIENT_LIMIT", "StreamingServer"]
 
 #: How many clients are served at a time.
 CLIENT_LIMIT = 256
+#: How many more may be on their way out.
+_LEAVING = 64
 _STOP_S = 10.0
 _PATH = re.compile(r"/(exec|attach|portforward)/([A-Za-z0-9_-]{32})")
 _log = logging.getLogger(__name__)
@@ -49,6 +52,7 @@ class StreamingServer:
         self._stop = os.eventfd(0)
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
+        self._strangers: dict[socket.socket, None] = {}  # connections that have shown no token, the oldest first
         self._url = ""
 
     # --- for the engine --------------------------------------------------------------------------------------------
@@ -138,9 +142,10 @@ class StreamingServer:
             except Stopped:
                 pass
             finally:
-                connection.close()
                 with self._lock:
+                    self._strangers.pop(connection, None)
                     self._threads.discard(threading.current_thread())
+                connection.close()
 
         thread = threading.Thread(target=run, name="nri-engine-streaming", daemon=True)
         with self._lock:
@@ -157,14 +162,28 @@ class StreamingServer:
                 _log.warning("streaming: no connection accepted: %s", error)
                 time.sleep(0.05)
                 continue
-            with self._lock:
-                full = len(self._threads) > CLIENT_LIMIT
-            if full:
+            if self._is_full():
                 connection.setblocking(False)
                 _say(connection, answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{CLIENT_LIMIT} clients are served already"))
                 connection.close()
             else:
+                with self._lock:
+                    self._strangers[connection] = None
                 self._run(self._serve, connection)
+
+    def _is_full(self) -> bool:
+        """Whether no more can be served; a connection without a token makes room, because anyone may have made it."""
+        with self._lock:
+            over = len(self._threads) - CLIENT_LIMIT
+            if over <= 0:
+                return False
+            if over > _LEAVING or not self._strangers:
+                return True
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            with suppress(OSError):  # it has gone
+                oldest.shutdown(socket.SHUT_RDWR)
+            return False
 
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -176,6 +195,8 @@ class StreamingServer:
             request = self._read_request(link, poller, reader)
             if request is not None:
                 ask, upgrade = self._ask_of(request)
+                with self._lock:
+                    self._strangers.pop(connection, None)
                 link.send(upgrade.answer)
                 idle_s = self._limits.idle_s
                 self._session(link, poller, ask, upgrade).run(reader.rest)

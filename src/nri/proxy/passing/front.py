@@ -27,6 +27,8 @@ __all__ = ["Answer", "Front"]
 #: Calls at a time. More are refused at once (RESOURCE_EXHAUSTED) instead of waiting behind each other. Threads come
 #: when they are needed.
 CALLS = 1024
+#: And of one connection: a client that ends none of its calls leaves the rest to the others.
+CALLS_OF_ONE = 896
 Answer = Callable[[bytes, Call], bytes]
 _CODES = (
     Row(RuntimeUnavailable, grpc.StatusCode.UNAVAILABLE),
@@ -54,7 +56,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
     def start(self) -> None:
         """Listen. Raises OSError if the socket cannot be had: a process listens there, or others may write there."""
         try:
-            server = bind(self.path, self._pool, [self], folder_mode=0o755, most_calls=CALLS)
+            server = bind(self.path, self._pool, [self], folder_mode=0o755, most_calls=CALLS, most_of_one=CALLS_OF_ONE)
         except RuntimeError as error:
             raise OSError(str(error)) from error
         server.start()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,18 @@ def test_what_is_no_id_is_refused(snapshots: Snapshots, identity: str) -> None:
 def test_a_path_that_overlayfs_would_misread_is_refused(tmp_path: Path, folder: str) -> None:
     with pytest.raises(InvalidRequest, match="overlayfs takes no path"):
         Snapshots(tmp_path / folder, "copy")
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_a_record_that_is_no_file_holds_nobody_up(
+    snapshots: Snapshots, lower: Path, odd: Callable[[Path], None]
+) -> None:
+    snapshots.mount(lower, "c1", "sha256:a")
+    snapshots.mount(lower, "c2", "sha256:a")
+    (snapshots.root / "c1/snapshot.json").unlink()
+    odd(snapshots.root / "c1/snapshot.json")
+    assert snapshots.images()["c2"] == "sha256:a"
+    with pytest.raises(OSError, match=r"regular file|directory"):
+        snapshots.usage("c1")
+    snapshots.unmount("c1")
+    assert not (snapshots.root / "c1").exists()

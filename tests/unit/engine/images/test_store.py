@@ -9,6 +9,7 @@ import json
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,16 @@ def test_names_that_cannot_be_read_leave_images_without_names(root: Path, text: 
     store = opened(root)
     assert len(store.list()) == 2
     assert ["without names" in line for line in store.complaints] == [True]
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_files_that_are_none_hold_up_no_start(root: Path, odd: Callable[[Path], None]) -> None:
+    for path in (root / "names.json", root / "images" / OLD[7:] / "image.json"):
+        path.unlink()
+        odd(path)
+    store = opened(root)
+    assert [image.id for image in store.list()] == [NEW]
+    assert [line for line in store.complaints if "without names" in line]
 
 
 def test_a_mount_of_an_image_that_is_not_there_is_refused(root: Path) -> None:

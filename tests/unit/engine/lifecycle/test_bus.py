@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nri.cri.pb import api_pb2 as pb
-from nri.engine.lifecycle.bus import KEPT, EventBus
+from nri.engine.lifecycle.bus import KEPT, KEPT_BYTES, EventBus
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState, Store
 from nri.engine.state.names import container_name, pod_name
@@ -63,6 +63,22 @@ def test_a_listener_that_does_not_keep_up_loses_the_oldest(inventory: Inventory)
         bus.publish(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
     first = listener.get(1)
     assert first is not None and first.container_id == "c2" and listener.lost == 2
+
+
+def test_events_that_are_not_read_have_a_bound_of_memory(inventory: Inventory) -> None:
+    bus = EventBus(inventory)
+    entry = pod("p")
+    inventory.add(entry)
+    entry.record.annotations = {"long": "x" * (KEPT_BYTES // 4)}
+    with bus.subscribe() as listener:
+        for number in range(9):
+            bus.publish(container(f"c{number}"), pb.CONTAINER_CREATED_EVENT)
+        kept = [each.container_id for each in iter(lambda: listener.get(0), None)]
+        assert (kept, listener.lost) == (["c6", "c7", "c8"], 6)
+        entry.record.annotations = {"long": "x" * (KEPT_BYTES + 1)}
+        bus.publish(container("c9"), pb.CONTAINER_CREATED_EVENT)
+        last = listener.get(0)
+        assert last is not None and last.container_id == "c9", "one that is longer than all may be is told"
 
 
 def test_the_end_of_the_bus_ends_all_waiting(inventory: Inventory) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import nri
 from nri.engine.lifecycle.containers import START_FAILED
+from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandFailed, InvalidRequest, NotThere, WrongState
 from nri.errors import NriError, RequestError
@@ -123,3 +126,21 @@ def test_what_a_plugin_sets_and_this_machine_cannot_do_is_left_out_and_told_to_t
     assert [text for text in notes if "unified[memory.high] unsupported" in text], notes
     assert not [text for text in notes if "cpu.shares" in text]
     assert f"container {made}: a plugin's adjustment is left out: unified" in caplog.text
+
+
+def test_a_pod_is_not_over_while_a_container_of_it_cannot_be_ended(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = dry.pod()
+    made = dry.run(pod)
+    for call in (dry.engine.pods.stop, dry.engine.pods.remove):
+        with monkeypatch.context() as context:
+            context.setattr(Processes, "stop", lambda *_: fail(errno.EMFILE))
+            with pytest.raises(OSError, match="Too many open files"):
+                call(pod)
+        assert dry.engine.containers.get(made).state is ContainerState.RUNNING
+        assert [record.id for record in dry.engine.pods.list()] == [pod]
+    dry.engine.pods.remove(pod)
+    assert dry.engine.containers.list() == dry.engine.pods.list() == []
+
+
+def fail(number: int) -> None:
+    raise OSError(number, os.strerror(number))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,6 @@ def test_a_spec_comes_back_and_one_that_cannot_be_read_is_empty(tmp_path: Path) 
         (tmp_path / "config.json").write_text(text)
         assert read_spec(str(tmp_path)) == {}
     assert read_spec(str(tmp_path / "none")) == {}
+    (tmp_path / "config.json").unlink()
+    os.mkfifo(tmp_path / "config.json")
+    assert read_spec(str(tmp_path)) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -73,3 +74,19 @@ def test_conmons_cgroup_is_below_the_pods_or_below_one_of_all(
 def test_systemd_makes_conmons_cgroup_itself(dry: Any, made: Processes) -> None:
     dry.engine.machinery.config = replace(dry.config, cgroups=CgroupConfig(driver="systemd"))
     assert made.place("p.slice", "c1") is None
+    made.cgroups = None  # type: ignore[assignment]  # nor is any of its cgroups ours to take away
+    made.clear("p.slice:nri:c1", "c1")
+
+
+@pytest.mark.parametrize(("cgroup", "ended"), [("/pods/p1/c1", True), ("/pods/all", False), ("/pods/all/c1x", False)])
+def test_what_is_left_in_a_containers_own_cgroup_is_ended_and_not_in_one_that_plugins_named(
+    made: Processes, tmp_path: Path, cgroup: str, ended: bool
+) -> None:
+    made.cgroups = Cgroups(v2=True, root=tmp_path)
+    file = tmp_path / cgroup[1:] / "cgroup.procs"
+    file.parent.mkdir(parents=True)
+    with Popen(["sleep", "1000"]) as left:
+        file.write_text(str(left.pid))
+        made.clear(cgroup, "c1")
+        assert (left.poll() is not None) is ended
+        left.kill()

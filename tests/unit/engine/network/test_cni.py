@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -158,4 +159,14 @@ def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
 def test_a_kept_answer_that_cannot_be_read_is_named(world: World) -> None:
     (world.folder / "cache/p1.json").write_text("{")
     with pytest.raises(EngineError, match=r"p1\.json cannot be read"):
+        world.cni.delete("p1")
+
+
+@pytest.mark.parametrize("odd", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
+def test_a_kept_answer_that_is_no_file_is_named_and_holds_nobody_up(world: World, odd: Any) -> None:
+    world.add("first")
+    path = world.cni.cache / "p1.json"
+    path.unlink()
+    odd(path)
+    with pytest.raises(EngineError, match=f"{path} cannot be read"):
         world.cni.delete("p1")

@@ -54,3 +54,10 @@ def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_e
         assert [(found.container_id, found.code) for found in told] == [("c1", 3)]
     finally:
         watching.close()
+
+
+def test_an_end_that_is_no_file_is_as_good_as_none(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "c1")
+    assert read_exit(tmp_path, "c1", tmp_path) is None
+    (tmp_path / "c2").symlink_to("/dev/zero")
+    assert read_exit(tmp_path, "c2", tmp_path) is None

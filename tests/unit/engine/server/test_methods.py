@@ -104,6 +104,9 @@ SHARED = pb.NamespaceOption(network=99)  # type: ignore[arg-type]
         (pb.PullImageRequest(image=pb.ImageSpec(annotations={"a": "\0"})), "image.annotations[a]"),
         (pb.ListContainersRequest(filter={"state": {"state": 7}}), "filter.state.state: 7"),
         (pod(annotations={"a": "x" * (5 << 20)}), "is longer than 4194304"),
+        (container(mounts=[pb.Mount()] * (1 << 20)), "config.mounts[131071]: 131073: a request has at most 131072"),
+        (container(args=[""] * 131_072), "a request has at most 131072 values"),
+        (pod(labels={str(number): "" for number in range(66_000)}), "a request has at most 131072 values"),
     ],
 )  # fmt: skip
 def test_a_request_that_cannot_be_is_refused_by_its_field(request_: Message, problem: str) -> None:

@@ -17,9 +17,10 @@ from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
-from nri.engine.server.server import Server, cri_server
+from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
 from nri.engine.support.errors import EngineError, NotThere
 from nri.errors import NriError
+from tests.support.waiting import wait_for
 
 
 class Calls:
@@ -70,6 +71,23 @@ def test_streams_are_ended_by_what_is_called_when_no_more_calls_are_taken(tmp_pa
         assert next(found).container_id == "c1"
         server.stop(grace_s=20)
         assert [*found] == []
+
+
+def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Path) -> None:
+    calls = Calls()
+    server = Server(tmp_path / "cri.sock", [calls], before_stop=calls.let_go.set)
+    server.start()
+    options = [("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost")]
+    with grpc.insecure_channel(f"unix:{server.path}", options=options) as channel:
+        ask = channel.unary_stream("/runtime.v1.RuntimeService/GetContainerEvents")
+        listening = [ask(b"") for _ in range(CALLS)]
+        assert next(listening[0])
+        wait_for(lambda: len([each for each in threading.enumerate() if each.name.startswith("cri")]) >= CALLS_OF_ONE)
+        with CriClient(str(server.path), timeout_s=20) as client:
+            assert client.call("Version", pb.VersionRequest()).runtime_name == "test"
+        for each in listening:
+            each.cancel()
+    server.stop()
 
 
 def test_a_server_that_never_started_and_one_that_is_stopped_can_be_stopped(tmp_path: Path) -> None:

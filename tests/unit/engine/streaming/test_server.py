@@ -93,6 +93,25 @@ def test_more_clients_than_the_bound_are_told_so(world: World, monkeypatch: pyte
     held[1].close()
 
 
+@pytest.mark.parametrize("said", [b"", b"GET /exec/none HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_those_without_a_token_make_room_for_those_with_one(
+    world: World, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(server, "CLIENT_LIMIT", 2)
+    held = world.run("sleep", "300")
+    where = held.socket.getpeername()
+    strangers = []
+    for _ in range(4):
+        strangers.append(socket.create_connection(where))
+        strangers[-1].sendall(said)
+        if said:
+            assert strangers[-1].recv(9) == b"HTTP/1.1 "
+    assert ask(exec_url(world)).startswith("HTTP/1.1 400 "), "it was heard: its request is no upgrade"
+    for each in strangers:
+        each.close()
+    held.close()
+
+
 def test_the_stop_ends_everything_and_can_be_said_twice(world: World) -> None:
     talk = world.run("sleep", "300")
     silent = socket.create_connection(talk.socket.getpeername())

@@ -43,7 +43,7 @@ class PodFiles:
         }
         for name, text in texts.items():
             path = self._folder / name
-            path.write_text(text)
+            path.write_bytes(text.encode(errors="surrogateescape"))  # the node's may be in another encoding
             path.chmod(0o644)
             os.chown(path, *self._owner)
         shm = self._folder / "shm"

@@ -1,7 +1,11 @@
 """Cgroups of the engine's own, in folders that look like those of both versions."""
 
 import os
+import signal
 from pathlib import Path
+from subprocess import Popen
+
+import pytest
 
 from nri.engine.lifecycle.parts.cgroups import Cgroups
 
@@ -31,3 +35,28 @@ def test_a_cgroup_in_use_stays_and_the_root_is_never_removed(tmp_path: Path) -> 
     cgroups.remove("/")
     cgroups.remove("/absent")
     assert (tmp_path / "pods/one/cgroup.procs").exists()
+
+
+def test_what_runs_in_a_cgroup_is_ended_and_a_number_that_is_not_its_own_any_more_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cgroups, file = Cgroups(v2=False, root=tmp_path), tmp_path / "pids/pods/c1/cgroup.procs"
+    for name in ("memory", "pids"):
+        (tmp_path / name / "pods/c1").mkdir(parents=True)
+    with Popen(["sleep", "1000"]) as mine, Popen(["sleep", "1000"]) as stranger:
+        file.write_text(f"{mine.pid}\n0\n999999999\n")
+        cgroups.end("/pods/c1")
+        assert mine.wait(20) == -signal.SIGKILL
+        file.write_text(f"{stranger.pid}\n")
+        opened = os.pidfd_open
+
+        def late(pid: int) -> int:
+            file.write_text("")  # it ended before it was opened, and another one has its number
+            return opened(pid)
+
+        monkeypatch.setattr(os, "pidfd_open", late)
+        cgroups.end("/pods/c1")
+        cgroups.end("/absent")
+        monkeypatch.undo()
+        assert stranger.poll() is None
+        stranger.kill()
