@@ -10,7 +10,7 @@ import json
 import re
 import typing
 
-from nri.config.place import Path
+from nri.config.place import Path, show
 from nri.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -33,14 +33,15 @@ class WrongValue(ValueError):
     """The value of one key cannot be used: raised where a table checks itself, so that the key's own place is reported.
 
     Attributes:
-        key: the name of the field.
+        path: the name of the field, or the path to one that is deeper; `key` the same as text.
         reason: what is wrong, with the value.
         suggestion: what to do about it.
     """
 
-    def __init__(self, key: str, reason: str, suggestion: str) -> None:
-        super().__init__(f"{key} {reason}; {suggestion}")
-        self.key, self.reason, self.suggestion = key, reason, suggestion
+    def __init__(self, key: str | Path, reason: str, suggestion: str) -> None:
+        self.path: Path = (key,) if isinstance(key, str) else key
+        self.key, self.reason, self.suggestion = show(self.path), reason, suggestion
+        super().__init__(f"{self.key} {reason}; {suggestion}")
 
 
 def together(errors: Sequence[ConfigError]) -> ConfigError:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MOST_PROBLEMS, Problem, apart, shorten, together
+from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, apart, shorten, together
 from nri.config.place import Path, at, show
 from nri.errors import ConfigError
 
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from nri.config.source import Source
 
-__all__ = ["Layer", "Merged", "layer_of", "located", "merge", "read"]
+__all__ = ["Layer", "Merged", "layer_of", "located", "merge", "read", "refused"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ def layer_of(source: Source) -> Layer:
     """The layer of a text. ConfigError if it cannot be parsed."""
     tree = syntax.parse_text(source)
     lines = syntax.Lines(source)
-    return Layer({} if tree is None else tree, lambda path: at(source, lines.find(path)))
+    return Layer({} if tree is None else tree, lambda path: at(source, lines.near(path)))
 
 
 def read(cls: type[T], sources: Sequence[Source]) -> T:
@@ -76,7 +76,7 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
     """An instance of all layers. `places` gets the place of every value, if that is wanted."""
     errors: list[ConfigError] = []
     whole = typed.Partial(cls, {})
-    where = "configuration"
+    read_layers: list[Layer] = []
     for given in layers:
         layer = given if isinstance(given, ConfigError) else _unwrapped(cls, given)
         if isinstance(layer, ConfigError):
@@ -85,7 +85,7 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
         problems: list[Problem] = []
         partial = typed.check(cls, layer.tree, (), problems)
         errors += _located(layer.place, problems)
-        where = layer.place(())
+        read_layers.append(layer)
         if not problems:
             whole.update(partial)
             if places is not None:
@@ -94,10 +94,26 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
     if not errors:
         missing: list[Problem] = []
         made = typed.build(whole, (), missing)
-        errors = [_error((places or {}).get(problem.path, where), problem) for problem in missing]
+        errors = [_error(_place(problem.path, read_layers), problem) for problem in missing]
     if errors:
         raise together(errors)
     return made
+
+
+def _place(path: Path, layers: Sequence[Layer]) -> str:
+    """The place of a key in the last layer of those that have the most of its path."""
+    depth, last = max(((_depth(layer.tree, path), n) for n, layer in enumerate(layers)), default=(0, None))
+    return "configuration" if last is None else layers[last].place(path[:depth])
+
+
+def _depth(tree: Any, path: Path) -> int:
+    """How many keys of a path are in a tree."""
+    for depth, part in enumerate(path):
+        keys = tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+        if part not in keys:
+            return depth
+        tree = tree[part]
+    return len(path)
 
 
 def _unwrapped(cls: type, layer: Layer) -> Layer | ConfigError:
@@ -144,7 +160,14 @@ def _below(value: Any, path: Path) -> Iterator[Path]:
 def located(source: Source, problems: Sequence[Problem]) -> list[ConfigError]:
     """The first problems as errors, with the source's name and, where it can be found, the line; others are counted."""
     lines = syntax.Lines(source)
-    return _located(lambda path: at(source, lines.find(path)), problems)
+    return _located(lambda path: at(source, lines.near(path)), problems)
+
+
+def refused(cls: type, source: Source, error: WrongValue) -> ConfigError:
+    """The error for a value of a source that was read as `cls`, and that does not go with something else."""
+    layer = _unwrapped(cls, layer_of(source))
+    where = source.name if isinstance(layer, ConfigError) else layer.place(error.path)
+    return _error(where, Problem(error.path, error.reason, error.suggestion))
 
 
 def _located(place: Callable[[Path], str], problems: Sequence[Problem]) -> list[ConfigError]:

@@ -141,6 +141,11 @@ class Lines:
         except Exception:  # noqa: BLE001  (a line number is a courtesy: no reason to lose the error it belongs to)
             return None
 
+    def near(self, path: Path) -> int | None:
+        """The line of the key at `path`, or of the innermost that is there of those around it; None for none."""
+        ends = range(len(path), 0, -1)
+        return next((line for end in ends if (line := self.find(path[:end])) is not None), None)
+
 
 def _is_text(value: str) -> bool:
     try:

@@ -137,7 +137,7 @@ def build(partial: Partial, path: Path, problems: list[Problem], before: int | N
     try:
         return _instance(cls, values)
     except WrongValue as error:
-        problems.append(Problem((*path, error.key), error.reason, error.suggestion))
+        problems.append(Problem((*path, *error.path), error.reason, error.suggestion))
         return None
     except ValueError as error:
         problems.append(Problem(path, str(error)))

@@ -75,7 +75,7 @@ def estimated(
 
 
 def annotated(annotations: Mapping[str, str], container_name: str) -> Requests | None:
-    """The exact values of a container that the annotation has; None if it has none, or cannot be read."""
+    """The exact values of a container that the annotation has; None if it has none. ValueError if it cannot be read."""
     if ANNOTATION not in annotations:
         return None
     try:
@@ -90,8 +90,8 @@ def annotated(annotations: Mapping[str, str], container_name: str) -> Requests |
             _amount(asked, "memory", 1),
             _amount(limits, "memory", 1),
         )
-    except (AttributeError, TypeError, ValueError):
-        return None
+    except (AttributeError, TypeError):
+        raise ValueError('it is not {"containers": {NAME: {"requests": {}, "limits": {}}}}') from None
 
 
 def _found(whole: Any, name: str) -> Any:

@@ -165,7 +165,7 @@ def test_null_clears_an_optional_value() -> None:
         ("either: x", 'test.conf:1: either: expected a whole number or a list, not "x"'),
         ("bounded: 9", "test.conf:1: bounded: expected a whole number from 1 to 3, not 9"),
         ("owned: a", "test.conf:1: owned: invalid literal for int() with base 10: 'a'"),
-        ("limits: {}", "test.conf: limits.files: missing, and it has no default (add it)"),
+        ("limits: {}", "test.conf:1: limits.files: missing, and it has no default (add it)"),
         ("cpu: '3'", 'test.conf:1: cpu: unknown key (did you mean "cpus"?)'),
         ("by-name: {}", 'test.conf:1: by-name: unknown key (did you mean "by_name"?)'),
         ("pool: {colour: 1}", "test.conf:1: pool.colour: unknown key (known keys: cpus, share)"),

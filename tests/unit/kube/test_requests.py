@@ -1,5 +1,6 @@
 """Requests and limits, back from what the kubelet gave to the runtime."""
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -56,5 +57,20 @@ def test_the_annotation_is_exact() -> None:
     assert annotated({ANNOTATION: text}, "main") == Requests(200, 0, 1 << 30, 0)
     assert annotated({ANNOTATION: text}, "first") == Requests(0, 1500, 0, 0)
     assert annotated({ANNOTATION: text}, "other") is None
-    for wrong in ("{", "[]", '{"containers": {"main": {"requests": {"cpu": "x"}}}}', '{"containers": 3}'):
-        assert annotated({ANNOTATION: wrong}, "main") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2"),
+        ("[" * 9999, "nested deeper"),
+        ("[]", 'it is not {"containers": '),
+        ('{"containers": 3}', 'it is not {"containers": '),
+        ('{"containers": {"main": {"requests": 3}}}', 'it is not {"containers": '),
+        ('{"containers": {"main": {"requests": {"cpu": "x"}}}}', '"x" is not a quantity'),
+        ('{"containers": {"main": {"requests": {"memory": -1}}}}', '"-1" is less than 0'),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_is_told(text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(told)):
+        annotated({ANNOTATION: text}, "main")

@@ -353,10 +353,7 @@ def _policy(path: str, topology: Topology) -> Policy:
         raise Failure(f"{path}: {given}; write kind: {' or '.join(_KINDS)}, {step}")
     if "spec" not in tree:
         raise Failure(f"{path}: there is no spec; put the keys of the policy below spec")
-    try:
-        return policy_of(_KINDS[kind], Machine.of(topology), source)
-    except ValueError as error:
-        raise Failure(f"{path}: {error}") from error
+    return policy_of(_KINDS[kind], Machine.of(topology), source)
 
 
 def _placed(run: Simulation, container_id: str) -> dict[str, Any]:

@@ -63,18 +63,19 @@ def read(root: str = "/", version: str = "", path: str = PATH) -> Reading:
         return Reading(NAME, RuntimeNri(NAME, enabled=on_by_default(version)) if there else None, remarks)
     files = _with_imports(root, main, remarks)
     draft = Draft(NAME)
-    old = version.startswith("1.")
+    old, said = version.startswith("1."), False
     for file in files:
         table = _table_of(file, old, remarks)
         _find_ignored(file, table, remarks)
         _take(draft, file, table, old, remarks)
+        said = said or file.at(*table, "disable") is not None
     _take_disabled_plugins(draft, files, remarks)
     if path == PATH:
         _find_stray_drop_ins(root, files, remarks)
     if "enabled" not in draft.settings:
         is_2 = not version and main.at("version") == 3  # a file of version 3 is a 2.x file
         draft.settings["enabled"] = enabled = is_2 or on_by_default(version)
-        if enabled is None:
+        if enabled is None and not said:  # what was said and is wrong has a remark already
             remarks.append(Remark(Kind.RELEASE_DECIDES, path))
     return Reading(NAME, draft.finish(), remarks)
 

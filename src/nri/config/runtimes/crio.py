@@ -95,7 +95,7 @@ def read(root: str = "/") -> Reading:
     for file in files:
         _find_ignored(file, remarks)
         _take(draft, file, remarks)
-    if "enable_nri" not in draft.origin:
+    if all(file.at(*TABLE, "enable_nri") is None for file in files):
         remarks.append(Remark(Kind.RELEASE_DECIDES, files[-1].path))
     return Reading(NAME, draft.finish(), remarks)
 

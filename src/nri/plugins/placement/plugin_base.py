@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import nri
 from nri.api import messages as m
+from nri.config import read_file
+from nri.config.complaint import WrongValue
 from nri.config.kubelet import pinning
+from nri.config.layers import refused
 from nri.errors import ConfigError, NriError
 from nri.host import Root, read_topology
 from nri.kube.requests import Requests
@@ -136,8 +139,11 @@ class PlacementPlugin(nri.Plugin, ABC):
     ) -> Policy:
         try:
             return self.make(machine, options, state, containers)
-        except ValueError as error:
-            raise ConfigError(self._source(), "", str(error)) from error
+        except WrongValue as error:
+            found = ConfigError(self._source(), error.key, error.reason, error.suggestion)
+            with suppress(ConfigError):  # of what the runtime gave, or of a file that has changed, no line is known
+                found = refused(type(options), read_file(self.config_source), error)
+            raise found from error
 
     def _place_all(self, policy: Policy, containers: Iterable[Container]) -> None:
         """Place what a new policy has not taken up. ConfigError if one would have no place."""

@@ -40,6 +40,18 @@ class Amounts:
             return every & ~masks.parse(words.removeprefix(_ALL_BUT))
         return None
 
+    def available(self, every: int) -> int:
+        """The mask of what is available of all CPUs: all if it is not given. Raises WrongValue if it is a number."""
+        found = every if self.cpu is None else self.set_of(every)
+        if found is None:
+            reason = f"{self.cpu} is a number, and does not say which CPUs"
+            raise WrongValue(("availableResources", "cpu"), reason, "write a list, cpuset:0-3")
+        return found
+
+    def refused(self, reason: str, suggestion: str) -> WrongValue:
+        """The error for reserved CPUs that do not go with the machine."""
+        return WrongValue(("reservedResources", "cpu"), f"{self.cpu}: {reason}", suggestion)
+
     def count(self) -> int:
         """The number of CPUs, rounded up."""
         return quantity.ceil(quantity.bounded(self.cpu, _MOST_CPUS))

@@ -34,6 +34,8 @@ class Choices:
     """A container that asks for no CPU finds room where all CPU is promised; the original refuses the second one."""
     resize_can_move: bool = True
     """A container that is resized stays in its pool if it fits there, else moves; the original refuses it."""
+    equal_resizes_keep_shares: bool = True
+    """A resize to what a container has leaves its shares; with `pinCPU: false` the original sets the first ones."""
     failure_changes_nothing: bool = True
     """A refused change leaves everything as it was; the original takes away what a resized container had."""
     unscoped_isolation_counts: bool = True

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nri.api import annotations as convention
 from nri.config import Source, parse_text
 from nri.errors import NriError
-from nri.kube.requests import Requests, annotated, estimated, qos_of_cgroup_parent
+from nri.kube.requests import ANNOTATION, Requests, annotated, estimated, qos_of_cgroup_parent
 from nri.policies.placement.zones import parse_kinds
 
 if TYPE_CHECKING:
@@ -198,7 +198,12 @@ def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> 
     """A container as NRI reports it; its requests exact if the pod has them as an annotation, else estimated."""
     linux, qos = container.linux, qos_of_cgroup_parent(pod.linux.cgroup_parent)
     cpu, memory = linux.resources.cpu, linux.resources.memory
-    requests = annotated(pod.annotations, container.name) or estimated(
+    doubts, requests = [], None
+    try:
+        requests = annotated(pod.annotations, container.name)
+    except ValueError as error:
+        doubts = [f"annotation {ANNOTATION}: {error}"]
+    requests = requests or estimated(
         qos,
         cpu.shares.value,
         cpu.quota.value,
@@ -209,7 +214,7 @@ def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> 
     )
     of = Pod(pod.id, pod.name, pod.namespace, pod.uid, qos, dict(pod.labels), dict(pod.annotations))
     shares = cpu.shares.value or None
-    return Container(container.id, container.name, of, requests, dict(container.labels), {}, cpu.mems, shares)
+    return Container(container.id, container.name, of, requests, dict(container.labels), {}, cpu.mems, shares, doubts)
 
 
 class Changes:

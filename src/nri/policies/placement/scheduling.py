@@ -7,10 +7,12 @@ policies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from nri.config.complaint import WrongValue
+from nri.config.place import Path
 from nri.policies.placement.containers import Container
 
 __all__ = ["SchedulingClass", "check_names", "named"]
@@ -45,23 +47,26 @@ class SchedulingClass:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a scheduling class has no name")
+            raise WrongValue("name", "a scheduling class has no name", "give it one")
         for key, (least, most) in (*_BOUNDS.items(), *dict.fromkeys(_TIMES, (0, _MOST_US)).items()):
             value = getattr(self, key)
             if value is not None and not least <= value <= most:
-                raise ValueError(f"{key} {value} is not from {least} to {most}")
+                raise WrongValue(key, f"{value} is not from {least} to {most}", "write one that is")
         if self.policy in ("fifo", "rr") and not self.priority:
-            raise ValueError(f"policy {self.policy} needs a priority from 1 to 99")
+            raise WrongValue("policy", f"{self.policy} needs a priority", "add priority, from 1 to 99")
         if self.policy not in ("fifo", "rr") and self.priority:
-            raise ValueError("priority is for the policies fifo and rr")
+            raise WrongValue(
+                "priority", f"{self.priority} is for the policies fifo and rr", "leave it out, or write nice"
+            )
         if self.policy == "deadline":
             runtime, deadline, period = self.runtime or 0, self.deadline or 0, self.period or self.deadline or 0
             if not 0 < runtime <= deadline <= period:
-                raise ValueError("policy deadline needs a runtime up to its deadline, and that up to its period")
-        elif any(getattr(self, key) for key in _TIMES):
-            raise ValueError("runtime, deadline and period are for the policy deadline")
+                times = f"runtime {runtime}, deadline {deadline} and period {period}"
+                raise WrongValue("policy", f"deadline with {times}", "write 0 < runtime <= deadline <= period")
+        elif given := next((key for key in _TIMES if getattr(self, key)), None):
+            raise WrongValue(given, f"{getattr(self, given)} is for the policy deadline", "leave it out")
         if self.ioPriority is not None and self.ioClass not in ("rt", "be"):
-            raise ValueError("ioPriority is for the ioClass rt and be")
+            raise WrongValue("ioPriority", f"{self.ioPriority} is for the ioClass rt and be", "add one of them")
 
     @property
     def schedules(self) -> bool:
@@ -69,15 +74,19 @@ class SchedulingClass:
         return bool(self.policy or self.flags or self.nice is not None)
 
 
-def check_names(classes: Iterable[SchedulingClass], asked: Mapping[str, str]) -> None:
-    """Raise ValueError for two classes of one name, or for a key that asks for one that is not there."""
-    names = [each.name for each in classes]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"schedulingClasses: two are called {name!r}; rename one")
-    for key, name in asked.items():
+def check_names(key: str, names: Sequence[str], asked: Mapping[Path, str]) -> None:
+    """Raise WrongValue for two classes of one name, or for a path that asks for one that is not there.
+
+    `key` is the list that defines them.
+    """
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise WrongValue((key, place, "name"), f"two are called {name!r}", "rename one")
+    for path, name in asked.items():
         if name and name not in names:
-            raise ValueError(f"{key}: there is no scheduling class {name!r}; {', '.join(names) or 'none is defined'}")
+            raise WrongValue(
+                path, f"{name!r} is not in {key}", f"write {', '.join(names)}" if names else "define it there"
+            )
 
 
 def named(container: Container, classes: Iterable[SchedulingClass], default: str) -> SchedulingClass | None:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from nri.config import Source, read
+from nri.config.complaint import WrongValue
 from nri.errors import ConfigError
 from nri.host.cpu_tuning import UNKNOWN, Limits, Setting
 from nri.policies.placement import masks
@@ -31,7 +32,6 @@ __all__ = [
     "Tuning",
     "affinities",
     "check_asked",
-    "check_classes",
     "class_of",
     "described",
     "irq_affinity_of",
@@ -68,19 +68,22 @@ class CpuClass:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ValueError("a CPU class has no name")
+            raise WrongValue("name", "a CPU class has no name", "give it one")
         for key in _FREQUENCIES:
             try:
                 _khz(getattr(self, key), Limits(), turbo=True)
             except ValueError as error:
-                raise ValueError(f"{key}: {error}") from None
+                reason, _, suggestion = str(error).partition("; ")
+                raise WrongValue(key, reason, suggestion) from None
         preference = self.energyPerformancePreference
         if preference is not None and not 0 <= preference <= 255:
-            raise ValueError(f"energyPerformancePreference {preference} is not from 0 to 255")
+            key = "energyPerformancePreference"
+            raise WrongValue(key, f"{preference} is not from 0 to 255", "0 is the fastest, 255 saves most")
         if self.freqGovernor and not re.fullmatch(r"[a-z0-9_-]{1,64}", self.freqGovernor):
-            raise ValueError(f"freqGovernor {self.freqGovernor!r} is no name of a governor, such as performance")
+            reason = f"{self.freqGovernor!r} is no name of a governor"
+            raise WrongValue("freqGovernor", reason, "such as performance")
         if self.pctPriority and self.sstClosID is not None:
-            raise ValueError("pctPriority and sstClosID exclude each other")
+            raise WrongValue("pctPriority", f"{self.pctPriority} and sstClosID exclude each other", "keep one")
 
     def without_effect(self) -> Iterator[tuple[str, str]]:
         """Keys that are given, and are not carried out, each with the reason."""
@@ -89,17 +92,6 @@ class CpuClass:
                 yield f"cpuClasses {self.name}: {key}", "Intel's speed select is not driven"
         if self.publishExtendedResource:
             yield f"cpuClasses {self.name}: publishExtendedResource", "no resource of the node is made of it"
-
-
-def check_classes(classes: Sequence[CpuClass], asked: Mapping[str, str]) -> None:
-    """Raise ValueError for two classes of one name, or for a key that asks for one that is not there."""
-    names = [each.name for each in classes]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"cpuClasses: two are called {name!r}; rename one")
-    for key, name in asked.items():
-        if name and name not in names:
-            raise ValueError(f"{key}: there is no CPU class {name!r}; {', '.join(names) or 'none is defined'}")
 
 
 class IrqAffinity(NamedTuple):
@@ -155,7 +147,7 @@ def check_asked(
         unmovable: why some patterns of interrupts cannot be met, "" if they can: see the function of this name.
     """
     guaranteed, names = container.qos == "Guaranteed", [each.name for each in classes]
-    if guaranteed and not container.requests.cpu_m:
+    if guaranteed and not any(container.requests):
         return  # it runs, and what it asked for is not to be had
     asked = container.asks("cpu-class")
     if asked is not None and not names:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from nri.policies.placement.containers import SUFFIX
-
-if TYPE_CHECKING:
-    from nri.policies.placement.containers import Container
+from nri.policies.placement.containers import SUFFIX, Container, Pod
+from nri.policies.placement.expressions import expand
 
 __all__ = ["OF_POLICY", "unread_annotations", "unread_keys"]
 
@@ -60,6 +58,10 @@ def unread_keys(options: Any) -> Iterator[tuple[str, str]]:
     for each in options.cpuClasses:
         yield from each.without_effect()
     for each in getattr(options, "balloonTypes", ()):
+        try:
+            expand(each.groupBy, Container("", "", Pod("", "")), None)
+        except ValueError as error:
+            yield f"balloonTypes {each.name}: groupBy", str(error)
         for device in each.preferCloseToDevices:
             if device.startswith("podresourceapi:"):
                 yield f"balloonTypes {each.name}: {device}", _HINTS

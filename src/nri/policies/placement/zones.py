@@ -241,11 +241,15 @@ class MemoryZones:
 
     def restore(self, saved: tuple[dict[str, int], dict[str, Request]]) -> None:
         """Give all back what they had."""
-        for user in list(self.zones):
+        zones, requests = saved
+        changed = {user for user, _ in self.zones.items() ^ zones.items()}
+        changed |= {user for user, request in requests.items() if self._requests.get(user) is not request}
+        for user in changed:
             self._leave(user)
-        zones, self._requests = saved
-        for user, zone in zones.items():
-            self._assign(user, zone)
+        self._requests = requests
+        for user in changed & zones.keys():
+            self._assign(user, zones[user])
+        self.zones = zones
         self.version += 1
         self._forget()
 

@@ -18,6 +18,8 @@ from typing import Any
 
 from nri.api import cpuset
 from nri.config import Source, read
+from nri.config.complaint import WrongValue
+from nri.config.layers import refused
 from nri.config.place import first_line
 from nri.errors import ConfigError
 from nri.host import Root
@@ -247,12 +249,17 @@ def make_policy(name: str, machine: Machine, spec: Mapping[str, Any], choices: C
 def policy_of(
     name: str, machine: Machine, source: Source, choices: Choices = Choices.DEFAULT
 ) -> TopologyAware | Balloons:
-    """A policy of a configuration, or a resource. Raises ConfigError, or ValueError if the machine is another."""
-    if name == "topology-aware":
-        return TopologyAware(machine, read(TopologyAwareOptions, [source]), choices)
-    if name == "balloons":
-        return Balloons(machine, read(BalloonsOptions, [source]), choices, lambda path: _near(machine, path))
-    raise ValueError(f"there is no policy {name!r}")
+    """A policy of a configuration, or a resource. Raises ConfigError, ValueError for a name of none."""
+    options = {"topology-aware": TopologyAwareOptions, "balloons": BalloonsOptions}.get(name)
+    if options is None:
+        raise ValueError(f"there is no policy {name!r}")
+    given: Any = read(options, [source])
+    try:
+        if name == "balloons":
+            return Balloons(machine, given, choices, lambda path: _near(machine, path))
+        return TopologyAware(machine, given, choices)
+    except WrongValue as error:
+        raise refused(options, source, error) from error
 
 
 def _near(machine: Machine, path: str) -> list[int]:

@@ -71,8 +71,8 @@ class SequenceRun:
 
     def _apply(self, changes: Mapping[str, Pins]) -> None:
         for name, pins in changes.items():
-            if name in self.runtime:
-                self.runtime[name] |= pins
+            if name in self.runtime:  # an empty list cannot be said in NRI, and leaves what was there
+                self.runtime[name] |= Pins(pins.cpus or None, pins.mems or None, pins.shares)
 
     def _create(self, step: Mapping[str, Any]) -> list[str]:
         pod = Pod(

@@ -71,13 +71,13 @@ def test_what_is_no_policy_is_one_line(nri, machine) -> None:
         ),
         ("[]\n", "policy.yaml: there is no kind; write kind: TopologyAwarePolicy or BalloonsPolicy, with a spec"),
         ("kind: [Pod]\n", "is none of a policy"),
-        ("kind: TopologyAwarePolicy\nspec:\n", "policy.yaml: reservedResources.cpu is missing"),
+        ("kind: TopologyAwarePolicy\nspec:\n", "policy.yaml:2: reservedResources.cpu: missing"),
         ("kind: BalloonsPolicy\nballoonTypes: []\n", "policy.yaml: there is no spec; put the keys of the policy below"),
         ("kind: BalloonsPolicy\nspec: {balloonType: []}\n", "policy.yaml:2: balloonType: unknown key (did you mean"),
         ("kind: BalloonsPolicy\nspec: {reservedResources: {cpu: 0-1}}\n", "policy.yaml:2: reservedResources.cpu: "),
         (
             "kind: TopologyAwarePolicy\nspec: {reservedResources: {cpu: 99}}\n",
-            "reservedResources.cpu: 0-3 has fewer than",
+            "reservedResources.cpu: 99: 0-3 has fewer than",
         ),
         (BALLOONS % "shareIdleCPUsInSame: x", 'one of "", system'),
         (
@@ -138,9 +138,10 @@ def test_a_container_is_explained_on_paper(nri, machine) -> None:
     assert (missing.returncode, 'there is no container "huge"' in missing.stderr) == (1, True)
 
 
-def test_an_annotation_that_cannot_be_read_is_told_by_explain(nri, machine) -> None:
-    key = "prefer-cpu-priority.resource-policy.nri.io/pod"
-    (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {{{key}: perhaps}}"))
+@pytest.mark.parametrize("key", ["prefer-cpu-priority.resource-policy.nri.io/pod", "noderesource.dev/resources"])
+def test_an_annotation_that_cannot_be_read_is_told_by_explain(nri, machine, key: str) -> None:
+    text = "perhaps" if "policy" in key else """'{"containers": {"main": {"requests": {"cpu": "perhaps"}}}}'"""
+    (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {{{key}: {text}}}"))
     done = on_paper(nri, machine, "explain", "main")
     assert re.search(r"^not read: .*perhaps", done.stdout, re.MULTILINE), done.stdout + done.stderr
 

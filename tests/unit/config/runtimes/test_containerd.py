@@ -52,6 +52,12 @@ def test_a_version_2_file_without_an_nri_table_depends_on_the_release(put) -> No
     assert found == [(Kind.RELEASE_DECIDES, CONFIG, {})]
 
 
+def test_a_switch_of_another_type_is_no_file_that_leaves_it_open(put) -> None:
+    nri, found = read(put({CONFIG: f'version = 2\n{NRI_TABLE}disable = "false"\n'}))
+    assert nri.enabled is None
+    assert [kind for kind, *_ in found] == [Kind.WRONG_TYPE]
+
+
 def test_an_imported_file_wins_key_by_key_in_2(put) -> None:
     root = put(
         {

@@ -37,6 +37,12 @@ def test_crio_says_when_it_depends_on_the_default(put) -> None:
     assert found == [(Kind.RELEASE_DECIDES, CONFIG, {})]
 
 
+def test_a_switch_of_another_type_is_not_said_to_be_missing(put) -> None:
+    nri, found = read(put({CONFIG: '[crio.nri]\nenable_nri = "yes"\n'}))
+    assert nri.enabled is True
+    assert [kind for kind, *_ in found] == [Kind.WRONG_TYPE]
+
+
 def test_without_a_file_there_is_no_crio(put) -> None:
     assert crio.read(put()) == ("cri-o", None, [])
 

@@ -23,7 +23,9 @@ def test_it_pins_and_heeds_its_file_and_a_mistake_in_it_changes_nothing(tmp_path
             create(runtime, pod("a"), ask("a", 2000))
             assert cpus(runtime) == {"a": "4-5"}
             file.write_text(config(tmp_path, reservedResources={"cpu": "cpuset:99"}))
-            program.wait_text(f"configuration not changed: {file}: reservedResources.cpu: 99 are not among")
+            program.wait_text(
+                f"configuration not changed: {file}:1: reservedResources.cpu: cpuset:99: 99 are not among"
+            )
             file.write_text(config(tmp_path, pinCpu=False))
             program.wait_text(f'{file}:1: pinCpu: unknown key (did you mean "pinCPU"?)')
             file.write_text(config(tmp_path, reservedResources={"cpu": "cpuset:0,4"}))

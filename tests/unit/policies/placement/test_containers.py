@@ -38,7 +38,13 @@ def test_a_container_is_what_nri_tells_of_it() -> None:
     assert found.requests == Requests(500, 0, 100, 0)
     assert found.pod.labels == {"app": "shop"}
     pod.annotations[ANNOTATION] = '{"containers": {"main": {"requests": {"cpu": "2"}}}}'
-    assert container_of(pod, main, 1000).requests == Requests(2000)
+    exact = container_of(pod, main, 1000)
+    assert (exact.requests, exact.doubts) == (Requests(2000), [])
+    pod.annotations[ANNOTATION] = '{"containers": {"main": {"requests": {"cpu": "2x"}}}}'
+    broken = container_of(pod, main, 1000)
+    assert broken.requests == Requests(500, 0, 100, 0)
+    (told,) = broken.doubts
+    assert told.startswith(f'annotation {ANNOTATION}: "2x" is not a quantity')
 
 
 def test_pins_are_given_out_when_they_change() -> None:

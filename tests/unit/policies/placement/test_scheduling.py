@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nri.config.complaint import WrongValue
 from nri.policies.placement.scheduling import SchedulingClass, check_names
 from tests.support.placement import balloons, container, topology_aware
 
@@ -23,11 +24,14 @@ CLASSES = [
         ({"nice": 20}, "nice 20 is not from -20 to 19"),
         ({"policy": "fifo", "priority": 100}, "priority 100 is not from 0 to 99"),
         ({"policy": "fifo"}, "policy fifo needs a priority"),
-        ({"policy": "other", "priority": 3}, "priority is for the policies fifo and rr"),
-        ({"policy": "deadline", "runtime": 5, "deadline": 4}, "policy deadline needs a runtime up to its deadline"),
-        ({"policy": "deadline"}, "policy deadline needs a runtime"),
-        ({"runtime": 5}, "runtime, deadline and period are for the policy deadline"),
-        ({"ioPriority": 3}, "ioPriority is for the ioClass rt and be"),
+        ({"policy": "other", "priority": 3}, "priority 3 is for the policies fifo and rr"),
+        (
+            {"policy": "deadline", "runtime": 5, "deadline": 4},
+            "policy deadline with runtime 5, deadline 4 and period 4",
+        ),
+        ({"policy": "deadline"}, "policy deadline with runtime 0"),
+        ({"runtime": 5}, "runtime 5 is for the policy deadline"),
+        ({"ioPriority": 3}, "ioPriority 3 is for the ioClass rt and be"),
         ({"ioClass": "be", "ioPriority": 8}, "ioPriority 8 is not from 0 to 7"),
     ],
 )
@@ -42,12 +46,13 @@ def test_a_deadline_is_its_period_where_none_is_given() -> None:
 
 
 def test_names_are_used_once_and_known() -> None:
-    one = SchedulingClass("one")
-    check_names([one], {"a": "one", "b": ""})
-    with pytest.raises(ValueError, match="two are called 'one'"):
-        check_names([one, one], {})
-    with pytest.raises(ValueError, match="key: there is no scheduling class 'two'; one"):
-        check_names([one], {"key": "two"})
+    check_names("classes", ["one"], {("a",): "one", ("b",): ""})
+    with pytest.raises(WrongValue, match=r"classes\[1\].name two are called 'one'"):
+        check_names("classes", ["one", "one"], {})
+    with pytest.raises(WrongValue, match="key 'two' is not in classes; write one"):
+        check_names("classes", ["one"], {("key",): "two"})
+    with pytest.raises(WrongValue, match="define it there"):
+        check_names("classes", [], {("key",): "two"})
 
 
 def test_of_topology_aware_the_annotation_comes_first_then_the_namespace_then_the_class_of_service() -> None:
@@ -86,5 +91,5 @@ def test_of_balloons_the_annotation_comes_first_then_the_type() -> None:
 
 
 def test_an_unknown_class_of_service_is_refused() -> None:
-    with pytest.raises(ValueError, match="'Garanteed' is none of guaranteed, burstable and besteffort"):
+    with pytest.raises(ValueError, match=r"podQoSSchedulingClasses\.Garanteed: is no class of pods"):
         topology_aware(schedulingClasses=CLASSES, podQoSSchedulingClasses={"Garanteed": "fast"})

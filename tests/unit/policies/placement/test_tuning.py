@@ -21,7 +21,6 @@ from nri.policies.placement.tuning import (
     Tuning,
     affinities,
     check_asked,
-    check_classes,
     class_of,
     described,
     irq_affinity_of,
@@ -48,9 +47,9 @@ def test_a_frequency_is_a_number_with_a_unit_or_a_name(given: str | int, khz: in
     ("given", "words"),
     [
         ({"name": ""}, "has no name"),
-        ({"minFreq": "fast"}, "minFreq: 'fast' is no frequency; write 3.2GHz"),
-        ({"uncoreMaxFreq": "3200GHz"}, "uncoreMaxFreq: '3200GHz' is no frequency"),
-        ({"pctMinFreq": "0"}, "pctMinFreq: '0' is no frequency"),
+        ({"minFreq": "fast"}, "minFreq 'fast' is no frequency; write 3.2GHz"),
+        ({"uncoreMaxFreq": "3200GHz"}, "uncoreMaxFreq '3200GHz' is no frequency"),
+        ({"pctMinFreq": "0"}, "pctMinFreq '0' is no frequency"),
         ({"energyPerformancePreference": 256}, "is not from 0 to 255"),
         ({"freqGovernor": "../x"}, "is no name of a governor"),
         ({"pctPriority": "high", "sstClosID": 1}, "exclude each other"),
@@ -59,16 +58,6 @@ def test_a_frequency_is_a_number_with_a_unit_or_a_name(given: str | int, khz: in
 def test_a_class_that_no_machine_could_have_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         CpuClass(**{"name": "x", **given})
-
-
-def test_classes_have_names_of_their_own_and_those_that_are_asked_for_are_there() -> None:
-    check_classes([FAST, SLOW], {"idleCPUClass": "slow", "sharedPoolCPUClass": ""})
-    with pytest.raises(ValueError, match="cpuClasses: two are called 'fast'"):
-        check_classes([FAST, FAST], {})
-    with pytest.raises(ValueError, match="idleCPUClass: there is no CPU class 'x'; fast, slow"):
-        check_classes([FAST, SLOW], {"idleCPUClass": "x"})
-    with pytest.raises(ValueError, match="none is defined"):
-        check_classes([], {"idleCPUClass": "x"})
 
 
 def test_keys_that_are_not_carried_out_are_told_with_the_reason() -> None:
@@ -149,6 +138,12 @@ def test_a_container_s_annotations_are_read() -> None:
     assert irq_affinity_of(good, 0b110) == IrqAffinity("default/c/c", 0b110, ("*eth*", "24"), (), True)
     assert irq_affinity_of(good, 0) is None
     assert good.doubts == []
+
+
+def test_one_that_asks_for_too_little_to_have_shares_has_no_cpus_of_its_own() -> None:
+    least = container("c", 0, 1 << 20, qos="Guaranteed", **{"irq_affinity/container.c": "{mask: ['*']}"})
+    with pytest.raises(NoPlace, match="it has no CPUs of its own"):
+        check_asked(least, False, [])
 
 
 FOR_ITSELF, FOR_ALL = "container.c", "pod"
@@ -271,7 +266,7 @@ def test_without_classes_topology_aware_has_none() -> None:
     policy.create(container("a", 2000))
     assert policy.tuning() == Tuning({}, [])
     assert described([], Tuning({"x": 1})) == {"cpu_classes": [], "interrupts": []}
-    with pytest.raises(ValueError, match="sharedPoolCPUClass is missing"):
+    with pytest.raises(ValueError, match="sharedPoolCPUClass: missing"):
         topology_aware(cpuClasses=CLASSES)
 
 
@@ -289,5 +284,5 @@ def test_balloons_cpus_and_idle_ones_have_their_classes_and_types_their_interrup
     by_name = {rule.who: rule for rule in irq_affinities}
     assert by_name["quiet[0]"] == IrqAffinity("quiet[0]", quiet.cpus, (), ("*",))
     assert (by_name["nic[0]"].claim, by_name["nic[0]"].sink) == (("*eth*",), True)
-    with pytest.raises(ValueError, match="balloonTypes x: cpuClass: there is no CPU class 'y'"):
+    with pytest.raises(ValueError, match=r"balloonTypes\[0\].cpuClass: 'y' is not in cpuClasses"):
         balloons({"name": "x", "cpuClass": "y"}, cpuClasses=CLASSES)

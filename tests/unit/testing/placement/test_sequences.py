@@ -48,3 +48,15 @@ def test_a_refused_configuration_is_what_some_cases_want() -> None:
     assert differences(case(expected={"setup": "error"}), guest(), Choices.DEFAULT) == [
         "the configuration is taken, and should be refused"
     ]
+
+
+def test_a_list_that_becomes_empty_is_not_said_in_nri_and_leaves_what_was_there() -> None:
+    small = {"name": "a", "cpu_request_m": 500, "cpu_limit_m": 500}
+    large = {"name": "b", "cpu_request_m": 14000, "cpu_limit_m": 14000}
+    steps = [
+        {"op": "create", "pod": each["name"], "namespace": "default", "qos": "Guaranteed", "containers": [each]}
+        for each in (small, large)
+    ]
+    steps[0]["expect"] = {"changed": {"a": {"cpus": "4-7", "mems": "1", "cpu_shares": 512}}}
+    steps[1]["expect"] = {"changed": {"b": {"cpus": "2-15", "mems": "0-3", "cpu_shares": 14336}}}
+    assert differences(case(steps=steps), guest(), Choices.REFERENCE) == []

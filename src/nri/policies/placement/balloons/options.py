@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from nri.config.complaint import WrongValue
+from nri.config.place import Path
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.expressions import Expression
 from nri.policies.placement.machine import Priority
 from nri.policies.placement.scheduling import SchedulingClass, check_names
-from nri.policies.placement.tuning import CpuClass, check_classes
+from nri.policies.placement.tuning import CpuClass
 from nri.policies.placement.zones import parse_kinds
 
 __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
@@ -20,6 +22,8 @@ __all__ = ["DEFAULT", "RESERVED", "BalloonType", "LoadClass", "Options"]
 RESERVED, DEFAULT = "reserved", "default"
 #: Composites in composites, at most.
 _DEEPEST = 16
+#: A machine has fewer CPUs, and balloons.
+_MOST = 1 << 31
 #: Balloons of a type that are made at the start, at most: a machine has no CPUs for more.
 _MOST_BALLOONS = 4096
 
@@ -86,27 +90,32 @@ class BalloonType:
     def __post_init__(self) -> None:
         self.far: list[str] = []
         if not self.name:
-            raise ValueError("a type of balloons has no name")
-        for low, high, words in (
-            (self.minCPUs, self.maxCPUs, "CPUs"),
-            (self.minBalloons, self.maxBalloons, "Balloons"),
-        ):
-            if low < 0 or high < 0:
-                raise ValueError(f"min{words} and max{words} cannot be below 0")
+            raise WrongValue("name", "a type of balloons has no name", "give it one")
+        for least, most in (("minCPUs", "maxCPUs"), ("minBalloons", "maxBalloons")):
+            low, high = getattr(self, least), getattr(self, most)
+            for key, number in ((least, low), (most, high)):
+                if not 0 <= number <= _MOST:
+                    raise WrongValue(key, f"{number} is not from 0 to {_MOST}", "write one that is; 0 is no limit")
             if high and low > high:
-                raise ValueError(f"min{words} ({low}) is above max{words} ({high})")
+                raise WrongValue(least, f"{low} is above {most} ({high})", "lower it")
         if self.minBalloons > _MOST_BALLOONS:
-            raise ValueError(
-                f"minBalloons ({self.minBalloons}) is above {_MOST_BALLOONS}: they are all made at the start"
-            )
+            reason = f"{self.minBalloons} is above {_MOST_BALLOONS}"
+            raise WrongValue("minBalloons", reason, "they are all made at the start; lower it")
+        for place, word in enumerate(self.memoryTypes):
+            try:
+                parse_kinds([word])
+            except ValueError as error:
+                reason, _, suggestion = str(error).partition(": ")
+                raise WrongValue(("memoryTypes", place), reason, f"write {suggestion}") from None
         self.kinds = parse_kinds(self.memoryTypes)
         if self.name == RESERVED and max(self.minBalloons, self.maxBalloons) > 1:
-            raise ValueError("there is exactly one balloon of the type reserved")
+            key = "minBalloons" if self.minBalloons > 1 else "maxBalloons"
+            raise WrongValue(key, f"{getattr(self, key)}, and there is one balloon of the type reserved", "write 1")
         if self.componentCreation and not self.components:
-            raise ValueError("componentCreation has no effect without components")
-        own = [key for key in _NOT_COMPOSITE if getattr(self, key) not in ("", [], None, False)]
+            raise WrongValue("componentCreation", f"{self.componentCreation} has no effect", "add components")
+        own = next((key for key in _NOT_COMPOSITE if getattr(self, key) not in ("", [], None, False)), None)
         if self.components and own:
-            raise ValueError(f"a composite balloon takes its CPUs from its components, not by {', '.join(own)}")
+            raise WrongValue(own, "a composite balloon takes its CPUs from its components", "move it to one of them")
 
     @property
     def priority(self) -> Priority:
@@ -153,32 +162,30 @@ class Options:
 
     def __post_init__(self) -> None:
         types = {each.name: each for each in self.balloonTypes}
-        names = [each.name for each in self.balloonTypes]
-        if len(types) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"balloonTypes: two types are called {twice!r}; rename one")
-        loads = {each.name for each in self.loadClasses}
-        asked = {f"balloonTypes {each.name}": each.schedulingClass for each in self.balloonTypes}
-        check_names(self.schedulingClasses, asked)
-        classes = {"idleCPUClass": self.idleCPUClass}
-        classes |= {f"balloonTypes {each.name}: cpuClass": each.cpuClass for each in self.balloonTypes}
-        check_classes(self.cpuClasses, classes)
-        for each in self.balloonTypes:
-            for load in each.loads:
-                if load not in loads:
-                    raise ValueError(f"balloonTypes {each.name}: there is no load class {load!r}")
-            self._check_components(each, types)
+        asked = dict[str, dict[Path, str]](balloonTypes={}, loadClasses={}, schedulingClasses={}, cpuClasses={})
+        asked["cpuClasses"]["idleCPUClass",] = self.idleCPUClass
+        for place, each in enumerate(self.balloonTypes):
+            here: Path = ("balloonTypes", place)
+            for number, component in enumerate(each.components):
+                name = component.balloonType
+                where = (*here, "components", number, "balloonType")
+                asked["balloonTypes"][where] = "" if name in (RESERVED, DEFAULT) else name
+            asked["loadClasses"] |= {(*here, "loads", number): load for number, load in enumerate(each.loads)}
+            asked["schedulingClasses"][*here, "schedulingClass"] = each.schedulingClass
+            asked["cpuClasses"][*here, "cpuClass"] = each.cpuClass
+        for key, paths in asked.items():
+            names = [each.name for each in getattr(self, key)]
+            check_names(key, [*dict.fromkeys(names)] if key == "loadClasses" else names, paths)
+        for place, each in enumerate(self.balloonTypes):
+            self._check_components(("balloonTypes", place, "components"), each, types)
 
-    def _check_components(self, top: BalloonType, types: dict[str, BalloonType]) -> None:
-        """Refuse components that are no types, and composites that hold themselves, or are too deep."""
+    def _check_components(self, path: Path, top: BalloonType, types: dict[str, BalloonType]) -> None:
+        """Refuse composites that hold themselves, or are too deep."""
         here = [top]
         for _ in range(_DEEPEST):
             names = {component.balloonType for each in here for component in each.components}
-            missing = names - types.keys() - {RESERVED, DEFAULT}
-            if missing:
-                raise ValueError(f"balloonTypes {top.name}: there is no type {min(missing)!r} for a component")
             here = [types[name] for name in sorted(names & types.keys())]
             if top in here:
-                raise ValueError(f"balloonTypes {top.name}: it is a component of itself")
+                raise WrongValue(path, f"{top.name!r} is a component of itself", "take it out")
         if here:
-            raise ValueError(f"balloonTypes {top.name}: components are nested too deep, or in a circle")
+            raise WrongValue(path, "components are nested too deep, or in a circle", "nest them less")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
 
+from nri.config.complaint import WrongValue
 from nri.kube.quantity import shares_of_millicpu
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
@@ -36,6 +37,7 @@ from nri.policies.placement.zones import Request as MemoryRequest
 __all__ = ["Balloons"]
 
 _NONE: Mapping[str, Container] = MappingProxyType({})
+_RESERVED = ("reservedResources", "cpu")
 
 #: Names of the devices that are no devices: reserved and isolated CPUs, and the two kinds of cores.
 _RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
@@ -73,10 +75,7 @@ class Balloons:
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
         self._tree = build(machine)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
-        allowed = options.availableResources.set_of(machine.present)
-        if allowed is None and options.availableResources.cpu is not None:
-            raise ValueError("availableResources.cpu is a list, cpuset:0-3, and not a number")
-        self.allowed = (machine.present if allowed is None else allowed) & machine.online
+        self.allowed = options.availableResources.available(machine.present) & machine.online
         self.free = self.allowed
         self.reserved = 0
         self.types = self._types()
@@ -255,10 +254,8 @@ class Balloons:
             return
         cpus = amounts.set_of(self.allowed)
         if cpus is not None:
-            if cpus & ~self.allowed:
-                raise ValueError(
-                    f"reservedResources.cpu: {masks.text(cpus & ~self.allowed)} are not among the available CPUs"
-                )
+            if missing := cpus & ~self.allowed:
+                raise amounts.refused(f"{masks.text(missing)} are not among the available CPUs", "leave them out")
             self.reserved = cpus
             reserved.minCPUs = reserved.minCPUs or min(cpus.bit_count(), reserved.maxCPUs)
             reserved.allocatorPriority = "normal"
@@ -266,10 +263,8 @@ class Balloons:
             return
         count = amounts.count()
         if reserved.minCPUs not in (0, count) or 0 < reserved.maxCPUs < count:
-            raise ValueError(
-                f"reservedResources.cpu asks for {count} CPUs, and the type reserved for {reserved.minCPUs} to "
-                f"{reserved.maxCPUs}"
-            )
+            asked = f"it asks for {count} CPUs, and the type reserved for {reserved.minCPUs} to {reserved.maxCPUs}"
+            raise amounts.refused(asked, "let them agree")
         reserved.minCPUs = count
 
     def _keep_apart(self) -> None:
@@ -526,8 +521,10 @@ class Balloons:
             try:
                 self.balloons.append(self._new(kind))
             except ValueError as error:
-                wanted = f"minBalloons {kind.minBalloons} of minCPUs {kind.minCPUs}"
-                raise ValueError(f"balloonTypes {kind.name}: {wanted} cannot be made: {error}; ask for fewer") from None
+                wanted = f"{kind.minBalloons} balloons {kind.name} of minCPUs {kind.minCPUs} cannot be made: {error}"
+                named = [each.name for each in self.options.balloonTypes]
+                path = ("balloonTypes", named.index(kind.name), "minBalloons") if kind.name in named else _RESERVED
+                raise WrongValue(path, wanted, "ask for fewer") from None
 
     # -- new balloons -------------------------------------------------------------------------------------------------
 
@@ -753,7 +750,8 @@ class Balloons:
             kinds = container.asks_memory(self.choices.mixed_memory_in_balloons) or balloon.type.kinds
         nodes = masks.parse(container.mems) if preserved else nodes
         priority = PRESERVED if preserved else PRIORITIES[container.qos]
-        return MemoryRequest(container.id, container.requests.memory_limit_bytes, nodes, kinds, priority)
+        limit = self._resized.get(container.id, container.requests).memory_limit_bytes
+        return MemoryRequest(container.id, limit, nodes, kinds, priority)
 
     def _zone(self, request: MemoryRequest, balloon: Balloon) -> int:
         """The memory nodes of a container; just those to begin with if there is not enough."""

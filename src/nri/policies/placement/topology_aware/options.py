@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from nri.config.complaint import WrongValue
+from nri.config.place import Path
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.scheduling import SchedulingClass, check_names
-from nri.policies.placement.tuning import CpuClass, check_classes
+from nri.policies.placement.tuning import CpuClass
 
 __all__ = ["Level", "Options"]
 
@@ -47,16 +49,20 @@ class Options:
     log: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        asked = {f"namespaceSchedulingClasses {name}": each for name, each in self.namespaceSchedulingClasses.items()}
-        for qos, each in self.podQoSSchedulingClasses.items():
+        asked: dict[Path, str] = {}
+        for key in ("namespaceSchedulingClasses", "podQoSSchedulingClasses"):
+            asked |= {(key, name): each for name, each in getattr(self, key).items()}
+        for qos in self.podQoSSchedulingClasses:
             if qos.lower() not in _CLASSES:
-                raise ValueError(f"podQoSSchedulingClasses: {qos!r} is none of guaranteed, burstable and besteffort")
-            asked[f"podQoSSchedulingClasses {qos}"] = each
-        check_names(self.schedulingClasses, asked)
+                raise WrongValue(
+                    ("podQoSSchedulingClasses", qos), "is no class of pods", f"write {', '.join(_CLASSES)}"
+                )
+        check_names("schedulingClasses", [each.name for each in self.schedulingClasses], asked)
         keys = ("sharedPoolCPUClass", "reservedPoolCPUClass", "defaultExclusiveCPUClass")
-        check_classes(self.cpuClasses, {key: getattr(self, key) for key in keys})
+        check_names("cpuClasses", [each.name for each in self.cpuClasses], {(key,): getattr(self, key) for key in keys})
         if self.cpuClasses and not self.sharedPoolCPUClass:
-            raise ValueError("sharedPoolCPUClass is missing: it says how CPUs are set that come back from a container")
+            reason = "missing: it says how CPUs are set that come back from a container"
+            raise WrongValue("sharedPoolCPUClass", reason, "name one of cpuClasses")
 
     def scheduling_class(self, namespace: str, qos: str) -> str:
         """The name of the scheduling class of containers that ask for none; "" for none."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from nri.config.complaint import WrongValue
 from nri.kube.quantity import shares_of_millicpu
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
@@ -90,10 +91,7 @@ class TopologyAware:
         self._interrupts = interrupts
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
-        allowed = options.availableResources.set_of(machine.present)
-        if allowed is None and options.availableResources.cpu is not None:
-            raise ValueError("availableResources.cpu is a list, cpuset:0-3, and not a number")
-        self.allowed = (machine.present if allowed is None else allowed) & machine.online
+        self.allowed = options.availableResources.available(machine.present) & machine.online
         self.reserved = self._reserve()
         self.pools = Pools(machine, self.allowed, self.reserved)
         self.level = self.pools.existing_level(options.unlimitedBurstable)
@@ -114,24 +112,24 @@ class TopologyAware:
     def _reserve(self) -> int:
         amounts, isolated = self.options.reservedResources, self.machine.isolated & self.allowed
         if amounts.cpu is None:
-            raise ValueError("reservedResources.cpu is missing: topology-aware cannot start without reserved CPUs")
+            raise WrongValue(
+                ("reservedResources", "cpu"), "missing, and topology-aware cannot start without", "write 1"
+            )
         reserved = amounts.set_of(self.allowed)
         if reserved is None:
             try:
                 reserved = self._allocator.allocate(self.allowed & ~isolated, amounts.count(), Priority.NORMAL)
             except ValueError as error:
-                raise ValueError(f"reservedResources.cpu: {error}; reserve fewer") from None
-        elif reserved & ~self.allowed:
-            raise ValueError(
-                f"reservedResources.cpu: {masks.text(reserved & ~self.allowed)} are not among the available CPUs"
-            )
+                raise amounts.refused(str(error), "reserve fewer") from None
+        elif missing := reserved & ~self.allowed:
+            raise amounts.refused(f"{masks.text(missing)} are not among the available CPUs", "leave them out")
         elif reserved & isolated and reserved.bit_count() > 1:
-            raise ValueError(
-                f"reservedResources.cpu: {masks.text(reserved & isolated)} are isolated, and only one such CPU, "
-                f"alone, can be reserved"
+            reason = (
+                f"{masks.text(reserved & isolated)} are isolated, and of such CPUs only one, alone, can be reserved"
             )
+            raise amounts.refused(reason, "leave them out")
         if not reserved:
-            raise ValueError("reservedResources.cpu names no CPU, and topology-aware cannot start without one")
+            raise amounts.refused("it is no CPU, and topology-aware cannot start without one", "write 1")
         return reserved
 
     # -- what is kept over a restart ----------------------------------------------------------------------------------
@@ -218,7 +216,7 @@ class TopologyAware:
             return self._changes.take()
         before, container.requests = container.requests, requests
         if before == requests:
-            self._changes.again(container_id)
+            self._changes.again(container_id, None if self.choices.equal_resizes_keep_shares else container.shares)
             return self._changes.take()
         old = self._take_back(container_id)
         if old is not None and not self.choices.failure_changes_nothing:

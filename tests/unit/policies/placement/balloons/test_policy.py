@@ -15,7 +15,7 @@ from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace, Pins
 from nri.policies.placement.state import PartState, PlacementState
 from nri.testing.placement.machines import overridden
-from tests.support.placement import GIB, balloons, container, guest
+from tests.support.placement import GIB, balloons, container, guest, with_memory
 
 MODES = (Choices.DEFAULT, Choices.REFERENCE)
 
@@ -102,11 +102,11 @@ def test_reserved_cpus_as_a_list_are_preferred_and_must_be_there() -> None:
     assert policy.create(container("dns", 100, namespace="kube-system"))["dns"].cpus == "2"
     for spec, words in (
         ({"reservedResources": {"cpu": "cpuset:99"}}, "99 are not among"),
-        ({"availableResources": {"cpu": "4"}}, "is a list"),
+        ({"availableResources": {"cpu": "4"}}, "write a list"),
         ({"balloonTypes": [{"name": "reserved", "minCPUs": 3}]}, "asks for 1 CPUs"),
         (
             {"balloonTypes": [{"name": "a", "minBalloons": 9, "minCPUs": 5}]},
-            "balloonTypes a: minBalloons 9 of minCPUs 5 cannot be made: ",
+            "9 balloons a of minCPUs 5 cannot be made: ",
         ),
     ):
         with pytest.raises(ValueError, match=words):
@@ -159,6 +159,18 @@ def test_preserved_containers_are_left_alone() -> None:
     assert policy.create(container("kept", 1000)) == {}
     assert policy.create(container("too", 1000, **{"cpu.preserve": "true"})) == {}
     assert policy.resize("kept", Requests(500, 500)) == {}
+
+
+def test_memory_is_looked_for_again_with_the_limit_of_a_resize() -> None:
+    for choices in (Choices.DEFAULT, Choices.REFERENCE):
+        policy = balloons(
+            {"name": "big", "namespaces": ["default"]}, topology=with_memory("hbm", 1, True), choices=choices
+        )
+        policy.create(container("a", 500, 20 * GIB, memory_type="hbm"))
+        assert policy.zones.zones.get("a") is None
+        policy.resize("a", Requests(500, 500, GIB >> 2, GIB >> 2))
+        policy.create(container("b", 1000))
+        assert masks.text(policy.zones.zones["a"]) == "4"
 
 
 def test_balloons_follow_resizes() -> None:

@@ -9,10 +9,10 @@ from tests.support.placement import topology_aware
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"reservedResources": {}}, "reservedResources.cpu is missing"),
+        ({"reservedResources": {}}, "reservedResources.cpu: missing"),
         ({"reservedResources": {"cpu": "cpuset:99"}}, "99 are not among the available CPUs"),
-        ({"reservedResources": {"cpu": "0"}}, "names no CPU"),
-        ({"availableResources": {"cpu": "4"}}, "is a list"),
+        ({"reservedResources": {"cpu": "0"}}, "0: it is no CPU"),
+        ({"availableResources": {"cpu": "4"}}, "write a list"),
         ({"preferSharedCPU": True}, 'did you mean "preferSharedCPUs"'),
         ({"unlimitedBurstable": "socket"}, "expected one of system, package"),
     ],

@@ -67,6 +67,18 @@ def test_resize_can_move() -> None:
                 policy.resize("main", Requests(6000, 6000))
 
 
+def test_equal_resizes_keep_shares() -> None:
+    """`equal_resizes_keep_shares`: the original goes back to the first shares where it pins no CPUs."""
+    for choices in MODES:
+        policy = topology_aware(choices=choices, pinCPU=False)
+        main = container("main", 2000, GIB)
+        main.shares = 2048
+        policy.create(main)
+        policy.resize("main", Requests(3000, 3000, GIB, GIB))
+        shares = policy.resize("main", Requests(3000, 3000, GIB, GIB))["main"].shares
+        assert shares == (None if choices is Choices.DEFAULT else 2048)
+
+
 def test_failure_changes_nothing() -> None:
     """`failure_changes_nothing`: a container that cannot grow keeps what it has."""
     for choices in MODES:
@@ -106,7 +118,7 @@ def test_isolated_cpus_are_given_to_those_who_want_them() -> None:
     assert policy.create(container("two", 2000, **wants))["two"].cpus == "10-11"
     with pytest.raises(NoPlace, match="isolated CPUs"):
         policy.create(container("three", 2000, **wants))
-    with pytest.raises(ValueError, match="only one such CPU"):
+    with pytest.raises(ValueError, match="of such CPUs only one"):
         topology_aware(isolated, reservedResources={"cpu": "cpuset:6-7"})
 
 
