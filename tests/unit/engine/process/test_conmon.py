@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri.engine.process.conmon import Conmon, conmon_argv, find_conmon
+from nri.engine.process.conmon import PERSIST, Conmon, conmon_argv, find_conmon
 from nri.engine.process.runtime import Runtime
 from nri.errors import RequestError
 from tests.support.needs import need_root
@@ -55,7 +55,7 @@ def test_a_number_that_is_no_file_is_nobodys(tmp_path: Path) -> None:
 def test_a_log_that_is_no_file_is_refused_before_conmon_writes_to_it(
     tmp_path: Path, kind: str, put: Callable[[Path], None], suffix: str
 ) -> None:
-    conmon = Conmon("/none", tmp_path / "exits")
+    conmon = Conmon("/none")
     if kind == "device":
         need_root()
     put(tmp_path / f"0.log{suffix}")
@@ -66,4 +66,4 @@ def test_a_log_that_is_no_file_is_refused_before_conmon_writes_to_it(
         with pytest.raises(RequestError, match=f"is a {kind}, and no file") as caught:
             call()
         assert caught.value.field == "log_path"
-    assert not (tmp_path / "persist").exists()
+    assert not (tmp_path / PERSIST).exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nri.engine.process import exits
+from nri.engine.process.conmon import PERSIST
 from nri.engine.process.exits import Exit, Exits, read_exit
 from nri.engine.process.runtime import Runtime
 
@@ -57,7 +58,8 @@ def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_e
 
 
 def test_an_end_that_is_no_file_is_as_good_as_none(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "c1")
-    assert read_exit(tmp_path, "c1", tmp_path) is None
+    (tmp_path / PERSIST).mkdir()
+    os.mkfifo(tmp_path / PERSIST / "c1")
+    assert read_exit("c1", tmp_path) is None
     (tmp_path / "c2").symlink_to("/dev/zero")
     assert read_exit(tmp_path, "c2", tmp_path) is None
