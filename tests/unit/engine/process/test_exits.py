@@ -61,5 +61,5 @@ def test_an_end_that_is_no_file_is_as_good_as_none(tmp_path: Path) -> None:
     (tmp_path / PERSIST).mkdir()
     os.mkfifo(tmp_path / PERSIST / "c1")
     assert read_exit("c1", tmp_path) is None
-    (tmp_path / "c2").symlink_to("/dev/zero")
-    assert read_exit(tmp_path, "c2", tmp_path) is None
+    (tmp_path / PERSIST / "c2").symlink_to("/dev/zero")
+    assert read_exit("c2", tmp_path) is None
