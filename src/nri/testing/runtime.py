@@ -125,12 +125,14 @@ class FakeRuntime(Events):
         _check_texts("add", idx=idx, name=name or "", config=config)
         adaptation = self._live()
         attached = Attached(plugin, idx, name or plugin.name, config, real_time=self._real_time)
+        is_second = self._is_connected(attached.label)
         attached.connect(adaptation, link)
         if wait:
             try:
                 attached.wait(adaptation)
             except Exception:
-                self._cut(attached)  # so that the next plugin of this name is not "connected already"
+                if not is_second:
+                    self._cut(attached)  # so that the next plugin of this name is not "connected already"
                 raise
         self._attached[attached.label] = attached
         return self
@@ -192,10 +194,11 @@ class FakeRuntime(Events):
     def _cut(self, attached: Attached) -> None:
         attached.stop()
         deadline = monotonic() + PATIENCE_S
-        while monotonic() < deadline and any(
-            row.plugin == attached.label and row.state not in ("gone", "crash loop") for row in self.plugins
-        ):
+        while self._is_connected(attached.label) and monotonic() < deadline:
             sleep(0.002)
+
+    def _is_connected(self, label: str) -> bool:
+        return any(row.plugin == label and row.state not in ("gone", "crash loop") for row in self.plugins)
 
     def restart(self) -> FakeRuntime:
         """End the runtime and start it again, with the same pods and containers; all plugins connect again."""

@@ -29,9 +29,9 @@ __all__ = ["NriDomain", "NriHub"]
 RETURN_S = 5.0
 #: How long after plugins got the state it is written down which of them take part, in seconds.
 NOTED_AFTER_S = 0.5
-#: States of plugins (`nri.adaptation.PluginHealth`).
 #: The longest file of names.
 _MEMORY_BYTES = 1 << 20
+#: States of plugins (`nri.adaptation.PluginHealth`).
 _ON_THE_WAY, _TAKES_PART = "starting", ("active", "late", "open")
 _log = logging.getLogger(__name__)
 
