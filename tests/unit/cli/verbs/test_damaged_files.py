@@ -55,7 +55,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 #: What is wrong with a file, and whether it is a trace at all.
 WRONG: dict[str, tuple[Callable[[bytes], bytes], bool]] = {
-    "empty": (lambda whole: b"", False),
+    "empty": (lambda whole: b"", True),
     "text": (lambda whole: b"what is this\n" * 100, False),
     "picture": (lambda whole: b"\x89PNG\r\n\x1a\n" + bytes(1000), False),
     "compressed": (gzip.compress, False),
