@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.config import Source, read
-from nri.host.topology import Node, Topology
+from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.policy import Balloons
@@ -20,7 +20,7 @@ from nri.policies.placement.machine import Machine
 from nri.policies.placement.state import PlacementState, patched
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import overridden
-from tests.support.placement import GIB, balloons, container, guest, topology_aware, with_memory
+from tests.support.placement import GIB, balloons, container, guest, numa_off, topology_aware, with_memory
 
 Policy = TopologyAware | Balloons
 
@@ -41,15 +41,11 @@ NODE_OFF = replace(
     SHAPES[0], cpus={n: cpu for n, cpu in SHAPES[0].cpus.items() if cpu.node != 1}, offline=SHAPES[0].nodes[1].cpus
 )
 HYBRID = overridden(SHAPES[2], {"performance_cores": "0-7", "efficient_cores": "8-23"})
-NUMA_OFF = replace(
-    SHAPES[0],
-    cpus={n: replace(cpu, node=0) for n, cpu in SHAPES[0].cpus.items()},
-    nodes={0: Node(0, SHAPES[0].online, 8 * GIB, "dram", {0: 10})},
-)
-
+#: Packages of memory nodes of caches: pools in three levels, so that there are some between.
+CACHES = guest(2, 2, 8, 2, l3_groups="")
 
 CXL, HBM, PMEM = with_memory("pmem", 16, True), with_memory("hbm", 1, True), with_memory("pmem", 16, False)
-machines = st.sampled_from([*SHAPES, ISOLATED, SPARSE, OFF, NODE_OFF, HYBRID, NUMA_OFF, CXL, HBM, PMEM])
+machines = st.sampled_from([*SHAPES, ISOLATED, SPARSE, OFF, NODE_OFF, HYBRID, numa_off(), CACHES, CXL, HBM, PMEM])
 modes = st.sampled_from([Choices.DEFAULT, Choices.REFERENCE])
 
 ANNOTATIONS = [
@@ -135,6 +131,7 @@ def check(policy: Policy) -> None:
         assert not any(one & other for one, other in combinations(sets, 2)), "a CPU is in two balloons"
         assert sum(sets) == policy.allowed, "a CPU is lost"
         assert all(balloon.idle & ~policy.free == 0 for balloon in policy.balloons), "idle CPUs are somebody's"
+        assert not policy.choices.balloons_keep_their_limit or all(place.free_m >= 0 for place in policy.places())
         return
     exclusive = [grant.exclusive for grant in policy.grants.values()]
     assert not any(one & other for one, other in combinations(exclusive, 2)), "a CPU is granted twice"
@@ -143,6 +140,8 @@ def check(policy: Policy) -> None:
         assert not taken & (pool.free_sharable | pool.free_isolated), "an exclusive CPU is shared"
         assert pool.free_sharable == pool.sharable & ~taken, "a CPU is lost"
         assert pool.shared_m >= 0
+        if policy.choices.lower_pools_keep_their_shares:
+            assert pool.own_shared_m() >= 0, "more is promised than there is"
         assert pool.reserved_m >= 0
 
 
@@ -186,6 +185,7 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
     for names in (list(policy.containers), sorted(policy.containers, reverse=True)):
         again = remade(policy, names)
         check(again)
+        assert kept(again) == kept(policy)
         missing = {one for one in policy.containers if one not in again.containers}
         assert not any(policy.pins.get(one) for one in missing), "a container was not taken up again"
         assert pinned(again) == pinned(policy)
@@ -266,6 +266,13 @@ def test_a_refusal_changes_nothing(topology: Topology, sequence: list[tuple[str,
             else:
                 raise AssertionError("there is no such machine")
             assert (dict(policy.zones.zones), sorted(policy.containers), pinned(policy)) == before
+
+
+def kept(policy: Policy) -> dict[str, int]:
+    """The CPUs that each container has, but for those that it shares with all others."""
+    if isinstance(policy, Balloons):
+        return {one: balloon.cpus for balloon in policy.balloons for one in balloon.containers}
+    return {one: grant.exclusive for one, grant in policy.grants.items()}
 
 
 def pinned(policy: Policy) -> list[int]:

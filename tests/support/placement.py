@@ -29,6 +29,13 @@ def guest(packages: int = 2, nodes: int = 2, cores: int = 2, threads: int = 2, *
     return Machines({"guest": {"mem_kib_per_node": 2 << 20, **shape, **more}}, DATA).get("guest")
 
 
+def numa_off() -> Topology:
+    """The guest as its kernel shows it without NUMA: one memory node over both packages."""
+    topology = guest()
+    cpus = {number: replace(cpu, node=0) for number, cpu in topology.cpus.items()}
+    return replace(topology, cpus=cpus, nodes={0: Node(0, topology.online, 8 * GIB, "dram", {0: 10})})
+
+
 def with_memory(kind: MemoryKind, gib: int, normal: bool) -> Topology:
     """The guest with two more memory nodes, which have no CPUs, one near to each package."""
     topology = guest()

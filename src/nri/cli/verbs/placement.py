@@ -321,7 +321,7 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
 
     known = {each.name: each.annotations for each in (TopologyAwarePlugin, BalloonsPlugin)}
     done, out = Simulation(_policy(policy, topology), {}, {}), Output(settings)
-    for key, reason in unread_keys(done.policy.options):
+    for key, reason in unread_keys(done.policy.options, len(topology.online)):
         out.note(f"{policy}: {key} has no effect: {reason}")
     memory = sum(node.memory_bytes for node in topology.nodes.values())
     for workload in read_manifests(read_file(pods)):

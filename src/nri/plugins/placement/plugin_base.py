@@ -103,13 +103,13 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _configure(self) -> dict[str, Pins]:
         """Make a policy for the configuration; the pins that change with it."""
         options = self.config
-        for key, reason in unread_keys(options):
-            self.log.warning("%s has no effect: %s", key, reason)
         for each in pinning(options.hostRoot):
             self.log.warning("%s: two that pin the same containers undo each other's work; %s", each, each.next)
         topology = read_topology(self.root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
+        for key, reason in unread_keys(options, len(topology.online)):
+            self.log.warning("%s has no effect: %s", key, reason)
         machine = Machine.of(topology)
         before, changes = self._policy, dict[str, Pins]()
         checkpoint = Checkpoint(options.stateDir, self.name)

@@ -26,8 +26,8 @@ class Choices:
     """A memory zone that was only tried is forgotten at once; the original moves requests that touch it."""
     pools_have_one_order: bool = True
     """Of any two pools one is better, whichever is looked at first; in the original two comparisons depend on that."""
-    leaves_keep_their_shares: bool = True
-    """Exclusive CPUs leave each lowest pool what it has promised; in the original a larger pool may take from it."""
+    lower_pools_keep_their_shares: bool = True
+    """Exclusive CPUs leave each pool below what it has promised; in the original a larger pool may take from it."""
     next_pool_is_tried: bool = True
     """If the best pool cannot serve a container, the next one is tried; the original refuses it."""
     idle_containers_fit: bool = True
@@ -62,6 +62,8 @@ class Choices:
     """CPUs that balloons' configuration reserves by a list go to no other balloon, not even as the last free ones."""
     freed_cpus_are_shared: bool = True
     """CPUs of a balloon that is gone, or was only tried, are idle ones that others share; the original forgets."""
+    packages_have_their_own_cpus: bool = True
+    """A package or die in balloons has its own CPUs, where NUMA is off, too; in the original each has all."""
     strict_hints_bind_memory: bool = True
     """Strict hints hold for memory, too, which the original checks before there is any."""
     movable_interrupts_will_do: bool = True

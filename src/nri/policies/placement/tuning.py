@@ -69,12 +69,17 @@ class CpuClass:
     def __post_init__(self) -> None:
         if not self.name:
             raise WrongValue("name", "a CPU class has no name", "give it one")
+        found = {}
         for key in _FREQUENCIES:
             try:
-                _khz(getattr(self, key), Limits(), turbo=True)
+                found[key] = _khz(getattr(self, key), Limits(), turbo=True)
             except ValueError as error:
                 reason, _, suggestion = str(error).partition("; ")
                 raise WrongValue(key, reason, suggestion) from None
+        for least, most in zip(_FREQUENCIES[::2], _FREQUENCIES[1::2], strict=True):
+            if min(found[least], found[most]) > 0 and found[least] > found[most]:
+                reason = f"{getattr(self, least)} is above {most} ({getattr(self, most)})"
+                raise WrongValue(least, reason, "lower it")
         preference = self.energyPerformancePreference
         if preference is not None and not 0 <= preference <= 255:
             key = "energyPerformancePreference"

@@ -47,8 +47,8 @@ OF_POLICY: Final[Mapping[str, Mapping[str, str]]] = {
 """Annotations of the other policy that have no effect in this one."""
 
 
-def unread_keys(options: Any) -> Iterator[tuple[str, str]]:
-    """Keys of the configuration that are given, and have no effect here, each with the reason."""
+def unread_keys(options: Any, cpus: int) -> Iterator[tuple[str, str]]:
+    """Keys of the configuration that are given, and have no effect on a machine of so many CPUs, with the reason."""
     for key, reason in _KEYS.items():
         if getattr(options, key) not in _NOTHING:
             yield key, reason
@@ -62,6 +62,8 @@ def unread_keys(options: Any) -> Iterator[tuple[str, str]]:
             expand(each.groupBy, Container("", "", Pod("", "")), None)
         except ValueError as error:
             yield f"balloonTypes {each.name}: groupBy", str(error)
+        if each.minCPUs > cpus:
+            yield f"balloonTypes {each.name}", f"minCPUs is {each.minCPUs}, and there are {cpus} CPUs"
         for device in each.preferCloseToDevices:
             if device.startswith("podresourceapi:"):
                 yield f"balloonTypes {each.name}: {device}", _HINTS

@@ -232,7 +232,7 @@ def _trees(case: Mapping[str, Any], machines: Machines, _choices: Choices) -> Di
     shape = case["topology"]
     described = {"shape": {"kind": "tree", **shape}} if isinstance(shape, dict) else {}
     topology = Machines(described, machines.folder).get("shape") if described else machines.get(shape)
-    root = build(Machine.of(topology))
+    root = build(Machine.of(topology), own=False)
     if "sequence" in case:
         yield from _near_devices(case, root)
     elif "pairs" in case:

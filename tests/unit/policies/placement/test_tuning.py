@@ -50,6 +50,8 @@ def test_a_frequency_is_a_number_with_a_unit_or_a_name(given: str | int, khz: in
         ({"minFreq": "fast"}, "minFreq 'fast' is no frequency; write 3.2GHz"),
         ({"uncoreMaxFreq": "3200GHz"}, "uncoreMaxFreq '3200GHz' is no frequency"),
         ({"pctMinFreq": "0"}, "pctMinFreq '0' is no frequency"),
+        ({"minFreq": "3GHz", "maxFreq": 2_000_000}, r"minFreq 3GHz is above maxFreq \(2000000\)"),
+        ({"uncoreMinFreq": "2.1GHz", "uncoreMaxFreq": "2GHz"}, "uncoreMinFreq 2.1GHz is above uncoreMaxFreq"),
         ({"energyPerformancePreference": 256}, "is not from 0 to 255"),
         ({"freqGovernor": "../x"}, "is no name of a governor"),
         ({"pctPriority": "high", "sstClosID": 1}, "exclude each other"),
@@ -58,6 +60,12 @@ def test_a_frequency_is_a_number_with_a_unit_or_a_name(given: str | int, khz: in
 def test_a_class_that_no_machine_could_have_is_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         CpuClass(**{"name": "x", **given})
+
+
+@pytest.mark.parametrize("given", [{"minFreq": "2GHz", "maxFreq": "2GHz"}, {"minFreq": "turbo", "maxFreq": "2GHz"},
+                                   {"minFreq": "2GHz", "maxFreq": "base"}, {"minFreq": "2GHz"}])  # fmt: skip
+def test_frequencies_that_are_equal_or_that_the_machine_says_are_taken(given: dict[str, Any]) -> None:
+    assert CpuClass("x", **given)
 
 
 def test_keys_that_are_not_carried_out_are_told_with_the_reason() -> None:

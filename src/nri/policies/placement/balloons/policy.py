@@ -73,7 +73,7 @@ class Balloons:
         self.machine, self.options, self.choices = machine, options, choices
         self._near = near
         self._allocator = CpuAllocator(machine, choices.caches_beside_idle_ones)
-        self._tree = build(machine)
+        self._tree = build(machine, choices.packages_have_their_own_cpus)
         self.zones = MemoryZones(machine.topology.nodes, choices.trials_leave_no_zone)
         self.allowed = options.availableResources.available(machine.present) & machine.online
         self.free = self.allowed

@@ -18,6 +18,10 @@ from nri.policies.placement.machine import Machine
 __all__ = ["Node", "Preferences", "TreeAllocator", "build"]
 
 
+#: Places of which, of two with one name, the first is taken; of more the last, as the original's sorting does.
+_MOST_IN_ORDER = 12
+
+
 @dataclass(slots=True, eq=False)
 class Node:
     """A place in the tree, and the way to it from below the root. Of equally good ones the name decides, as a text."""
@@ -44,8 +48,8 @@ class Node:
             waiting += reversed(node.children)
 
 
-def build(machine: Machine) -> Node:
-    """The tree of a machine."""
+def build(machine: Machine, own: bool = True) -> Node:
+    """The tree of a machine. Without `own` all that holds a part of a memory node holds the whole of it."""
     root = Node("system", "system", machine.online)
     cpus = machine.topology.cpus
     for package, mask in machine.packages.items():
@@ -55,7 +59,10 @@ def build(machine: Machine) -> Node:
                 continue
             die_node = package_node.add(f"{package_node.name}d{die}", "die", die_mask)
             for number in sorted({cpus[cpu].node for cpu in masks.members(die_mask)}):
-                node = die_node.add(f"{die_node.name}n{number}", "numa", machine.nodes.get(number, die_mask))
+                whole = machine.nodes.get(number, die_mask)
+                node = die_node.add(f"{die_node.name}n{number}", "numa", whole & die_mask if own else whole)
+                for above in (package_node, die_node):
+                    above.cpus |= node.cpus
                 _add_caches(machine, node)
     return root
 
@@ -228,15 +235,18 @@ class TreeAllocator:
         """The deepest place with enough CPUs: to take them, where most are taken already; else where fewest are."""
         source, wanted = (free, delta) if delta > 0 else (current, -delta)
         places: list[Node] = []
-        below = [self._root]
+        below, looked_at = [self._root], 0
         while below := [each for each in below if (each.cpus & source).bit_count() >= wanted]:
             places = below
+            looked_at += len(places)
             below = [child for each in places for child in each.children]
         if not places:
             raise ValueError("no place in the machine has enough CPUs")
         places = _narrowed(places, current, most=delta > 0)
         places = _narrowed(places, free, most=delta > 0 and self.preferences.balancing)
-        best = (min if delta > 0 else max)(reversed(places), key=lambda each: each.name)
+        if looked_at > _MOST_IN_ORDER:
+            places.reverse()
+        best = (min if delta > 0 else max)(places, key=lambda each: each.name)
         return best.cpus & free, best.cpus & current
 
 

@@ -382,7 +382,8 @@ class TopologyAware:
         free_m = pool.free_shared_m()
         if free_m < 1000 * count:
             raise ValueError(f"{1000 * count - free_m}m CPU for {count} exclusive CPUs")
-        sliceable = pool.sliceable(self._allocator, self.choices.leaves_keep_their_shares)
+        slices = pool.sliceable if self.choices.lower_pools_keep_their_shares else pool.sliceable_by_each
+        sliceable = slices(self._allocator)
         return self._allocator.allocate(sliceable, count, request.priority) if count else 0
 
     def _check_strict(self, grant: Grant, request: Request, offer: Offer) -> None:

@@ -99,19 +99,31 @@ class Pool:
         """Whether here, above or below more is promised than there is."""
         return any(pool.own_shared_m() < 0 or pool.own_reserved_m() < 0 for pool in (*self.above(), *self.below()))
 
-    def sliceable(self, allocator: CpuAllocator, leaves_only: bool = True) -> int:
-        """The CPUs that may become exclusive: of each leaf as many whole ones as nobody was promised a share of.
+    def sliceable(self, allocator: CpuAllocator) -> int:
+        """The CPUs that may become exclusive: of each pool below as many whole ones as nobody was promised a share of.
 
-        Without `leaves_only` also of each pool between, so that a leaf may lose more than it can spare.
+        A pool between gives what its own can spare, and of that no more than it can spare itself.
         """
+        if not self.children:
+            return self._whole_free_of(self.free_sharable, allocator)
+        found = 0
+        for child in self.children:
+            cpus = child.sliceable(allocator)
+            found |= child._whole_free_of(cpus, allocator) if child.children else cpus
+        return found
+
+    def sliceable_by_each(self, allocator: CpuAllocator) -> int:
+        """The same as the original has it: all below are asked for themselves, and lose more than they can spare."""
         found = 0
         for pool in self.below():
-            if not pool.children or (pool is not self and not leaves_only):
-                count = max(pool.free_shared_m() // 1000, 0)
-                found |= allocator.allocate(
-                    pool.free_sharable, min(count, pool.free_sharable.bit_count()), Priority.NONE
-                )
+            if pool is not self or not self.children:
+                found |= pool._whole_free_of(pool.free_sharable, allocator)
         return found
+
+    def _whole_free_of(self, cpus: int, allocator: CpuAllocator) -> int:
+        """As many of these CPUs as nobody here was promised a share of."""
+        count = max(self.free_shared_m() // 1000, 0)
+        return allocator.allocate(cpus, min(count, cpus.bit_count()), Priority.NONE)
 
     # -- accounts -----------------------------------------------------------------------------------------------------
 

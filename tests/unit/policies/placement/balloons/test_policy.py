@@ -15,7 +15,7 @@ from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import NoPlace, Pins
 from nri.policies.placement.state import PartState, PlacementState
 from nri.testing.placement.machines import overridden
-from tests.support.placement import GIB, balloons, container, guest, with_memory
+from tests.support.placement import GIB, balloons, container, guest, numa_off, with_memory
 
 MODES = (Choices.DEFAULT, Choices.REFERENCE)
 
@@ -205,6 +205,15 @@ def test_memory_follows_cpus() -> None:
         (web,) = (balloon for balloon in policy.balloons if balloon.type.name == "web")
         followed = masks.text(policy.machine.nodes_of(web.cpus)) == last.mems
         assert followed is (choices is Choices.DEFAULT)
+
+
+@pytest.mark.parametrize(("choices", "idle"), [(Choices.DEFAULT, "1-7"), (Choices.REFERENCE, "1-15")])
+def test_packages_have_their_own_cpus(choices: Choices, idle: str) -> None:
+    """`packages_have_their_own_cpus`: with NUMA off the original shares idle CPUs of all packages as those of one."""
+    near = {"name": "near", "shareIdleCPUsInSame": "package", "minCPUs": 1, "minBalloons": 1}
+    policy = balloons(near, topology=numa_off(), choices=choices, reservedResources={"cpu": "cpuset:0"})
+    one = next(balloon for balloon in policy.balloons if balloon.type.name == "near")
+    assert masks.text((one.cpus | one.idle) & ~policy.reserved) == idle
 
 
 def test_freed_cpus_are_shared() -> None:

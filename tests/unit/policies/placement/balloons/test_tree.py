@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from nri.host.topology import Cache
 from nri.policies.placement import masks
 from nri.policies.placement.balloons.tree import Preferences, TreeAllocator, build, by_thread
 from nri.policies.placement.machine import Machine
@@ -27,6 +28,17 @@ def test_first_threads_come_before_second_ones() -> None:
     assert [masks.text(node.cpus) for node in root.walk() if node.name.endswith("class0")] == ["0,2", "4,6"]
     add, _ = TreeAllocator(build(Machine.of(guest(1, 2, 2, 2))), Preferences(spread=True)).resize(0, 0xFF, 3)
     assert masks.text(add) == "0-2"
+
+
+def test_of_places_with_one_name_the_first_is_taken_where_there_are_few() -> None:
+    """First and second threads are such places: the original's sorting keeps their order up to twelve places."""
+    for packages, threads in ((1, "0,2"), (8, "1,3")):
+        topology = guest(packages, 1, 2, 2)
+        whole = {n: Cache(2, "Unified", node.cpus, 0, n) for n, node in topology.nodes.items()}
+        cpus = {n: replace(cpu, caches=(whole[cpu.node],)) for n, cpu in topology.cpus.items()}
+        root = build(Machine.of(replace(topology, cpus=cpus)))
+        add, _ = TreeAllocator(root, Preferences(spread=True)).resize(0, root.cpus, 2)
+        assert masks.text(add) == threads
 
 
 def test_what_is_not_there_cannot_be_taken_or_given_back() -> None:

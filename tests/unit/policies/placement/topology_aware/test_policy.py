@@ -28,6 +28,21 @@ def test_exclusive_cpus_leave_those_that_share_and_come_back() -> None:
     assert policy.pools.root.free_sharable == policy.pools.root.sharable
 
 
+def test_lower_pools_keep_their_shares() -> None:
+    """`lower_pools_keep_their_shares`: CPUs of a package leave each node what it has promised, and so each cache in it.
+
+    Else what one policy has given the next one finds to be too much, and does not take up.
+    """
+    for choices in MODES:
+        policy = topology_aware(guest(1, 2, 8, 2, l3_groups=""), choices)
+        for name, cpu_m in (("a", 9500), ("b", 9500), ("c", 11000)):
+            policy.create(container(name, cpu_m))
+        assert [grant.pool.level for grant in policy.grants.values()] == ["numa", "numa", "package"]
+        kept = all(pool.own_shared_m() >= 0 for pool in policy.pools.by_id)
+        assert kept == (choices is Choices.DEFAULT)
+        assert (again(policy).saved() == policy.saved()) == kept
+
+
 def test_next_pool_is_tried() -> None:
     """`next_pool_is_tried`: affinity draws to one node, and a strict hint binds to another."""
     for choices in MODES:

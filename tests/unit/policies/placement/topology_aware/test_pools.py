@@ -65,12 +65,12 @@ def test_hints_score_less_for_larger_pools() -> None:
     assert cache.hint_score(Hint(nodes="0")) == 0.9
 
 
-def test_exclusive_cpus_leave_each_lowest_pool_what_it_has_promised() -> None:
-    """`leaves_keep_their_shares`: the original gathers CPUs of pools between, too, and takes what a lower one kept."""
+def test_exclusive_cpus_leave_each_pool_below_what_it_has_promised() -> None:
+    """`lower_pools_keep_their_shares`: the original asks pools between, too, and takes what a lower one kept."""
     machine = Machine.of(guest())
     found = Pools(machine, machine.online, masks.parse("1,5"))
     found.by_name["NUMA node #0"].promise(0, 0, 1)
     allocator = CpuAllocator(machine)
     assert masks.text(found.root.sliceable(allocator)) == "2-4,6-15"
-    assert masks.text(found.root.sliceable(allocator, leaves_only=False)) == "0,2-4,6-15"
-    assert masks.text(found.by_name["NUMA node #0"].sliceable(allocator, leaves_only=False)) == "2-3"
+    assert masks.text(found.root.sliceable_by_each(allocator)) == "0,2-4,6-15"
+    assert masks.text(found.by_name["NUMA node #0"].sliceable_by_each(allocator)) == "2-3"
