@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from nri.engine.images import ImageStore, Registry, Transport
+from nri.engine.images.room import Limits
 from nri.engine.support.errors import EngineError, InvalidRequest
 from tests.engine.machine import Machine
 from tests.engine.registry import RegistryProcess
@@ -149,3 +152,40 @@ def rewrite(folder: Path, change: Any) -> None:
     index = json.loads((folder / "index.json").read_text())
     index["manifests"][0].update(digest=digest(data), size=len(data))
     (folder / "index.json").write_text(json.dumps(index))
+
+
+def sparse(size_bytes: int) -> bytes:
+    """A layer with a file that is one hole, in a few bytes."""
+    row = tarfile.TarInfo("hole")
+    row.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "hole",
+                       "GNU.sparse.realsize": str(size_bytes)}  # fmt: skip
+    holes = b"0\n".ljust(512, b"\0")
+    row.size = len(holes)
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        archive.addfile(row, io.BytesIO(holes))
+    return made.getvalue()
+
+
+BOMBS = {
+    "zeros": (layer({"zeros": bytes(48 << 20)}), r"bytes, and images\.size_limit is 16777216"),
+    "a hole": (sparse(1 << 40), r"bytes, and images\.size_limit is 16777216"),
+    "files": (layer({f"f{number}": b"" for number in range(3000)}), r"files, and images\.entries_limit is 1000"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize("way", ["pull", "load"])
+def test_a_layer_that_unpacks_to_more_than_an_image_may_take_leaves_nothing(
+    store: ImageStore, registry: RegistryProcess, bomb: str, way: str
+) -> None:
+    store.limits = Limits(16 << 20, 1000)
+    content, problem = BOMBS[bomb]
+    source = layout(store.root.parent / "bomb", [BASE, content])
+    bring = store.pull if way == "pull" else lambda name: store.load(source, name)
+    name = registry.push("bomb:1", source) if way == "pull" else "bomb:1"
+    with pytest.raises(EngineError, match=rf"image .*bomb:1: (it|layer sha256:\w+) takes .*{problem}"):
+        bring(name)
+    assert (list(store.list()), [*(store.root / "images").iterdir()], [*(store.root / "pulls").iterdir()]) == (
+        [], [], [],
+    )  # fmt: skip

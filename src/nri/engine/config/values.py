@@ -40,6 +40,13 @@ _DOMAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MOST_PATH = 107
 
 
+def check_limits(settings: object, *names: str) -> None:
+    """ValueError for a limit below 0."""
+    for name in names:
+        if (value := getattr(settings, name)) < 0:
+            raise ValueError(f"{name} {value} is less than nothing; 0 is no limit")
+
+
 @dataclass(frozen=True, slots=True)
 class OciRuntime:
     """An OCI runtime, which a pod asks for by the handler's name that its table has.
@@ -83,6 +90,8 @@ class ImageConfig:
         skopeo, umoci: the programs: a path, or a name that is looked for in PATH.
         snapshots: how root file systems are made: ``overlay``, ``copy``, or ``auto`` for overlay where it works.
         stall_timeout: a pull that brings nothing for so long is given up, in seconds.
+        size_limit: the most bytes that one image may take, unpacked; 0 for no limit.
+        entries_limit: the most files and folders of one image; 0 for no limit.
         registries: registries with mirrors, certificates or plain HTTP; others need no entry.
     """
 
@@ -90,10 +99,13 @@ class ImageConfig:
     umoci: str = "umoci"
     snapshots: Literal["auto", "overlay", "copy"] = "auto"
     stall_timeout: Duration = 60.0
+    size_limit: int = 64 << 30
+    entries_limit: int = 1_000_000
     registries: tuple[Registry, ...] = ()
 
     def __post_init__(self) -> None:
         check_timeouts(self, "stall_timeout")
+        check_limits(self, "size_limit", "entries_limit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +166,7 @@ class ContainerConfig:
     blockio_config: str = ""
 
     def __post_init__(self) -> None:
-        if self.pids_limit < 0:
-            raise ValueError(f"pids_limit {self.pids_limit} is less than nothing; 0 is no limit")
+        check_limits(self, "pids_limit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Image:
 def account_file(rootfs: Path, path: str) -> str:
     """The text of an image's /etc/passwd or /etc/group; "" if there is none, or something else in its place.
 
-    Raises InvalidRequest for one that is too long: half of it would show a user that is not there.
+    Raises InvalidRequest for one that is too long, half of which would show a user that is not there, or never ends.
     """
     try:
         found = open_below(rootfs, path, os.O_PATH)
@@ -88,6 +88,8 @@ def account_file(rootfs: Path, path: str) -> str:
         raise
     try:
         status = os.fstat(found)
+        if stat.S_ISFIFO(status.st_mode) or stat.S_ISCHR(status.st_mode):
+            raise InvalidRequest(f"the image's /{path} is a pipe or device, on which the OCI runtime would wait")
         if not stat.S_ISREG(status.st_mode):
             return ""
         with open(f"/proc/self/fd/{found}", "rb") as file:

@@ -8,6 +8,7 @@ unpacked. Each error names the image. Pure. Next: :mod:`nri.engine.images.unpack
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -33,6 +34,8 @@ __all__ = [
 
 #: Bytes of one document at most, as registries and other runtimes have it.
 LIMIT_BYTES = 4 << 20
+#: More than any layer has; a sum of many of them is still a number that can be written.
+_MOST_BYTES = 1 << 63
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "ppc64le": "ppc64le", "s390x": "s390x",
                   "riscv64": "riscv64"}  # fmt: skip
@@ -186,8 +189,8 @@ def layers(manifest: Mapping[str, Any], name: str) -> Layers:
     """The layers that a manifest names. Raises InvalidRequest for one without a digest, or of no size."""
     rows = _rows(manifest, "layers", name)
     sizes = [_get(row, "size", int, name, "layers[]") for row in rows]
-    if any(size < 0 for size in sizes):
-        raise InvalidRequest(f"image {name}: layers[].size is {min(sizes)}, and has to be a number of bytes")
+    if odd := [size for size in sizes if not 0 <= size < _MOST_BYTES]:
+        raise InvalidRequest(f"image {name}: layers[].size is {_shown(odd[0])}, and has to be a number of bytes")
     for row in rows:
         _digest(row, name, "layers[]")
     return Layers(len(rows), sum(sizes))
@@ -221,6 +224,11 @@ def container_config(config: Mapping[str, Any], name: str) -> dict[str, Any]:
         _texts(_get(found, key, list, name, "config"), name, f"config.{key}")
     for key in _TABLES:
         _texts(list(_get(found, key, dict, name, "config").values()), name, f"config.{key}")
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:  # no message of the CRI could hold it
+        part = ascii(error.object[max(error.start - 20, 0) : error.end])
+        raise InvalidRequest(f"image {name}: config has a text that is not Unicode, at {part}") from None
     return found
 
 

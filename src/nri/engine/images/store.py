@@ -37,11 +37,12 @@ from nri.engine.images.manifest import (
 from nri.engine.images.mapping import Mapping
 from nri.engine.images.reference import DIGEST, Reference, parse_reference
 from nri.engine.images.registries import Credentials
+from nri.engine.images.room import Limits, Room
 from nri.engine.images.snapshots import Snapshots
 from nri.engine.images.transport import OnProgress, Transport
 from nri.engine.images.unpack import LayoutImage, in_place_of, read_layout, unpack
 from nri.engine.support.command import end_left
-from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
+from nri.engine.support.errors import EngineError, InvalidRequest, NotThere, TooMany
 from nri.files import (
     Usage,
     private_folder,
@@ -50,7 +51,6 @@ from nri.files import (
     rename_into,
     set_aside,
     sync_folder,
-    usage,
     write_whole,
 )
 
@@ -59,6 +59,8 @@ __all__ = ["ImageStore", "KeyLocks"]
 _SHORTEST_PREFIX = 6
 #: So many pulls at a time; the others wait, so that a node's disk and memory are not given to pulls alone.
 _AT_ONCE = 4
+#: So long they wait, in seconds, before they fail by name: what is under way may be slow on purpose.
+_WAIT_S = 300.0
 #: The record in an image's folder, and its name once the image is removed while containers use it.
 _RECORD, _REMOVED = "image.json", "removed.json"
 #: The longest of these files: a configuration is 4 MiB at most, and its record half as long again, escaped.
@@ -74,17 +76,25 @@ class ImageStore:
     """The images below `root`. Raises EngineError if the folder cannot be used."""
 
     def __init__(
-        self, root: Path, transport: Transport | None = None, *, umoci: str = "umoci", driver: str = "auto"
+        self,
+        root: Path,
+        transport: Transport | None = None,
+        *,
+        umoci: str = "umoci",
+        driver: str = "auto",
+        limits: Limits | None = None,
     ) -> None:
         self.root = private_folder(root)
         self.transport = transport or Transport()
         self.umoci = umoci
+        self.limits, self.wait_s = limits or Limits(), _WAIT_S
         self.snapshots = Snapshots(root / "snapshots", driver)
         self._images = private_folder(root / "images")
         self._pulls = private_folder(root / "pulls")
         self._lock = threading.RLock()
         self._busy = KeyLocks()
         self._slots = threading.BoundedSemaphore(_AT_ONCE)
+        self._under_way: set[str] = set()
         self._names: dict[str, str] = {}
         #: Removed, and still used by containers; removed in part, because files of theirs cannot be.
         self._removed: set[str] = set()
@@ -95,9 +105,10 @@ class ImageStore:
     # --- bringing images here ---
 
     def pull(self, reference: str, credentials: Credentials | None = None, progress: OnProgress | None = None) -> Image:
-        """Bring an image from its registry. Raises InvalidRequest, NotThere, CommandFailed, CommandTimeout."""
+        """Bring an image from its registry. Raises InvalidRequest, NotThere, CommandFailed, CommandTimeout, TooMany."""
         name = parse_reference(reference)
-        with self._busy.hold(str(name)), self._folder() as folder:
+        with self._busy.hold(str(name)), self._folder(str(name)) as folder:
+            room = Room(str(name), self.root, self.limits)
             raw = self.transport.manifest(name.pullable, folder, credentials)
             digest = "sha256:" + hashlib.sha256(raw).hexdigest()
             if name.digest and digest != name.digest:
@@ -108,12 +119,14 @@ class ImageStore:
             with self._busy.hold(identity):
                 if identity not in self._known or identity in self._halves:
                     self._need_room(found.size_bytes, str(name))
-                    self.transport.copy(pinned, folder / "layout", folder, credentials, progress, found.size_bytes)
+                    self.transport.copy(
+                        pinned, folder / "layout", folder, credentials, progress, found.size_bytes, room.for_bytes
+                    )
                     there = read_layout(folder / "layout", str(name))
                     if there.id != identity:  # skopeo has made OCI's configuration of one in Docker's format
                         raw = self.transport.manifest(pinned, folder, credentials, of_config=True)
                         there = in_place_of(there, identity, raw, str(name))
-                    self._keep(folder, there)
+                    self._keep(folder, there, room)
                 elif (known := self._known[identity].layers) not in (None, found.number):
                     raise InvalidRequest(
                         f"image {name}: its manifest has {found.number} layers and its configuration {known}"
@@ -170,12 +183,13 @@ class ImageStore:
             raise InvalidRequest(
                 f"{source!r} is no archive: write oci-archive:, docker-archive: or oci: and a whole path"
             )
-        with self._busy.hold(str(name)), self._folder() as folder:
-            self.transport.copy(source, folder / "layout", folder, progress=progress)
+        with self._busy.hold(str(name)), self._folder(str(name)) as folder:
+            room = Room(str(name), self.root, self.limits)
+            self.transport.copy(source, folder / "layout", folder, progress=progress, on_size=room.for_bytes)
             found = read_layout(folder / "layout", str(name))
             with self._busy.hold(found.id):
                 if found.id not in self._known or found.id in self._halves:
-                    self._keep(folder, found)
+                    self._keep(folder, found, room)
                 names = [f"{name.repository}@{found.manifest_digest}", f"{name.repository}:{name.tag}"]
                 return self._name(found.id, names)
 
@@ -184,12 +198,11 @@ class ImageStore:
         if size_bytes > free:
             raise EngineError(f"no space left for {name}: it is {size_bytes} bytes, and {self.root} has {free}")
 
-    def _keep(self, folder: Path, found: LayoutImage) -> None:
+    def _keep(self, folder: Path, found: LayoutImage, room: Room) -> None:
         """Unpack what was brought, and make it part of the store with one rename."""
         identity, made = found.id, folder / "image"
         made.mkdir()
-        unpack(folder / "layout", made / "rootfs", self.umoci)
-        used = usage(made / "rootfs")
+        used = unpack(folder / "layout", made / "rootfs", room, self.umoci)
         count = len(found.diff_ids)
         image = Image(identity, (), (), used.size_bytes, used.inodes, found.config, time.time_ns(), count)
         row = {"id": identity, "size_bytes": image.size_bytes, "inodes": image.inodes, "config": found.config,
@@ -399,15 +412,22 @@ class ImageStore:
             self._removed.add(image.id)
 
     @contextmanager
-    def _folder(self) -> Iterator[Path]:
-        """A folder of one pull, gone with it."""
-        with self._slots:
+    def _folder(self, name: str) -> Iterator[Path]:
+        """A folder of one pull, gone with it. Raises TooMany if others take too long."""
+        if not self._slots.acquire(timeout=self.wait_s):
+            others = ", ".join(sorted(self._under_way.copy()))
+            raise TooMany(f"pulls for {name} to begin, these are under way: {others}", _AT_ONCE)
+        try:
+            self._under_way.add(name)
             folder = Path(tempfile.mkdtemp(dir=self._pulls))
             try:
                 yield folder
             finally:
                 if complaint := self._clear_away(folder):
                     _log.warning("%s", complaint)
+        finally:
+            self._under_way.discard(name)
+            self._slots.release()
 
 
 class KeyLocks:

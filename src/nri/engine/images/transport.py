@@ -77,15 +77,17 @@ class Transport:
         credentials: Credentials | None = None,
         progress: OnProgress | None = None,
         total_bytes: int = 0,
+        on_size: Callable[[int], None] | None = None,
     ) -> None:
         """Copy an image into a new OCI layout, as the tag ``pull``.
 
         `source` is a registry's name, or begins with a transport: ``oci-archive:``, ``docker-archive:``, ``oci:``.
+        `on_size` is told the bytes that are there, a few times a second, and may raise to end it.
         """
         local = source.startswith(("oci-archive:", "docker-archive:", "oci:"))
         options = [] if local else self._options(source, folder, credentials, "src-")
         origin = source if local else f"docker://{source}"
-        watch = _Watch(source, folder, self.stall_s, progress, total_bytes)
+        watch = _Watch(source, folder, self.stall_s, progress, total_bytes, on_size)
         words = ["copy", "--quiet", *_AS_GZIP, *options, origin, f"oci:{layout}:pull"]
         self._run(words, source, folder, timeout_s=_TOTAL_S, on_tick=watch)
         watch.finish()
@@ -133,14 +135,17 @@ class _Watch:
     """The size of a pull's folder: what progress is made of, and what has to grow."""
 
     def __init__(
-        self, source: str, folder: Path, stall_s: float, progress: OnProgress | None, total_bytes: int
-    ) -> None:
+        self, source: str, folder: Path, stall_s: float, progress: OnProgress | None, total_bytes: int,
+        on_size: Callable[[int], None] | None,
+    ) -> None:  # fmt: skip
         self._source, self._folder, self._stall_s = source, folder, stall_s
-        self._progress, self._total = progress, total_bytes
+        self._progress, self._total, self._on_size = progress, total_bytes, on_size
         self._bytes, self._grown_at = -1, time.monotonic()
 
     def __call__(self, _pid: int) -> None:
         now, present = time.monotonic(), folder_bytes(self._folder)
+        if self._on_size is not None:
+            self._on_size(present)
         if present != self._bytes:
             self._bytes, self._grown_at = present, now
             self._tell(present)

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 from nri.config.syntax import parse_json
 from nri.engine.images.manifest import LIMIT_BYTES, config_digest, container_config, diff_ids, layers, parse
 from nri.engine.images.reference import DIGEST
+from nri.engine.images.room import Room
 from nri.engine.support.command import run
 from nri.engine.support.errors import EngineError, InvalidRequest
+from nri.files import Usage
 
 __all__ = ["LayoutImage", "in_place_of", "read_layout", "unpack"]
 
@@ -31,10 +33,16 @@ class LayoutImage(NamedTuple):
     config: dict[str, Any]
 
 
-def unpack(layout: Path, rootfs: Path, umoci: str = "umoci") -> None:
-    """Unpack the image ``pull`` of a layout into a new folder. Raises CommandFailed, CommandTimeout."""
+def unpack(layout: Path, rootfs: Path, room: Room, umoci: str = "umoci") -> Usage:
+    """Unpack the image ``pull`` of a layout into a new folder; returns what it takes there.
+
+    Raises CommandFailed, CommandTimeout, and EngineError for more than there is room for.
+    """
     argv = [umoci, "raw", "unpack", "--image", f"{layout}:pull", str(rootfs)]
-    run(argv, timeout_s=_TIMEOUT_S, action="unpacking the image's layers", env={"TMPDIR": str(layout.parent)})
+    action = f"image {room.name}: unpacking its layers"
+    watch = room.watch(rootfs, layout / "blobs")
+    run(argv, timeout_s=_TIMEOUT_S, action=action, env={"TMPDIR": str(layout.parent)}, on_tick=watch)
+    return room.for_tree(rootfs)
 
 
 def read_layout(layout: Path, name: str) -> LayoutImage:

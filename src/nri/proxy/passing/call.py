@@ -82,7 +82,17 @@ class Call:
 
     def forward_streams(self, requests: Iterable[bytes]) -> Iterator[bytes]:
         """The runtime's answers to requests as they come. Raises RuntimeFailed."""
-        return self._answers(self._backend.stream(self.method, requests, self.time_left(), self._metadata()))
+        begun: list[_Stream] = []
+
+        def until_gone() -> Iterator[bytes]:
+            try:
+                yield from requests
+            except grpc.RpcError:  # the client has gone; gRPC's own thread would log it with a traceback
+                for each in begun:
+                    each.cancel()
+
+        begun.append(self._backend.stream(self.method, until_gone(), self.time_left(), self._metadata()))
+        return self._answers(begun[0])
 
     def abort(self, code: grpc.StatusCode, details: str, trailing: Any = ()) -> NoReturn:
         """End the call with an error: raises what gRPC wants raised."""

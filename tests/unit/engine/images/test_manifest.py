@@ -67,6 +67,7 @@ def test_the_configuration_of_a_manifest_is_one_and_means_the_same_to_all(manife
         ([{"digest": DIGEST, "size": "1"}], r"layers\[\].size is '1', and has to be a number"),
         ([{"digest": DIGEST, "size": True}], r"layers\[\].size is True, and has to be a number"),
         ([{"digest": DIGEST, "size": -1}], r"layers\[\].size is -1"),
+        ([{"digest": DIGEST, "size": 10**4290}], r"layers\[\].size is 10{63}, and has to be a number"),
         ([{"size": 1}], r"layers\[\].digest is '', which is not a digest"),
     ],
 )
@@ -98,6 +99,8 @@ def test_a_configuration_may_list_no_layers(config: dict[str, Any]) -> None:
         ({"Labels": {"a": 1}}, r"config.Labels\[0\] is 1, and has to be a text"),
         ({"StopSignal": 9}, "config.StopSignal is 9"),
         ({"WorkingDir": []}, "config.WorkingDir is a table or list"),
+        ({"User": "\ud800"}, r"config has a text that is not Unicode, at .*\\ud800"),
+        ({"Labels": {"\udcff": "a"}}, r"config has a text that is not Unicode, at .*\\udcff"),
     ],
 )
 def test_a_value_of_a_wrong_type_is_refused_by_image_and_key(config: Any, problem: str) -> None:

@@ -18,7 +18,7 @@ import pytest
 from nri.engine.images import ImageStore
 from nri.engine.images.store import KeyLocks
 from nri.engine.images.transport import Transport
-from nri.engine.support.errors import EngineError, InvalidRequest, NotThere
+from nri.engine.support.errors import EngineError, InvalidRequest, NotThere, TooMany
 
 OLD, NEW = "sha256:" + "aa" * 32, "sha256:" + "ab" * 32
 
@@ -375,3 +375,37 @@ def test_a_registry_that_sends_another_list_is_named(tmp_path: Path) -> None:
     top = registry.list(inner)
     registry.blobs[inner] += b" "
     assert registry.pulled(tmp_path, top) == f"the registry sent something else for docker.io/a/b@{inner}"
+
+
+class Slow(Transport):
+    """Registries that do not answer until they are told to."""
+
+    def __init__(self) -> None:
+        super().__init__("/none")
+        self.asked, self.go = threading.Semaphore(0), threading.Event()
+
+    def manifest(self, source: str, *_: object, **__: object) -> bytes:
+        self.asked.release()
+        assert self.go.wait(30)
+        raise NotThere("image", source)
+
+
+def test_a_pull_that_waits_too_long_for_slow_ones_fails_by_their_names_and_one_after_them_goes_on(root: Path) -> None:
+    slow = Slow()
+    store = ImageStore(root, slow, driver="copy")
+
+    def pull(name: str) -> None:
+        with pytest.raises(NotThere):
+            store.pull(name)
+
+    threads = [threading.Thread(target=pull, args=(f"slow/{number}:1",)) for number in range(4)]
+    for each in threads:
+        each.start()
+        assert slow.asked.acquire(timeout=30)
+    store.wait_s = 0.01
+    with pytest.raises(TooMany, match=r"too many pulls for .*/fast:1 to begin.*slow/0:1, .*slow/3:1: there may be 4"):
+        store.pull("fast:1")
+    slow.go.set()
+    for each in threads:
+        each.join()
+    pull("fast:1")

@@ -9,7 +9,7 @@ import pytest
 
 from nri.engine.images.registries import Credentials, Registry
 from nri.engine.images.transport import Progress, Transport, fatal_words, folder_bytes
-from nri.engine.support.errors import CommandFailed, CommandTimeout, NotThere
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, NotThere
 
 
 class Skopeo:
@@ -116,3 +116,14 @@ def test_the_size_of_a_folder_counts_links_as_links(tmp_path: Path) -> None:
 )
 def test_the_words_of_a_registry_are_read_whatever_is_in_them(text: str, found: str) -> None:
     assert fatal_words(text) == found
+
+
+def test_a_copy_is_ended_by_whom_its_size_is_told_to(skopeo: Skopeo) -> None:
+    skopeo.does(f"head -c 3000 /dev/zero > {skopeo.pull}/blob; exec sleep 1000")
+
+    def refuse(size_bytes: int) -> None:
+        if size_bytes >= 3000:
+            raise EngineError(f"{size_bytes} are too many")
+
+    with pytest.raises(EngineError, match=r"\d{4} are too many"):
+        skopeo.transport().copy("quay.io/a:1", skopeo.pull / "l", skopeo.pull, on_size=refuse)

@@ -216,6 +216,32 @@ def test_a_client_that_gives_up_ends_the_call_at_the_runtime(
     assert ended.wait(WAIT_S)
 
 
+def test_clients_that_go_in_the_middle_of_their_requests_end_the_calls_without_a_traceback(
+    runtime: RawServer, channel: grpc.Channel, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended = threading.Semaphore(0)
+
+    def behave(requests: Iterator[bytes], context: Any) -> Iterator[bytes]:
+        context.add_callback(ended.release)
+        yield from requests
+
+    runtime.streams[STRANGE] = behave
+    more = threading.Event()
+
+    def half() -> Iterator[bytes]:
+        yield b"a"
+        more.wait(WAIT_S)
+
+    for _ in range(20):
+        call = channel.stream_stream(STRANGE)(half())
+        assert next(call) == b"a"
+        call.cancel()
+        assert ended.acquire(timeout=WAIT_S)
+    more.set()
+    assert [*channel.stream_stream(STRANGE)(iter([b"b", b"c"]))] == [b"b", b"c"]
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 def test_without_a_runtime_a_call_fails_at_once_and_works_when_it_is_back(tmp_path: Path, runtime: RawServer) -> None:
     runtime.unary[VERSION] = lambda request, _: b"here"
     with proxied(tmp_path), raw_channel(tmp_path / "p.sock") as channel:

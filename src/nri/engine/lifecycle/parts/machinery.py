@@ -18,6 +18,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, OciRuntime
 from nri.engine.images import ImageStore, Transport
 from nri.engine.images import Registry as ImageRegistry
+from nri.engine.images.room import Limits
 from nri.engine.lifecycle.parts.places import Places
 from nri.engine.lifecycle.parts.pod_namespaces import PodNamespaces
 from nri.engine.machine import look, with_features
@@ -57,8 +58,8 @@ class Machinery:
             ImageRegistry(row.host, row.mirrors, row.certificates, row.insecure) for row in config.images.registries
         ]
         transport = Transport(config.images.skopeo, registries, stall_s=config.images.stall_timeout)
-        driver = config.images.snapshots
-        self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver)
+        driver, limits = config.images.snapshots, Limits(config.images.size_limit, config.images.entries_limit)
+        self.images = ImageStore(places.images, transport, umoci=config.images.umoci, driver=driver, limits=limits)
         self.conmon = Conmon(config.conmon)
         network = config.network
         self.cni = Cni(network.plugin_dirs, places.networks, timeout_s=network.timeout)
