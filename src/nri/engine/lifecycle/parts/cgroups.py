@@ -73,7 +73,7 @@ class Cgroups:
             os.close(descriptor)
 
     def _processes(self, path: str) -> set[int]:
-        found = set()
+        found: set[int] = set()
         for top in self._tops(()):
             with suppress(OSError):
                 found.update(map(int, (top / path.lstrip("/") / "cgroup.procs").read_text().split()))
