@@ -43,7 +43,9 @@ class Builder:
         def __getattr__(self, name: str) -> Any:
             verb = name.partition("_")[0].lower()
             near = _nearest(type(self), name) if verb.startswith(("set", "add", "remove", "update")) else ""
-            raise AttributeError(f"{type(self).__name__} has no {name}{near and f': did you mean {near}()?'}")
+            own = type(self).__name__
+            step = f"did you mean {near}()?" if near else f"help({own}) lists its methods"
+            raise AttributeError(f"{own} has no {name}: {step}")
 
     @classmethod
     def of(cls, message: Any) -> Self:

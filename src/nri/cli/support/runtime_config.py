@@ -16,6 +16,7 @@ from nri.config.duration import parse_duration
 from nri.config.root import inside
 from nri.config.runtimes import containerd, crio
 from nri.config.runtimes.patch import lines_of, patched
+from nri.config.runtimes.reading import Kind
 from nri.config.source import Source
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError, NriError
@@ -34,6 +35,8 @@ CRIO_FILE = f"{crio.DROP_INS}/10-enable-nri.conf"
 #: The name of the operator's file as it was, after the file's own. CRI-O reads every name in its folder.
 KEPT = ".before-nri"
 MOST_BYTES = 1 << 20
+#: Mistakes with which the runtime does not start, in whichever of its files they are.
+FATAL = {Kind.UNREADABLE, Kind.INVALID, Kind.NO_TABLE, Kind.MISSING_IMPORT, Kind.WRONG_TYPE, Kind.NO_DURATION}
 PATIENCE_S = 90.0
 
 
@@ -93,7 +96,7 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
     """Write a change, keep what was there, and see that it counts; returns where the old file is kept, or "".
 
     Raises:
-        NriError: a later file says something else, and all is as it was.
+        NriError: a later file says something else, or cannot be read, and all is as it was.
         OSError: it cannot be written.
     """
     path, kept = _place(root, change.path), ""
@@ -103,7 +106,12 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
         write_whole(path + KEPT, change.before.encode(), mode)
         kept = path + KEPT
     write_whole(path, change.after.encode(), mode)
-    found = change.read().nri
+    reading = change.read()
+    for remark in reading.remarks:
+        if remark.kind in FATAL:
+            restore(root, change)
+            raise NriError(f"{change.path}: taken back, for the runtime would not start: {remark}; mend that first")
+    found = reading.nri
     wanted: list[tuple[str, object]] = [("enabled", True)]
     if timeouts.request:
         wanted += [("registration_timeout_s", parse_duration(timeouts.registration)),
@@ -165,10 +173,13 @@ def restart(root: str, runtime: str, change: Change) -> None:
 
 def _table(tree: Any, version: str, path: str) -> tuple[str, ...]:
     """The table of NRI in a file of containerd."""
-    if isinstance(tree, dict) and "version" in tree:
+    said = tree.get("version", 1) if isinstance(tree, dict) else 1
+    if said not in (1, 2, 3) or type(said) is not int:
+        raise ConfigError(path, "version", f"{said!r} is no version that containerd knows", "write 2 or 3")
+    if said != 1:
         return containerd.TABLE
     if not version:
-        reason = "has no version line, and containerd's release, which decides about it, is not known"
+        reason = "2 or 3 is not there, and containerd's release, which decides then, is not known"
         raise ConfigError(path, "version", reason, "add 'version = 2' as its first line if it is for that version")
     return containerd.OLD_TABLE if version.startswith("1.") else containerd.TABLE
 

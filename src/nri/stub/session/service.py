@@ -300,11 +300,19 @@ class PluginService:
         self._parts.clear()
 
 
+#: What errors say where `await` was forgotten: Python's, and ours of values and answers.
+_NOT_AWAITED: Final = ("'coroutine' object", "<coroutine object", "returned coroutine")
+
+
 def describe(error: Exception) -> str:
     """An exception in one line, as the end of a traceback has it: its type, what it says, and what a slip meant."""
     text = str(error)
-    if isinstance(error, AttributeError):
+    if isinstance(error, AttributeError) and "did you mean" not in text:
+        if text == error.name and hasattr(type(error.obj), "DESCRIPTOR"):  # protobuf says no more
+            text = f"{type(error.obj).__name__} has no {text}"
         text += _meant(error)
+    if any(mark in text for mark in _NOT_AWAITED):
+        text += "; an async function gives its value to await"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

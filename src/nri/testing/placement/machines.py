@@ -138,7 +138,8 @@ class _Snapshot:
             if member.issym():
                 self._links[path] = posixpath.join(folder, member.linkname)
             elif member.isfile() and (content := tar.extractfile(member)) is not None:
-                self._texts[path] = content.read(_MOST_BYTES).decode(errors="replace")
+                text = content.read(_MOST_BYTES).partition(b"\0")[0]  # tar fills up what is shorter than its size
+                self._texts[path] = text.decode(errors="replace")
             while name and name not in self._names.setdefault(folder, set()):  # its folders may be in no entry
                 self._names[folder].add(name)
                 folder, name = posixpath.split(folder)

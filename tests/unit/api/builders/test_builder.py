@@ -75,8 +75,8 @@ def test_help_works_on_the_builders() -> None:
             "SetLinuxMemoryLimit",
             "Adjustment has no SetLinuxMemoryLimit: did you mean set_memory_limit()?",
         ),
-        (Update("a"), "set_args", "Update has no set_args"),
-        (Update("a"), "private", "Update has no private"),
+        (Update("a"), "set_args", "Update has no set_args: help(Update) lists its methods"),
+        (Update("a"), "private", "Update has no private: help(Update) lists its methods"),
     ],
 )
 def test_a_setter_that_is_not_there_is_an_error_with_the_nearest(made: Any, name: str, told: str) -> None:

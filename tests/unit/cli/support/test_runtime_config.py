@@ -58,6 +58,26 @@ def test_what_a_later_file_overrules_is_taken_back_and_named(root: Path) -> None
     assert path.read_text() == 'version = 2\nimports = ["late.toml"]\n'
 
 
+@pytest.mark.parametrize(
+    ("name", "late", "said"),
+    [
+        ("*.toml", "[x\n", "/etc/containerd/late.toml:1: the file is not in its format"),
+        ("*.toml", f"version = 2\n{HEAD}\nsocket_path = 1\n", "late.toml:3: .* of another type"),
+        ("*.toml", f"version = 2\n{HEAD}\nplugin_request_timeout = '5'\n", "late.toml:3: .* the value is no duration"),
+        ("none.toml", "", "config.toml:2: imports: the imported file does not exist"),
+    ],
+)
+def test_with_an_import_at_which_the_runtime_stops_all_stays_and_it_is_named(
+    root: Path, name: str, late: str, said: str
+) -> None:
+    text = f'version = 2\nimports = ["/etc/containerd/{name}"]\n'
+    path = config(root, text)
+    (root / "etc/containerd/late.toml").write_text(late)
+    with pytest.raises(NriError, match=f"taken back, for the runtime would not start: .*{said}.*; mend that first"):
+        turn_on(root)
+    assert path.read_text() == text
+
+
 def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
     turn_on(root, "crio", "10s", "5s")
     wanted = (
@@ -80,7 +100,11 @@ def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
     ("text", "said"),
     [
         ("[x\n", "/etc/containerd/config.toml:1"),
-        (f"{HEAD}\n", "has no version line"),
+        (f"{HEAD}\n", "version: 2 or 3 is not there, .* .add 'version = 2'"),
+        ("version = 1\n", "version: 2 or 3 is not there"),
+        ('version = "2"\n', r"version: '2' is no version that containerd knows \(write 2 or 3"),
+        ("version = 4\n", "version: 4 is no version"),
+        ("version = true\n", "version: True is no version"),
         ("version = 2\nplugins = {}\n", "cannot be changed safely"),
     ],
 )
@@ -161,8 +185,10 @@ def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_it(root: Path, programs: Path) -> None:
     path = config(root, "[plugins.nri]\ndisable = true\n")
     assert detect(str(root)) == "containerd"
-    turn_on(root)  # containerd 1.7 reads that table in a file without a version
-    assert path.read_text() == "[plugins.nri]\ndisable = false\n"
+    for version in ("version = 1\n", ""):  # containerd 1.7 reads that table in such files
+        path.write_text(f"{version}[plugins.nri]\ndisable = true\n")
+        turn_on(root)
+        assert path.read_text() == f"{version}[plugins.nri]\ndisable = false\n"
     restart(str(root), "containerd", plan(str(root), "containerd", Timeouts()))
     assert (root / "asked").read_text().splitlines()[-1] == "restart containerd.service"
     (programs / "containerd").write_text("#!/bin/sh\necho containerd x 2.1.0 abc\n")

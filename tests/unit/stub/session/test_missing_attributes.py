@@ -21,7 +21,10 @@ class Odd:
     ("look", "told"),
     [
         (lambda plugin, _: plugin.config.limitt, "; did you mean limit?"),
-        (lambda _, container: container.anotations, "; did you mean annotations?"),
+        (lambda _, container: container.anotations, "Error: Container has no anotations; did you mean annotations?"),
+        (lambda _, container: container.far, "AttributeError: Container has no far"),
+        (lambda *_: nri.Adjustment().add_envs("A", "b"), "Adjustment has no add_envs: did you mean add_env()?"),
+        (lambda *_: nri.Adjustment().linux, "Adjustment has no linux: help(Adjustment) lists its methods"),
         (lambda _, container: container.linux.resources.memory.limitt, "; did you mean limit?"),
         (lambda _, container: container.memory_limit, "; read it with nri.resources_of(...).memory_limit"),
         (lambda _, container: container.linux.resources.unifed, "; did you mean unified?"),
@@ -40,6 +43,37 @@ def test_a_handler_that_looks_for_what_is_not_there_is_told_the_nearest(look, to
         with pytest.raises(nri.PluginError, match=r"AttributeError: ") as caught:
             runtime.create_container(make_pod(), make_container())
     assert str(caught.value).endswith(told)
+
+
+AWAIT = "; an async function gives its value to await"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda value: nri.Adjustment().add_env("A", value),
+        lambda value: value.name,
+        lambda value: value["name"],
+        lambda value: value,
+    ],
+)
+def test_a_forgotten_await_is_told(use) -> None:
+    async def look() -> str:
+        return "a"
+
+    class Forgets(nri.Plugin):
+        async def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+            value = look()
+            try:
+                return use(value)
+            finally:
+                value.close()
+
+    with FakeRuntime() as runtime:
+        runtime.add(Forgets())
+        with pytest.raises(nri.PluginError) as caught:
+            runtime.create_container(make_pod(), make_container())
+    assert str(caught.value).endswith(AWAIT)
 
 
 @pytest.mark.parametrize(

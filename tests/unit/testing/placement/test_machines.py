@@ -47,6 +47,17 @@ def test_links_in_a_circle_end(tmp_path: Path) -> None:
     assert Machines({"m": what}, tmp_path).get("m").cpus == {}
 
 
+def test_files_that_tar_has_filled_up_to_the_size_that_sysfs_tells_are_read(tmp_path: Path) -> None:
+    write_machine(tmp_path, guest())
+    with tarfile.open(tmp_path / "node.tar", "w") as tar:
+        for file in sorted((tmp_path / "sys").rglob("*")):
+            member = tar.gettarinfo(file, file.relative_to(tmp_path))
+            text = file.read_bytes() if member.isfile() else b""
+            member.size = 4096 * member.isfile()
+            tar.addfile(member, io.BytesIO(text.ljust(member.size, b"\0")))
+    assert read_machine(str(tmp_path / "node.tar")) == read_machine(str(tmp_path))
+
+
 def test_a_case_has_other_isolated_cpus_kinds_or_caches() -> None:
     described = {"a": {"kind": "tree"}, "b": {"base": "a", "isolated_cpus": "0"}}
     assert Machines(described, DATA).get("b").isolated == {0}
