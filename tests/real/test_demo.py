@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,10 @@ def lock_of(file: os.stat_result) -> str:
 
 def run_dirs_of(process: subprocess.Popen[str]) -> set[Path]:
     """The run directories that a process uses."""
-    held = {os.path.realpath(link) for link in Path(f"/proc/{process.pid}/fd").iterdir()}
+    held = set()
+    for link in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed since
+            held.add(os.path.realpath(link))
     return {path for path in run_dirs() if str(path / "owner") in held}
 
 
