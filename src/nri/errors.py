@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CODE_NAMES",
+    "LATE",
     "ConfigError",
     "Conflict",
     "ConflictError",
@@ -251,6 +252,10 @@ class PluginTimeout(PluginError):
     """The plugin did not answer within its request timeout."""
 
     CODE = 4
+
+
+#: What an answer that has not come in time raises: an event as a whole the second, what looks on gets the first.
+LATE = (DeadlineExceeded, PluginTimeout)
 
 
 class PluginClosed(PluginError):

@@ -22,7 +22,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from nri.adaptation.audit import Provenance
-from nri.errors import DeadlineExceeded, NriError, PluginTimeout
+from nri.errors import LATE, NriError
 from nri.text import plain
 from nri.trace.call_stats import CallStats
 from nri.trace.catalog import to_json
@@ -44,7 +44,7 @@ _PACE_S, _OVERVIEW_S = 0.25, 1.0
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
 _BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
 #: The errors of a plugin that has not answered in time.
-_SILENT: Final = (DeadlineExceeded.__name__, PluginTimeout.__name__)
+_LATE: Final = {each.__name__ for each in LATE}
 _EMPTY: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}
 
 
@@ -430,7 +430,7 @@ def _step(first_ns: int, step: Any) -> dict[str, Any]:
         "at_ms": (step.time_ns - first_ns) / 1e6,
         "duration_ms": step.duration_ns / 1e6 if ended else None,
         "error": _text(step.error),
-        "missed": step.error is not None and step.error.kind in _SILENT,
+        "missed": step.error is not None and step.error.kind in _LATE,
         "refused": _text(step.refused),
         "conflict": step.refused is not None and step.refused.kind == "ConflictError",
     }

@@ -17,7 +17,7 @@ from time import monotonic, time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from nri.api import messages as m
-from nri.errors import ConflictError, DeadlineExceeded, PluginTimeout
+from nri.errors import LATE, ConflictError
 from nri.text import plain
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Recent:
     def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
         """Take note: a plugin gave no answer, or an error."""
         about: dict[str, Any] = {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3}
-        about |= {"error": plain(str(error), _LONGEST), "missed": isinstance(error, (DeadlineExceeded, PluginTimeout))}
+        about |= {"error": plain(str(error), _LONGEST), "missed": isinstance(error, LATE)}
         self._step(plugin, event, serial, about)
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:

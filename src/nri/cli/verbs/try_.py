@@ -122,10 +122,7 @@ def _show_result(out: Output, result: Result, outcome: Outcome) -> None:
         line = f"{plugin} asks in {event} for a container that is not there: left out"
         out.text("  ", Painted(line, "yellow"))
     for miss in result.misses:
-        out.text(
-            "  ",
-            Painted(f"{miss.plugin}: {miss.reason}; do slow work in a thread", "red"),
-        )
+        out.text("  ", Painted(f"{miss.plugin}: {miss.reason}", "red"))
     if result.failed:
         out.text("  ", Painted("refused:", "red"), f" {result.failed}")
 

@@ -29,7 +29,7 @@ from nri.files import open_regular, private_folder, read_regular
 from nri.host.process import command_line
 from nri.host.root import MACHINE
 
-__all__ = ["Conmon", "Created", "conmon_argv", "find_conmon", "parse_sync"]
+__all__ = ["NUMBER_BYTES", "PERSIST", "Conmon", "Created", "conmon_argv", "find_conmon", "parse_sync"]
 
 TIMEOUT_S = 60.0
 _SYNC_LIMIT = 1 << 20
@@ -38,7 +38,8 @@ _POLL_S = 0.002
 PERSIST = "persist"
 #: Words on conmon's control pipe: the size of the terminal, and that the log was renamed.
 _RESIZE, _REOPEN = 1, 2
-_NUMBER_BYTES = 4096
+#: The longest file of a number.
+NUMBER_BYTES = 4096
 _KINDS = {stat.S_IFLNK: "link", stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket"}
 
 
@@ -228,7 +229,7 @@ def parse_sync(line: bytes) -> tuple[int, str]:
 def _written_pid(bundle: Path) -> int:
     """The pid in conmon's file; 0 if there is none."""
     try:
-        return int(read_regular(bundle / "conmon.pid", _NUMBER_BYTES))
+        return int(read_regular(bundle / "conmon.pid", NUMBER_BYTES))
     except (OSError, ValueError):
         return 0
 

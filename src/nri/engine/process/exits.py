@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from nri.engine.process.conmon import PERSIST, find_conmon
+from nri.engine.process.conmon import NUMBER_BYTES, PERSIST, find_conmon
 from nri.engine.process.runtime import Runtime
 from nri.engine.support.errors import EngineError, NotThere
 from nri.files import read_regular
@@ -29,7 +29,6 @@ __all__ = ["MONITOR_LOST", "Exit", "Exits", "read_exit"]
 MONITOR_LOST = "MonitorLost"
 OOM_KILLED = "OOMKilled"
 _MOST_CODE = 255
-_NUMBER_BYTES = 4096
 KILLED = 128 + signal.SIGKILL
 _WAIT_S = 10.0
 _log = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ def read_exit(container_id: str, bundle: Path) -> Exit | None:
     """Read what conmon left of a container that ended; None if it left nothing. Pure but for the files."""
     path = bundle / PERSIST / container_id
     try:
-        code, finished_at_ns = int(read_regular(path, _NUMBER_BYTES)), path.stat().st_mtime_ns
+        code, finished_at_ns = int(read_regular(path, NUMBER_BYTES)), path.stat().st_mtime_ns
     except (OSError, ValueError):
         return None
     if not 0 <= code <= _MOST_CODE:

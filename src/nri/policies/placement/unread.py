@@ -63,7 +63,8 @@ def unread_keys(options: Any, cpus: int) -> Iterator[tuple[str, str]]:
         except ValueError as error:
             yield f"balloonTypes {each.name}: groupBy", str(error)
         if each.minCPUs > cpus:
-            yield f"balloonTypes {each.name}", f"minCPUs is {each.minCPUs}, and there are {cpus} CPUs"
+            reason = f"it is {each.minCPUs}, and there are {cpus} CPUs: no such balloon can be made"
+            yield f"balloonTypes {each.name}: minCPUs", reason
         for device in each.preferCloseToDevices:
             if device.startswith("podresourceapi:"):
                 yield f"balloonTypes {each.name}: {device}", _HINTS

@@ -228,11 +228,11 @@ def _preferences(case: Mapping[str, Any], _machines: Machines, choices: Choices)
 # -- CPU trees --------------------------------------------------------------------------------------------------------
 
 
-def _trees(case: Mapping[str, Any], machines: Machines, _choices: Choices) -> Differences:
+def _trees(case: Mapping[str, Any], machines: Machines, choices: Choices) -> Differences:
     shape = case["topology"]
     described = {"shape": {"kind": "tree", **shape}} if isinstance(shape, dict) else {}
     topology = Machines(described, machines.folder).get("shape") if described else machines.get(shape)
-    root = build(Machine.of(topology), own=False)
+    root = build(Machine.of(topology), choices.packages_have_their_own_cpus)
     if "sequence" in case:
         yield from _near_devices(case, root)
     elif "pairs" in case:

@@ -186,6 +186,20 @@ def test_a_late_plugin_ends_with_1_and_the_time_of_real_runtimes(nri, place):
     ]
 
 
+def test_a_plugin_that_ends_without_an_answer_is_told_as_gone_and_not_as_late(nri, place):
+    program = place / "20-quits"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, nri\n\n\nclass Quits(nri.Plugin):\n"
+        "    def create_container(self, pod, container):\n        os._exit(3)\n\n\nQuits.main()\n"
+    )
+    program.chmod(0o755)
+    done = nri("try", "./20-quits", "--pod", "pod.yaml", cwd=place)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[2:] == [
+        "  20-quits: no answer to CreateContainer, it is gone: closed; its own output says more"
+    ]
+
+
 def test_the_time_to_answer_is_the_one_given(nri, place):
     other(place, "create_container(self, pod, container): import time; time.sleep(20)")
     done = nri("try", "other.py", "--pod", "pod.yaml", "--timeout", "300ms", cwd=place)

@@ -23,7 +23,9 @@ def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
 
 def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:
     options = balloons({"name": "big", "minCPUs": 17}, {"name": "all", "minCPUs": 16}).options
-    assert dict(unread_keys(options, 16)) == {"balloonTypes big": "minCPUs is 17, and there are 16 CPUs"}
+    assert dict(unread_keys(options, 16)) == {
+        "balloonTypes big: minCPUs": "it is 17, and there are 16 CPUs: no such balloon can be made"
+    }
 
 
 def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_read() -> None:

@@ -29,7 +29,7 @@ from nri.cli.errors import USAGE, Failure
 from nri.cli.support.probe.report import Report, Section
 from nri.cli.support.trial.plugins import name_in
 from nri.config import Source, read_file
-from nri.errors import DeadlineExceeded, NriError, PluginError, PluginTimeout, RpcError, ValidationRejected, describe
+from nri.errors import LATE, NriError, PluginError, RpcError, ValidationRejected, describe
 from nri.metrics import Observer
 from nri.oci import Generator, validate
 from nri.testing import FakeRuntime, make_container, make_pod
@@ -241,7 +241,7 @@ def _scenario(
 
 def _judged(event: str, error: BaseException) -> tuple[str, str]:
     """The outcome and the note for an event that got no answer, or an error."""
-    if isinstance(error, (DeadlineExceeded, PluginTimeout)):
+    if isinstance(error, LATE):
         return "wrong", f"{event}: no answer in time"
     if isinstance(error, RpcError) and event in _REFUSABLE:
         return "refuses", f"{event}: {describe(error)}"

@@ -21,7 +21,7 @@ from nri.cli.errors import USAGE, Failure
 from nri.cli.support.plugin_loader import explain, load
 from nri.cli.support.trial.outcome import MissingAnswer, Outcome, PodResult, Result
 from nri.cli.support.trial.plugins import name_in
-from nri.errors import ConfigError, LocalProtocolError, NriError, RpcError, describe
+from nri.errors import LATE, ConfigError, LocalProtocolError, NriError, RpcError, describe
 from nri.files import open_regular
 from nri.metrics import Observer
 from nri.stub.program.options import Options
@@ -163,9 +163,12 @@ class Trial:
         """Take note of what was seen since the last time, for a pod or a container."""
         seen = self._watching.take()
         reasons = {row.plugin: row.last_error for row in self._runtime.plugins}
-        misses = [
-            MissingAnswer(plugin, event, reasons.get(plugin) or str(error)) for plugin, event, error in seen.silent
-        ]
+        misses = []
+        for plugin, event, error in seen.silent:
+            why = reasons.get(plugin) or error
+            gone = f"no answer to {event}, it is gone: {why}; its own output says more"
+            reason = f"{why}; do slow work in a thread" if isinstance(error, LATE) else gone
+            misses.append(MissingAnswer(plugin, event, reason))
         outcome.miss(result, misses)
         result.shadows += seen.shadows
         result.left_out += seen.left_out

@@ -101,7 +101,7 @@ def test_a_plugin_that_does_not_answer_in_time_is_a_failure(attempt: Try) -> Non
     (result,) = outcome.pods[0].containers
     assert outcome.exit_code == FAILED
     assert [(miss.plugin, miss.event) for miss in result.misses] == [("10-tried", "CreateContainer")]
-    assert result.misses[0].reason == "no answer to CreateContainer within 2 s"
+    assert result.misses[0].reason == "no answer to CreateContainer within 2 s; do slow work in a thread"
 
 
 def test_a_shadow_is_told_and_counts_for_nothing(attempt: Try) -> None:
