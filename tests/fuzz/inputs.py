@@ -132,7 +132,10 @@ def _json(tree: Any) -> bytes:
 def _yaml(tree: Any) -> bytes:
     import yaml
 
-    return yaml.safe_dump(tree, allow_unicode=True).encode(errors="replace")
+    try:
+        return yaml.safe_dump(tree, allow_unicode=True).encode(errors="replace")
+    except RecursionError:  # deep trees that were put into each other; YAML takes JSON
+        return _json(tree)
 
 
 #: Anything in protobuf's wire format: fields by number, in each other.

@@ -149,7 +149,12 @@ class Server:
             if not self._connections[trusted].enter(made):
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(made, trusted), name="nri-http", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(made, trusted), name="nri-http", daemon=True).start()
+            except RuntimeError as error:  # no threads are left for now
+                _log.warning("no connection can be served: %s", error)
+                self._connections[trusted].leave(made)
+                connection.close()
 
     def _serve(self, connection: Connection, trusted: bool) -> None:
         sock, places = connection.socket, self._connections[trusted]

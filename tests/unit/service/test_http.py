@@ -18,6 +18,7 @@ from nri.errors import NriError
 from nri.service import connections, http
 from nri.service.http import Server, json_answer, text_answer
 from nri.unix import Credentials
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 
@@ -199,6 +200,15 @@ def test_a_moment_without_descriptors_does_not_end_the_listening(
     server.accept(listener, False)  # type: ignore[arg-type]
     assert "no connection can be accepted: [Errno 24] Too many open files" in caplog.text
     assert listener.answers == []
+
+
+def test_a_moment_without_threads_does_not_end_the_listening(
+    server: Server, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with no_threads():
+        assert not answered(path)
+    assert answered(path)
+    assert "no connection can be served: can't start new thread" in caplog.text
 
 
 def answered(path: str) -> bool:

@@ -73,8 +73,12 @@ class ExitHandler:
         self._exits.forget(identity)
 
     def _on_exit(self, found: Exit) -> None:
-        if not self._closing.is_set():  # else the next engine finds it
+        if self._closing.is_set():
+            return  # the next engine finds it
+        try:
             self._on_thread(lambda: self._take(found), found.container_id)
+        except RuntimeError:  # no threads are left for now: other ends wait behind this one
+            self._take(found)
 
     def _on_thread(self, work: Callable[[], object], identity: str) -> None:
         def go() -> None:
@@ -88,8 +92,8 @@ class ExitHandler:
 
         thread = threading.Thread(target=go, name="nri-engine-end")
         with self._lock:
+            thread.start()
             self._threads.add(thread)
-        thread.start()
 
     def _take(self, found: Exit) -> None:
         try:

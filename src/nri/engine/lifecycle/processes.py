@@ -119,7 +119,10 @@ class Processes:
             except NriError as error:
                 _log.warning("container %s could not be evicted: %s", identity, error)
 
-        threading.Thread(target=stop, name="nri-engine-evict", daemon=True).start()
+        try:
+            threading.Thread(target=stop, name="nri-engine-evict", daemon=True).start()
+        except RuntimeError as error:  # no threads are left for now
+            _log.warning("container %s could not be evicted: %s", identity, error)
 
     # --- conmon's cgroup ---
 

@@ -129,8 +129,11 @@ class Exits:
         if found is not None:
             self._call(found)
             return
-        # Killing and waiting take their time, and the ends of other containers do not wait for that.
-        threading.Thread(target=self._lost, args=(watched,), name="nri-engine-lost", daemon=True).start()
+        # Killing and waiting take their time, and the ends of other containers do not wait for that if they need not.
+        try:
+            threading.Thread(target=self._lost, args=(watched,), name="nri-engine-lost", daemon=True).start()
+        except RuntimeError:  # no threads are left for now
+            self._lost(watched)
 
     def _lost(self, watched: _Watched) -> None:
         try:

@@ -143,7 +143,11 @@ class ForwardSession:
     def _open(self, event: PortOpened) -> None:
         port = self._ports[event.key] = _Port()
         arguments = (event.key, port, event.port)
-        threading.Thread(target=self._make, args=arguments, name="nri-engine-forward", daemon=True).start()
+        try:
+            threading.Thread(target=self._make, args=arguments, name="nri-engine-forward", daemon=True).start()
+        except RuntimeError as error:  # no threads are left for now
+            self._made.put((event.key, port, str(error)))
+            os.eventfd_write(self._bell, 1)
 
     def _make(self, key: str, port: _Port, number: int) -> None:
         """Connect; runs in a thread of its own."""

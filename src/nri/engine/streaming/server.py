@@ -144,13 +144,14 @@ class StreamingServer:
             finally:
                 with self._lock:
                     self._strangers.pop(connection, None)
-                    self._threads.discard(threading.current_thread())
                 connection.close()
+                with self._lock:  # last, because the end of all of these is the server's
+                    self._threads.discard(threading.current_thread())
 
         thread = threading.Thread(target=run, name="nri-engine-streaming", daemon=True)
         with self._lock:
-            self._threads.add(thread)
             thread.start()
+            self._threads.add(thread)
 
     def _accept(self, listener: socket.socket) -> None:
         poller = Poller(self._stop)
@@ -169,7 +170,13 @@ class StreamingServer:
             else:
                 with self._lock:
                     self._strangers[connection] = None
-                self._run(self._serve, connection)
+                try:
+                    self._run(self._serve, connection)
+                except RuntimeError as error:  # no threads are left for now
+                    _log.warning("streaming: no connection can be served: %s", error)
+                    with self._lock:
+                        del self._strangers[connection]
+                    connection.close()
 
     def _is_full(self) -> bool:
         """Whether no more can be served; a connection without a token makes room, because anyone may have made it."""

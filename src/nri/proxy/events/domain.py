@@ -215,9 +215,13 @@ class Domain:
                 if record.id in self.evictions:
                     continue
                 thread = threading.Thread(target=self._evict, args=(record,), name="nri-proxy-evict", daemon=True)
-                self.evictions[record.id] = thread
                 _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
-                thread.start()
+                try:
+                    thread.start()
+                except RuntimeError as error:  # no threads are left for now
+                    _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
+                else:
+                    self.evictions[record.id] = thread
         if missing:
             more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
             _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)

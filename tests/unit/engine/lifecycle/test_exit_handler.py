@@ -15,6 +15,7 @@ from nri.engine.process import Exit
 from nri.engine.process.dry import DryExits
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import EngineError
+from tests.support.no_threads import no_threads
 
 
 def exit_of(identity: str, code: int = 3) -> Exit:
@@ -55,6 +56,15 @@ def test_an_end_is_recorded_and_told_once_however_often_it_comes(dry: Any, ends:
     assert entry.ended.is_set()
     assert dry.told.of("c").count("stop_container") == 1
     assert entry.record.done[-1:] == [CLEARED]
+
+
+def test_an_end_that_comes_while_no_thread_can_be_started_is_taken_up_all_the_same(dry: Any, ends: Ends) -> None:
+    entry = dry.engine.inventory.container(dry.run(dry.pod()))
+    with no_threads():
+        ends.tell(exit_of(entry.id))
+    assert (entry.record.state, entry.record.exit_code) == (ContainerState.EXITED, 3)
+    ends.handler.close()
+    assert dry.told.of("c").count("stop_container") == 1
 
 
 def test_the_end_of_one_that_is_being_made_is_left_to_its_making(dry: Any, ends: Ends) -> None:

@@ -15,6 +15,7 @@ from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
 from nri.engine.support.errors import CommandTimeout
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 
@@ -31,6 +32,15 @@ def test_an_eviction_stops_and_says_why(dry: Any, made: Processes, caplog: pytes
     made.evict("absent", "no such thing")
     text = "container absent could not be evicted: no container 'absent'"
     wait_for(lambda: ("WARNING", text) in [(each.levelname, each.getMessage()) for each in caplog.records])
+
+
+def test_an_eviction_that_no_thread_can_do_is_told(dry: Any, made: Processes, caplog: pytest.LogCaptureFixture) -> None:
+    entry = dry.engine.inventory.container(dry.run(dry.pod()))
+    with no_threads():
+        made.evict(entry.id, "too loud")
+    assert f"container {entry.id} could not be evicted: can't start new thread" in caplog.text
+    made.evict(entry.id, "too loud")
+    assert entry.ended.wait(20)
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 1.0, float(2**63 - 1)])

@@ -9,6 +9,7 @@ from nri.engine.process import exits
 from nri.engine.process.conmon import PERSIST
 from nri.engine.process.exits import Exit, Exits, read_exit
 from nri.engine.process.runtime import Runtime
+from tests.support.no_threads import no_threads
 
 
 def left(bundle: Path, text: str) -> Path:
@@ -53,6 +54,17 @@ def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_e
     try:
         watching.watch("c1", tmp_path, Runtime("/bin/false", tmp_path / "state"))
         assert [(found.container_id, found.code) for found in told] == [("c1", 3)]
+    finally:
+        watching.close()
+
+
+def test_a_conmon_that_is_lost_while_no_thread_can_be_started_is_told_all_the_same(tmp_path: Path) -> None:
+    told: list[Exit] = []
+    watching = Exits(told.append)
+    try:
+        with no_threads():
+            watching.watch("c1", tmp_path, Runtime("/bin/false", tmp_path / "state"))
+        assert [(found.container_id, found.reason) for found in told] == [("c1", exits.MONITOR_LOST)]
     finally:
         watching.close()
 

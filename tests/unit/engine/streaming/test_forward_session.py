@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from nri.engine.streaming import connect_port
+from tests.support.no_threads import no_threads
 from tests.support.stream_world import SpdyTalk, WebSocketTalk, World
 
 
@@ -163,6 +164,17 @@ def test_a_port_at_which_nothing_listens_is_an_error_of_its_connection(world: Wo
     connect(talk, 9)
     talk.until(lambda: talk.has_ended("0error"), "the error")
     assert talk.heard("0error") == b"error forwarding: cannot connect to port 9: Connection refused"
+    talk.close()
+
+
+def test_a_connection_for_which_no_thread_can_be_started_is_an_error_of_its_own(
+    world: World, listener: socket.socket
+) -> None:
+    talk = forward(world)
+    with no_threads():
+        connect(talk, listener.getsockname()[1])
+        talk.until(lambda: talk.has_ended("0error"), "the error")
+    assert talk.heard("0error") == b"error forwarding: can't start new thread"
     talk.close()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from nri.engine.streaming import StreamingServer, server
 from nri.errors import RequestError
+from tests.support.no_threads import no_threads
 from tests.support.stream_clients import SpdyClient
 from tests.support.stream_world import SpdyTalk, WebSocketTalk, World, ask, is_running, request, rest_of
 from tests.support.waiting import wait_for
@@ -110,6 +111,13 @@ def test_those_without_a_token_make_room_for_those_with_one(
     for each in strangers:
         each.close()
     held.close()
+
+
+def test_a_client_that_comes_while_no_thread_can_be_started_is_left_and_later_ones_are_served(world: World) -> None:
+    url = exec_url(world)
+    with no_threads():
+        assert ask(url, *SPDY) == ""
+    assert ask(url).startswith("HTTP/1.1 400 "), "it was heard: its request is no upgrade"
 
 
 def test_the_stop_ends_everything_and_can_be_said_twice(world: World) -> None:

@@ -16,6 +16,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.process.dry import DryRuntime
 from nri.proxy.state import CREATING, ContainerRecord
 from tests.engine.node import Recorder
+from tests.support.no_threads import no_threads
 from tests.support.proxied import Proxied
 from tests.support.waiting import wait_for
 
@@ -102,6 +103,18 @@ def test_an_eviction_of_what_is_not_there_is_told(asker: Asker, caplog: pytest.L
     assert asker.world.proxy is not None
     asker.world.proxy.domain.evict([m.ContainerEviction(container_id="none")])
     assert "there is no container none" in caplog.text
+
+
+def test_an_eviction_that_no_thread_can_do_is_told_and_may_be_asked_for_again(
+    asker: Asker, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert asker.world.proxy is not None
+    domain, wanted = asker.world.proxy.domain, [m.ContainerEviction(container_id=asker.ids["c"])]
+    with no_threads():
+        domain.evict(wanted)
+    assert f"container {asker.container} could not be evicted: can't start new thread" in caplog.text
+    domain.evict(wanted)
+    wait_for(lambda: asker.plugin.of("c")[-1] == "stop", "its stop")
 
 
 def test_of_two_answers_the_later_one_counts_whichever_is_done_first(asker: Asker) -> None:
