@@ -331,7 +331,6 @@ class AnsweredEvent(Event):
         asked = self.asked
         if asked is None:
             asked = request.encoded()
-            self.numbers[""] = next(ARRIVALS)  # nobody has answered
         provenance.record(self.rpc, container_id, asked, self.replies, self.touched, failed, outcomes, self.numbers)
 
     def granted(self) -> list[Peer]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nri.adaptation import Numbers
 from nri.adaptation.audit.inventory import KEPT_BYTES, Inventory, Presence
 from nri.api import messages as m
@@ -121,6 +123,20 @@ def test_what_waits_for_a_creation_is_bounded() -> None:
     assert list(kept.evictions) == ["10-p"]
     assert kept.evictions["10-p"].startswith("99 xxx")
     assert len(kept.evictions["10-p"]) <= 1024
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_of_what_waits_for_a_creation_a_plugins_later_answer_counts_whichever_comes_first(first: int) -> None:
+    inventory = Inventory()
+    inventory.creating("a", "web")
+    for number in (first, 3 - first):
+        update = m.ContainerUpdate(container_id="a")
+        update.linux.resources.cpu.shares.value = number
+        inventory.keep_update("10-p", update, "StopContainer", number)
+    inventory.created("a", make_pod(), b"")
+    kept = inventory.take_kept("a")
+    assert kept is not None
+    assert kept.updates["10-p"].update.linux.resources.cpu.shares.value == 2
 
 
 def eviction(container_id: str) -> m.ContainerEviction:

@@ -57,7 +57,9 @@ def test_what_the_runtime_itself_asked_for_is_no_later_than_the_first_answer(nri
 def test_an_update_that_nobody_answers_has_one_place_in_its_reply_and_its_history(nri_runtime: FakeRuntime) -> None:
     """Else `nri why` takes the later one of two for the earlier one, where that has waited for plugins in between."""
     wanted = nri.Update("c").set_cpu_shares(5).resources
+    before = nri_runtime.adaptation.update_container(make_pod(), make_container(id="other"), wanted)
     reply = nri_runtime.adaptation.update_container(make_pod(), make_container(id="c"), wanted)
+    assert before.numbers.of("cpu.shares") < reply.numbers.of("cpu.shares")
     provenance = nri_runtime.adaptation.provenance
     assert provenance is not None and provenance.explain("c") is not None
     (record,) = provenance.histories["c"].records
