@@ -5,6 +5,9 @@ import pytest
 from nri.testing.placement.cases import run_file
 from tests.support.placement import DATA
 
+#: Pure computing, 20 s of a core that nobody else uses.
+pytestmark = pytest.mark.timeout(900)
+
 FILES = ("placement.json.xz", "placement-sequences.jsonl.xz")
 #: Cases that come out otherwise by default, by the choices that make the difference; each has a row in deviations.
 ON_PURPOSE = {

@@ -14,11 +14,11 @@ import secrets
 import stat
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import grpc
 
+from nri.threads import ThreadPool
 from nri.unix import Identity, check_free, make_folder, put_in_place, remove_own
 
 __all__ = ["LIMITS", "MESSAGE_BYTES", "SocketServer", "bind"]
@@ -63,7 +63,7 @@ class SocketServer:
 
 def bind(
     path: str,
-    pool: ThreadPoolExecutor,
+    pool: ThreadPool,
     handlers: Sequence[grpc.GenericRpcHandler],
     *,
     folder_mode: int = 0o700,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
 from pathlib import Path
 
 import grpc
@@ -13,7 +14,21 @@ import pytest
 
 from nri.cri import server as server_module
 from nri.cri.server import SocketServer, bind
+from nri.threads import ThreadPool
+from tests.support.commands import unmeasured
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
+
+#: A call with half a second for it, from a process of its own: it needs threads, too.
+CLIENT = """
+import sys, grpc
+try:
+    grpc.insecure_channel(f"unix:{sys.argv[1]}", options=[("grpc.enable_http_proxy", 0)]).unary_unary("/a.B/C")(
+        b"early", timeout=0.5)
+    print("answered")
+except grpc.RpcError as error:
+    print(error.code().name)
+"""
 
 
 class Echo(grpc.GenericRpcHandler):
@@ -22,7 +37,7 @@ class Echo(grpc.GenericRpcHandler):
 
 
 def started(path: Path) -> SocketServer:
-    server = bind(str(path), ThreadPoolExecutor(2), [Echo()])
+    server = bind(str(path), ThreadPool(2), [Echo()])
     server.start()
     return server
 
@@ -39,12 +54,32 @@ def test_it_serves_at_a_socket_that_is_for_its_owner_alone(tmp_path: Path) -> No
         server.stop(0).wait()
 
 
+def test_a_call_that_comes_while_no_thread_can_be_started_ends_at_its_deadline_and_later_ones_are_answered(
+    tmp_path: Path,
+) -> None:
+    server = started(tmp_path / "s.sock")
+    try:
+        with no_threads():
+            early = subprocess.run(
+                [sys.executable, "-c", CLIENT, server.path],
+                check=True,
+                capture_output=True,
+                text=True,
+                env=unmeasured(),
+            )
+        assert early.stdout == "DEADLINE_EXCEEDED\n"
+        with grpc.insecure_channel(f"unix:{server.path}", options=[("grpc.enable_http_proxy", 0)]) as channel:
+            assert channel.unary_unary("/a.B/C")(b"late", timeout=20) == b"late"
+    finally:
+        server.stop(0).wait()
+
+
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "open"
     folder.mkdir()
     folder.chmod(0o777)
     with pytest.raises(PermissionError, match="folder of its own"):
-        bind(str(folder / "s.sock"), ThreadPoolExecutor(1), [Echo()])
+        bind(str(folder / "s.sock"), ThreadPool(1), [Echo()])
     folder.chmod(0o1777)
     started(folder / "s.sock").stop(0).wait()
 
@@ -55,7 +90,7 @@ def test_a_dead_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) -> None
     other.bind(str(path))
     other.listen()
     with pytest.raises(OSError, match="in use"):
-        bind(str(path), ThreadPoolExecutor(1), [Echo()])
+        bind(str(path), ThreadPool(1), [Echo()])
     other.close()
     assert os.path.exists(path)
     started(path).stop(0).wait()
@@ -115,7 +150,7 @@ def test_a_bind_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
     path.write_text("no socket")
     with pytest.raises(OSError, match="not a socket"):
-        bind(str(path), ThreadPoolExecutor(1), [Echo()])
+        bind(str(path), ThreadPool(1), [Echo()])
     assert os.listdir(tmp_path) == ["s.sock"]
 
 
@@ -128,7 +163,7 @@ def test_one_that_finds_another_at_its_place_in_the_end_lets_go_of_its_own_socke
     monkeypatch.setattr(server_module, "put_in_place", taken)
     before = listening()
     with pytest.raises(OSError, match="in use") as refused:
-        bind(str(tmp_path / "s.sock"), ThreadPoolExecutor(1), [Echo()])
+        bind(str(tmp_path / "s.sock"), ThreadPool(1), [Echo()])
     assert refused.value
     wait_for(lambda: listening() == before, "an end of the socket that was made")
     assert os.listdir(tmp_path) == []
@@ -145,7 +180,7 @@ def test_names_that_are_all_taken_are_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(server_module.secrets, "token_hex", lambda _: "aa")
     (tmp_path / ".aa").mkdir()
     with pytest.raises(FileExistsError, match="full of folders"):
-        bind(str(tmp_path / "s.sock"), ThreadPoolExecutor(1), [Echo()])
+        bind(str(tmp_path / "s.sock"), ThreadPool(1), [Echo()])
 
 
 def test_it_can_be_stopped_twice(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -28,6 +27,7 @@ from nri.engine.services.readings import Readings
 from nri.engine.services.runtime_info import Facts, RuntimeInfoCalls
 from nri.engine.services.stats import StatsCalls
 from nri.engine.support.errors import EngineError
+from nri.threads import ThreadPool
 
 __all__ = ["Server", "cri_server"]
 
@@ -51,7 +51,7 @@ class Server:
         self.path = path
         self._groups = [*groups]
         self._before_stop = before_stop
-        self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="cri")
+        self._pool = ThreadPool(CALLS, thread_name_prefix="cri")
         self._server: SocketServer | None = None
 
     def start(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import grpc
@@ -21,6 +20,7 @@ from nri.cri.server import SocketServer, bind
 from nri.errors import DeadlineExceeded, NriError, RuntimeUnavailable
 from nri.proxy.passing.backend import Backend
 from nri.proxy.passing.call import Call, RuntimeFailed
+from nri.threads import ThreadPool
 
 __all__ = ["Answer", "Front"]
 
@@ -45,7 +45,7 @@ class Front(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no type
     def __init__(self, path: str, backend: Backend, taken: Mapping[str, Answer]) -> None:
         self.path = path
         self._backend = backend
-        self._pool = ThreadPoolExecutor(CALLS, thread_name_prefix="proxy")
+        self._pool = ThreadPool(CALLS, thread_name_prefix="proxy")
         self._server: SocketServer | None = None
         self._handlers = {
             f"/{service.full_name}/{method.name}": self._known(f"/{service.full_name}/{method.name}", method, taken)

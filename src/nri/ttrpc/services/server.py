@@ -15,11 +15,11 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri.errors import ConnectionClosed, DeadlineExceeded, RpcError
+from nri.threads import ThreadPool
 from nri.ttrpc.codes import Code, status_of
 from nri.ttrpc.endpoint import LATER, Endpoint
 from nri.ttrpc.frames import REMOTE_OPEN
@@ -76,7 +76,7 @@ class Server:
         self._room = threading.Semaphore(workers + backlog)
         self._most_streams = streams
         self.streams: set[threading.Thread] = set()
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="ttrpc-worker")
+        self._pool = ThreadPool(workers, thread_name_prefix="ttrpc-worker")
         self._max_connections = max_connections
         self._connections: set[Endpoint] = set()
         self._lock = threading.Lock()

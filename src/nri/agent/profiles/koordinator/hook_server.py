@@ -13,7 +13,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from nri.cri.server import SocketServer, bind
 from nri.errors import NriError
 from nri.files import read_regular, write_whole
 from nri.proxy.hook_servers.messages import METHODS, SERVICE, Method, fields_of
+from nri.threads import ThreadPool
 
 __all__ = ["FILE_NAME", "HooksTransport"]
 
@@ -57,7 +57,7 @@ class HooksTransport:
         self._calls = HookCalls(parts, self._settings.runtime)
         self._socket = self._settings.socket.removeprefix("unix://")
         self._file = self._settings.registration_folder / FILE_NAME
-        self._running: tuple[SocketServer, ThreadPoolExecutor, threading.Thread] | None = None
+        self._running: tuple[SocketServer, ThreadPool, threading.Thread] | None = None
         self._work, self._end = threading.Event(), threading.Event()
         self._problem = ""
 
@@ -65,7 +65,7 @@ class HooksTransport:
         """Serve and register. Raises NriError if the socket cannot be had; a proxy need not be there."""
         if self._running is not None:
             return
-        pool = ThreadPoolExecutor(_CALLS, thread_name_prefix="hooks")
+        pool = ThreadPool(_CALLS, thread_name_prefix="hooks")
         try:
             server = bind(self._socket, pool, [_handlers(self._calls)])
         except (OSError, RuntimeError) as error:
