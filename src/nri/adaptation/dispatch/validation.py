@@ -86,17 +86,14 @@ def validate(
         deadline: the caller's, absolute in monotonic seconds; None for none.
         creation: the event that is validated: a plugin's silence there counts here, and reporters get its serial.
     """
-    event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
-    if creation is not None:
-        event.serial = creation.serial
-    event.silence = dict(creation.silence or {}) if creation is not None else {}
+    request = EventRequest.of_bytes(_SPEC, pod, encoded)
     asked = [
-        (peer, policy)
+        (peer, policy, _of(request, creation))
         for peer in validators
         if (policy := peer.event_policies[_SPEC.number]) is not None and policy.admits(pod)
     ]
     if len(asked) == 1:
-        error = _verdict(invoker, *asked[0], event, deadline)
+        error = _verdict(invoker, *asked[0], deadline)
         try:
             if error is not None:
                 raise error
@@ -104,7 +101,7 @@ def validate(
             del error  # it has this frame: they would keep each other
         return
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-    for peer, policy in asked:
+    for peer, policy, event in asked:
         work = (outcomes, invoker, peer, policy, event, deadline)
         threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
     for outcome in [outcomes.get() for _ in asked]:
@@ -113,6 +110,15 @@ def validate(
                 raise outcome
         finally:
             del outcome
+
+
+def _of(request: EventRequest, creation: Event | None) -> Event:
+    """The question to one validator: each has its own, as several are asked in threads of their own."""
+    event = Event(request)
+    event.silence = {}
+    if creation is not None:
+        event.serial, event.silence = creation.serial, dict(creation.silence or {})
+    return event
 
 
 def _put_verdict(

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from nri.cri.client import CriClient
     from nri.host.cgroups import Hierarchies
+    from nri.interfaces import Step
 
 __all__ = ["Probe"]
 
@@ -146,15 +147,10 @@ class ConfigureRecorder:
     def __init__(self) -> None:
         self.message = m.ConfigureRequest()
 
-    def event_begins(self, event: str, serial: int, request: bytes) -> None:
-        """Keep the first request."""
+    def note(self, event: str, serial: int, request: bytes, steps: list[Step]) -> None:
+        """Keep the request."""
         if event == "Configure":
             self.message = m.ConfigureRequest.FromString(request)
-
-    def plugin_asked(self, *_: object) -> None:
-        """Leave it."""
-
-    plugin_answered = plugin_failed = reply_merged = event_ends = plugin_asked
 
 
 @dataclass(slots=True)
