@@ -27,7 +27,8 @@ def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> N
 
 
 @pytest.mark.parametrize(
-    ("setting", "kept_out"), [("replicas=1", ["kube-system", "mine"]), ("excludedNamespaces=null", ["mine"])]
+    ("setting", "kept_out"),
+    [("excludedNamespaces={other}", ["other", "kube-system"]), ("excludedNamespaces=null", ["kube-system"])],
 )
 def test_pods_of_its_own_namespace_could_never_start_and_labels_keep_nobody_out(
     setting: str, kept_out: list[str]

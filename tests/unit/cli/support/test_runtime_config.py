@@ -181,7 +181,7 @@ def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     scripts = {
         "chroot": 'shift; exec "$@"',
-        "systemctl": f'echo $SYSTEMD_IGNORE_CHROOT $* >> {root}/asked; case "$*" in *containerd*) exit 0;; esac; exit 3',
+        "systemctl": f'echo $SYSTEMD_IGNORE_CHROOT $* >> {root}/asked; case "$*" in *containerd*) exit;; esac; exit 3',
         "containerd": "echo containerd github.com/containerd/containerd 1.7.24 abc",
     }
     for name, text in scripts.items():
