@@ -31,6 +31,11 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
+def default_of(key: Key) -> str:
+    """The default of a key, as a file has it."""
+    return "needed" if key.needed else f"`{key.default}`" if key.default else ""
+
+
 def engine_settings() -> str:
     """The engine's keys."""
     return sections(ENGINE_SETTINGS.known_keys())
@@ -51,8 +56,7 @@ def sections(keys: Iterable[Key]) -> str:
         out.append(f"## {title(table)}\n")
         out.append("| key | type | default | meaning |\n|---|---|---|---|")
         out += [
-            f"| `{key.key.rpartition('.')[2]}` | {cell(key.kind)} | {f'`{key.default}`' if key.default else ''} "
-            f"| {cell(key.meaning)} |"
+            f"| `{key.key.rpartition('.')[2]}` | {cell(key.kind)} | {default_of(key)} | {cell(key.meaning)} |"
             for key in rows
         ]
         out.append("")

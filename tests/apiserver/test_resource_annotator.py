@@ -41,7 +41,17 @@ def webhook(api: ControlPlane, helm: Helm, tmp_path: Path) -> Iterator[Callable[
     """The chart's webhook, answered by a program here; what is yielded ends the program."""
     certify(tmp_path)
     crt, key = (b64encode((tmp_path / name).read_bytes()).decode() for name in ("tls.crt", "tls.key"))
-    text = helm("template", "mine", CHART, "--set", f"service.base64Crt={crt}", "--set", f"service.base64Key={key}")
+    text = helm(
+        "template",
+        "mine",
+        CHART,
+        "-n",
+        "mine",
+        "--set",
+        f"service.base64Crt={crt}",
+        "--set",
+        f"service.base64Key={key}",
+    )
     objects = [each for each in yaml.safe_load_all(text[text.index("---\n") :]) if each]
     (hook,) = [each for each in objects if each["kind"] == "MutatingWebhookConfiguration"]
     words = command("resource-annotator", "--port", "0", "--cert-file", str(tmp_path / "tls.crt"))
@@ -84,3 +94,24 @@ def test_a_pod_is_annotated_with_what_it_asks_for_and_is_refused_without_the_web
             made(api, other)
     finally:
         api.kubectl("delete", "pod", "annotated", "--grace-period=0", "--force", check=False)
+
+
+def test_a_pod_whose_annotations_would_be_too_long_is_made_without_it(
+    api: ControlPlane, webhook: Callable[[], None]
+) -> None:
+    room = (256 << 10) - len("note")
+    metadata = {"name": "full", "namespace": "default", "annotations": {"note": "x" * room}}
+    try:
+        api.kubectl("create", "-f", "-", stdin=json.dumps({**POD, "metadata": metadata}))
+        assert list(api.get("pod", "full")["metadata"]["annotations"]) == ["note"]
+    finally:
+        api.kubectl("delete", "pod", "full", "--grace-period=0", "--force", check=False)
+
+
+def test_the_api_server_takes_the_namespaces_that_are_kept_out(api: ControlPlane, webhook: Callable[[], None]) -> None:
+    metadata = {"name": "kept-out", "namespace": "kube-system"}
+    try:
+        api.kubectl("create", "-f", "-", stdin=json.dumps({**POD, "metadata": metadata}))
+        assert ANNOTATION not in api.get("pod", "kept-out", "-n", "kube-system")["metadata"].get("annotations", {})
+    finally:
+        api.kubectl("delete", "pod", "kept-out", "-n", "kube-system", "--grace-period=0", "--force", check=False)

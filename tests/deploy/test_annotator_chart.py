@@ -22,9 +22,22 @@ def test_with_a_certificate_of_its_own_the_api_server_is_told_to_trust_it() -> N
     assert hook["clientConfig"]["caBundle"] == "QQ==" and hook["failurePolicy"] == "Fail"
     spec = found["Deployment"]["spec"]["template"]["spec"]
     assert spec["containers"][0]["securityContext"]["runAsNonRoot"] and not spec["automountServiceAccountToken"]
-    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
-    (kept_out,) = hook["objectSelector"]["matchExpressions"]
-    assert labels[kept_out["key"]] in kept_out["values"], "its own pods could never start"
+    assert spec["securityContext"]["fsGroup"] == spec["containers"][0]["securityContext"]["runAsGroup"]
+    assert spec["volumes"][0]["secret"]["defaultMode"] == 0o440, "the key is for its group alone"
+
+
+@pytest.mark.parametrize(
+    ("setting", "kept_out"),
+    [("excludedNamespaces={other}", ["other", "kube-system"]), ("excludedNamespaces=null", ["kube-system"])],
+)
+def test_pods_of_its_own_namespace_could_never_start_and_labels_keep_nobody_out(
+    setting: str, kept_out: list[str]
+) -> None:
+    (hook,) = objects(*GIVEN, setting)["MutatingWebhookConfiguration"]["webhooks"]
+    assert "objectSelector" not in hook, "who labels a pod so could write the annotation by hand"
+    assert hook["namespaceSelector"]["matchExpressions"] == [
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": kept_out}
+    ]
 
 
 def test_with_an_issuer_cert_manager_makes_both() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri import errors
-from nri.cli.output import paint, wants_color
+from nri.cli.output import end_progress, paint, wants_color
 from nri.config.complaint import apart
 from nri.text import escape, plain
 
@@ -86,6 +86,7 @@ def report(error: BaseException, settings: Settings) -> int:
 
     Nothing is printed for Ctrl-C: the person who pressed it knows.
     """
+    end_progress()
     if settings.verbose >= 2:
         trace = "".join(traceback.format_exception(error)).split("\n")
         sys.stderr.write("\n".join([escape(line) for line in trace]))

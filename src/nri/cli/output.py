@@ -16,17 +16,22 @@ import os
 import shutil
 import sys
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from unicodedata import category, east_asian_width
 
-from nri.text import escape, json_text
+from nri.text import count, escape, json_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from nri.cli.settings import Settings
 
+T = TypeVar("T")
+
+#: When counting begins to be shown, and how often it is, in seconds.
+COUNT_FROM_S, COUNT_EACH_S = 2.0, 0.2
 #: A column is made no smaller than this for a narrow terminal; on a narrower one the end of the line is cut.
 _NARROW = 8
 _STYLES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33, "blue": 34, "cyan": 36}
@@ -58,6 +63,11 @@ def wants_color(mode: str, stream: TextIO) -> bool:
         return False
     if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
+    return is_terminal(stream)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at a stream, at a terminal that can do more than print."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -77,6 +87,9 @@ def paint(text: str, style: str, wanted: bool = True) -> str:
 class Output:
     """Prints in the form that the global options ask for. `width` is the terminal's, 0 where nothing is cut."""
 
+    #: Whether a sign of life is at the terminal. Of all, because errors are printed by nobody's.
+    _in_progress: ClassVar[bool] = False
+
     def __init__(self, settings: Settings) -> None:
         self.format = settings.output
         self.quiet = settings.quiet
@@ -91,6 +104,7 @@ class Output:
 
     def text(self, *parts: str | Painted) -> None:
         """Print a line of results for people, in parts of which some have a colour."""
+        self.progress("")
         styled = [part if isinstance(part, Painted) else Painted(part, "") for part in parts]
         sys.stdout.write("".join([paint(text, style, self.color) for text, style in styled]) + "\n")
 
@@ -104,7 +118,7 @@ class Output:
 
         Elsewhere one picture comes below the other, each as long as it is.
         """
-        if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        if not is_terminal(sys.stdout):
             return 1 << 16
         sys.stdout.write("\x1b[H\x1b[J")
         return max(shutil.get_terminal_size().lines, 8)
@@ -116,7 +130,30 @@ class Output:
     def note(self, line: str) -> None:
         """Print a line about the course of events to standard error; not in quiet mode."""
         if not self.quiet:
+            self.progress("")
             sys.stderr.write(f"{escape(line)}\n")
+
+    def progress(self, line: str) -> None:
+        """Show a sign of life, at a terminal: a line of standard error that the next one replaces, "" takes away."""
+        if not line:
+            end_progress()
+        elif not self.quiet and is_terminal(sys.stderr):
+            room = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[K{_cut(escape(line), room)}")
+            sys.stderr.flush()
+            Output._in_progress = True
+
+    def counted(self, items: Iterable[T], what: str) -> Iterator[T]:
+        """Hand items on as they come, and count them as progress if that takes longer than a moment; `what` is one."""
+        shown = monotonic() + COUNT_FROM_S - COUNT_EACH_S
+        try:
+            for number, item in enumerate(items, 1):
+                if (now := monotonic()) - shown >= COUNT_EACH_S:
+                    shown = now
+                    self.progress(f"{count(number, what)} ...")
+                yield item
+        finally:
+            self.progress("")
 
     def document(self, value: Any) -> None:
         """Print one value as the whole output; in table mode as JSON, for verbs whose result is data by nature."""
@@ -127,6 +164,7 @@ class Output:
 
     def stream(self, value: Any) -> None:
         """Print one of many values at once: a JSON line, or a YAML document."""
+        self.progress("")
         if self.format == "yaml":
             sys.stdout.write(f"---\n{to_yaml(value)}")
         else:
@@ -164,6 +202,14 @@ class Output:
             self.text(text if number else Painted(text, "bold"))
         if self.width and _length(whole) > self.width:
             self.note("(cut to the width of the terminal: -w shows all)")
+
+
+def end_progress() -> None:
+    """Take the sign of life away, if there is one."""
+    if Output._in_progress:
+        Output._in_progress = False
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
 def age(seconds: float) -> str:

@@ -7,23 +7,29 @@ which tells where a value came from.
 
 from __future__ import annotations
 
+import datetime as dt
+import enum
 import inspect
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from nri.config.duration import DURATION, format_duration
 from nri.config.place import show
-from nri.config.typed import OneOf, fields_of
+from nri.config.typed import DICTS, LISTS, MISSING, Between, OneOf, default_of, fields_of, is_plain, is_union
 
-__all__ = ["DEFAULT", "Key", "Many", "Row", "keys", "rows"]
+__all__ = ["DEFAULT", "Key", "Row", "keys", "rows"]
 
 #: The origin of what no source gave.
 DEFAULT = "default"
-#: Classes of which there are several tables: by the key that holds them, a placeholder for each of them, and the class.
-Many = Mapping[str, tuple[str, type]]
+#: The kinds of values, in words; all others are text.
+_WORDS = {
+    bool: "true or false", int: "number", float: "number", Path: "path", bytes: "base64 text",
+    dt.datetime: "date and time", dt.date: "date", dt.time: "time of day", Any: "anything", object: "anything",
+}  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -35,12 +41,18 @@ class Row(NamedTuple):
 
 
 class Key(NamedTuple):
-    """A key that files may have: its type, default and meaning for people."""
+    """A key that files may have: its kind, its default as a file has it ("" for none), and its meaning for people."""
 
     key: str
     kind: str
     default: str
     meaning: str
+    needed: bool = False
+
+    @property
+    def shape(self) -> str:
+        """What may be written, and what counts if nothing is."""
+        return self.kind + (", needed" if self.needed else f", default {self.default}" if self.default else "")
 
 
 def rows(config: Any, origins: Mapping[str, str]) -> list[Row]:
@@ -48,9 +60,9 @@ def rows(config: Any, origins: Mapping[str, str]) -> list[Row]:
     return [Row(key, value, origins.get(key, DEFAULT)) for key, value in _walk(config, ())]
 
 
-def keys(config: Any, many: Many) -> list[Key]:
-    """Every key that a file of such a configuration may have; `config` is one with all defaults."""
-    return list(_keys(type(config), "", config, many))
+def keys(cls: type) -> list[Key]:
+    """Every key that a file of a configuration may have; those of each table of several after ``[]`` or ``NAME``."""
+    return list(_keys(cls, "", None, ()))
 
 
 def _walk(value: Any, path: tuple[str | int, ...], annotation: Any = None) -> Iterator[tuple[str, Any]]:
@@ -72,60 +84,93 @@ def _plain(value: Any, annotation: Any) -> Any:
     """A value as a file has it."""
     if _is_duration(annotation):
         return format_duration(value)
-    if isinstance(value, (tuple, list)):
+    if isinstance(value, (tuple, list, set, frozenset)):
         return [_plain(one, None) for one in value]
     if isinstance(value, Mapping):
         return dict(value)
-    return str(value) if isinstance(value, Path) else value
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value if isinstance(value, (str, bool, int, float)) else str(value)
 
 
 def _is_duration(annotation: Any) -> bool:
     return DURATION in getattr(annotation, "__metadata__", ())
 
 
-def _keys(cls: type, prefix: str, defaults: Any, many: Many) -> Iterator[Key]:
+def _keys(cls: type, prefix: str, given: Any, above: tuple[type, ...]) -> Iterator[Key]:
+    """The keys of a class; the defaults are those of the instance `given`, if there is one."""
     meanings = _meanings(cls)
-    for name, kind in fields_of(cls).items():
-        alternatives = [each for each in get_args(kind) if each is not type(None)]
-        optional = type(None) in get_args(kind) and len(alternatives) == 1
-        key, annotation = f"{prefix}{name}", alternatives[0] if optional else kind
-        if key in many:
-            key, inner = many[key]
-            yield from _keys(inner, f"{key}.", None, many)
-        elif isinstance(annotation, type) and is_dataclass(annotation):
-            yield from _keys(annotation, f"{key}.", getattr(defaults, name), many)
+    for name, annotation in fields_of(cls).items():
+        default = default_of(cls, name) if given is None else getattr(given, name)
+        meaning, (many, table) = meanings.get(name, ""), _table_of(annotation)
+        if table is not None and table not in (*above, cls):
+            inner = default if isinstance(default, table) else None
+            for key in _keys(table, f"{prefix}{name}{many}.", inner, (*above, cls)):
+                yield key if many or not meaning else key._replace(meaning=f"{meaning.rstrip('.')}: {key.meaning}")
         else:
-            default = getattr(defaults, name) if defaults is not None else _own_default(cls, name)
-            yield Key(key, _kind(annotation), _written(default, annotation), meanings.get(name, ""))
+            needed = default is MISSING and type(None) not in get_args(annotation)
+            yield Key(f"{prefix}{name}", _kind(annotation), _written(default, annotation), meaning, needed)
 
 
-def _own_default(cls: type, name: str) -> Any:
-    """The default of a field of a class that has no instance by itself."""
-    return next(each.default for each in fields(cls) if each.name == name)
+def _table_of(annotation: Any) -> tuple[str, type | None]:
+    """The class of the table, or of each of several tables, that a key holds, and what the key is followed by."""
+    alternatives = [each for each in get_args(annotation) if each is not type(None)]
+    if is_union(annotation) and len(alternatives) == 1:
+        annotation = alternatives[0]
+    origin, args = get_origin(annotation), get_args(annotation)
+    many, table = "", annotation
+    if origin in LISTS and (len(args) == 1 or args[1:] == (...,)):
+        many, table = "[]", args[0]
+    elif origin in DICTS:
+        many, table = ".NAME", args[1]
+    return (many, table) if is_plain(table) else ("", None)
 
 
 def _kind(annotation: Any) -> str:
-    if _is_duration(annotation):
-        return "duration"
-    if choices := next((each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, OneOf)), None):
-        return " or ".join(choices.choices())
-    if get_origin(annotation) is Literal:
-        return " or ".join(get_args(annotation))
-    if get_origin(annotation) is tuple:
-        return f"list of {_kind(get_args(annotation)[0])}"
-    if get_origin(annotation) is Mapping:
-        return f"table of {_kind(get_args(annotation)[1])} by name"
-    return {bool: "true or false", int: "number", str: "text", Path: "path"}[annotation]
+    annotation = getattr(annotation, "__supertype__", annotation)
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _annotated(args[0], args[1:])
+    if is_union(annotation):
+        return " or ".join(dict.fromkeys(_kind(each) for each in args if each is not type(None)))
+    if origin is Literal:
+        return _one_of(args)
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return _one_of([each.value for each in annotation])
+    if origin in LISTS:
+        kinds = ", ".join(dict.fromkeys(_many(each) for each in args if each is not ...))
+        return f"some of {kinds.removeprefix('one of ')}" if kinds.startswith("one of ") else f"list of {kinds}"
+    if origin in DICTS:
+        return "table" if args[1] is Any else f"table of {_many(args[1])} by name"
+    bare = {**dict.fromkeys(LISTS, "list"), **dict.fromkeys(DICTS, "table")}
+    return "table" if is_plain(annotation) else (bare | _WORDS).get(annotation, "text")
+
+
+def _many(annotation: Any) -> str:
+    return re.sub(r"^(number|table|list|path|duration)\b", r"\1s", _kind(annotation))
+
+
+def _annotated(annotation: Any, markers: tuple[Any, ...]) -> str:
+    for marker in markers:
+        if marker == DURATION:
+            return "duration"
+        if isinstance(marker, OneOf):
+            return _one_of(marker.choices())
+        if isinstance(marker, Between):
+            return f"{_kind(annotation)} {marker}"
+    return _kind(annotation)
+
+
+def _one_of(choices: Iterable[Any]) -> str:
+    return f"one of {', '.join(str(each) for each in choices if each != '')}"
 
 
 def _written(value: Any, annotation: Any) -> str:
-    """A default for people; "" for none."""
+    """A default as YAML and TOML have it, which is as JSON has it; "" for none."""
+    if value is MISSING or value is None:
+        return ""
     plain = _plain(value, annotation)
-    if isinstance(plain, bool):
-        return str(plain).lower()
-    if isinstance(plain, list):
-        return ", ".join(map(str, plain))
-    return str(plain) if isinstance(plain, (str, int)) else ""
+    return "" if plain in ("", [], {}) else json.dumps(plain, ensure_ascii=False)
 
 
 def _meanings(cls: type) -> dict[str, str]:

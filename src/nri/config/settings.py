@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config.layers import Layer, layer_of, merge
-from nri.config.listing import Key, Many, keys
+from nri.config.listing import Key, keys
 from nri.config.source import Source, read_file
 from nri.config.syntax import parse_text
 from nri.errors import ConfigError
@@ -69,7 +69,6 @@ class SettingsLoader(Generic[T]):
         path_variable: the variable of the environment that names another file.
         variables: other variables, and the dotted key that each one sets.
         read_layer: reads one file, for programs that understand files of others as well.
-        many: tables of which there may be several, for the list of keys.
     """
 
     cls: type[T]
@@ -77,7 +76,6 @@ class SettingsLoader(Generic[T]):
     path_variable: str
     variables: Mapping[str, str] = field(default_factory=dict)
     read_layer: Callable[[str], FileLayer] = file_layer
-    many: Many = field(default_factory=dict)
 
     def load(
         self,
@@ -108,7 +106,7 @@ class SettingsLoader(Generic[T]):
 
     def known_keys(self) -> list[Key]:
         """Every key that a file may have."""
-        return keys(self.cls(), self.many)
+        return keys(self.cls)
 
     def _usual_files(self, variables: Mapping[str, str]) -> tuple[str, ...]:
         named = variables.get(self.path_variable)

@@ -29,16 +29,16 @@ from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, su
 from nri.config.duration import DURATION, parse_duration
 from nri.config.place import Path, uncapital
 
-_LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
-_LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
-_DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+LISTS: dict[Any, Any] = {list: list, set: set, frozenset: frozenset, tuple: tuple}
+LISTS |= dict.fromkeys((collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection), list)
+DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 #: The kinds of values, in words.
 _WORDS: dict[Any, str] = {
     str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "nothing",
     dt.datetime: "a date and time", dt.date: "a date", dt.time: "a time of day",
     bytes: "base64 text", pathlib.Path: "text",
 }  # fmt: skip
-_WORDS |= dict.fromkeys(_LISTS, "a list") | dict.fromkeys(_DICTS, "a table of keys")
+_WORDS |= dict.fromkeys(LISTS, "a list") | dict.fromkeys(DICTS, "a table of keys")
 #: Values that are written as text where the format has no form of its own for them, and how each is read.
 _FROM_TEXT: dict[Any, Any] = {
     bytes: functools.partial(binascii.a2b_base64, strict_mode=True),
@@ -124,7 +124,7 @@ def build(partial: Partial, path: Path, problems: list[Problem], before: int | N
         if name in partial.values:
             given = partial.values[name]
             values[name] = build(given, (*path, name), problems) if isinstance(given, Partial) else given
-        elif (default := _default(cls, name)) is not _MISSING:
+        elif (default := default_of(cls, name)) is not MISSING:
             values[name] = default
         elif is_plain(annotation):
             values[name] = build(Partial(annotation, {}), (*path, name), problems)
@@ -166,19 +166,20 @@ def is_plain(annotation: object) -> typing.TypeGuard[type]:
     )
 
 
-_MISSING = object()
+#: What `default_of` gives for a field that has none.
+MISSING = object()
 
 
-def _default(cls: type, name: str) -> Any:
-    """A copy of the default, so that instances never share a list; _MISSING when there is none."""
+def default_of(cls: type, name: str) -> Any:
+    """A copy of the default, so that instances never share a list; MISSING when there is none."""
     field = getattr(cls, "__dataclass_fields__", {}).get(name)
     if field is not None:
         import dataclasses
 
         if field.default_factory is not dataclasses.MISSING:
             return field.default_factory()
-        return _MISSING if field.default is dataclasses.MISSING else copy.deepcopy(field.default)
-    return copy.deepcopy(getattr(cls, name)) if hasattr(cls, name) else _MISSING
+        return MISSING if field.default is dataclasses.MISSING else copy.deepcopy(field.default)
+    return copy.deepcopy(getattr(cls, name)) if hasattr(cls, name) else MISSING
 
 
 def _instance(cls: type, values: dict[str, Any]) -> Any:
@@ -196,7 +197,7 @@ def _instance(cls: type, values: dict[str, Any]) -> Any:
 def _field(annotation: Any, value: object, path: Path, problems: list[Problem]) -> Any:
     """A field's value; nested classes stay partial, so that a later source can add to them."""
     alternatives = [other for other in typing.get_args(annotation) if other is not type(None)]
-    if _is_union(annotation) and len(alternatives) == 1 and is_plain(alternatives[0]) and value is not None:
+    if is_union(annotation) and len(alternatives) == 1 and is_plain(alternatives[0]) and value is not None:
         annotation = alternatives[0]
     if is_plain(annotation):
         return check(annotation, {} if value is None else value, path, problems)
@@ -209,7 +210,7 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _annotated(args[0], args[1:], value, path, problems)
-    if _is_union(annotation):
+    if is_union(annotation):
         return _union(args, value, path, problems)
     if origin is typing.Literal:
         return _choice({written(arg): arg for arg in args}, value, path, problems)
@@ -220,9 +221,9 @@ def _value(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> 
         return build(check(annotation, value, path, problems), path, problems, before)
     if origin is tuple and args[-1] is not Ellipsis and isinstance(value, list):
         return _fixed(args, value, path, problems)
-    if origin in _LISTS and isinstance(value, list):
-        return _LISTS[origin]([_value(args[0], item, (*path, place), problems) for place, item in enumerate(value)])
-    if origin in _DICTS and isinstance(value, dict):
+    if origin in LISTS and isinstance(value, list):
+        return LISTS[origin]([_value(args[0], item, (*path, place), problems) for place, item in enumerate(value)])
+    if origin in DICTS and isinstance(value, dict):
         return {
             _value(args[0], key, (*path, str(key)), problems): _value(args[1], item, (*path, str(key)), problems)
             for key, item in value.items()
@@ -249,10 +250,10 @@ def _leaf(annotation: Any, value: Any, path: Path, problems: list[Problem]) -> A
             problems.append(Problem(path, "holds a number that is too large"))
             return None
     kind = type(None) if annotation is None else annotation
-    if type(value) is kind or (kind in _DICTS and isinstance(value, dict)):
+    if type(value) is kind or (kind in DICTS and isinstance(value, dict)):
         return value
-    if kind in _LISTS and isinstance(value, list):
-        return _LISTS[kind](value)
+    if kind in LISTS and isinstance(value, list):
+        return LISTS[kind](value)
     problems.append(_mismatch(typing.get_origin(kind) or kind, value, path))
     return None
 
@@ -353,5 +354,6 @@ def _choice(choices: dict[str, Any], value: object, path: Path, problems: list[P
     return None
 
 
-def _is_union(annotation: object) -> bool:
+def is_union(annotation: object) -> bool:
+    """Whether an annotation admits values of several kinds, or none."""
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)

@@ -2,7 +2,7 @@
 
 One job: :func:`answer`, of an AdmissionReview the one to send back. Pure. The annotation is what `nri.kube.requests`
 reads on the node, exactly, where it would have to estimate from cgroups. A pod is never refused: one that cannot be
-understood goes on as it is, with the reason for the log.
+understood, or that an API server would refuse with the annotation, goes on as it is, with the reason for the log.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from base64 import b64encode
 from typing import Any, NamedTuple
 
+from nri.config.complaint import shorten
 from nri.config.syntax import parse_json
 from nri.kube.requests import ANNOTATION
 
@@ -20,6 +21,8 @@ _VERSION = "admission.k8s.io/v1"
 #: The parts of a container's resources, in the order of the API.
 _PARTS = ("limits", "requests", "claims")
 _PLACE = "/metadata/annotations"
+#: Bytes that all annotations of an object may have, keys and values together; an API server refuses more.
+_MOST_BYTES = 256 << 10
 
 
 class AdmissionAnswer(NamedTuple):
@@ -42,8 +45,9 @@ def answer(body: bytes) -> AdmissionAnswer:
         return AdmissionAnswer(made, f"asked about {resource}, which is no pod of v1")
     try:
         operations = _operations(request.get("object"))
-    except (AttributeError, TypeError, ValueError) as error:
-        return AdmissionAnswer(made, f"pod {request.get('namespace')}/{request.get('name')} cannot be read: {error}")
+    except ValueError as error:
+        name = f"{request.get('namespace')}/{request.get('name') or 'without a name'}"
+        return AdmissionAnswer(made, f"pod {name} is not annotated: {error}")
     if operations:
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(json.dumps(operations).encode()).decode()
@@ -51,36 +55,52 @@ def answer(body: bytes) -> AdmissionAnswer:
 
 
 def annotation(spec: Any) -> str:
-    """The value of the annotation for a pod's spec. Raises ValueError, TypeError or AttributeError if it is none."""
+    """The value of the annotation for a pod's spec. Raises ValueError if it is none."""
     made: dict[str, Any] = {}
-    if spec.get("initContainers"):
-        made["initContainers"] = _resources(spec["initContainers"])
-    made["containers"] = _resources(spec.get("containers") or []) or None
+    if initial := _part(spec, "initContainers", list):
+        made["initContainers"] = _resources(initial)
+    made["containers"] = _resources(_part(spec, "containers", list)) or None
     return json.dumps(made, separators=(",", ":"))
 
 
-def _resources(containers: Any) -> dict[str, Any]:
+def _resources(containers: list[Any]) -> dict[str, Any]:
     found = {}
     for container in containers:
-        given = container.get("resources") or {}
-        parts = {part: given[part] for part in _PARTS if given.get(part)}
-        parts = {part: dict(sorted(value.items())) if part != "claims" else value for part, value in parts.items()}
-        found[_text(container.get("name"))] = parts
+        given = _part(container, "resources", dict)
+        parts: dict[str, Any] = {}
+        for part in _PARTS:
+            value = _part(given, part, list if part == "claims" else dict)
+            if value:
+                parts[part] = dict(sorted(value.items())) if isinstance(value, dict) else value
+        name = container.get("name")
+        if not isinstance(name, str):
+            raise ValueError(f"a container is called {shorten(name)}")  # noqa: TRY004 - one kind of error
+        found[name] = parts
     return dict(sorted(found.items()))
 
 
-def _text(name: Any) -> str:
-    if not isinstance(name, str):
-        raise TypeError(f"a container is called {name!r}")
-    return name
+def _part(whole: Any, key: str, kind: type) -> Any:
+    """What a table has under a key, empty if nothing. Raises ValueError for what is of another kind, or no table."""
+    if not isinstance(whole, dict):
+        raise ValueError(f"{key} would be in {shorten(whole)}, which is no table")  # noqa: TRY004 - one kind of error
+    found = whole.get(key)
+    if found is not None and not isinstance(found, kind):
+        raise ValueError(f"{key} is {shorten(found)}, and should be a {'list' if kind is list else 'table'}")
+    return found or kind()
 
 
 def _operations(pod: Any) -> list[dict[str, Any]]:
     """The changes that annotate a pod; none if it is annotated so already."""
-    annotations = (pod.get("metadata") or {}).get("annotations")
-    value = annotation(pod.get("spec") or {})
-    if annotations and annotations.get(ANNOTATION) == value:
+    metadata = _part(pod, "metadata", dict)
+    annotations = _part(metadata, "annotations", dict)
+    value = annotation(_part(pod, "spec", dict))
+    if annotations.get(ANNOTATION) == value:
         return []
+    after = {**annotations, ANNOTATION: value}
+    size = sum(len(f"{key}{each}".encode()) for key, each in after.items())
+    if size > _MOST_BYTES:
+        raise ValueError(f"its annotations would have {size} bytes, and may have {_MOST_BYTES}")
     place = f"{_PLACE}/{ANNOTATION.replace('/', '~1')}"
-    made: list[dict[str, Any]] = [] if annotations is not None else [{"op": "add", "path": _PLACE, "value": {}}]
+    there = metadata.get("annotations") is not None
+    made: list[dict[str, Any]] = [] if there else [{"op": "add", "path": _PLACE, "value": {}}]
     return [*made, {"op": "add", "path": place, "value": value}]

@@ -27,13 +27,21 @@ MOST_EVENTS: Final = 1_000_000
 _LIST: Final = "nri trace show lists what there is"
 
 
-def choose(found: Trace, wanted: Callable[[Event], bool], since_ns: int, until_ns: int) -> set[tuple[int, int]]:
+def choose(
+    found: Trace,
+    wanted: Callable[[Event], bool],
+    since_ns: int,
+    until_ns: int,
+    seen: Callable[[Iterator[Event]], Iterator[Event]] = iter,
+) -> set[tuple[int, int]]:
     """The events that began between two times and are `wanted`, by recording and serial number.
+
+    All events pass through `seen`, for those who show how far it is.
 
     Raises ConfigError if there is none, or if there are more than `MOST_EVENTS`.
     """
     chosen: set[tuple[int, int]] = set()
-    for event in found.events():
+    for event in seen(found.events()):
         if since_ns <= event.began_ns <= until_ns and wanted(event):
             chosen.add((event.recording, event.serial))
             if len(chosen) > MOST_EVENTS:

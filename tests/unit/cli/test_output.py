@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
 
+from nri.cli import output as printing
+from nri.cli.errors import report
 from nri.cli.output import Column, Output, Painted, age, cell, readable
 from nri.cli.settings import Settings
 
@@ -216,3 +220,68 @@ def test_times_have_their_largest_unit() -> None:
 def test_pairs_have_their_texts_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     output().pairs({"a": "one", "long": "two"}, indent=" ")
     assert capsys.readouterr().out == " a     one\n long  two\n"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """A terminal of 30 columns at standard error, and what time it is there."""
+    now = [100.0]
+    monkeypatch.setattr(printing, "is_terminal", lambda stream: stream is sys.stderr)
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr(printing, "monotonic", lambda: now[0])
+    return now
+
+
+def lasting(clock: list[float], seconds: float, number: int = 3) -> Iterator[int]:
+    """Items that take so long each."""
+    for item in range(number):
+        clock[0] += seconds
+        yield item
+
+
+def test_what_takes_long_is_counted_in_a_line_that_goes_away(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = output()
+    assert list(out.counted(lasting(clock, 1), "event")) == [0, 1, 2]
+    assert capsys.readouterr().err == "\r\x1b[K2 events ...\r\x1b[K3 events ...\r\x1b[K"
+    assert len(list(out.counted(lasting(clock, 0.125, 15), "event"))) == 15
+    assert capsys.readouterr().err == "", "what is quick says nothing"
+    list(out.counted(lasting(clock, 0.125, 20), "event"))
+    assert capsys.readouterr().err.count("...") == 3, "and what is slow not at each item"
+
+
+@pytest.mark.parametrize(
+    ("printed", "said"), [(Output.text, ""), (Output.note, "x\n"), (Output.stream, "")], ids=["text", "note", "stream"]
+)
+def test_what_is_printed_takes_the_place_of_a_sign_of_life(
+    clock: list[float], capsys: pytest.CaptureFixture[str], printed: Callable[[Output, str], None], said: str
+) -> None:
+    out = output(output="json")
+    out.progress("at work on a name that is too long\n")
+    printed(out, "x")
+    printed(out, "x")
+    assert capsys.readouterr().err == f"\r\x1b[Kat work on a name that is ...\r\x1b[K{said}{said}"
+
+
+def test_an_error_and_an_interrupt_take_it_away(clock: list[float], capsys: pytest.CaptureFixture[str]) -> None:
+    for error, said in ((KeyboardInterrupt(), ""), (ValueError("x"), "\x1b[31merror:\x1b[0m ValueError: x")):
+        output().progress("at work")
+        report(error, Settings())
+        assert capsys.readouterr().err.startswith(f"\r\x1b[Kat work\r\x1b[K{said}")
+
+
+@pytest.mark.parametrize(
+    ("terminal", "kind", "quiet"), [(False, "xterm", False), (True, "dumb", False), (True, "xterm", True)]
+)
+def test_there_is_no_sign_of_life_where_nobody_looks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, kind: str, quiet: bool
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setenv("TERM", kind)
+    monkeypatch.setattr(printing, "COUNT_FROM_S", 0.0)
+    out = output(quiet=quiet)
+    assert list(out.counted(range(3), "event")) == [0, 1, 2]
+    out.progress("at work")
+    out.text("x")
+    assert capsys.readouterr() == ("x\n", "")

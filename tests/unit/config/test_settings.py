@@ -99,9 +99,9 @@ def test_a_program_may_read_files_of_others_and_its_notes_are_kept(tmp_path: Pat
 
 def test_the_keys_are_those_of_the_class_with_default_and_meaning(loader: SettingsLoader[Root]) -> None:
     assert [tuple(key) for key in loader.known_keys()] == [
-        ("socket", "text", "/default", "where."),
-        ("table.size", "number", "1", "how big."),
-        ("table.name", "text", "it", "how called."),
+        ("socket", "text", '"/default"', "where.", False),
+        ("table.size", "number", "1", "how big.", False),
+        ("table.name", "text", '"it"', "how called.", False),
     ]
 
 

@@ -44,17 +44,47 @@ def test_an_annotated_pod_is_left_as_it_is_and_one_that_was_annotated_by_hand_is
 
 
 @pytest.mark.parametrize(
-    "pod",
+    ("pod", "said"),
     [
-        5, [], "x", {"spec": {"containers": 5}}, {"spec": {"containers": [5]}},
-        {"spec": {"containers": [{"name": 5}]}},
-        {"spec": {"containers": [{"name": "a", "resources": {"limits": 5}}]}}, {"metadata": 5},
+        (5, "metadata would be in 5, which is no table"),
+        (None, "metadata would be in null"),
+        ({"metadata": 5}, "metadata is 5, and should be a table"),
+        ({"metadata": {"annotations": []}}, "annotations is [], and should be a table"),
+        ({"spec": "x"}, 'spec is "x", and should be a table'),
+        ({"spec": {"containers": {}}}, "containers is {}, and should be a list"),
+        ({"spec": {"initContainers": 5}}, "initContainers is 5, and should be a list"),
+        ({"spec": {"containers": [5]}}, "resources would be in 5, which is no table"),
+        ({"spec": {"containers": [{"name": 5}]}}, "a container is called 5"),
+        ({"spec": {"containers": [{}]}}, "a container is called null"),
+        ({"spec": {"containers": [{"name": "a", "resources": []}]}}, "resources is [], and should be a table"),
+        ({"spec": {"containers": [{"name": "a", "resources": {"limits": 5}}]}}, "limits is 5, and should be a table"),
+        ({"spec": {"containers": [{"name": "a", "resources": {"claims": {}}}]}}, "claims is {}, and should be a list"),
     ],
-)  # fmt: skip
-def test_a_pod_that_cannot_be_read_goes_on_as_it_is_and_is_told(pod: Any) -> None:
+)
+def test_a_pod_that_cannot_be_read_goes_on_as_it_is_and_is_told(pod: Any, said: str) -> None:
     found = answer(review(pod, namespace="ns", name="web"))
     assert found.review["response"] == {"uid": "u", "allowed": True}
-    assert found.said.startswith("pod ns/web cannot be read: ")
+    assert found.said.startswith(f"pod ns/web is not annotated: {said}")
+
+
+def test_a_pod_that_an_api_server_would_refuse_with_the_annotation_goes_on_without_it() -> None:
+    room = (256 << 10) - len("note") - len(ANNOTATION) - len(annotation(SPEC))
+    for size, patched in ((room, True), (room + 1, False)):
+        found = answer(
+            review({"metadata": {"annotations": {"note": "é" * (size // 2) + "x" * (size % 2)}}, "spec": SPEC})
+        )
+        assert found.review["response"]["allowed"] and ("patch" in found.review["response"]) is patched
+        assert found.said == (
+            "" if patched else "pod None/without a name is not annotated: "
+            "its annotations would have 262145 bytes, and may have 262144"
+        )  # fmt: skip
+
+
+def test_sidecars_are_annotated_and_ephemeral_containers_which_have_no_resources_are_not() -> None:
+    sidecar = {"name": "proxy", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}
+    spec = {"containers": [{"name": "app"}], "initContainers": [sidecar], "ephemeralContainers": [{"name": "debug"}]}
+    made = {"initContainers": {"proxy": {"limits": {"cpu": "1"}}}, "containers": {"app": {}}}
+    assert json.loads(annotation(spec)) == made
 
 
 def test_another_resource_goes_on_as_it_is() -> None:

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 from nri.cli.errors import USAGE, Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from importlib.metadata import EntryPoint
 
     import click
     from click.shell_completion import CompletionItem
 
+    from nri.config.listing import Key
     from nri.stub.plugin import Plugin
 
 __all__ = [
@@ -105,28 +107,18 @@ def describe(entry: EntryPoint) -> dict[str, Any]:
         "events": [spec.rpc for spec in EVENTS if getattr(plugin, spec.method) is not getattr(PluginBase, spec.method)],
         "annotations": dict(plugin.annotations),
         "flags": {f"--{name} {row[1]}".strip(): row[2] for name, row in plugin.flags.items()},
-        "configuration": _keys(config) if config else {},
+        "configuration": [key._asdict() for key in _keys(config, plugin.flags)] if config else [],
         "readme": str(readme) if readme and readme.is_file() else "",
     }
 
 
-def _keys(config: type) -> dict[str, str]:
-    """List the keys of a configuration, each with its type and default."""
-    from nri.config.typed import fields_of
+def _keys(config: type, flags: Mapping[str, tuple[str, str, str]]) -> list[Key]:
+    """List the keys of a configuration; of one without a meaning, that of its flag."""
+    from nri.config.listing import keys
 
-    written = {name: kind for base in reversed(config.__mro__) for name, kind in inspect.get_annotations(base).items()}
-    return {name: f"{_type(written[name])}, {_default(config, name)}" for name in fields_of(config)}
-
-
-def _type(annotation: object) -> str:
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
-
-
-def _default(config: type, name: str) -> str:
-    field = getattr(config, "__dataclass_fields__", {}).get(name)
-    if field is not None and callable(field.default_factory):
-        return f"default {field.default_factory()!r}"
-    return f"default {getattr(config, name)!r}" if hasattr(config, name) else "required"
+    of_flags = {key: meaning for key, _, meaning in flags.values()}
+    found = [key._replace(meaning=key.meaning or of_flags.get(key.key, "")) for key in keys(config)]
+    return [key._replace(meaning=re.sub(r" \(default.*\)$", "", key.meaning)) if key.default else key for key in found]
 
 
 def complete_name(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -79,8 +79,11 @@ def plan(root: str, runtime: str, timeouts: Timeouts, path: str = "") -> Change:
         if timeouts.request:
             values["nri_plugin_registration_timeout"] = timeouts.registration
             values["nri_plugin_request_timeout"] = timeouts.request
+        before = _text(root, CRIO_FILE)
         text = "\n".join(lines_of(crio.TABLE, values, "")) + "\n"
-        return Change(CRIO_FILE, _text(root, CRIO_FILE), text, lambda: crio.read(root))
+        if before is not None:
+            text = patched(before, crio.TABLE, values, CRIO_FILE)
+        return Change(CRIO_FILE, before, text, lambda: crio.read(root))
     path = path or containerd.PATH
     version = _containerd_version(root)
     values = {"disable": False}
@@ -127,12 +130,14 @@ def apply(root: str, change: Change, timeouts: Timeouts) -> str:
 
 
 def restore(root: str, change: Change) -> None:
-    """Put back what was there before a change."""
+    """Put back what was there before a change, and keep no copy of that beside it."""
     path = _place(root, change.path)
     if change.before is None:
         os.unlink(path)
     else:
         write_whole(path, change.before.encode(), os.stat(path).st_mode & 0o777)
+        if change.path != CRIO_FILE and _text(root, change.path + KEPT) == change.before:
+            os.unlink(path + KEPT)  # or it would be taken for what was there before a later change
 
 
 def unified(change: Change) -> str:
@@ -214,8 +219,12 @@ def _containerd_version(root: str) -> str:
 def _run(root: str, *words: str, silent: bool = False) -> int:
     """The exit code of a program of the node, whose words go to standard error; 127 if there is none."""
     out = subprocess.DEVNULL if silent else 2
+    # Or systemctl, below another root, says that it ignores what it was told, and ends as if it had done it.
+    environment = {**os.environ, "SYSTEMD_IGNORE_CHROOT": "1"}
     try:
-        return subprocess.run(_below(root, *words), timeout=PATIENCE_S, check=False, stdout=out, stderr=out).returncode
+        return subprocess.run(
+            _below(root, *words), timeout=PATIENCE_S, check=False, stdout=out, stderr=out, env=environment
+        ).returncode
     except (OSError, subprocess.TimeoutExpired):
         return 127
 

@@ -14,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from nri.cli.output import Output
     from nri.cli.settings import Settings
+    from nri.config.listing import Key
     from nri.config.settings import Given, Loaded, SettingsLoader
 
 __all__ = ["Flag", "SettingsOptions"]
@@ -122,7 +123,7 @@ class SettingsOptions(Generic[T]):
         from nri.cli.errors import USAGE, Failure
         from nri.cli.output import Column, Output
 
-        found = [key._asdict() for key in self._loader().known_keys() if key.key.startswith(prefix)]
+        found = [key for key in self._loader().known_keys() if key.key.startswith(prefix)]
         if not found:
             raise Failure(f'no key begins with "{prefix}". try: {verb}', USAGE)
         columns = [
@@ -135,17 +136,17 @@ class SettingsOptions(Generic[T]):
         if out.human and out.width and not out.quiet:
             _describe(out, found)
         else:
-            out.table(columns, found)
+            out.table(columns, [key._asdict() for key in found])
 
 
-def _describe(out: Output, keys: Sequence[Mapping[str, Any]]) -> None:
+def _describe(out: Output, keys: Sequence[Key]) -> None:
     """Print keys for a person at a terminal, whose lines are too short for a table with all meanings."""
     from textwrap import wrap
 
-    from nri.cli.output import Painted, cell
+    from nri.cli.output import Painted
 
     for key in keys:
-        out.text(Painted(key["key"], "bold"))
-        for text in (f"{key['kind']}; default: {cell(key['default'])}", key["meaning"]):
+        out.text(Painted(key.key, "bold"))
+        for text in (key.shape, key.meaning):
             for line in wrap(text, max(out.width - 4, 16)):
                 out.text(f"    {line}")

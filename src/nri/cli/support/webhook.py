@@ -1,7 +1,8 @@
 """Admission reviews over HTTPS: bounded in number, length and time, and with the certificate that is there now.
 
 One job: :class:`Webhook`. A request without a body, or a probe of the kubelet, is answered as alive; what is no review
-gets a status of HTTP, and the apiserver's `failurePolicy` decides. Next: `nri.kube.admission`, which answers.
+gets a status of HTTP, and the apiserver's `failurePolicy` decides. A certificate that an apiserver would not take is
+told, and served all the same: it may be replaced. Next: `nri.kube.admission`, which answers.
 """
 
 from __future__ import annotations
@@ -11,15 +12,21 @@ import logging
 import os
 import socket
 import ssl
+import stat
 import sys
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nri.errors import ConfigError, NriError
+from nri.files import read_regular
 from nri.kube.admission import answer
 from nri.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["MOST_BYTES", "Webhook"]
 
@@ -30,6 +37,8 @@ MOST_BYTES = 8 << 20
 MOST_AT_ONCE = 32
 #: For each read and write, in seconds; an apiserver waits for ten.
 PATIENCE_S = 10.0
+#: For a request, from the end of the one before it to the end of its answer.
+WHOLE_S = 2.5 * PATIENCE_S
 JSON, PROBE = "application/json", "application/liveness-probe"
 _STATUS = {"status": "Success", "message": "liveness probe response"}
 ALIVE = {"response": {"uid": "", "allowed": False, "status": _STATUS}}
@@ -39,11 +48,21 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = PATIENCE_S
 
+    def handle_one_request(self) -> None:
+        """Serve one request; a client that sends it byte by byte is cut off in the end."""
+        timer = threading.Timer(WHOLE_S, _cut, (self.connection,))
+        timer.daemon = True
+        timer.start()
+        try:
+            super().handle_one_request()
+        finally:
+            timer.cancel()
+
     def do_GET(self) -> None:
         self._send(200, ALIVE)
 
     def do_POST(self) -> None:
-        kind = self.headers.get("Content-Type", "")
+        kind = self.headers.get("Content-Type", "").partition(";")[0].strip()
         length = self.headers.get("Content-Length", "")
         if kind == PROBE:
             self._send(200, ALIVE)
@@ -81,6 +100,12 @@ class _Handler(BaseHTTPRequestHandler):
         _log.debug(format, *args)
 
 
+def _cut(connection: socket.socket) -> None:
+    """End a connection under those who read from it; one that has ended is none."""
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
 class Webhook(ThreadingHTTPServer):
     """Serves from `start` to `stop`.
 
@@ -99,10 +124,8 @@ class Webhook(ThreadingHTTPServer):
 
     def __init__(self, port: int, certificate: str, key: str) -> None:
         self._files = (certificate, key)
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._seen = self._stamp()
-        self._load()
+        self._context = self._load()
         self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
         try:
             super().__init__(("", port), _Handler)
@@ -153,7 +176,12 @@ class Webhook(ThreadingHTTPServer):
 
     def handle_error(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:
         """Tell of a connection that failed, in one line."""
-        _log.info("connection of %s: %s", client_address[0], sys.exc_info()[1])
+        error = sys.exc_info()[1]
+        if isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or ""):
+            step = "is it for the name of the service, and has the webhook's configuration the caBundle that signed it?"
+            _log.warning("%s does not take the certificate (%s): %s", client_address[0], error.reason, step)
+        else:
+            _log.info("connection of %s: %s", client_address[0], plain(str(error)))
 
     def _stamp(self) -> tuple[Any, ...]:
         try:
@@ -161,16 +189,35 @@ class Webhook(ThreadingHTTPServer):
         except OSError:
             return ()
 
-    def _load(self) -> None:
+    def _load(self) -> ssl.SSLContext:
+        """What connections are served with; one that is in use is not touched, for it would lose its key."""
         certificate, key = self._files
-        for name, path in (("cert-file", certificate), ("key-file", key)):
-            if not os.path.isfile(path):
-                raise ConfigError("command line", f"--{name}", f"there is no file {path}")
+        flags = {"--cert-file": (certificate, "certificate"), "--key-file": (key, "private key")}
+        for flag, (path, what) in flags.items():
+            try:
+                text = read_regular(path, MOST_BYTES).decode("ascii", "replace")
+            except OSError as error:
+                raise ConfigError("command line", flag, f"{path} cannot be read: {error.strerror or error}") from None
+            if f"{what.upper()}-----" not in text:
+                raise ConfigError("command line", flag, f"{path} holds no {what} in PEM")
+            if "ENCRYPTED" in text:
+                step = f"write it without: openssl pkey -in {path} -out FILE"
+                raise ConfigError(
+                    "command line", flag, f"{path} has a pass phrase, and nobody is here to type it", step
+                )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            self._context.load_cert_chain(certificate, key)
-        except (OSError, ssl.SSLError) as error:
+            context.load_cert_chain(certificate, key)
+        except ssl.SSLError as error:
+            if error.reason == "KEY_VALUES_MISMATCH":
+                reason, step = f"{key} is not the key of {certificate}", "give the two that were made together"
+                raise ConfigError("command line", "--key-file", reason, step) from None
             reason = f"{certificate} with {key} cannot be used: {error}"
             raise ConfigError("command line", "--cert-file", reason) from None
+        for doubt in _doubts(context, certificate, key):
+            _log.warning("%s", doubt)
+        return context
 
     def _reload(self) -> None:
         """Take a certificate that was replaced; one that cannot be used leaves the one before."""
@@ -178,7 +225,35 @@ class Webhook(ThreadingHTTPServer):
         if now != self._seen:
             self._seen = now
             try:
-                self._load()
+                self._context = self._load()
                 _log.info("the certificate was read again")
             except ConfigError as error:
                 _log.warning("the certificate stays what it was: %s", error)
+
+
+def _doubts(context: ssl.SSLContext, certificate: str, key: str) -> Iterator[str]:
+    """Why an API server may refuse a certificate, and who else could use its key."""
+    if os.stat(key).st_mode & stat.S_IROTH:
+        yield f"{key} can be read by all users of this machine: chmod o-r"
+    try:
+        names = _names(context, certificate)
+    except ssl.SSLError as error:
+        yield f"{certificate}: an API server will refuse it: {getattr(error, 'verify_message', error)}; renew it"
+    else:
+        if not names:
+            yield f"{certificate} has no subjectAltName, and API servers look at no other name: make it with one"
+
+
+def _names(context: ssl.SSLContext, certificate: str) -> Any:
+    """The names of a certificate, of which a client that trusts it makes sure that it holds today. Raises SSLError."""
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.check_hostname = False
+    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    trusting.load_verify_locations(certificate)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(back, there)
+    server = context.wrap_bio(there, back, server_side=True)
+    for side in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return (client.getpeercert() or {}).get("subjectAltName")

@@ -68,6 +68,7 @@ def command(
     kept = work.apply(root, change, timeouts)
     out.text(f"{change.path}: written" + (f"; the old one is {kept}" if kept else ""))
     if restart:
+        out.progress(f"{work.UNITS[runtime]}: it is restarted ...")
         work.restart(root, runtime, change)
         out.text(f"{work.UNITS[runtime]}: restarted")
     else:

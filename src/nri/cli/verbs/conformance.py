@@ -104,12 +104,15 @@ def runtime(
             settings.socket_path or DEFAULT_SOCKET,
             image,
             settings.timeout_s or 10.0,
-            out.note if settings.verbose else lambda _: None,
+            out.note if settings.verbose else out.progress,
             cdi_dir=cdi_dir,
             cgroup_root=cgroup_root,
             own_network=pod_network,
         )
-        report = probe.run()
+        try:
+            report = probe.run()
+        finally:
+            out.progress("")
     return _tell(out, report, html, before)
 
 
@@ -146,9 +149,11 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
         logging.getLogger("nri").setLevel(logging.CRITICAL)  # it is asked what it cannot do
     one = candidate(words, config, settings.timeout_s or REQUEST_TIMEOUT_S)
     try:
-        report = examine(one, out.note if settings.verbose else lambda _: None)
+        report = examine(one, out.note if settings.verbose else out.progress)
     except Failure as error:
         raise Failure(f"{' '.join(words)}: it does not take part: {error.message}", error.code) from None
+    finally:
+        out.progress("")
     code = _tell(out, report, html, before)
     wrong = any(row.outcome == "wrong" for section in report.sections for row in section.rows)
     return code or (FAILED if wrong else 0)
@@ -224,7 +229,8 @@ def placement(settings: Settings, files: tuple[str, ...], compat: str | None) ->
     out = Output(settings)
     passed = 0
     failed, on_purpose = [], []
-    for outcome in (outcome for file in files for outcome in run_file(file, compat is not None)):
+    outcomes = (outcome for file in files for outcome in run_file(file, compat is not None))
+    for outcome in out.counted(outcomes, "case"):
         if not outcome.differences:
             passed += 1
         elif outcome.choices:
@@ -255,7 +261,7 @@ def run(
     out = Output(settings)
     passed = skipped = 0
     failed: list[Difference] = []
-    for case in (case for file in files for case in read_cases(file)):
+    for case in out.counted((case for file in files for case in read_cases(file)), "case"):
         if case["op"] not in kinds:
             skipped += 1
             continue

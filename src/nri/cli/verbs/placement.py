@@ -324,7 +324,7 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
     for key, reason in unread_keys(done.policy.options, len(topology.online)):
         out.note(f"{policy}: {key} has no effect: {reason}")
     memory = sum(node.memory_bytes for node in topology.nodes.values())
-    for workload in read_manifests(read_file(pods)):
+    for workload in out.counted(read_manifests(read_file(pods)), "pod"):
         for each in workload.containers:
             container = container_of(workload.pod, each, memory)
             done.names[container.id] = str(container)

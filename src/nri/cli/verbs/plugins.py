@@ -70,6 +70,7 @@ def _row(entry: EntryPoint) -> dict[str, Any]:
 def show(settings: Settings, name: str) -> None:
     """Show a plugin's events, annotations, flags and configuration."""
     from nri.cli.support.registered import describe, find, load, not_registered
+    from nri.config.listing import Key
 
     entry = find(name)
     if entry is None:
@@ -90,7 +91,8 @@ def show(settings: Settings, name: str) -> None:
     _section(out, "Start it", start)
     _section(out, "Annotations of pods", found["annotations"])
     _section(out, "Flags of its own", found["flags"])
-    _section(out, "Keys of its configuration", found["configuration"])
+    keys = [Key(**row) for row in found["configuration"]]
+    _section(out, "Keys of its configuration", {key.key: f"{key.shape}: {key.meaning.rstrip('.')}" for key in keys})
     parts = {"events": ", ".join(found["events"]), "class": found["class"], "of": found["distribution"]}
     _section(out, "Description", {**parts, "more": found["readme"]})
 

@@ -76,7 +76,7 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
         foresight.declare(label, sets)
     traces = [Trace(path) for path in paths]
     for trace in traces:
-        for event in trace.events():
+        for event in out.counted(trace.events(), "event"):
             foresight.take(event)
         for line in trace.problems:
             out.note(line)

@@ -115,7 +115,7 @@ def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -
     same = differing = 0
     absent: dict[str, str] = {}
     left_out: Counter[str] = Counter()
-    for outcome in runtime.outcomes(real_time=real_time):
+    for outcome in out.counted(runtime.outcomes(real_time=real_time), "event"):
         if outcome.left_out:
             left_out[outcome.left_out] += 1
         elif outcome.differences:

@@ -74,7 +74,7 @@ def show(settings: Settings, path: str, last: int) -> int:
     found, out = Trace(path), Output(settings)
     rows: deque[dict[str, Any]] = deque(maxlen=last)
     events = 0
-    for event in found.events():
+    for event in out.counted(found.events(), "event"):
         events += 1
         if out.human:
             rows.append(_row(event))
@@ -104,7 +104,7 @@ def stat(settings: Settings, path: str) -> int:
 
     found, out = Trace(path), Output(settings)
     sums = AllCallStats()
-    for event in found.events():
+    for event in out.counted(found.events(), "event"):
         for step in event.steps:
             ended = step.reply is not None or step.error is not None
             taken_ms = step.duration_ns / 1e6 if ended else None
@@ -137,8 +137,9 @@ def export(settings: Settings, path: str, form: str, pod: str | None) -> int:
     from nri.trace.history import Trace
 
     found, out = Trace(path), Output(settings)
-    events = (event for event in found.events() if pod is None or event.names(pod))
+    events = (event for event in out.counted(found.events(), "event") if pod is None or event.names(pod))
     for piece in FORMATS[form](events):
+        out.progress("")
         click.echo(piece, nl=False)
     return _end(out, found)
 
@@ -181,7 +182,13 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
     found, out = Trace(path), Output(settings)
     last = _ALWAYS if until is None else until
     try:
-        chosen = choose(found, lambda event: pod is None or event.names(pod), since or 0, last)
+        chosen = choose(
+            found,
+            lambda event: pod is None or event.names(pod),
+            since or 0,
+            last,
+            lambda events: out.counted(events, "event"),
+        )
     except ConfigError:
         _end(out, found)  # an event that is not there may be in what cannot be read
         raise
@@ -189,7 +196,7 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with open(descriptor, "wb") as file:
-            file.writelines(cut(again, chosen))
+            file.writelines(out.counted(cut(again, chosen), "block"))
     except FileExistsError:
         raise Failure(f"cannot write {part}: File exists: remove it, or give another name") from None
     except OSError as error:

@@ -15,7 +15,7 @@ from nri.config.layers import layer_of
 from nri.config.runtimes.containerd import PLUGIN
 from nri.config.settings import FileLayer, SettingsLoader
 from nri.engine.config.foreign import containerd_layer, isulad_layer, unpacked
-from nri.engine.config.values import DomainConfig, EngineConfig, OciRuntime, Registry
+from nri.engine.config.values import EngineConfig
 
 __all__ = ["ENGINE_SETTINGS"]
 
@@ -57,9 +57,4 @@ ENGINE_SETTINGS: Final = SettingsLoader(
         "NRI_SOCKET": "nri.socket_path",
     },
     _file_layer,
-    {
-        "runtimes": ("runtimes.NAME", OciRuntime),
-        "domains": ("domains.NAME", DomainConfig),
-        "images.registries": ("images.registries[]", Registry),
-    },
 )

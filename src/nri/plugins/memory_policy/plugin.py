@@ -53,7 +53,13 @@ class Policy(NamedTuple):
 
 
 class PolicyKeys:
-    """The policy of a class in the configuration."""
+    """The policy of a class in the configuration.
+
+    Attributes:
+        mode: of set_mempolicy, such as MPOL_INTERLEAVE.
+        nodes: all, allowed-mems, cpu-packages, cpu-nodes, max-dist:20, or a list such as 0-1.
+        flags: of set_mempolicy, such as MPOL_F_STATIC_NODES.
+    """
 
     mode: str
     nodes: str = ""
@@ -61,7 +67,11 @@ class PolicyKeys:
 
 
 class PolicyClass:
-    """A class of the configuration: its name and its policy."""
+    """A class of the configuration: its name and its policy.
+
+    Attributes:
+        name: what annotations call it.
+    """
 
     name: str
     policy: PolicyKeys
@@ -87,7 +97,11 @@ class MemoryPolicyPlugin(nri.Plugin):
     }
 
     class Config:
-        """Keys of the configuration: see the plugin's page."""
+        """Keys of the configuration.
+
+        Attributes:
+            injectMpolset: set the policy by a program before the container's own, for runtimes that cannot.
+        """
 
         injectMpolset: bool = False
         classes: tuple[PolicyClass, ...] = ()

@@ -28,7 +28,12 @@ SECOND_VERSION = "/sys/fs/cgroup/cgroup.controllers"
 
 
 class QosClass:
-    """A class: its name, and which part of its memory limit a container may have to keep in swap."""
+    """A class: its name, and which part of its memory limit a container may have to keep in swap.
+
+    Attributes:
+        name: what annotations call it.
+        swaplimitratio: from 0 to 1; memory.high becomes the limit times one less this, 0 changes nothing.
+    """
 
     name: str
     swaplimitratio: float = 0.0
@@ -52,7 +57,11 @@ class MemoryQos(nri.Plugin):
     }
 
     class Config:
-        """Keys of the configuration: classes with name and swaplimitratio; unifiedannotations, names of files."""
+        """Keys of the configuration.
+
+        Attributes:
+            unifiedannotations: files of cgroup v2 that annotations may set, such as memory.swap.max.
+        """
 
         classes: tuple[QosClass, ...] = ()
         unifiedannotations: tuple[str, ...] = ()

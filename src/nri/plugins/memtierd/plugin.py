@@ -38,7 +38,13 @@ LOOK_S = 30
 
 
 class QosClass:
-    """A class: whether its containers may swap (unchanged without a word), and the configuration of memtierd."""
+    """A class: whether its containers may swap, and the configuration of memtierd.
+
+    Attributes:
+        name: what annotations call it.
+        allowswap: whether its containers may swap; unchanged without a word.
+        memtierdconfig: the configuration of memtierd for each container; without one none is started.
+    """
 
     name: str
     allowswap: bool | None = None
@@ -65,7 +71,7 @@ class Memtierd(nri.Plugin):
     }
 
     class Config:
-        """Keys of the configuration: classes with name, allowswap and memtierdconfig; the others are the flags'."""
+        """Keys of the configuration."""
 
         classes: tuple[QosClass, ...] = ()
         cgroupsDir: str = ""

@@ -37,7 +37,13 @@ class ResctrlMon(nri.Plugin):
     name = "resctrl-mon"
 
     class Config:
-        """Keys of the configuration: where resctrl is mounted, and which pods are monitored; without any all are."""
+        """Keys of the configuration.
+
+        Attributes:
+            resctrlPath: where resctrl is mounted.
+            namespaces: only pods of these are monitored; all without any.
+            labelSelector: only pods with all of these labels are monitored.
+        """
 
         resctrlPath: str = "/sys/fs/resctrl"
         namespaces: tuple[str, ...] = ()

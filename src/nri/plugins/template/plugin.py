@@ -24,7 +24,7 @@ class Template(nri.Plugin):
     flags: ClassVar[Mapping[str, Flag]] = {"cfg-param1": Flag("cfgParam1", "TEXT", "a parameter; it is logged")}
 
     class Config:
-        """Keys of the configuration, from the runtime or `--config FILE`: cfgParam1, any text, is logged."""
+        """Keys of the configuration, from the runtime or `--config FILE`."""
 
         cfgParam1: str = ""
 

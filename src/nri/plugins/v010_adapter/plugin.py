@@ -32,7 +32,11 @@ class V010Adapter(nri.Plugin):
     }
 
     class Config:
-        """Keys of the configuration."""
+        """Keys of the configuration.
+
+        Attributes:
+            output_limit: what one program may write to stdout, in bytes.
+        """
 
         conf: str = "/etc/nri/conf.json"
         bin_dir: str = "/opt/nri/bin"

@@ -42,7 +42,7 @@ class WritableCgroups(nri.Plugin):
     }
 
     class Config:
-        """Keys of the configuration: hostMountFile is a mountinfo file that shows the host's control groups."""
+        """Keys of the configuration."""
 
         hostMountFile: str = ""
 

@@ -19,7 +19,12 @@ _MOST_CPUS = 1 << 16
 
 @dataclass(frozen=True)
 class Amounts:
-    """Amounts of resources; of memory nothing is read. Raises ValueError for CPUs that cannot be meant."""
+    """Amounts of resources; of memory nothing is read. Raises ValueError for CPUs that cannot be meant.
+
+    Attributes:
+        cpu: a list, cpuset:0-3, all but a list, exclude-cpuset:4-7, or a number of CPUs.
+        memory: read, and without effect.
+    """
 
     cpu: str | int | float | None = None
     memory: str | int | float | None = None

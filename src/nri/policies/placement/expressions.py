@@ -46,7 +46,13 @@ class Subject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """One condition. Raises ValueError if it can never be meant."""
+    """One condition. Raises ValueError if it can never be meant.
+
+    Attributes:
+        operator: how the value of the key is compared.
+        key: name, namespace, qosclass, id or labels/NAME of a container, or one of these of its pod after pod/.
+        values: what it is compared with.
+    """
 
     operator: Operator
     key: str = ""

@@ -32,7 +32,18 @@ _MOST_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class SchedulingClass:
-    """One class; what is not given is left as it is. Times, of the policy deadline, are in microseconds."""
+    """One class; what is not given is left as it is.
+
+    Attributes:
+        name: what other keys and annotations call it.
+        policy: of Linux's scheduler.
+        priority: from 1 to 99, for the policies fifo and rr.
+        flags: of sched_setattr.
+        nice: from -20, the most of the CPU, to 19.
+        runtime, deadline, period: in microseconds, for the policy deadline.
+        ioClass: the class of I/O priority.
+        ioPriority: from 0, the first, to 7, for the I/O classes rt and be.
+    """
 
     name: str
     policy: SchedulingPolicy = ""

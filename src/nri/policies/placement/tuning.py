@@ -49,7 +49,18 @@ _PCT: Final = ("pctPriority", "sstClosID", "pctMinFreq", "pctMaxFreq")
 
 @dataclass(frozen=True)
 class CpuClass:
-    """One class; what is not given is left as it is. Frequencies: `3.2GHz`, a number of kHz, min, base or turbo."""
+    """One class; what is not given is left as it is.
+
+    Attributes:
+        name: what other keys and annotations call it.
+        minFreq, maxFreq: a frequency of its CPUs: 3.2GHz, a number of kHz, min, base or turbo.
+        uncoreMinFreq, uncoreMaxFreq: a frequency of what the dies of its CPUs share, such as caches.
+        energyPerformancePreference: from 0, the fastest, to 255, which saves most.
+        freqGovernor: the kernel's governor of frequencies, such as performance.
+        disabledCstates: names of idle states that its CPUs do not use.
+        turboPriority: of the classes in a package only the one with the highest has turbo.
+        pctPriority, sstClosID, pctMinFreq, pctMaxFreq, publishExtendedResource: read, and without effect.
+    """
 
     name: str
     minFreq: str | int = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -48,13 +49,24 @@ def test_a_plugin_that_cannot_be_loaded_is_told_with_its_reason(others) -> None:
         registered.load(registered.find("odd"))
 
 
-def test_keys_are_told_with_their_defaults() -> None:
-    found = registered.describe(registered.find("balloons"))["configuration"]
-    assert found["pinCPU"] == "bool, default True"
-    assert found["reservedPoolNamespaces"] == "list[str], default ['kube-system']"
-    assert registered.describe(registered.find("topology-aware"))["configuration"]["reservedResources"].endswith(
-        "required"
-    )
+BUNDLED = [entry for entry in registered.registered() if entry.value.startswith("nri.plugins.")]
+
+
+@pytest.mark.parametrize("entry", BUNDLED, ids=[entry.name for entry in BUNDLED])
+def test_every_key_of_every_bundled_plugin_is_told_in_words(entry: EntryPoint) -> None:
+    for key in registered.describe(entry)["configuration"]:
+        assert key["meaning"], f"{key['key']} has no meaning"
+        words = set(re.findall(r"[\w.]+|[\[(']", key["kind"] + " " + key["default"].removeprefix("[")))
+        assert not words & {"None", "True", "False", "tuple", "dict", "Any", "Literal", "str", "int", "[", "(", "'"}, (
+            key
+        )
+
+
+def test_a_key_without_a_meaning_has_that_of_its_flag_and_tells_its_default_once() -> None:
+    rows = {row["key"]: row for row in registered.describe(registered.find("v010-adapter"))["configuration"]}
+    assert (rows["conf"]["meaning"], rows["conf"]["default"]) == ("which plugins there are", '"/etc/nri/conf.json"')
+    (row,) = registered.describe(registered.find("writable-cgroups"))["configuration"]
+    assert row["meaning"] == "the host's mountinfo (default /host/proc/1/mountinfo, else our own)"
 
 
 def test_names_are_listed_once_and_in_order(others) -> None:

@@ -56,6 +56,7 @@ def test_what_a_later_file_overrules_is_taken_back_and_named(root: Path) -> None
     with pytest.raises(NriError, match=r"without effect, and taken back: /etc/containerd/late.toml:3: .* counts"):
         turn_on(root)
     assert path.read_text() == 'version = 2\nimports = ["late.toml"]\n'
+    assert not Path(f"{path}.before-nri").exists(), "nothing was changed, and a later change begins with another text"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,14 @@ def test_cri_o_gets_a_file_of_its_own(root: Path) -> None:
     with pytest.raises(NriError, match="taken back"):
         turn_on(root, "crio")
     assert not (root / CRIO_FILE[1:]).exists()
+
+
+def test_what_an_operator_has_put_into_the_file_for_cri_o_stays(root: Path) -> None:
+    turn_on(root, "crio")
+    path = root / CRIO_FILE[1:]
+    path.write_text(path.read_text().replace("= true", "= false # for now") + 'nri_listen = "/run/own.sock"\n')
+    turn_on(root, "crio")
+    assert path.read_text() == '[crio.nri]\nenable_nri = true # for now\nnri_listen = "/run/own.sock"\n'
 
 
 @pytest.mark.parametrize(
@@ -172,7 +181,7 @@ def programs(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     scripts = {
         "chroot": 'shift; exec "$@"',
-        "systemctl": f'echo "$@" >> {root}/asked; case "$*" in *containerd*) exit 0;; esac; exit 3',
+        "systemctl": f'echo $SYSTEMD_IGNORE_CHROOT $* >> {root}/asked; case "$*" in *containerd*) exit;; esac; exit 3',
         "containerd": "echo containerd github.com/containerd/containerd 1.7.24 abc",
     }
     for name, text in scripts.items():
@@ -190,7 +199,7 @@ def test_the_node_s_own_programs_say_what_runs_which_release_it_is_and_restart_i
         turn_on(root)
         assert path.read_text() == f"{version}[plugins.nri]\ndisable = false\n"
     restart(str(root), "containerd", plan(str(root), "containerd", Timeouts()))
-    assert (root / "asked").read_text().splitlines()[-1] == "restart containerd.service"
+    assert (root / "asked").read_text().splitlines()[-1] == "1 restart containerd.service"
     (programs / "containerd").write_text("#!/bin/sh\necho containerd x 2.1.0 abc\n")
     path.write_text("# nothing\n")
     turn_on(root)
@@ -203,7 +212,7 @@ def test_a_restart_that_fails_takes_the_change_back(root: Path) -> None:
     apply(str(root), change, Timeouts())
     with pytest.raises(NriError, match=r"failed with \d+; the configuration is as it was, and it does not start with"):
         restart(str(root), "containerd", change)
-    assert path.read_text() == "version = 2\n"
+    assert path.read_text() == "version = 2\n" and os.listdir(path.parent) == ["config.toml"]
 
 
 def test_a_runtime_that_does_not_start_with_the_change_is_started_without_it(root: Path, programs: Path) -> None:

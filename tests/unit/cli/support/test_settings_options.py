@@ -98,7 +98,8 @@ def test_at_a_terminal_keys_are_told_in_lines_that_fit(
     PROGRAMS["agent"].list_keys(settings, "nri.socket", "nri keys")
     assert capsys.readouterr().out.splitlines() == [
         "nri.socket",
-        "    text; default: /var/run/nri/nri.sock",
+        "    text, default",
+        '    "/var/run/nri/nri.sock"',
         "    the runtime's NRI socket.",
     ]
 

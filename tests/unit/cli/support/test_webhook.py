@@ -6,12 +6,14 @@ import json
 import socket
 import ssl
 import subprocess
+from collections.abc import Callable
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nri.cli.support import webhook
 from nri.cli.support.webhook import MOST_BYTES, Webhook
 from nri.errors import ConfigError, NriError
 from tests.support.needs import need_tool
@@ -79,6 +81,7 @@ def test_a_probe_is_answered_as_alive(served: Served, method: str, kind: str) ->
     [
         ("{}", "application/json", 400, "no AdmissionReview"),
         ("{", "application/json", 400, ""),
+        ("{}", "application/json; charset=utf-8", 400, "no AdmissionReview"),
         ("{}", "text/plain", 415, "expected application/json, not text/plain"),
     ],
 )
@@ -129,15 +132,115 @@ def test_a_certificate_that_was_replaced_counts_and_a_bad_one_does_not(
     wait_for(lambda: "the certificate stays what it was" in caplog.text)
 
 
-def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--cert-file: there is no file .*/tls.crt"):
-        Webhook(0, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
-    (tmp_path / "tls.crt").write_text("x")
-    (tmp_path / "tls.key").write_text("x")
-    with pytest.raises(ConfigError, match="cannot be used"):
-        Webhook(0, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+def test_a_certificate_that_is_replaced_before_its_key_leaves_the_one_before_until_both_are_there(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    old, folder = (served.folder / "tls.crt").read_text(), served.folder
+    key = (folder / "tls.key").read_text()
+    certify(folder)
+    new_key = (folder / "tls.key").read_text()
+    (folder / "tls.key").write_text(key)
+    trusting = ssl.create_default_context(cadata=old)
+    connection = HTTPSConnection("localhost", served.webhook.server_port, context=trusting, timeout=20)
+    connection.request("GET", "/")
+    assert connection.getresponse().status == 200
+    connection.close()
+    assert "tls.key is not the key of" in caplog.text
+    (folder / "tls.key").write_text(new_key)
+    assert served.ask(REVIEW)[0] == 200
+
+
+def test_a_client_that_sends_a_request_byte_by_byte_is_cut_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook, "WHOLE_S", 0.2)
+    for line in ("X: ", "POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n"):
+        connection = served.connection()
+        connection.connect()
+        connection.sock.sendall(line.encode())
+
+        def refused(connection: HTTPSConnection = connection) -> bool:
+            try:
+                connection.sock.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        wait_for(refused)
+        connection.close()
+
+
+def test_a_client_that_does_not_take_the_certificate_is_told_with_what_to_look_at(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ssl.SSLCertVerificationError):
+        HTTPSConnection("localhost", served.webhook.server_port, context=ssl.create_default_context()).connect()
+    wait_for(lambda: "does not take the certificate" in caplog.text)
+    assert "UNKNOWN_CA" in caplog.text and "caBundle" in caplog.text
+
+
+def _expired(folder: Path) -> None:
+    (folder / "ca.conf").write_text(
+        "[ca]\ndefault_ca=d\n[d]\ndatabase=index\nnew_certs_dir=.\nserial=serial\ndefault_md=sha256\npolicy=p\nx509_extensions=x\n"
+        "[p]\ncommonName=supplied\n[x]\nsubjectAltName=DNS:localhost\n"
+    )
+    (folder / "index").touch()
+    request = ["req", "-new", "-key", "tls.key", "-subj", "/CN=localhost", "-out", "csr"]
+    days = ["-startdate", "20200101000000Z", "-enddate", "20200102000000Z"]
+    sign = ["ca", "-batch", "-selfsign", "-notext", "-config", "ca.conf", "-keyfile", "tls.key", "-rand_serial", *days]
+    for words in (request, [*sign, "-in", "csr", "-out", "tls.crt"]):
+        subprocess.run([need_tool("openssl"), *words], cwd=folder, check=True, capture_output=True)
+
+
+def _without_names(folder: Path) -> None:
+    words = ["req", "-x509", "-key", "tls.key", "-days", "2", "-subj", "/CN=localhost", "-out", "tls.crt"]
+    subprocess.run([need_tool("openssl"), *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_expired, "tls.crt: an API server will refuse it: certificate has expired; renew it"),
+        (_without_names, "tls.crt has no subjectAltName, and API servers look at no other name"),
+        (lambda folder: (folder / "tls.key").chmod(0o644), "tls.key can be read by all users of this machine"),
+        (lambda folder: None, ""),
+    ],
+)
+def test_what_an_api_server_would_not_take_and_others_could_read_is_told_at_once(
+    change: Callable[[Path], None], said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     certify(tmp_path)
-    first = Webhook(0, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    change(tmp_path)
+    Webhook(0, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")).server_close()
+    assert (said in caplog.text) if said else not caplog.records
+
+
+def test_what_it_cannot_start_with_is_named(tmp_path: Path) -> None:
+    crt, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+
+    def error() -> str:
+        with pytest.raises(ConfigError) as caught:
+            Webhook(0, str(crt), str(key))
+        return str(caught.value)
+
+    assert error() == f"command line: --cert-file: {crt} cannot be read: No such file or directory"
+    certify(tmp_path)
+    good = key.read_text()
+    key.write_text(crt.read_text())
+    assert error() == f"command line: --key-file: {key} holds no private key in PEM"
+    certify(tmp_path)
+    other, text = key.read_text(), crt.read_text()
+    key.write_text(good)
+    assert f"--key-file: {key} is not the key of {crt} (give the two" in error()
+    key.write_text(other)
+    crt.write_text(text.replace("MII", "XXX"))
+    assert f"--cert-file: {crt} with {key} cannot be used: " in error()
+    crt.write_text(text)
+    words = ["pkey", "-in", str(key), "-aes128", "-passout", "pass:x", "-out", f"{key}.new"]
+    subprocess.run([need_tool("openssl"), *words], check=True, capture_output=True)
+    (tmp_path / "tls.key.new").rename(key)
+    assert f"--key-file: {key} has a pass phrase, and nobody is here to type it" in error()
+    key.write_text(other)
+    first = Webhook(0, str(crt), str(key))
     with pytest.raises(NriError, match="cannot listen on port"):
-        Webhook(first.server_port, str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+        Webhook(first.server_port, str(crt), str(key))
     first.server_close()

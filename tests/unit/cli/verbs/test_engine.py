@@ -256,7 +256,7 @@ def test_notes_on_another_runtimes_file_go_to_standard_error(nri, tmp_path: Path
 
 def test_keys_are_explained_and_a_wrong_beginning_is_an_error(nri) -> None:
     done = nri("engine", "config", "keys", "nri.plugin_request")
-    assert done.stdout.split("\n")[1].startswith("nri.plugin_request_timeout  duration  2s")
+    assert done.stdout.split("\n")[1].startswith('nri.plugin_request_timeout  duration  "2s"')
     assert nri("engine", "config", "keys", "sockets").returncode == 2
 
 

@@ -29,7 +29,10 @@ def test_json_has_all_that_is_known(nri) -> None:
     assert list(rows) == BUNDLED
     template = rows["template"]
     assert template["class"] == "nri.plugins.template.plugin:Template"
-    assert template["configuration"] == {"cfgParam1": "str, default ''"}
+    (key,) = template["configuration"]
+    assert key == {
+        "key": "cfgParam1", "kind": "text", "default": "", "meaning": "a parameter; it is logged", "needed": False
+    }  # fmt: skip
     assert "CreateContainer" in template["events"]
     assert template == json.loads(nri("plugins", "show", "template", "-o", "json").stdout)
 
@@ -37,7 +40,12 @@ def test_json_has_all_that_is_known(nri) -> None:
 def test_one_plugin_is_shown_with_the_lines_that_start_it(nri) -> None:
     done = nri("plugins", "show", "template")
     assert done.returncode == 0
-    for line in ("nri run template --idx NN", "nri enable template --idx NN", "--cfg-param1 TEXT", "cfgParam1  str"):
+    for line in (
+        "nri run template --idx NN",
+        "nri enable template --idx NN",
+        "--cfg-param1 TEXT",
+        "cfgParam1  text: a parameter; it is logged\n",
+    ):
         assert line in done.stdout
 
 

@@ -29,4 +29,4 @@ def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path)
 
 def test_without_a_certificate_it_says_which_file_is_missing(nri, folder: Path) -> None:
     done = nri("resource-annotator", "--cert-file", str(folder / "none"), "--key-file", os.devnull)
-    assert done.returncode == 2 and f"--cert-file: there is no file {folder / 'none'}" in done.stderr
+    assert done.returncode == 2 and f"--cert-file: {folder / 'none'} cannot be read: No such" in done.stderr

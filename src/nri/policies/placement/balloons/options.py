@@ -32,14 +32,24 @@ Level = Literal["", "system", "package", "die", "numa", "l2cache", "core", "thre
 
 @dataclass(frozen=True)
 class Component:
-    """A part of a composite balloon."""
+    """A part of a composite balloon.
+
+    Attributes:
+        balloonType: a name of balloonTypes; each part has an equal share of the CPUs.
+    """
 
     balloonType: str = ""
 
 
 @dataclass(frozen=True)
 class LoadClass:
-    """A load that a type of balloons puts on cores or caches, and that others avoid."""
+    """A load that a type of balloons puts on cores or caches, and that others avoid.
+
+    Attributes:
+        name: what ``loads`` of types call it.
+        level: where balloons with it avoid each other.
+        overloadsLevelInBalloon: whether CPUs of one balloon avoid each other, too.
+    """
 
     name: str
     level: Literal["core", "l2cache"]
@@ -55,7 +65,37 @@ class Preserve:
 
 @dataclass
 class BalloonType:
-    """One type of balloons; 0 is no limit. The other types say what it is `far` from."""
+    """One type of balloons; 0 is no limit. The other types say what it is `far` from.
+
+    Attributes:
+        name: what annotations call it.
+        componentCreation: whether a balloon of components has all of them, or the one of which there are fewest.
+        namespaces: namespaces whose containers belong to it, with patterns.
+        groupBy: a text with ``${key}``; containers for which it is equal are together.
+        minCPUs: CPUs of one balloon at least.
+        maxCPUs: CPUs of one balloon at most, 0 for no limit.
+        minBalloons: balloons that there are from the start.
+        maxBalloons: balloons at most, 0 for no limit.
+        memoryTypes: what its memory is: dram, pmem, hbm.
+        pinMemory: whether the memory nodes of its containers are set; without a word, as for all types.
+        allocatorPriority: which CPUs it prefers, and which types get their least first.
+        preferSpreadOnPhysicalCores: take one thread of each core first; without a word, as for all types.
+        hideHyperthreads: whether containers use one thread of each core.
+        allocatorTopologyBalancing: take CPUs where most are free; without a word, as for all types.
+        cpuClass: one of cpuClasses, for its CPUs.
+        loads: names of loadClasses that it puts on its CPUs.
+        preferSpreadingPods: whether containers of a pod are rather in different balloons.
+        preferPerNamespaceBalloon: whether containers of a namespace are rather in a balloon of their own.
+        preferNewBalloons: whether a new balloon is made while there are CPUs for it.
+        shareIdleCPUsInSame: where idle CPUs are used as well, as long as they are idle.
+        preferCloseToDevices: paths of devices that its CPUs are near to.
+        preferIsolCpus: take CPUs that the kernel isolates first.
+        preferCoreType: which cores of a hybrid processor it prefers.
+        schedulingClass: one of schedulingClasses, for its containers.
+        showContainersInNrt: whether each container has a zone; without a word, as for all types.
+        irqClaim: patterns of interrupts that come to its CPUs.
+        irqMode: isolate: no other interrupts come to its CPUs; sink: those that nobody claims do.
+    """
 
     name: str = ""
     components: list[Component] = field(default_factory=list)
@@ -135,7 +175,23 @@ _NOT_COMPOSITE = (
 
 @dataclass
 class Options:
-    """The `spec` of a BalloonsPolicy."""
+    """The `spec` of a BalloonsPolicy.
+
+    Attributes:
+        reservedResources: what the balloon of the system has.
+        availableResources: what balloons may have; a list, and all without one.
+        pinCPU: whether the CPUs of containers are set at all.
+        pinMemory: whether the memory nodes of containers are set at all.
+        idleCPUClass: the class of CPUs that are in no balloon.
+        reservedPoolNamespaces: namespaces in the balloon of the system, with patterns.
+        allocatorTopologyBalancing: take CPUs where most are free, and not where fewest are.
+        preferSpreadOnPhysicalCores: take one thread of each core first.
+        preserve: containers that are in no balloon.
+        showContainersInNrt: whether each container has a zone in the node's NodeResourceTopology.
+        turboDomain: where turboPriority of CPU classes is compared.
+        controllableInterrupts: patterns of the interrupts that may be moved.
+        agent, control, instrumentation, log: read, and without effect.
+    """
 
     resource_kind: ClassVar[str] = "BalloonsPolicy"
 

@@ -20,7 +20,28 @@ Level = Literal["system", "package", "die", "numa", "l3cache", "l2cache", "core"
 
 @dataclass(frozen=True)
 class Options:
-    """The `spec` of a TopologyAwarePolicy."""
+    """The `spec` of a TopologyAwarePolicy.
+
+    Attributes:
+        reservedResources: what the system has, needed.
+        availableResources: what containers may have; a list, and all without one.
+        pinCPU: whether the CPUs of containers are set at all.
+        pinMemory: whether the memory nodes of containers are set at all.
+        preferIsolatedCPUs: whether single exclusive CPUs are ones that the kernel isolates.
+        preferSharedCPUs: whether only containers that ask for them get CPUs of their own.
+        colocatePods: whether containers of a pod are near to each other.
+        colocateNamespaces: whether containers of a namespace are near to each other.
+        reservedPoolNamespaces: namespaces on the system's CPUs besides kube-system, with patterns.
+        defaultCPUPriority: which CPUs containers prefer that do not say.
+        unlimitedBurstable: the level that Burstable containers without a limit prefer.
+        namespaceSchedulingClasses: the scheduling class of containers of a namespace that ask for none.
+        podQoSSchedulingClasses: the same for guaranteed, burstable and besteffort pods, where the namespace has none.
+        sharedPoolCPUClass: the class of shared CPUs, needed if there are cpuClasses.
+        reservedPoolCPUClass: the class of the system's CPUs, else the one of shared CPUs.
+        defaultExclusiveCPUClass: the class of a container's own CPUs, else the one of shared CPUs.
+        controllableInterrupts: patterns of the interrupts that may be moved.
+        agent, control, instrumentation, log: read, and without effect.
+    """
 
     resource_kind: ClassVar[str] = "TopologyAwarePolicy"
 

@@ -267,8 +267,9 @@ def test_keys_are_listed_with_default_and_meaning(nri) -> None:
     assert rows["nri.index"] == {
         "key": "nri.index",
         "kind": "text",
-        "default": "00",
+        "default": '"00"',
         "meaning": "the plugin's place among others, two digits. Koordlet's is 00, too: it comes before all others.",
+        "needed": False,
     }
     assert nri("agent", "keys", "nothing").returncode == 2
 
