@@ -75,11 +75,12 @@ def explanation(container: Container, pool: Pool, decision: Decision, scoring: S
         if result > 0:
             change = _CHANGES[name](score, chosen, request)
             candidates.append(Candidate(score.pool.name, _has(score, request), name, change))
-        else:  # it was better
-            lack = score.lacks(request) or "whole CPUs of one leaf, or what strict hints want"
-            lost = f"could not serve it: {lack}" if then else f"better by now: {name}"
-            change = "room in it" if then else "to be created again"
-            candidates.append(Candidate(score.pool.name, _has(score, request), lost, change))
+        elif then and (lack := score.lacks(request)):
+            lost = f"could not serve it: {lack}"
+            candidates.append(Candidate(score.pool.name, _has(score, request), lost, "room in it"))
+        else:  # it is better
+            lost = "it fits where it was" if then else f"better by now: {name}"
+            candidates.append(Candidate(score.pool.name, _has(score, request), lost, "to be created again"))
     return Explanation(container, _words(request), pool.name, then, candidates, decision.count - len(candidates))
 
 
