@@ -152,7 +152,7 @@ spec:
   agent: {podResourceAPI: true}
   idleCPUClass: slow
   cpuClasses: [{name: slow, sstClosID: 2}]
-  balloonTypes: [{name: near, preferCloseToDevices: ['podresourceapi:gpu*']}]
+  balloonTypes: [{name: near, preferCloseToDevices: ['podresourceapi:gpu*']}, {name: big, minCPUs: 5}]
 """
     keys = "{cold-start.resource-policy.nri.io: soon, rdtclass.resource-policy.nri.io: gold}"
     (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {keys}"))
@@ -161,9 +161,10 @@ spec:
     shown = on_paper(nri, machine, "show", "--policy", file).stderr.splitlines()
     explained = on_paper(nri, machine, "explain", "main", "--policy", file).stderr.splitlines()
     for words in (
-        f"{file}: agent: podResourceAPI has no effect: ",
-        f"{file}: cpuClasses slow: sstClosID has no effect: Intel's speed select is not driven",
-        f"{file}: balloonTypes near: podresourceapi:gpu* has no effect: ",
+        f"{file}:3: agent.podResourceAPI: it has no effect: ",
+        f"{file}:5: cpuClasses[0].sstClosID: it has no effect: Intel's speed select is not driven",
+        f"{file}:6: balloonTypes[0].preferCloseToDevices[0]: it has no effect: ",
+        f"{file}:6: balloonTypes[1].minCPUs: 5 is above the 4 CPUs that there are: no balloon big can be made (lower",
         "default/web/main: annotation cold-start.resource-policy.nri.io has no effect: ",
         "default/web/main: annotation rdtclass.resource-policy.nri.io has no effect: ",
     ):
