@@ -130,10 +130,11 @@ def test_pools_are_shown_as_a_table_as_json_and_as_a_picture(nri, machine) -> No
 
 def test_a_container_is_explained_on_paper(nri, machine) -> None:
     done = on_paper(nri, machine, "explain", "main")
-    assert "Guaranteed, 2 CPUs of its own" in done.stdout
+    assert "Guaranteed, 2 CPUs of its own, 1 MiB of memory" in done.stdout
     assert "socket #0" in done.stdout
     found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
     assert (found["container"], found["cpus"], found["doubts"]) == ("default/web/main", "1-2", [])
+    assert found["memory_bytes"] == 1 << 20
     missing = on_paper(nri, machine, "explain", "huge")
     assert (missing.returncode, 'there is no container "huge"' in missing.stderr) == (1, True)
 

@@ -16,7 +16,7 @@ from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request
 from nri.policies.placement.topology_aware.scoring import Score, Scoring
 from nri.policies.placement.zones import ALL_KINDS, MemoryZones
-from nri.text import count
+from nri.text import count, size
 
 __all__ = ["Decision", "explanation", "gauges", "places"]
 
@@ -95,7 +95,7 @@ def _words(request: Request) -> str:
     if request.shared_m or not request.exclusive:
         parts.append(f"{request.shared_m}m of {'reserved' if request.kind is CpuKind.RESERVED else 'shared'} CPUs")
     parts.append(
-        "its memory is left alone" if request.memory_kinds is None else f"{request.memory_bytes} bytes of memory"
+        "its memory is left alone" if request.memory_kinds is None else f"{size(request.memory_bytes)} of memory"
     )
     return f"{request.container.qos}, " + ", ".join(parts)
 

@@ -72,7 +72,7 @@ def test_requests_are_told_in_words() -> None:
     ):
         policy.create(each)
         words[each.id] = policy.explain(each.id).request
-    assert words["own"] == "Guaranteed, 3 CPUs of its own, 1024 bytes of memory"
+    assert words["own"] == "Guaranteed, 3 CPUs of its own, 1 KiB of memory"
     assert words["mixed"].startswith("Guaranteed, 1 isolated CPU of its own, 500m of shared CPUs")
     assert words["none"].startswith("BestEffort, 0m of shared CPUs")
     assert words["infra"].startswith("Guaranteed, 100m of reserved CPUs")
