@@ -109,6 +109,8 @@ class TopologyAware:
             self._adopt(container, given)
         for grant in self.grants.values():
             self._pin(grant)
+        #: The CPUs of each pool that those who share there are pinned to.
+        self._shared = {pool.id: pool.free_sharable for pool in self.pools.by_id}
 
     def _reserve(self) -> int:
         amounts, isolated = self.options.reservedResources, self.machine.isolated & self.allowed
@@ -479,11 +481,12 @@ class TopologyAware:
         """Pin all others that share to the CPUs that their pools have now."""
         if cause.kind is CpuKind.RESERVED or not self.options.pinCPU:
             return
-        whole = {pool.id: masks.text(pool.free_sharable) for pool in self.pools.by_id}
-        for name, grant in self.grants.items():
-            if grant is not cause and grant.shares:
+        before, self._shared = self._shared, {pool.id: pool.free_sharable for pool in self.pools.by_id}
+        changed = {number: masks.text(cpus) for number, cpus in self._shared.items() if cpus != before[number]}
+        for name, grant in self.grants.items() if changed else ():
+            if grant is not cause and grant.shares and grant.pool.id in changed:
                 plain = not (grant.exclusive or grant.container.pod.asks)
-                self._changes.follow(name, cpus=whole[grant.pool.id] if plain else self._cpus(grant))
+                self._changes.follow(name, cpus=changed[grant.pool.id] if plain else self._cpus(grant))
 
     # -- how it shows itself ------------------------------------------------------------------------------------------
 
