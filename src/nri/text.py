@@ -16,12 +16,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-__all__ = ["LINE_LENGTH", "count", "cut", "escape", "json_text", "lines", "plain", "quote"]
+__all__ = ["LINE_LENGTH", "count", "cut", "escape", "json_text", "lines", "plain", "quote", "size"]
 
 #: Characters of a text of others in an error or a line of a log, if nothing else is said.
 LINE_LENGTH: Final = 1024
 
 _NAMED: Final = dict(zip("\a\b\f\n\r\t\v", ("\\a", "\\b", "\\f", "\\n", "\\r", "\\t", "\\v"), strict=True))
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _QUOTED: Final = {'"': '\\"', "\\": "\\\\"}
 
 
@@ -53,6 +54,14 @@ def json_text(text: str) -> str:
     JSON's own writers escape the control characters below 32, or else all that is not ASCII.
     """
     return text if text.isprintable() else "".join(map(_escape_in_json, text))
+
+
+def size(number: float) -> str:
+    """A number of bytes in three digits or so: ``12 GiB``, ``1.5 MiB``."""
+    power = 0
+    while abs(number) >= 1024 and power < len(_UNITS) - 1:
+        number, power = number / 1024, power + 1
+    return f"{number:.{int(abs(number) < 100)}f}".removesuffix(".0") + f" {_UNITS[power]}"
 
 
 def count(number: int, noun: str) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,11 +120,17 @@ def beside(node: Node) -> Iterator[Beside]:
     )
     side = Beside(node, {}, {})
     side.before = {handler: shared.plain(side, handler) for handler in RUNTIMES["nri"]}
-    adaptation = node.engine.nri.adaptation
-    assert adaptation is not None
-    with shared.programs(folder, Path(config.nri.socket_path), lambda name: adaptation.ready([name], 0.1)) as programs:
+    with programs_of(node) as programs:
         side.programs = programs
         yield side
+
+
+def programs_of(node: Node, which: Iterable[shared.Program] = shared.PROGRAMS) -> Any:
+    """Plugins beside the node's engine."""
+    adaptation = node.engine.nri.adaptation
+    assert adaptation is not None
+    socket = Path(node.config.nri.socket_path)
+    return shared.programs(node.folder, socket, lambda name: adaptation.ready([name], 0.1), which)
 
 
 def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside) -> None:
@@ -133,6 +140,11 @@ def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside) -> None:
         wrong[handler] = differences("nri", handler, found)
     assert wrong == {handler: {} for handler in RUNTIMES["nri"]}
     assert shared.ended(beside.programs) == set()
+    for policy, program in shared.POLICIES.items():
+        with programs_of(beside.node, program):
+            for handler in RUNTIMES["nri"]:
+                found = shared.measure_policy(beside, handler, beside.node.folder, beside.before[handler], policy)
+                assert differences("nri", handler, found, found) == {}, policy
 
 
 def test_bad_annotations_refuse_and_are_named_and_plugins_that_watch_tell_what_they_see(beside: Beside) -> None:

@@ -73,6 +73,8 @@ MUTANTS = (
     Mutant("policies/placement/balloons/policy.py", "balloon.idle &= ~taken", "pass", "property/test_placement.py"),
     Mutant("policies/placement/topology_aware/pools.py", "pool.free_sharable |= cpus & pool.sharable", "pass",
            "property/test_placement.py"),
+    Mutant("policies/placement/topology_aware/pools.py", "pool.idlers and not pool.free_sharable", "False",
+           "unit/policies/placement/topology_aware/test_policy.py"),
     Mutant("policies/placement/state.py", "known.restore(container)", "pass", "property/test_placement.py"),
     Mutant("policies/placement/topology_aware/scoring.py", "return _more(other.pool.id, one.pool.id), ",
            "return _more(other.pool.id, one.pool.id) * (-1) ** hash(self.request.container.id), ",

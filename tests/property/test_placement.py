@@ -126,6 +126,8 @@ def play(policy: Policy, sequence: list[tuple[str, str, object]]) -> list[dict[s
 
 
 def check(policy: Policy) -> None:
+    if policy.choices.idle_containers_have_a_cpu or isinstance(policy, Balloons):
+        assert "" not in {pins.cpus for pins in policy.pins.values()}, "a container has no CPU"
     if isinstance(policy, Balloons):
         sets = [policy.free, *(balloon.cpus for balloon in policy.balloons)]
         assert not any(one & other for one, other in combinations(sets, 2)), "a CPU is in two balloons"
@@ -162,6 +164,17 @@ def test_nothing_is_granted_twice_or_lost_and_all_comes_back(
     elif isinstance(policy, Balloons) and isinstance(empty, Balloons) and choices is Choices.DEFAULT:
         assert not any(balloon.pods for balloon in policy.balloons)
         assert len(policy.balloons) == len(empty.balloons)
+
+
+@given(machines, modes, st.sampled_from(["topology-aware", "balloons"]),
+       st.lists(st.tuples(st.sampled_from(["Guaranteed", "Burstable", "BestEffort"]),
+                          st.sampled_from([0, GIB // 8, 3 * GIB])), min_size=1, max_size=3))  # fmt: skip
+def test_a_machine_full_of_containers_with_cpus_of_their_own_leaves_some_to_those_that_ask_for_none(
+    topology: Topology, choices: Choices, name: str, idle: list[tuple[str, int]]
+) -> None:
+    first, *later = [container(f"idle{n}", 0, memory, qos) for n, (qos, memory) in enumerate(idle)]
+    own = [container(f"own{number}", 1000) for number in topology.online]
+    play(make(name, topology, choices), [("create", one.id, one) for one in (first, *own, *later)])
 
 
 def remade(policy: Policy, names: list[str]) -> Policy:

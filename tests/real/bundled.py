@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -27,18 +27,22 @@ from tests.real.bundled_cases import (
     BACK,
     BAD,
     CASES,
+    CPUS,
     EFFECTIVE,
     GONE,
     HOOKED,
     IGNORED,
     NETDEVICE,
     NOT_DELEGATED,
+    PLACED,
+    PLACING,
     STATES,
     WATCHED,
     WATCHED_ANNOTATIONS,
     Case,
     state_file,
 )
+from tests.support.needs import need
 from tests.support.networks import host_device, ip
 from tests.support.plugin_program import PluginProgram
 from tools.runtimes.machine import PATIENCE
@@ -114,6 +118,8 @@ PROGRAMS = (
     Program("90", "default-validator"),
 )
 """All at once beside one runtime; v010-adapter has a test of its own."""
+POLICIES = {name: (Program("90", name, ("-config", f"{{folder}}/{name}.json")),) for name in PLACING}
+"""Each of them by itself, beside the others."""
 
 
 def write_hook(folder: Path, stage: str, when: object) -> Path:
@@ -140,6 +146,9 @@ def prepare(folder: Path) -> None:
         "memtierd": {"classes": [{"name": "idle", "memtierdconfig": "$CGROUP2_ABS_PATH"}]},
         "memory-policy": {"injectMpolset": True},
     }
+    for name, config in PLACING.items():
+        calm = {"name": "calm", "policy": "batch", "nice": 5}
+        classes[name] = {**config, "schedulingClasses": [calm], "stateDir": str(folder / "placement")}
     for name, config in classes.items():
         (folder / f"{name}.json").write_text(json.dumps(config))
     (folder / "hooks.d").mkdir()
@@ -148,13 +157,15 @@ def prepare(folder: Path) -> None:
 
 
 @contextmanager
-def programs(folder: Path, socket: Path, connected: Callable[[str], bool]) -> Iterator[dict[str, PluginProgram]]:
-    """All plugins beside a runtime, by their names there, until the end of the `with`."""
+def programs(
+    folder: Path, socket: Path, connected: Callable[[str], bool], which: Iterable[Program] = PROGRAMS
+) -> Iterator[dict[str, PluginProgram]]:
+    """Plugins beside a runtime, by their names there, until the end of the `with`."""
     with ExitStack() as stack:
         if not Path(INJECTED).exists():
             stack.callback(shutil.rmtree, INJECTED, ignore_errors=True)
         started = {}
-        for program in PROGRAMS:
+        for program in which:
             running = program.start(folder, socket)
             stack.callback(_stop, running)
             started.update(dict.fromkeys(program.names, running))
@@ -181,12 +192,12 @@ def _scoped(key: str, container: str) -> str:
     return key + container if key.endswith("/") or not container else f"{key}/container.{container}"
 
 
-def _annotations(folder: Path, device: str) -> dict[str, str]:
+def _annotations(folder: Path, device: str, cases: Mapping[str, Case] = CASES) -> dict[str, str]:
     """Those of a pod that asks for every case, each for its own container."""
     texts = {"FOLDER": str(folder), "SPARE": f"{device}s", "MOVED": device}
     found = {}
-    for name, case in CASES.items():
-        container = "" if case.of_pod else name if case.alone else SHARED
+    for name, case in cases.items():
+        container = "" if case.of_pod else name if case.alone or name in PLACED else SHARED
         for key, value in case.annotations.items():
             found[_scoped(key, container)] = re.sub("|".join(texts), lambda match: texts[match[0]], value)
     return found
@@ -196,7 +207,7 @@ def plain(side: Side, handler: str) -> dict[str, str]:
     """Every case as it reads in a container that nobody adjusts: before the plugins are there."""
     pod = side.pod("plain", {}, handler)
     view = side.container(pod, SHARED, {})
-    found = {name: case.read(view) for name, case in CASES.items()}
+    found = {name: case.read(view) for name, case in {**CASES, **PLACED}.items()}
     side.remove(pod)
     return found
 
@@ -229,6 +240,17 @@ def measure(side: Side, handler: str, folder: Path, before: Mapping[str, str]) -
         side.remove(pod)
     for stage in STATES:
         state_file(folder, stage).unlink()
+    return found
+
+
+def measure_policy(side: Side, handler: str, folder: Path, before: Mapping[str, str], policy: str) -> dict[str, str]:
+    """The same of a policy, whose containers are all there when they are looked at."""
+    need(len(CPUS) > 1, "two CPUs")
+    cases = {name: case for name, case in PLACED.items() if case.plugin == policy}
+    pod = side.pod("placed", _annotations(folder, "", cases), handler)
+    views = {name: side.container(pod, name, {}) for name in cases}
+    found = {name: _outcome(case, before[name], partial(views.get, name)) for name, case in cases.items()}
+    side.remove(pod)
     return found
 
 

@@ -8,10 +8,13 @@ which measures; `bundled_matrix` has what came of it.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from nri.api import cpuset
 from nri.cli.support.probe import fields
 from nri.cli.support.probe.fields import View
 from tests.real import adjustments
@@ -132,6 +135,19 @@ def _like(name: str) -> tuple[Callable[[View], str], str]:
     """Where an adjustment of that name is read back, and what it is then."""
     case = adjustments.NEWER.get(name) or fields.CASES[name]
     return case.read, case.effect
+
+
+def _status_cpus(view: View) -> frozenset[int]:
+    lines = Path(f"/proc/{view.pid}/status").read_text().splitlines()
+    return cpuset.parse(next(line for line in lines if line.startswith("Cpus_allowed_list")).partition(":")[2].strip())
+
+
+def _how_many(view: View) -> str:
+    return f"{len(_status_cpus(view))} CPUs"
+
+
+def _which(view: View) -> str:
+    return f"CPUs {cpuset.to_text(_status_cpus(view))}"
 
 
 INJECTOR, DOMAIN = "device-injector", "noderesource.dev"
@@ -272,6 +288,52 @@ CASES: dict[str, Case] = {
     ),
 }
 """Case by name, in the order of the documentation."""
+
+CPUS = sorted(os.sched_getaffinity(0))
+_POLICIES = "resource-policy.nri.io"
+_CALM = {f"scheduling-class.{_POLICIES}": "calm"}
+_ALONE = json.dumps({"containers": {"cpu": {key: {"cpu": "1"} for key in ("requests", "limits")}}})
+#: The policies, which pin all containers: one at a time, all its cases in one pod, read when all are there.
+PLACING: dict[str, dict[str, Any]] = {
+    "topology-aware": {"reservedResources": {"cpu": f"cpuset:{CPUS[0]}"}},
+    "balloons": {
+        "balloonTypes": [
+            {"name": "own", "maxCPUs": 1, "preferNewBalloons": True},
+            {"name": "default", "minBalloons": 0, "shareIdleCPUsInSame": "system"},
+        ]
+    },
+}
+PLACED: dict[str, Case] = {
+    "cpu": Case(
+        "topology-aware",
+        "a whole CPU: one of its own",
+        {f"{DOMAIN}/resources": _ALONE},
+        _how_many,
+        "1 CPUs",
+        of_pod=True,
+    ),
+    "reserved": Case(
+        "topology-aware",
+        f"`prefer-reserved-cpus.{_POLICIES}`",
+        {f"prefer-reserved-cpus.{_POLICIES}": "true"},
+        _which,
+        f"CPUs {CPUS[0]}",
+    ),
+    "calm": Case(
+        "topology-aware",
+        f"`scheduling-class.{_POLICIES}`",
+        {f"prefer-reserved-cpus.{_POLICIES}": "true", **_CALM},
+        *_like("scheduler"),
+    ),
+    "idle": Case(
+        "balloons", "idle CPUs, which another one takes while it runs", {}, _how_many, f"{len(CPUS) - 1} CPUs"
+    ),
+    "balloon": Case(
+        "balloons", f"`balloon.balloons.{_POLICIES}`", {f"balloon.balloons.{_POLICIES}": "own"}, _how_many, "1 CPUs"
+    ),
+    "calm-balloon": Case("balloons", f"`scheduling-class.{_POLICIES}`", _CALM, *_like("scheduler")),
+}
+"""The same of policies; the container that others take CPUs from is there before them."""
 
 #: What is wrong -> what the refusal says after the annotation's key.
 BAD: tuple[tuple[str, str, str], ...] = (

@@ -82,6 +82,15 @@ def test_each_plugin_has_the_effect_that_the_table_says(beside: Beside, handler:
     assert differences(beside.runtime.key, handler, found) == {}
 
 
+@pytest.mark.parametrize("policy", bundled.POLICIES)
+def test_each_policy_has_the_effect_that_the_table_says(beside: Beside, policy: str) -> None:
+    key, daemon, folder = beside.runtime.key, beside.runtime.daemon, beside.folder
+    with bundled.programs(folder, daemon.nri_socket, daemon.has_connected, bundled.POLICIES[policy]):
+        for handler in OF_CONTAINERD:
+            found = bundled.measure_policy(beside, handler, folder, beside.before[handler], policy)
+            assert differences(key, handler, found, found) == {}
+
+
 def test_only_a_plugin_without_an_event_at_the_runtime_ends(beside: Beside) -> None:
     needed = next(row for row in EVENTS if row.name == "ValidateContainerAdjustment")[beside.runtime.key]
     assert bundled.ended(beside.programs) == (set() if needed == YES else {"default-validator"})

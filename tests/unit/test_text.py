@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri.errors import Conflict, UpdateError
-from nri.text import LINE_LENGTH, count, cut, escape, lines, plain, quote
+from nri.text import LINE_LENGTH, count, cut, escape, lines, plain, quote, size
 
 _ANY = st.text(st.characters())  # halves of surrogates, too
 
@@ -68,6 +68,11 @@ def test_an_error_never_holds_a_whole_key_or_id_of_a_plugin() -> None:
     long = "k" * (2 << 20)
     assert len(str(Conflict("c", 1, "Annotations", long, "10-a", "20-b"))) < 2 * LINE_LENGTH
     assert len(str(UpdateError("10-a", long, "it is not there"))) < 2 * LINE_LENGTH
+
+
+def test_sizes_are_short_and_without_what_says_nothing() -> None:
+    sizes = {0: "0 B", 1023: "1023 B", 1536: "1.5 KiB", 12 << 30: "12 GiB", -(3 << 30): "-3 GiB", 1 << 70: "1024 EiB"}
+    assert {number: size(number) for number in sizes} == sizes
 
 
 def test_one_is_singular() -> None:

@@ -313,6 +313,7 @@ def _topology(path: str) -> Topology:
 def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) -> Simulation:
     """Place the containers of manifests, one after the other; what of it all has no effect is told."""
     from nri.config import read_file
+    from nri.config.layers import refused
     from nri.kube.manifest import read_manifests
     from nri.plugins.balloons.plugin import BalloonsPlugin
     from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
@@ -321,8 +322,8 @@ def _simulate(settings: Settings, topology: Topology, policy: str, pods: str) ->
 
     known = {each.name: each.annotations for each in (TopologyAwarePlugin, BalloonsPlugin)}
     done, out = Simulation(_policy(policy, topology), {}, {}), Output(settings)
-    for key, reason in unread_keys(done.policy.options, len(topology.online)):
-        out.note(f"{policy}: {key} has no effect: {reason}")
+    for unread in unread_keys(done.policy.options, len(topology.online)):
+        out.note(str(refused(type(done.policy.options), read_file(policy), unread)))
     memory = sum(node.memory_bytes for node in topology.nodes.values())
     for workload in out.counted(read_manifests(read_file(pods)), "pod"):
         for each in workload.containers:

@@ -108,8 +108,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         topology = read_topology(self.root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
-        for key, reason in unread_keys(options, len(topology.online)):
-            self.log.warning("%s has no effect: %s", key, reason)
+        for unread in unread_keys(options, len(topology.online)):
+            self.log.warning("%s", self._located(options, unread))
         machine = Machine.of(topology)
         before, changes = self._policy, dict[str, Pins]()
         checkpoint = Checkpoint(options.stateDir, self.name)
@@ -140,10 +140,13 @@ class PlacementPlugin(nri.Plugin, ABC):
         try:
             return self.make(machine, options, state, containers)
         except WrongValue as error:
-            found = ConfigError(self._source(), error.key, error.reason, error.suggestion)
-            with suppress(ConfigError):  # of what the runtime gave, or of a file that has changed, no line is known
-                found = refused(type(options), read_file(self.config_source), error)
-            raise found from error
+            raise self._located(options, error) from error
+
+    def _located(self, options: Any, error: WrongValue) -> ConfigError:
+        """An error with its line; without one for what the runtime gave, or of a file that has changed."""
+        with suppress(ConfigError):
+            return refused(type(options), read_file(self.config_source), error)
+        return ConfigError(self._source(), error.key, error.reason, error.suggestion)
 
     def _place_all(self, policy: Policy, containers: Iterable[Container]) -> None:
         """Place what a new policy has not taken up. ConfigError if one would have no place."""

@@ -32,6 +32,8 @@ class Choices:
     """If the best pool cannot serve a container, the next one is tried; the original refuses it."""
     idle_containers_fit: bool = True
     """A container that asks for no CPU finds room where all CPU is promised; the original refuses the second one."""
+    idle_containers_have_a_cpu: bool = True
+    """One that was promised no CPU has at least one to share; in the original exclusive containers take the last."""
     resize_can_move: bool = True
     """A container that is resized stays in its pool if it fits there, else moves; the original refuses it."""
     equal_resizes_keep_shares: bool = True

@@ -238,6 +238,7 @@ def _container(container: Container, place: str, policy: Policy) -> dict[str, An
         "qos": container.qos,
         "place": place,
         "cpu_m": container.requests.cpu_m,
+        "memory_bytes": container.requests.memory_bytes or container.requests.memory_limit_bytes,
         "cpus": pins.cpus or "",
         "mems": pins.mems or "",
         "shares": pins.shares or 0,

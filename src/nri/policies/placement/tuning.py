@@ -105,9 +105,9 @@ class CpuClass:
         """Keys that are given, and are not carried out, each with the reason."""
         for key in _PCT:
             if getattr(self, key) not in ("", None):
-                yield f"cpuClasses {self.name}: {key}", "Intel's speed select is not driven"
+                yield key, "Intel's speed select is not driven"
         if self.publishExtendedResource:
-            yield f"cpuClasses {self.name}: publishExtendedResource", "no resource of the node is made of it"
+            yield "publishExtendedResource", "no resource of the node is made of it"
 
 
 class IrqAffinity(NamedTuple):

@@ -1,6 +1,7 @@
 """Keys of nri-plugins' configuration and annotations that have no effect here, each with the reason.
 
-One job: tell it, for the plugins' log and for what is tried on paper. Pure. Next: the options of the policies.
+One job: tell it, for the plugins' log and for what is tried on paper; a key as the error of a value, so that whoever
+knows the file tells its line. Pure. Next: the options of the policies.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
+from nri.config.complaint import WrongValue
 from nri.policies.placement.containers import SUFFIX, Container, Pod
 from nri.policies.placement.expressions import expand
 
@@ -47,27 +49,33 @@ OF_POLICY: Final[Mapping[str, Mapping[str, str]]] = {
 """Annotations of the other policy that have no effect in this one."""
 
 
-def unread_keys(options: Any, cpus: int) -> Iterator[tuple[str, str]]:
+def unread_keys(options: Any, cpus: int) -> Iterator[WrongValue]:
     """Keys of the configuration that are given, and have no effect on a machine of so many CPUs, with the reason."""
     for key, reason in _KEYS.items():
         if getattr(options, key) not in _NOTHING:
-            yield key, reason
+            yield _unread(reason, key)
     for key, value in options.agent.items():
         if value:
-            yield f"agent: {key}", _AGENT.get(key, "there is no agent beside the plugin")
-    for each in options.cpuClasses:
-        yield from each.without_effect()
-    for each in getattr(options, "balloonTypes", ()):
+            yield _unread(_AGENT.get(key, "there is no agent beside the plugin"), "agent", key)
+    for place, each in enumerate(options.cpuClasses):
+        for key, reason in each.without_effect():
+            yield _unread(reason, "cpuClasses", place, key)
+    for place, each in enumerate(getattr(options, "balloonTypes", ())):
+        here = ("balloonTypes", place)
         try:
             expand(each.groupBy, Container("", "", Pod("", "")), None)
         except ValueError as error:
-            yield f"balloonTypes {each.name}: groupBy", str(error)
+            yield _unread(str(error), *here, "groupBy")
         if each.minCPUs > cpus:
-            reason = f"it is {each.minCPUs}, and there are {cpus} CPUs: no such balloon can be made"
-            yield f"balloonTypes {each.name}: minCPUs", reason
-        for device in each.preferCloseToDevices:
+            reason = f"{each.minCPUs} is above the {cpus} CPUs that there are: no balloon {each.name} can be made"
+            yield WrongValue((*here, "minCPUs"), reason, "lower it")
+        for number, device in enumerate(each.preferCloseToDevices):
             if device.startswith("podresourceapi:"):
-                yield f"balloonTypes {each.name}: {device}", _HINTS
+                yield _unread(_HINTS, *here, "preferCloseToDevices", number)
+
+
+def _unread(reason: str, *path: str | int) -> WrongValue:
+    return WrongValue(path, f"it has no effect: {reason}", "")
 
 
 def unread_annotations(policy: str, container: Container, known: Iterable[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from nri.host.topology import MemoryKind, Node
 from nri.policies.placement import masks
+from nri.text import size
 
 __all__ = [
     "ALL_KINDS",
@@ -336,7 +337,7 @@ class MemoryZones:
                     if not zones:
                         return
             if not moved:
-                over = ", ".join(f"{excess[zone]} bytes too much in nodes {masks.text(zone)}" for zone in zones)
+                over = ", ".join(f"{size(excess[zone])} too much in nodes {masks.text(zone)}" for zone in zones)
                 raise NoMemory(f"not enough memory: {over}")
 
     def _overcommitted(self, nodes: int) -> tuple[list[int], dict[int, int]]:

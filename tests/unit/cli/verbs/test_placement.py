@@ -130,10 +130,11 @@ def test_pools_are_shown_as_a_table_as_json_and_as_a_picture(nri, machine) -> No
 
 def test_a_container_is_explained_on_paper(nri, machine) -> None:
     done = on_paper(nri, machine, "explain", "main")
-    assert "Guaranteed, 2 CPUs of its own" in done.stdout
+    assert "Guaranteed, 2 CPUs of its own, 1 MiB of memory" in done.stdout
     assert "socket #0" in done.stdout
     found = json.loads(on_paper(nri, machine, "explain", "main", "-o", "json").stdout)
     assert (found["container"], found["cpus"], found["doubts"]) == ("default/web/main", "1-2", [])
+    assert found["memory_bytes"] == 1 << 20
     missing = on_paper(nri, machine, "explain", "huge")
     assert (missing.returncode, 'there is no container "huge"' in missing.stderr) == (1, True)
 
@@ -152,7 +153,7 @@ spec:
   agent: {podResourceAPI: true}
   idleCPUClass: slow
   cpuClasses: [{name: slow, sstClosID: 2}]
-  balloonTypes: [{name: near, preferCloseToDevices: ['podresourceapi:gpu*']}]
+  balloonTypes: [{name: near, preferCloseToDevices: ['podresourceapi:gpu*']}, {name: big, minCPUs: 5}]
 """
     keys = "{cold-start.resource-policy.nri.io: soon, rdtclass.resource-policy.nri.io: gold}"
     (machine / "pods.yaml").write_text(POD.replace("name: web", f"name: web, annotations: {keys}"))
@@ -161,9 +162,10 @@ spec:
     shown = on_paper(nri, machine, "show", "--policy", file).stderr.splitlines()
     explained = on_paper(nri, machine, "explain", "main", "--policy", file).stderr.splitlines()
     for words in (
-        f"{file}: agent: podResourceAPI has no effect: ",
-        f"{file}: cpuClasses slow: sstClosID has no effect: Intel's speed select is not driven",
-        f"{file}: balloonTypes near: podresourceapi:gpu* has no effect: ",
+        f"{file}:3: agent.podResourceAPI: it has no effect: ",
+        f"{file}:5: cpuClasses[0].sstClosID: it has no effect: Intel's speed select is not driven",
+        f"{file}:6: balloonTypes[0].preferCloseToDevices[0]: it has no effect: ",
+        f"{file}:6: balloonTypes[1].minCPUs: 5 is above the 4 CPUs that there are: no balloon big can be made (lower",
         "default/web/main: annotation cold-start.resource-policy.nri.io has no effect: ",
         "default/web/main: annotation rdtclass.resource-policy.nri.io has no effect: ",
     ):

@@ -55,4 +55,4 @@ def test_a_balloon_is_near_to_the_device_that_its_type_names(
         asking = pod(name, **{"balloon.balloons": kind})
         assert nri_runtime.create_container(asking, ask(name, 2000)).adjust.cpuset_cpus == wanted
     assert "nothing in /sys says which CPUs are near to /sys/devices/none" in caplog.text
-    assert "balloonTypes other: podresourceapi:nvidia* has no effect" in caplog.text
+    assert "balloonTypes[1].preferCloseToDevices[2]: it has no effect" in caplog.text

@@ -385,8 +385,8 @@ def test_keys_without_an_effect_are_told(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     started(runtime, tmp_path, log={"debug": ["*"]}, instrumentation={"reportPeriod": "60s"})
-    assert "log has no effect: the log is set by --log-level" in caplog.text
-    assert "instrumentation has no effect" in caplog.text
+    assert "log: it has no effect: the log is set by --log-level" in caplog.text
+    assert "instrumentation: it has no effect" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ def test_every_key_that_nobody_reads_is_told(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Any, given: dict[str, Any]
 ) -> None:
     started(runtime, tmp_path, kind(), **given)
-    assert {key for key in given if f"{key} has no effect: " in caplog.text} == set(given)
+    assert {key for key in given if f"{key}: it has no effect: " in caplog.text} == set(given)
 
 
 def test_a_key_of_a_class_that_is_not_carried_out_is_told(
@@ -410,10 +410,10 @@ def test_a_key_of_a_class_that_is_not_carried_out_is_told(
     started(
         runtime, tmp_path, cpuClasses=[{"name": "low", "pctPriority": "low"}], sharedPoolCPUClass="low", agent=agent
     )
-    assert "agent: podResourceAPI has no effect: the kubelet's pod resources are not asked" in caplog.text
-    assert "agent: configFile has no effect: there is no agent beside the plugin" in caplog.text
-    assert "nodeResourceTopology" not in caplog.text and "agent: other" not in caplog.text
-    assert "cpuClasses low: pctPriority has no effect: Intel's speed select is not driven" in caplog.text
+    assert "agent.podResourceAPI: it has no effect: the kubelet's pod resources are not asked" in caplog.text
+    assert "agent.configFile: it has no effect: there is no agent beside the plugin" in caplog.text
+    assert "nodeResourceTopology" not in caplog.text and "agent.other" not in caplog.text
+    assert "cpuClasses[0].pctPriority: it has no effect: Intel's speed select is not driven" in caplog.text
 
 
 def test_annotations_that_nobody_reads_are_told_for_the_container(

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
 
 import pytest
 
+from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.policy import Gauge, account, document, exposition, find
+from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import Machines
 from tests.support.placement import DATA, balloons, container, guest, topology_aware
 
@@ -87,3 +93,34 @@ def test_measurements_are_text_of_prometheus_with_labels_escaped_and_large_numbe
         r'a{of="x\"\\\n"} 0.7',
         'a{of="y"} 8589934592',
     ]
+
+
+@pytest.mark.parametrize(
+    "policy", [topology_aware(), balloons({"name": "rest", "namespaces": ["*"], "preferPerNamespaceBalloon": True})]
+)
+def test_a_container_that_changes_nobody_s_cpus_is_no_more_work_however_many_there_are(
+    policy: TopologyAware | Balloons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = []
+    for number in range(150):
+        counts.append(_calls(partial(policy.create, container(f"c{number}"))))
+        if number == 20:
+            monkeypatch.setattr(policy.zones, "saved", lambda: pytest.fail("all is noted, and nothing can be refused"))
+    assert max(counts[100:]) <= max(counts[5:20])
+
+
+def _calls(do: Callable[[], object]) -> int:
+    """How many functions are called."""
+    made = 0
+
+    def count(_frame: FrameType, event: str, _arg: object) -> None:
+        nonlocal made
+        made += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        do()
+    finally:
+        sys.setprofile(before)
+    return made

@@ -12,20 +12,20 @@ KNOWN = ("prefer-shared-cpus.resource-policy.nri.io", "memory-type.resource-poli
 def test_keys_that_are_given_in_vain_are_told_with_the_reason() -> None:
     one = {"name": "near", "preferCloseToDevices": ["podresourceapi:gpu*", "/sys/devices/system/node/node0"]}
     policy = balloons(one, agent={"podResourceAPI": True, "other": False}, control={"rdt": {}}, log={})
-    asked = "the kubelet's pod resources are not asked"
-    assert dict(unread_keys(policy.options, 16)) == {
-        "control": "classes of block I/O and RDT are set by the plugin rdt",
-        "agent: podResourceAPI": asked,
-        "balloonTypes near: podresourceapi:gpu*": asked,
+    asked = "it has no effect: the kubelet's pod resources are not asked"
+    assert {each.key: each.reason for each in unread_keys(policy.options, 16)} == {
+        "control": "it has no effect: classes of block I/O and RDT are set by the plugin rdt",
+        "agent.podResourceAPI": asked,
+        "balloonTypes[0].preferCloseToDevices[0]": asked,
     }
-    assert dict(unread_keys(topology_aware().options, 16)) == {}
+    assert list(unread_keys(topology_aware().options, 16)) == []
 
 
 def test_a_type_that_wants_more_cpus_than_there_are_is_told() -> None:
     options = balloons({"name": "big", "minCPUs": 17}, {"name": "all", "minCPUs": 16}).options
-    assert dict(unread_keys(options, 16)) == {
-        "balloonTypes big: minCPUs": "it is 17, and there are 16 CPUs: no such balloon can be made"
-    }
+    (told,) = unread_keys(options, 16)
+    assert told.key == "balloonTypes[0].minCPUs"
+    assert told.reason == "17 is above the 16 CPUs that there are: no balloon big can be made"
 
 
 def test_annotations_of_the_other_policy_are_told_and_those_that_could_not_be_read() -> None:

@@ -12,6 +12,7 @@ from nri.cli.settings import DURATION, Settings
 from nri.cli.support import cri as support
 from nri.cli.support.cri import cri_option
 from nri.cli.support.verb import Verb
+from nri.text import size
 
 if TYPE_CHECKING:
     from nri.cri.client import CriClient
@@ -25,7 +26,6 @@ _COLUMNS = [
     Column("DISK", "disk"),
     Column("ID", "id", 13, mark=False),
 ]
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 @click.command(
@@ -81,12 +81,5 @@ def _row(now: Any, before: Any) -> dict[str, str]:
         row["cpu"] = f"{now.cpu.usage_nano_cores.value / 1e9:.3f}"
     sizes = (("memory", now.memory, "working_set_bytes"), ("rss", now.memory, "rss_bytes"),
              ("disk", now.writable_layer, "used_bytes"))  # fmt: skip
-    return row | {key: _size(getattr(part, name).value) if part.HasField(name) else "" for key, part, name in sizes}
-
-
-def _size(number: float) -> str:
-    """A number of bytes in three digits or so: ``1.5MiB``."""
-    power = 0
-    while number >= 1024 and power < len(_UNITS) - 1:
-        number, power = number / 1024, power + 1
-    return f"{number:.0f}{_UNITS[power]}" if number >= 100 or not power else f"{number:.1f}{_UNITS[power]}"
+    given = {key: getattr(part, name).value if part.HasField(name) else None for key, part, name in sizes}
+    return row | {key: "" if number is None else size(number).replace(" ", "") for key, number in given.items()}

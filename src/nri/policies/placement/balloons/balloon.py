@@ -22,7 +22,7 @@ class Balloon:
         cpus: its own; `idle` those of nobody, which its containers may use, too.
         pods: the containers of each pod; `requested_m` what all of them ask for together, `count` how many they are.
         waiting: those of them that are tried again when memory was given or taken.
-        groups: how many containers have which value of `groupBy`.
+        groups: how many containers have which value of `groupBy`; `namespaces` are of which namespace.
         loaded: the devices that it puts load on.
         short: whether there is not enough memory for one of them.
         tree: where it takes CPUs; None for a composite, which has `components`.
@@ -39,6 +39,7 @@ class Balloon:
     count: int = 0
     waiting: Waiting = field(default_factory=Waiting)
     groups: dict[str, int] = field(default_factory=dict)
+    namespaces: dict[str, int] = field(default_factory=dict)
     requested_m: int = 0
     short: bool = False
     name: str = field(init=False)
@@ -112,13 +113,13 @@ class Balloon:
 
     def saved(self) -> tuple[Any, ...]:
         """The part that changes while it lives."""
-        lists = dict(self.pods), dict(self.groups), dict(self._ranks), self.waiting.copy()
+        lists = dict(self.pods), dict(self.groups), dict(self.namespaces), dict(self._ranks), self.waiting.copy()
         return self.cpus, self.idle, self.requested_m, self.short, self.count, *lists
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Be as it was."""
         self.cpus, self.idle, self.requested_m, self.short, self.count, *lists = saved
-        self.pods, self.groups, self._ranks, self.waiting = lists
+        self.pods, self.groups, self.namespaces, self._ranks, self.waiting = lists
 
     def written(self) -> BalloonState:
         """Its CPUs, the same value while they are the same."""

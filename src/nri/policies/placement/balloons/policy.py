@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
+from typing import Any
 
 from nri.config.complaint import WrongValue
 from nri.kube.quantity import shares_of_millicpu
@@ -89,6 +90,9 @@ class Balloons:
         self._decisions: dict[str, view.Decision] = {}
         self._changes = Changes()
         self._set = self._changes.follow if choices.balloons_follow_resizes else self._changes.set
+        # How all was before a decision that may be refused yet, once it has changed anything.
+        self._before: tuple[Any, ...] | None = None
+        self._deciding = False
         # The requests for which there was no memory when the zones had this version: of another one nothing is known.
         self._in_vain: set[MemoryRequest | None] = set()
         self._in_vain_at = -1
@@ -140,7 +144,6 @@ class Balloons:
         self.balloons.append(balloon)
         for each in members:
             if self._most_m(balloon) >= each.requests.cpu_m + balloon.requested_m:
-                self.containers[each.id] = each
                 self._join(each, balloon)
 
     def _remade(self, parts: list[PartState]) -> Balloon | None:
@@ -306,8 +309,10 @@ class Balloons:
         if not self.choices.pod_class_is_known:
             container.hide_class()
         with self._undone_if_refused():
-            self.containers[container.id] = container
-            if not self._left_alone(container):
+            alone = self._left_alone(container)
+            if alone or not self.choices.failure_changes_nothing:
+                self.containers[container.id] = container
+            if not alone:
                 self._place(container)
         return self._changes.take()
 
@@ -360,6 +365,7 @@ class Balloons:
             self._repin_for(container, balloon)
             return
         with self._undone_if_refused():
+            self._keep()
             self._changes.leave_shares(container.id)
             self._dismiss(container, balloon, requests)
             self._place(container)
@@ -367,20 +373,27 @@ class Balloons:
     @contextmanager
     def _undone_if_refused(self) -> Iterator[None]:
         """Be as before if what is done in here is refused."""
-        balloons = list(self.balloons)
-        saved = [(part, part.saved()) for balloon in balloons for part in balloon.parts()]
-        free, zones, changes = self.free, self.zones.saved(), self._changes.saved()
-        containers, members = dict(self.containers), dict(self._members)
+        self._before, self._deciding = None, True
         try:
             yield
         except NoPlace:
-            if self.choices.failure_changes_nothing:
-                self.balloons, self.free, self.containers, self._members = balloons, free, containers, members
+            if self._before is not None and self.choices.failure_changes_nothing:
+                self.balloons, self.free, self.containers, self._members, zones, changes, saved = self._before
                 self.zones.restore(zones)
                 self._changes.restore(changes)
                 for part, state in saved:
                     part.restore(state)
             raise
+        finally:
+            self._before, self._deciding = None, False
+
+    def _keep(self) -> None:
+        """Note how all is, before the first change of a decision that may be refused yet."""
+        if self._deciding and self._before is None:
+            parts = [(part, part.saved()) for balloon in self.balloons for part in balloon.parts()]
+            containers, members = dict(self.containers), dict(self._members)
+            zones, changes = self.zones.saved(), self._changes.saved()
+            self._before = list(self.balloons), self.free, containers, members, zones, changes, parts
 
     def scheduling(self, container: Container) -> SchedulingClass | None:
         """How a container's processes are scheduled: by its annotation, else by its type; not if it is left alone."""
@@ -398,6 +411,7 @@ class Balloons:
             raise NoPlace(str(container), self._why_none(kind, container))
         wanted = max(1, container.requests.cpu_m + balloon.requested_m)
         if balloon.size_m < wanted:
+            self._keep()
             try:
                 self._resize(balloon, wanted)
             except ValueError as error:
@@ -407,6 +421,7 @@ class Balloons:
         self._decisions[container.id] = decision
 
     def _join(self, container: Container, balloon: Balloon) -> None:
+        self.containers[container.id] = container
         balloon.add(container.pod.id, container.id)
         balloon.requested_m += container.requests.cpu_m
         self._members[container.id] = balloon.name
@@ -486,16 +501,14 @@ class Balloons:
         return [each for each in self.balloons if whole and each.groups.get(group, 0) > 0]
 
     def _of_namespace(self, namespace: str) -> list[Balloon]:
-        return [
-            each
-            for each in self.balloons
-            if any(self.containers[name].pod.namespace == namespace for name in each.containers)
-        ]
+        return [each for each in self.balloons if each.namespaces.get(namespace, 0) > 0]
 
     def _balloon_of(self, container: Container) -> Balloon | None:
         return next((each for each in self.balloons if container.id in each.pods.get(container.pod.id, ())), None)
 
     def _count_group(self, balloon: Balloon, container: Container, sign: int) -> None:
+        namespace = container.pod.namespace
+        balloon.namespaces[namespace] = balloon.namespaces.get(namespace, 0) + sign
         if balloon.type.groupBy:
             group, _ = expand(balloon.type.groupBy, container, container.pod)
             balloon.groups[group] = balloon.groups.get(group, 0) + sign
@@ -537,6 +550,7 @@ class Balloons:
         free = self._free_for(kind).bit_count()
         if free == 0 or free < kind.minCPUs:
             return []
+        self._keep()
         try:
             balloon = self._new(kind)
         except ValueError:

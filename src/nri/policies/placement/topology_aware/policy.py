@@ -45,7 +45,7 @@ class Grant:
     Attributes:
         exclusive: its own CPUs; `portion_m` thousandths of those of its kind that it shares.
         zone: its memory nodes.
-        idle: whether it asks for no CPU.
+        idle: whether it was promised no CPU.
         preserved: whether its memory is left alone; `cold` whether DRAM is still to come.
     """
 
@@ -103,11 +103,14 @@ class TopologyAware:
         self._changes = Changes()
         self.in_time: Callable[[], None] = always
         grants = {} if state is None else state.grants
-        for name, container in containers.items():
-            if name in grants:
-                self._adopt(container, grants[name])
+        known = [(container, grants[name]) for name, container in containers.items() if name in grants]
+        # Those who were promised none last: they have what the others leave.
+        for container, given in sorted(known, key=lambda each: not (each[1].exclusive or each[1].portion_m)):
+            self._adopt(container, given)
         for grant in self.grants.values():
             self._pin(grant)
+        #: The CPUs of each pool that those who share there are pinned to.
+        self._shared = {pool.id: pool.free_sharable for pool in self.pools.by_id}
 
     def _reserve(self) -> int:
         amounts, isolated = self.options.reservedResources, self.machine.isolated & self.allowed
@@ -325,8 +328,8 @@ class TopologyAware:
             try:
                 return self._serve(score, request)
             except (NoMemory, NoPlace, ValueError) as error:
-                reason = score.lacks(request) or (error.reason if isinstance(error, NoPlace) else str(error))
-                lacks.append(f"{score.pool.name} lacks {reason}")
+                score.lack = score.lack or (error.reason if isinstance(error, NoPlace) else str(error))
+                lacks.append(f"{score.pool.name} lacks {score.lacks(request)}")
         raise NoPlace(str(request.container), "; ".join(lacks) or "there is no pool")
 
     def _offer(self, score: Score, request: Request) -> None:
@@ -355,17 +358,18 @@ class TopologyAware:
             kind = CpuKind.NORMAL
         cpus = self._pick(pool, request, exclusive)
         pool.take(cpus)
-        grant = Grant(request.container, pool, kind, cpus, 0, preserved=request.memory_kinds is None)
+        grant = Grant(request.container, pool, kind, cpus, shared_m, preserved=request.memory_kinds is None)
         grant.idle, grant.cold = self._is_idle(grant), request.cold
         try:
             if kind is CpuKind.NORMAL and shared_m > 0 and pool.free_shared_m() < shared_m:
                 raise ValueError(f"{shared_m - pool.free_shared_m()}m shared CPU")
+            if self.choices.idle_containers_have_a_cpu and (pool.starves() or (grant.idle and not pool.free_sharable)):
+                raise ValueError("a shared CPU for containers that ask for none")
             self._check_strict(grant, request, score.offer)
             self._commit(grant, score.offer)
         except (NoMemory, ValueError):
             pool.give_back(cpus)
             raise
-        grant.portion_m = shared_m
         return grant
 
     def _enter(self, grant: Grant) -> None:
@@ -430,6 +434,8 @@ class TopologyAware:
                 self._changes.follow(user, mems=masks.text(zone))
 
     def _is_idle(self, grant: Grant) -> bool:
+        if self.choices.idle_containers_have_a_cpu:
+            return grant.shares and not grant.portion_m
         if grant.kind is CpuKind.RESERVED and grant.pool.reserved:
             return False
         qos = grant.container.qos
@@ -475,11 +481,12 @@ class TopologyAware:
         """Pin all others that share to the CPUs that their pools have now."""
         if cause.kind is CpuKind.RESERVED or not self.options.pinCPU:
             return
-        whole = {pool.id: masks.text(pool.free_sharable) for pool in self.pools.by_id}
-        for name, grant in self.grants.items():
-            if grant is not cause and grant.shares:
+        before, self._shared = self._shared, {pool.id: pool.free_sharable for pool in self.pools.by_id}
+        changed = {number: masks.text(cpus) for number, cpus in self._shared.items() if cpus != before[number]}
+        for name, grant in self.grants.items() if changed else ():
+            if grant is not cause and grant.shares and grant.pool.id in changed:
                 plain = not (grant.exclusive or grant.container.pod.asks)
-                self._changes.follow(name, cpus=whole[grant.pool.id] if plain else self._cpus(grant))
+                self._changes.follow(name, cpus=changed[grant.pool.id] if plain else self._cpus(grant))
 
     # -- how it shows itself ------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class Pool:
         cpus: all its CPUs; `isolated`, `reserved` and `sharable` those that containers may have.
         free_isolated, free_sharable: what of them nobody has alone.
         shared_m, reserved_m: thousandths that were granted here and below.
-        idlers: containers here and below that ask for no CPU and yet need some.
+        idlers: containers here and below that were promised no CPU and yet need some.
         tenants: containers here by the kind of their CPUs.
         memory: the nodes of each kind of memory, by their bits in `zones`.
     """
@@ -96,8 +96,13 @@ class Pool:
         return 1000 * self.free_sharable.bit_count() - self.shared_m
 
     def is_overpromised(self) -> bool:
-        """Whether here, above or below more is promised than there is."""
-        return any(pool.own_shared_m() < 0 or pool.own_reserved_m() < 0 for pool in (*self.above(), *self.below()))
+        """Whether here, above or below more is promised than there is, or nothing is left to those promised none."""
+        pools = (*self.above(), *self.below())
+        return self.starves() or any(pool.own_shared_m() < 0 or pool.own_reserved_m() < 0 for pool in pools)
+
+    def starves(self) -> bool:
+        """Whether here, above or below somebody who was promised no CPU has none to share."""
+        return any(pool.idlers and not pool.free_sharable for pool in (*self.above(), *self.below()))
 
     def sliceable(self, allocator: CpuAllocator) -> int:
         """The CPUs that may become exclusive: of each pool below as many whole ones as nobody was promised a share of.

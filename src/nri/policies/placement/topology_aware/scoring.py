@@ -32,7 +32,7 @@ class Score:
         at_priority: thousandths of CPUs of each priority.
         tenants: containers with CPUs of the same kind.
         offer: memory; None if there is none.
-        lack: why there is none.
+        lack: why there is none, or why it could not serve.
     """
 
     pool: Pool
@@ -76,10 +76,11 @@ class Score:
     def lacks(self, request: Request) -> str:
         """The resources that a container would miss here, in words; "" for nothing."""
         if request.kind is CpuKind.RESERVED:
-            return f"{-self.reserved_m}m reserved CPU" if self.reserved_m < 0 else ""
-        if self.shared_m < 0:
-            return f"{-self.shared_m}m CPU"
-        if request.only_isolated and self.isolated < 0:
+            if self.reserved_m < 0:
+                return f"{-self.reserved_m}m reserved CPU"
+        elif self.shared_m < 0:
+            return f"{-self.shared_m}m CPU" if request.exclusive or request.shared_m else "a free shared CPU"
+        elif request.only_isolated and self.isolated < 0:
             return f"{-self.isolated} isolated CPUs"
         return self.lack or ("" if self.offer else "memory")
 

@@ -16,7 +16,7 @@ from nri.policies.placement.topology_aware.pools import Pool, Pools
 from nri.policies.placement.topology_aware.requests import CpuKind, Request
 from nri.policies.placement.topology_aware.scoring import Score, Scoring
 from nri.policies.placement.zones import ALL_KINDS, MemoryZones
-from nri.text import count
+from nri.text import count, size
 
 __all__ = ["Decision", "explanation", "gauges", "places"]
 
@@ -75,11 +75,12 @@ def explanation(container: Container, pool: Pool, decision: Decision, scoring: S
         if result > 0:
             change = _CHANGES[name](score, chosen, request)
             candidates.append(Candidate(score.pool.name, _has(score, request), name, change))
-        else:  # it was better
-            lack = score.lacks(request) or "whole CPUs of one leaf, or what strict hints want"
-            lost = f"could not serve it: {lack}" if then else f"better by now: {name}"
-            change = "room in it" if then else "to be created again"
-            candidates.append(Candidate(score.pool.name, _has(score, request), lost, change))
+        elif then and (lack := score.lacks(request)):
+            lost = f"could not serve it: {lack}"
+            candidates.append(Candidate(score.pool.name, _has(score, request), lost, "room in it"))
+        else:  # it is better
+            lost = "it fits where it was" if then else f"better by now: {name}"
+            candidates.append(Candidate(score.pool.name, _has(score, request), lost, "to be created again"))
     return Explanation(container, _words(request), pool.name, then, candidates, decision.count - len(candidates))
 
 
@@ -94,7 +95,7 @@ def _words(request: Request) -> str:
     if request.shared_m or not request.exclusive:
         parts.append(f"{request.shared_m}m of {'reserved' if request.kind is CpuKind.RESERVED else 'shared'} CPUs")
     parts.append(
-        "its memory is left alone" if request.memory_kinds is None else f"{request.memory_bytes} bytes of memory"
+        "its memory is left alone" if request.memory_kinds is None else f"{size(request.memory_bytes)} of memory"
     )
     return f"{request.container.qos}, " + ", ".join(parts)
 

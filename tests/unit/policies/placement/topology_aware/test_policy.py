@@ -9,7 +9,7 @@ from nri.kube.requests import Requests
 from nri.policies.placement import masks
 from nri.policies.placement.amounts import Amounts
 from nri.policies.placement.choices import Choices
-from nri.policies.placement.containers import Hint, NoPlace, Pins
+from nri.policies.placement.containers import Container, Hint, NoPlace, Pins
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.state import PlacementState
 from nri.policies.placement.topology_aware.options import Options
@@ -68,6 +68,39 @@ def test_idle_containers_fit() -> None:
         else:
             with pytest.raises(NoPlace, match="socket #0 lacks"):
                 policy.create(container("more"))
+
+
+ALL_OWN = [container(name, 1000) for name in "abc"]
+
+
+@pytest.mark.parametrize(
+    "ones",
+    [
+        [container("idle", qos="Guaranteed"), *ALL_OWN],
+        [container("idle", memory=3 * GIB, qos="Burstable"), *ALL_OWN],
+        [*ALL_OWN, container("idle")],
+        [container("two", 2000), container("all", 1000, qos="Burstable"), container("one"), container("idle")],
+    ],
+    ids=["of the pool", "of the pool above", "when there are none", "when all others are promised"],
+)
+def test_idle_containers_have_a_cpu(ones: list[Container]) -> None:
+    """`idle_containers_have_a_cpu`: in the original exclusive containers may take the last one."""
+    for choices in MODES:
+        policy = topology_aware(guest(1, 2, 2, 1), choices)
+        refused = []
+        for one in ones:
+            try:
+                policy.create(replace(one))
+            except NoPlace as error:
+                refused.append(error.reason)
+        if choices is Choices.DEFAULT:
+            assert all(pins.cpus for pins in policy.pins.values())
+            assert len(policy.pins) + len(refused) == len(ones)
+            assert all("shared CPU" in reason or "1m CPU" in reason for reason in refused)
+            assert again(policy).saved() == policy.saved()
+        else:
+            assert policy.pins["idle"].cpus == ""
+            assert "idle" not in again(policy).containers
 
 
 def test_resize_can_move() -> None:

@@ -44,6 +44,22 @@ def test_each_comparison_has_words_of_its_own() -> None:
     assert by_place(policy, "large")["NUMA node #0"][0] in ("fewer memory nodes", "memory offer")
 
 
+def test_a_better_pool_says_why_it_could_not_serve_or_that_the_container_stayed() -> None:
+    policy = topology_aware(colocatePods=True)
+    for name in ("a", "b", "c", "d", "e"):
+        policy.create(container(name, 500))
+    strict = container("strict", 500, pod="a", **{"strict.topologyhints": "true"})
+    strict.hints = {"device": Hint("12-15", "3")}
+    policy.create(strict)
+    lost, change = by_place(policy, "strict")[policy.explain("a").place]
+    assert (lost, change) == ("could not serve it: CPUs 12-15, which it strictly wants", "room in it")
+    stays = policy.explain("e").place
+    for name in [name for name, grant in policy.grants.items() if grant.pool.name != stays]:
+        policy.release(name)
+    policy.resize("e", Requests(600, 600))
+    assert ("it fits where it was", "to be created again") in by_place(policy, "e").values()
+
+
 def test_requests_are_told_in_words() -> None:
     policy = topology_aware(reservedPoolNamespaces=["infra"])
     words = {}
@@ -56,7 +72,7 @@ def test_requests_are_told_in_words() -> None:
     ):
         policy.create(each)
         words[each.id] = policy.explain(each.id).request
-    assert words["own"] == "Guaranteed, 3 CPUs of its own, 1024 bytes of memory"
+    assert words["own"] == "Guaranteed, 3 CPUs of its own, 1 KiB of memory"
     assert words["mixed"].startswith("Guaranteed, 1 isolated CPU of its own, 500m of shared CPUs")
     assert words["none"].startswith("BestEffort, 0m of shared CPUs")
     assert words["infra"].startswith("Guaranteed, 100m of reserved CPUs")
