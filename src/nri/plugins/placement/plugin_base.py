@@ -26,7 +26,7 @@ from nri.config.layers import refused
 from nri.errors import ConfigError, NriError
 from nri.host import Root, read_topology
 from nri.kube.requests import Requests
-from nri.plugins.placement.answers import adjustment_of, differing, requests_after, updates_of
+from nri.plugins.placement.answers import adjustment_of, differing, free_of, freed, requests_after, updates_of
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.devices import hints_of
 from nri.plugins.placement.tuner import Tuner
@@ -69,6 +69,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._checkpoint = Checkpoint("", "")
         self._connected = False
         self._server: Server | None = None
+        #: Where it listens.
+        self._served = ""
         self._tuner: Tuner | None = None
         #: How often a configuration was given, and why the last one was not taken.
         self._configured = 0
@@ -97,15 +99,15 @@ class PlacementPlugin(nri.Plugin, ABC):
                 if self._policy is None or self._connected:
                     raise
                 self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
-        if self._server is None:
-            self._listen()
+        self._listen()
 
     def _configure(self) -> dict[str, Pins]:
         """Make a policy for the configuration; the pins that change with it."""
         options = self.config
         for each in pinning(options.hostRoot):
             self.log.warning("%s: two that pin the same containers undo each other's work; %s", each, each.next)
-        topology = read_topology(self.root)
+        root = Root(options.hostRoot)
+        topology = read_topology(root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
         for key, reason in unread_keys(options, len(topology.online)):
@@ -117,17 +119,18 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._saved_state, complaint = checkpoint.read()
             if complaint:
                 self.log.warning("%s; all containers are placed again", complaint)
-            self._tuner = Tuner(self.root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
+            self._tuner = Tuner(root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
             policy = self._made(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
         else:
             policy = self._made(machine, options, before.saved(), before.containers)
             self._place_all(policy, before.containers.values())
-            changes = {name: pins for name, pins in policy.pins.items() if pins != before.pins.get(name)}
+            pins = freed(policy, before.containers.values(), free_of(before))
+            changes = {name: each for name, each in pins.items() if each != before.pins.get(name)}
         self._policy, self._options, self._machine, self._checkpoint = policy, options, machine, checkpoint
         self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
-        if before is not None:
+        if before is not None and self._saved_state is None:  # else the file has more than this policy knows
             self._save(policy)
         return changes
 
@@ -152,7 +155,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 try:
                     policy.create(container)
                 except NoPlace as error:
-                    hint = "leave it more CPUs, or delete the pod first"
+                    hint = "leave it what it needs, or delete the pod first"
                     raise ConfigError(self._source(), "", f"it leaves {error}", hint) from error
 
     # -- what runs already --------------------------------------------------------------------------------------------
@@ -185,7 +188,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                     self._later[container.id] = container
             self._policy, self._saved_state, self._connected = policy, None, True
             self._save(policy)
-            changes = {name: differing(pins, told[name]) for name, pins in policy.pins.items()}
+            earlier = [each for name, each in found.items() if name in state.containers and name not in self._later]
+            pins = {**policy.pins, **freed(policy, earlier, state.free)}
+            changes = {name: differing(each, told[name]) for name, each in pins.items()}
         self.log.info(
             "%d containers are placed, %d of them as they were%s",
             len(policy.containers),
@@ -238,22 +243,29 @@ class PlacementPlugin(nri.Plugin, ABC):
     def closed(self) -> None:
         with self._lock:
             self._connected = False
-            server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        self._stop_listening()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         """Answer `nri placement show` and `explain` for root; that nobody can ask is no reason to end."""
+        path = str(Path(self._options.stateDir, f"{self.name}.sock"))
+        if self._server is not None and self._served == path:
+            return
+        self._stop_listening()
         from nri.service.http import Server
 
         handlers = {"/show": self._show, "/explain": self._explain, "/metrics": self._metrics}
-        path = str(Path(self._options.stateDir, f"{self.name}.sock"))
+        self._served = path
         try:
             self._server = Server(handlers, path=path)
         except NriError as error:
             self.log.warning("nri placement show cannot ask this plugin: %s", error)
+
+    def _stop_listening(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
 
     def _metrics(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import text_answer
@@ -306,7 +318,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
         made = container_of(pod, container, self._node_bytes)
         if "topologyhints" not in OF_POLICY[self.name]:
-            made.hints = hints_of(made, container, self.root)
+            made.hints = hints_of(made, container, Root(self._options.hostRoot))
         return made
 
     def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
@@ -365,11 +377,6 @@ class PlacementPlugin(nri.Plugin, ABC):
     # -- helpers ------------------------------------------------------------------------------------------------------
 
     @property
-    def root(self) -> Root:
-        """The node's files."""
-        return Root(self.config.hostRoot)
-
-    @property
     def present(self) -> Policy:
         """The policy that decides now."""
         assert self._policy is not None, "no event comes before configure"
@@ -401,7 +408,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _save(self, policy: Policy) -> None:
         try:
             state = policy.saved()
-            state.interrupts = dict(self._tuner.first) if self._tuner else {}
+            state.interrupts, state.free = dict(self._tuner.first) if self._tuner else {}, free_of(policy)
             self._checkpoint.write(state)
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where
