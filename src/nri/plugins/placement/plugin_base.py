@@ -25,6 +25,7 @@ from nri.config.kubelet import pinning
 from nri.config.layers import refused
 from nri.errors import ConfigError, NriError
 from nri.host import Root, read_topology
+from nri.host.usage import node_memory_used
 from nri.kube.requests import Requests
 from nri.plugins.placement.answers import adjustment_of, differing, free_of, freed, requests_after, updates_of
 from nri.plugins.placement.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ from nri.plugins.placement.devices import hints_of
 from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement.containers import Container, NoPlace, Pins, always, container_of
 from nri.policies.placement.machine import Machine
-from nri.policies.placement.policy import Policy, account, document, exposition, find
+from nri.policies.placement.policy import Policy, account, document, exposition, find, machine_gauges
 from nri.policies.placement.unread import OF_POLICY, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
 
@@ -274,7 +275,12 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def measurements(self) -> str:
         with self._lock:
-            return exposition(self._policy.gauges()) if self._policy is not None else ""
+            policy = self._policy
+            if policy is None:
+                return ""
+            root = Root(self._options.hostRoot)
+            used = {number: node_memory_used(root, number) for number in policy.machine.topology.nodes}
+            return exposition([*policy.gauges(), *machine_gauges(policy, used)])
 
     def _show(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer

@@ -532,4 +532,11 @@ def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
 def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path: Path) -> None:
     assert TopologyAwarePlugin().measurements() == ""
     plugin = started(runtime, tmp_path)
-    assert 'topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()
+    assert 'nri_policy_topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()
+    create(runtime, pod("own"), ask("own", 2000))
+    found = plugin.measurements()
+    assert 'nri_policy_cpu_allocation_milli_cores{cpu_id="4"} 1000\n' in found
+    assert 'nri_policy_cpu_container_count{cpu_id="6"} 0\n' in found
+    assert 'nri_policy_mem_node_capacity_bytes{node_id="1",node_type="DRAM"} 2147483648\n' in found
+    assert 'nri_policy_mem_node_container_count{node_id="1"} 1\n' in found
+    assert 'nri_policy_mem_node_usage_bytes{node_id="1"} 0\n' in found

@@ -90,18 +90,21 @@ def test_pools_and_their_measurements_add_up() -> None:
     policy = topology_aware(topology)
     policy.create(container("own", 2000, memory=GIB))
     policy.create(container("part", 700, memory=GIB))
-    found: dict[str, dict[str, float]] = {}
+    found, labels = dict[str, dict[str, float]](), dict[str, set[str]]()
     for gauge in policy.gauges():
-        found.setdefault(gauge.name, {})[gauge.labels["zone"]] = gauge.value
-    assert {name.removeprefix("topologyaware_zone_") for name in found} == {
-        "cpu_capacity", "cpu_shared_capacity", "cpu_shared_assigned", "cpu_shared_available", "mem_capacity",
-        "mem_assigned", "mem_available", "container_count", "shared_container_count",
+        name = gauge.name.removeprefix("nri_policy_topologyaware_zone_")
+        found.setdefault(name, {})[gauge.labels["zone"]] = gauge.value
+        labels[name] = set(gauge.labels) - {"zone"}
+    assert labels == {
+        "cpu_capacity_cores": {"cpus", "mems"}, "cpu_shared_capacity_cores": set(), "cpu_shared_assigned_cores": set(),
+        "cpu_shared_available_cores": set(), "mem_capacity_bytes": {"mems"}, "mem_assigned_bytes": {"mems"},
+        "mem_available_bytes": {"mems"}, "container_count": set(), "shared_container_count": set(),
     }  # fmt: skip
     root = {name: values["root"] for name, values in found.items()}
-    assert root["topologyaware_zone_cpu_capacity"] == 16
-    assert root["topologyaware_zone_cpu_shared_capacity"] == 14
-    assert root["topologyaware_zone_cpu_shared_assigned"] == 0.7
-    assert root["topologyaware_zone_mem_assigned"] == 2 * GIB
-    assert root["topologyaware_zone_mem_available"] + root["topologyaware_zone_mem_assigned"] == 8 * GIB
-    assert sum(found["topologyaware_zone_container_count"].values()) == 2
-    assert sum(found["topologyaware_zone_shared_container_count"].values()) == 1
+    assert root["cpu_capacity_cores"] == 16
+    assert root["cpu_shared_capacity_cores"] == 14
+    assert root["cpu_shared_assigned_cores"] == 0.7
+    assert root["mem_assigned_bytes"] == 2 * GIB
+    assert root["mem_available_bytes"] + root["mem_assigned_bytes"] == 8 * GIB
+    assert sum(found["container_count"].values()) == 2
+    assert sum(found["shared_container_count"].values()) == 1
