@@ -80,16 +80,17 @@ def explanation(container: Container, pool: Pool, decision: Decision, scoring: S
             lost = f"could not serve it: {lack}" if then else f"better by now: {name}"
             change = "room in it" if then else "to be created again"
             candidates.append(Candidate(score.pool.name, _has(score, request), lost, change))
-    return Explanation(container, _words(request), pool.name, then, candidates, decision.count - len(candidates))
+    words = _words(request, any(score.pool.isolated for score in decision.candidates))
+    return Explanation(container, words, pool.name, then, candidates, decision.count - len(candidates))
 
 
-def _words(request: Request) -> str:
+def _words(request: Request, some_are_isolated: bool) -> str:
     """A request in words."""
     if request.kind is CpuKind.PRESERVE:
         return f"{request.container.qos}, its CPUs are left alone"
     parts = []
     if request.exclusive:
-        isolated = "isolated " if request.isolated else ""
+        isolated = "isolated " if request.isolated and (request.only_isolated or some_are_isolated) else ""
         parts.append(f"{count(request.exclusive, f'{isolated}CPU')} of its own")
     if request.shared_m or not request.exclusive:
         parts.append(f"{request.shared_m}m of {'reserved' if request.kind is CpuKind.RESERVED else 'shared'} CPUs")
@@ -105,7 +106,7 @@ def _has(score: Score, request: Request) -> str:
         parts = [f"{score.reserved_m}m reserved left"]
     else:
         parts = [f"{score.free_m}m free", f"{score.shared_m}m left"]
-    parts += [f"{score.isolated} isolated left"] if request.isolated else []
+    parts += [f"{score.isolated} isolated left"] if request.isolated and score.pool.isolated else []
     parts += [f"affinity {score.affinity:g}"] if score.affinity else []
     parts += ["hints " + " ".join(f"{each:.2f}" for each in score.hints)] if score.hints else []
     parts.append(count(score.tenants, "container"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.policies.placement.containers import Hint
@@ -44,6 +46,17 @@ def test_each_comparison_has_words_of_its_own() -> None:
     assert by_place(policy, "large")["NUMA node #0"][0] in ("fewer memory nodes", "memory offer")
 
 
+def test_isolated_cpus_are_told_of_where_there_are_some_and_of_equal_pools_the_number_decided() -> None:
+    for isolated in (frozenset[int](), frozenset({6, 7})):
+        policy = topology_aware(replace(guest(), isolated=isolated))
+        policy.create(container("own", 1000))
+        found = policy.explain("own")
+        assert ("1 isolated CPU of its own" in found.request) is bool(isolated)
+        assert ("isolated left" in found.candidates[0].has) is bool(isolated)
+        if not isolated:
+            assert next(each.lost for each in found.candidates if each.place == "NUMA node #3") == "lower number"
+
+
 def test_requests_are_told_in_words() -> None:
     policy = topology_aware(reservedPoolNamespaces=["infra"])
     words = {}
@@ -57,7 +70,7 @@ def test_requests_are_told_in_words() -> None:
         policy.create(each)
         words[each.id] = policy.explain(each.id).request
     assert words["own"] == "Guaranteed, 3 CPUs of its own, 1024 bytes of memory"
-    assert words["mixed"].startswith("Guaranteed, 1 isolated CPU of its own, 500m of shared CPUs")
+    assert words["mixed"].startswith("Guaranteed, 1 CPU of its own, 500m of shared CPUs")
     assert words["none"].startswith("BestEffort, 0m of shared CPUs")
     assert words["infra"].startswith("Guaranteed, 100m of reserved CPUs")
     assert words["alone"] == "Guaranteed, its CPUs are left alone"
