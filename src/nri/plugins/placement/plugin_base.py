@@ -76,6 +76,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: How often a configuration was given, and why the last one was not taken.
         self._configured = 0
         self._problem = ""
+        #: The managers of the kubelet that were told of.
+        self._overruled: set[str] = set()
         #: Containers that could not be placed in time, the oldest first.
         self._later: dict[str, Container] = {}
         #: Containers that were given less than they ask for, or nothing, with the reason.
@@ -318,6 +320,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             scheduling = policy.scheduling(made)
             self._tell(made)
             mine = changes.pop(made.id, Pins())
+            self._tell_of_kubelet(container.linux.resources.cpu, mine)
         self.log.debug("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
         return adjustment_of(mine, scheduling), updates_of(changes)
 
@@ -343,10 +346,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             known = policy.containers.get(container.id)
             if known is None:
                 return None
-            if resources.cpu.cpus:
-                self.log.warning(
-                    "the kubelet's CPU manager pins containers, too, and is overruled: set cpuManagerPolicy to none"
-                )
+            self._tell_of_kubelet(resources.cpu, policy.pins.get(container.id, Pins()))
             policy.in_time = self.timer(str(known))
             try:
                 changes = policy.resize(container.id, requests_after(known, container, resources, self._node_bytes))
@@ -357,6 +357,18 @@ class PlacementPlugin(nri.Plugin, ABC):
             self.squeezed.pop(container.id, None)
             self._save(policy)
         return updates_of(changes)
+
+    def _tell_of_kubelet(self, asked: m.LinuxCPU, given: Pins) -> None:
+        """Warn once of another one that pins: its files are not seen from a pod."""
+        for manager, cpus, ours, step in (
+            ("CPU", asked.cpus, given.cpus, "cpuManagerPolicy to none"),
+            ("memory", asked.mems, given.mems, "memoryManagerPolicy to None"),
+        ):
+            if cpus and ours and manager not in self._overruled:
+                self._overruled.add(manager)
+                self.log.warning(
+                    "the kubelet's %s manager pins containers, too, and is overruled: set %s", manager, step
+                )
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> list[nri.Update]:
         return updates_of(self._end(container.id))

@@ -86,6 +86,21 @@ def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
     assert "set cpuManagerPolicy to none" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"cpus": "0-15"}, "set cpuManagerPolicy to none"), ({"mems": "0"}, "set memoryManagerPolicy to None")],
+)
+def test_one_that_the_kubelet_pinned_at_its_creation_is_told_of_once(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: dict[str, str], words: str
+) -> None:
+    started(runtime, tmp_path)
+    create(runtime, pod("left", **{"cpu.preserve": "true", "memory.preserve": "true"}), ask("left", 1000, **given))
+    assert words not in caplog.text, "nothing is overruled"
+    for name in ("one", "other"):
+        create(runtime, pod(name), ask(name, 2000, **given))
+    assert caplog.text.count(words) == 1
+
+
 def test_a_kubelet_that_pins_itself_is_warned_about_at_the_start(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
