@@ -263,6 +263,8 @@ def assert_kills_move_nothing(beside: Placing, pods: int) -> None:
         assert {each: found[each] for each in own} == own, f"moved, {point or 'no kill'} at {step} {name}"
         own |= {each: found[each] for each in found if each.startswith("own") and each not in beside.squeezed()}
     assert kills > pods / 2
+    beside.kill()
+    beside.start()  # the last end may not have been written yet
     kept, complaint = Checkpoint(str(beside.state.parent), beside.name).read()
     assert kept is not None, complaint
     assert kept.containers == {}
