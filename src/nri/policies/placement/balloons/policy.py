@@ -744,8 +744,10 @@ class Balloons:
 
     def _mems(self, zone: int) -> str:
         """A memory zone as a pin."""
-        some = self.zones.with_memory if self.choices.memory_nodes_have_memory else zone
-        return masks.text(zone & some or some or zone)
+        some = self.zones.with_memory
+        if zone and some and self.choices.memory_nodes_have_memory:
+            zone = zone & some or some
+        return masks.text(zone)
 
     def _memory_of(self, container: Container, balloon: Balloon, nodes: int) -> MemoryRequest:
         """The request of memory of a container whose CPUs are near to these nodes."""
