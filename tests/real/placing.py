@@ -97,7 +97,13 @@ class Placing:
         self.program: PluginProgram | None = None
         self.state = folder / "state" / f"{name}.json"
         self._config = folder / "policy.json"
-        self._config.write_text(json.dumps({**CONFIGS[name], "stateDir": str(folder / "state")}))
+        self.configure()
+
+    def configure(self, text: str = "", **more: Any) -> None:
+        """Write the plugin's configuration, with these keys besides; or a text in its place."""
+        whole = {**CONFIGS[self.name], "stateDir": str(self.folder / "state"), **more}
+        (self.folder / "new").write_text(text or json.dumps(whole))
+        (self.folder / "new").replace(self._config)
 
     # -- the plugin ---------------------------------------------------------------------------------------------------
 
