@@ -117,7 +117,8 @@ def write_whole(path: StrPath, data: bytes, mode: int = 0o600, *, sync: bool = T
     try:
         write_in(folder, name, data, mode, sync=sync)
     except OSError as error:
-        error.filename, error.filename2 = os.fspath(path), None
+        error.filename = os.fspath(path)
+        del error.filename2  # as None it would be told, too
         raise
     finally:
         os.close(folder)
@@ -140,7 +141,8 @@ def write_in(folder: int, name: str, data: bytes, mode: int = 0o600, *, sync: bo
                     os.unlink(temporary, dir_fd=folder)  # a full disk: give back what the attempt took
                 raise
     except OSError as error:
-        error.filename, error.filename2 = name, None
+        error.filename = name
+        del error.filename2
         raise
     if sync:
         os.fsync(folder)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from pathlib import Path
@@ -20,15 +21,20 @@ PAGE = DOCS / "howto" / "placement.md"
 DRAWINGS = {"topology-aware": "policy.yaml", "balloons": "balloons.yaml"}
 
 
-def drawn(name: str, folder: Path) -> str:
-    """The picture of one of the page's policies, on a machine of two packages with two nodes each."""
+def said(folder: Path, policy: str, *words: str) -> None:
+    """Ask of the page's pods under one of its policies, on a machine of two packages with two nodes each."""
     for file, text in re.findall(r"```yaml file=(\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         (folder / file).write_text(text)
     machine = write_machine(folder / "machine", guest())
-    arguments = ["--machine", machine, "--policy", folder / DRAWINGS[name], "--pods", folder / "pods.yaml"]
+    arguments = ["--machine", machine, "--policy", folder / policy, "--pods", folder / "pods.yaml"]
     with pytest.raises(SystemExit) as ended:
-        main(["placement", "show", "--svg", str(folder / "node.svg"), *map(str, arguments)])
+        main(["placement", *words, *map(str, arguments)])
     assert not ended.value.code
+
+
+def drawn(name: str, folder: Path) -> str:
+    """The picture of one of the page's policies."""
+    said(folder, DRAWINGS[name], "show", "--svg", str(folder / "node.svg"))
     return (folder / "node.svg").read_text(encoding="utf-8")
 
 
@@ -36,6 +42,15 @@ def drawn(name: str, folder: Path) -> str:
 def test_a_drawing_is_what_the_command_draws(name: str, tmp_path: Path) -> None:
     file = DOCS / "_static" / "placement" / f"{name}.svg"
     assert file.read_text(encoding="utf-8") == drawn(name, tmp_path), "run: python -m tests.docs.test_placement_page"
+
+
+def test_the_cpus_that_the_page_shows_inside_are_those_of_the_drawing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said(tmp_path, "policy.yaml", "explain", "shop/db/main", "-o", "json")
+    found = json.loads(capsys.readouterr().out)
+    shown = dict(re.findall(r"^(Cpus|Mems)_allowed_list:\s+(\S+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    assert shown == {"Cpus": found["cpus"], "Mems": found["mems"]}
 
 
 def write() -> None:

@@ -28,6 +28,7 @@ from tests.real.placing import (
 )
 from tests.support.needs import need, need_root, need_tool
 from tests.support.plugin_program import PluginProgram
+from tests.support.waiting import wait_for
 from tools.runtimes.engine import PACKAGES, Engine
 from tools.runtimes.machine import PATIENCE
 
@@ -105,6 +106,26 @@ def engine() -> Iterator[Engine]:
 def test_containers_find_the_cpus_and_memory_nodes_that_were_decided(engine: Engine, name: str, tmp_path: Path) -> None:
     with placing(engine, name, tmp_path) as beside:
         assert_found_as_decided(beside)
+
+
+@pytest.mark.parametrize("name", list(CONFIGS))
+def test_a_configuration_that_changes_is_found_inside_and_a_broken_one_is_not(
+    engine: Engine, name: str, tmp_path: Path
+) -> None:
+    with placing(engine, name, tmp_path) as beside:
+        program = beside.start()
+        assert beside.create("own")
+        own = beside.inside("own")
+        assert own[0] < ALL[0]
+        beside.configure(pinCPU=False)
+        wait_for(lambda: beside.inside("own")[0] == ALL[0], "all CPUs")
+        beside.configure()
+        wait_for(lambda: beside.inside("own") == own, "its own CPUs again")
+        beside.configure("{")
+        program.wait_text("configuration not changed: ")
+        beside.restart_runtime()
+        assert beside.inside("own") == own
+        assert program.process.poll() is None, "it ended over a file that it had refused before"
 
 
 @pytest.mark.timeout(60 + 12 * PODS)

@@ -64,13 +64,13 @@ def make_runtime(name: str) -> NodeRuntime:
 
 
 @contextmanager
-def started(runtime_name: str, kubelet_program: Path, gates: Sequence[str] = ()) -> Iterator[Node]:
-    """A node that runs, with these feature gates of kubelet's open; all of it is gone at the end."""
+def started(runtime_name: str, kubelet_program: Path, gates: Sequence[str] = (), **more: object) -> Iterator[Node]:
+    """A node that runs, with these gates of kubelet's open and `more` of its configuration; all is gone at the end."""
     with ExitStack() as stack:
         runtime = make_runtime(runtime_name)
         stack.callback(runtime.close)
         runtime.start()
-        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, gates=gates)
+        kubelet = Kubelet(kubelet_program, runtime.cri_socket, runtime.run_dir, gates=gates, more=more)
         stack.callback(kubelet.close)
         kubelet.start()
         yield Node(kubelet, runtime)

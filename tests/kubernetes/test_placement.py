@@ -16,10 +16,10 @@ from nri.policies.placement.choices import Choices
 from nri.policies.placement.containers import Pins
 from nri.policies.placement.machine import Machine
 from nri.testing.placement.machines import make_policy
-from tests.kubernetes.conftest import RunPod
+from tests.kubernetes.conftest import RunPod, started
 from tests.kubernetes.node import Node, StaticPod
 from tests.kubernetes.pods import container, pod
-from tests.real.placing import ALL, CONFIGS, TOPOLOGY, Placing, Sets, placing, sets_of
+from tests.real.placing import ALL, CONFIGS, CPUS, TOPOLOGY, Placing, Sets, placing, sets_of
 from tests.support.placement import container as on_paper
 from tests.support.waiting import wait_for
 from tools.runtimes.daemon import Runtime
@@ -81,6 +81,20 @@ def test_pods_of_a_kubelet_find_what_was_decided_and_keep_it_without_plugin_and_
     create("idle")
     create("part")
     assert all_found() == expected()
+
+
+def test_a_kubelet_that_pins_itself_is_told_of_and_overruled(
+    runtime_name: str, kubelet_program: Path, tmp_path: Path
+) -> None:
+    """In a pod the plugin sees none of the kubelet's files: what the kubelet asks for says it."""
+    with started(runtime_name, kubelet_program, cpuManagerPolicy="static", reservedSystemCPUs=str(CPUS[-1])) as node:
+        assert isinstance(node.runtime, Runtime)
+        with placing(node.runtime, "topology-aware", tmp_path) as beside:
+            told = beside.start()
+            static = node.run(pod("own", container(resources=ASKED["own"][2])))
+            static.wait_ready()
+            wait_for(lambda: "set cpuManagerPolicy to none" in told.text(), told.text)
+            assert found(static)[0] == {CPUS[1]}, "the CPU that is decided, and not the one that kubelet takes"
 
 
 def _set(text: str | None, which: int) -> frozenset[int]:

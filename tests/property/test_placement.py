@@ -44,8 +44,16 @@ HYBRID = overridden(SHAPES[2], {"performance_cores": "0-7", "efficient_cores": "
 #: Packages of memory nodes of caches: pools in three levels, so that there are some between.
 CACHES = guest(2, 2, 8, 2, l3_groups="")
 
+#: Sub-NUMA clustering: packages of four memory nodes each, with the distances of a Sapphire Rapids.
+SNC = guest(2, 4, 2, 2, distances=[
+    [10 if one == other else 12 if one // 4 == other // 4 else 21 for other in range(8)] for one in range(8)
+])  # fmt: skip
+#: Memory nodes of which every other one has CPUs alone: its slots are empty.
+BARE = replace(SNC, nodes={n: replace(node, memory_bytes=n % 2 * 2 * GIB) for n, node in SNC.nodes.items()})
 CXL, HBM, PMEM = with_memory("pmem", 16, True), with_memory("hbm", 1, True), with_memory("pmem", 16, False)
-machines = st.sampled_from([*SHAPES, ISOLATED, SPARSE, OFF, NODE_OFF, HYBRID, numa_off(), CACHES, CXL, HBM, PMEM])
+machines = st.sampled_from(
+    [*SHAPES, ISOLATED, SPARSE, OFF, NODE_OFF, HYBRID, numa_off(), CACHES, SNC, BARE, CXL, HBM, PMEM]
+)
 modes = st.sampled_from([Choices.DEFAULT, Choices.REFERENCE])
 
 ANNOTATIONS = [
@@ -128,6 +136,9 @@ def play(policy: Policy, sequence: list[tuple[str, str, object]]) -> list[dict[s
 def check(policy: Policy) -> None:
     if policy.choices.idle_containers_have_a_cpu or isinstance(policy, Balloons):
         assert "" not in {pins.cpus for pins in policy.pins.values()}, "a container has no CPU"
+    if policy.choices is Choices.DEFAULT:
+        empty = policy.zones.all & ~policy.zones.with_memory
+        assert not any(masks.parse(pins.mems or "") & empty for pins in policy.pins.values()), "memory without memory"
     if isinstance(policy, Balloons):
         sets = [policy.free, *(balloon.cpus for balloon in policy.balloons)]
         assert not any(one & other for one, other in combinations(sets, 2)), "a CPU is in two balloons"

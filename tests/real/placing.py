@@ -97,26 +97,50 @@ class Placing:
         self.program: PluginProgram | None = None
         self.state = folder / "state" / f"{name}.json"
         self._config = folder / "policy.json"
-        self._config.write_text(json.dumps({**CONFIGS[name], "stateDir": str(folder / "state")}))
+        self.configure()
+
+    def configure(self, text: str = "", **more: Any) -> None:
+        """Write the plugin's configuration, with these keys besides; or a text in its place."""
+        whole = {**CONFIGS[self.name], "stateDir": str(self.folder / "state"), **more}
+        (self.folder / "new").write_text(text or json.dumps(whole))
+        (self.folder / "new").replace(self._config)
 
     # -- the plugin ---------------------------------------------------------------------------------------------------
 
     def start(self) -> PluginProgram:
         """Start the plugin, and wait until it takes part."""
+        with self._taking_part():
+            flags = ("-idx", "90", "-socket", self.daemon.nri_socket, "-config", self._config)
+            made = PluginProgram(self.folder, "-m", f"nri.plugins.{self.name.replace('-', '_')}.plugin", *flags)
+            self.program = made
+        return made
+
+    def restart_runtime(self) -> None:
+        """Kill the runtime and start it again; with a plugin that runs wait until it has come back."""
+        self.daemon.kill()
+        if self.program is None or self.program.process.poll() is not None:
+            self.daemon.start()
+            return
+        with self._taking_part():
+            self.daemon.start()
+
+    @contextmanager
+    def _taking_part(self) -> Iterator[None]:
+        """Wait at the end until the plugin takes part once more."""
         seen = 0 if self.program is None else len(self.program.text())
         before = len(self.daemon.log_lines(f"plugin .*{self.name}.* connected"))
-        flags = ("-idx", "90", "-socket", self.daemon.nri_socket, "-config", self._config)
-        made = PluginProgram(self.folder, "-m", f"nri.plugins.{self.name.replace('-', '_')}.plugin", *flags)
-        self.program = made
+        yield
 
         def takes_part() -> bool:
-            assert made.process.poll() is None, made.text()
+            assert self.program is not None and self.program.process.poll() is None, self._said()
             if isinstance(self.daemon, Containerd):  # its own word comes after the plugin's
                 return len(self.daemon.log_lines(f"plugin .*{self.name}.* connected")) > before
-            return "containers are placed" in made.text()[seen:]
+            return "containers are placed" in self._said()[seen:]
 
-        wait_for(takes_part, lambda: f"{self.name} does not take part: {made.text()}")
-        return made
+        wait_for(takes_part, lambda: f"{self.name} does not take part: {self._said()}")
+
+    def _said(self) -> str:
+        return "" if self.program is None else self.program.text()
 
     def kill(self) -> None:
         """End the plugin as the kernel does where memory is short."""
@@ -212,21 +236,26 @@ def _sets(pins: Pins) -> Sets:
 
 
 KINDS = ("own", "part", "idle", "own")
+POINTS = ("", "before", "amid", "without", "runtime", "both")
 
 
 def assert_kills_move_nothing(beside: Placing, pods: int) -> None:
-    """A drawn sequence of pods, and a plugin that is killed before, in the middle of, or for the whole of a step.
+    """A drawn sequence of pods; before, in the middle of, or for the whole of a step the plugin is killed.
+
+    Or before a step the runtime is, or both are.
 
     A container that has CPUs of its own has them until it ends, and nobody else has them.
     """
     draw, own, kills = random.Random(24), dict[str, Sets](), 0
     beside.start()
     for step, number in sequence(pods, 4):
-        name, point = f"{KINDS[number % len(KINDS)]}-{number}", draw.choice(("", "before", "amid", "without"))
+        name, point = f"{KINDS[number % len(KINDS)]}-{number}", draw.choice(POINTS)
         kills += bool(point)
-        if point in ("before", "without"):
+        if point in ("before", "without", "both"):
             beside.kill()
-        if point == "before":
+        if point in ("runtime", "both"):
+            beside.restart_runtime()
+        if point in ("before", "both"):
             beside.start()
         if point == "amid":
             _kill_amid(beside, step, name)
@@ -240,6 +269,8 @@ def assert_kills_move_nothing(beside: Placing, pods: int) -> None:
         assert {each: found[each] for each in own} == own, f"moved, {point or 'no kill'} at {step} {name}"
         own |= {each: found[each] for each in found if each.startswith("own") and each not in beside.squeezed()}
     assert kills > pods / 2
+    beside.kill()
+    beside.start()  # the last end may not have been written yet
     kept, complaint = Checkpoint(str(beside.state.parent), beside.name).read()
     assert kept is not None, complaint
     assert kept.containers == {}

@@ -128,6 +128,7 @@ def test_a_write_that_fails_names_the_file_and_leaves_the_old_one_alone(tmp_path
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert (caught.value.errno, caught.value.filename) == (errno.EFBIG, str(tmp_path / "a"))
+    assert str(caught.value).endswith(f"File too large: '{tmp_path / 'a'}'")
     assert (os.listdir(tmp_path), (tmp_path / "a").read_bytes()) == (["a"], b"old")
 
 

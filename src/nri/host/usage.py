@@ -88,6 +88,12 @@ def memory(root: Root) -> dict[str, int]:
     return parse_memory(root.read("/proc/meminfo"))
 
 
+def node_memory_used(root: Root, number: int) -> int:
+    """The bytes that are used of a memory node; 0 where the machine does not tell."""
+    found = root.find(f"/sys/devices/system/node/node{number}/meminfo") or ""
+    return parse_memory(found).get(f"Node {number} MemUsed", 0)
+
+
 def parse_memory(text: str) -> dict[str, int]:
     """Read /proc/meminfo: sizes, which are in kilobytes, and numbers of huge pages; other lines are passed over."""
     rows = (line.partition(":") for line in text.splitlines())

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from nri.host import Root, cgroup_usage, cpu_times, detect
-from nri.host.usage import CgroupUsage, CpuTimes, Processor, ProcessorFiles, memory, parse_flat_keyed
+from nri.host.usage import (
+    CgroupUsage,
+    CpuTimes,
+    Processor,
+    ProcessorFiles,
+    memory,
+    node_memory_used,
+    parse_flat_keyed,
+)
 from tests.support import host_trees
 
 STAT = "cpu  100 10 40 800 50 5 5 10 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n"
@@ -40,6 +48,12 @@ def test_memory_is_told_in_bytes(tmp_path: Path) -> None:
     assert memory(host_trees.write_files(tmp_path, {"proc/meminfo": text})) == {
         "MemTotal": 2 << 20, "HugePages_Total": 3,
     }  # fmt: skip
+
+
+def test_what_is_used_of_a_memory_node_is_told_and_none_where_the_machine_does_not_tell(tmp_path: Path) -> None:
+    text = "Node 1 MemTotal:  2048 kB\nNode 1 MemUsed:  1024 kB\n"
+    root = host_trees.write_files(tmp_path, {"sys/devices/system/node/node1/meminfo": text})
+    assert [node_memory_used(root, number) for number in (0, 1)] == [0, 1 << 20]
 
 
 def test_this_machine_has_both() -> None:

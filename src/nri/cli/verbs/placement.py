@@ -381,7 +381,7 @@ def _place_row(place: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **place,
         "place": "  " * place["depth"] + place["name"],
-        "free": f"{place['free_m']}m",
+        "free": f"{max(place['free_m'], 0)}m",
         "memory": f"{place['memory_free_bytes'] / gib:.1f} of {place['memory_bytes'] / gib:.1f} GiB",
         "containers": ", ".join(place["containers"]),
     }

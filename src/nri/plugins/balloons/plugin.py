@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from nri.host import Root
 from nri.host.interrupts import read_interrupts
 from nri.host.locality import near
 from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
@@ -61,19 +62,21 @@ class BalloonsPlugin(PlacementPlugin):
     def configure(self) -> None:
         super().configure()
         options = self.config
+        interrupts = partial(read_interrupts, Root(options.hostRoot))
         for kind in options.balloonTypes:
-            reason = unmovable(partial(read_interrupts, self.root), options.controllableInterrupts, True, kind.irqClaim)
+            reason = unmovable(interrupts, options.controllableInterrupts, True, kind.irqClaim)
             if reason:
                 self.log.warning("balloonTypes %s: irqClaim: %s", kind.name, reason)
 
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
-        return Balloons(machine, options, near=cache(self._near), state=state, containers=containers)
+        close = cache(partial(self._near, Root(options.hostRoot)))
+        return Balloons(machine, options, near=close, state=state, containers=containers)
 
-    def _near(self, path: str) -> list[int]:
+    def _near(self, root: Root, path: str) -> list[int]:
         """The CPUs near to a device in /sys, several sets if it is made of several; told if there are none."""
-        found = [masks.parse(where.cpus) for where in near(self.root, path).values() if where.cpus]
+        found = [masks.parse(where.cpus) for where in near(root, path).values() if where.cpus]
         if not found:
             self.log.warning("preferCloseToDevices: nothing in /sys says which CPUs are near to %s", path)
         return found

@@ -9,16 +9,20 @@ import nri
 from nri.api import cpuset
 from nri.kube.quantity import CPU_PERIOD_US
 from nri.kube.requests import Requests, estimated
+from nri.policies.placement import masks
 from nri.policies.placement.containers import Container, Pins
 from nri.policies.placement.scheduling import SchedulingClass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from nri.api.messages import LinuxCPU
+    from nri.policies.placement.policy import Policy
 
-__all__ = ["adjustment_of", "differing", "requests_after", "updates_of"]
+__all__ = ["adjustment_of", "differing", "free_of", "freed", "requests_after", "updates_of"]
+
+_NONE = Pins()
 
 
 def adjustment_of(pins: Pins, scheduling: SchedulingClass | None = None) -> nri.Adjustment:
@@ -75,6 +79,34 @@ def differing(pins: Pins, container: nri.Container) -> Pins:
         pins.mems if pins.mems and _differ(pins.mems, cpu.mems) else None,
         pins.shares if pins.shares and pins.shares != cpu.shares.value else None,
     )
+
+
+def free_of(policy: Policy) -> dict[str, str]:
+    """The containers of a policy whose CPUs, memory nodes or both it leaves as they are, as the state has them."""
+    made, pins = {}, policy.pins
+    for name in policy.containers:
+        cpus, mems, _ = pins.get(name, _NONE)
+        if not (cpus and mems):
+            made[name] = "mems" if cpus else "cpus" if mems else "cpus mems"
+    return made
+
+
+def freed(policy: Policy, containers: Iterable[Container], free: Mapping[str, str]) -> dict[str, Pins]:
+    """The pins of containers that were placed before, those that are pinned no more to all that there is, or was given.
+
+    Else they would go on with CPUs that others get for themselves. `free` is what was left as it was before.
+    """
+    cpus, nodes = masks.text(policy.machine.online), policy.machine.topology.nodes
+    mems = masks.text(masks.of(number for number, node in nodes.items() if node.memory_bytes))
+    made = {}
+    for each in containers:
+        pins, before = policy.pins.get(each.id, _NONE), free.get(each.id, "")
+        if not pins.cpus and "cpus" not in before:
+            pins = Pins(cpus, pins.mems, pins.shares or each.shares)
+        if not pins.mems and "mems" not in before:
+            pins = pins._replace(mems=each.mems or mems)
+        made[each.id] = pins
+    return made
 
 
 def _differ(wanted: str, found: str) -> bool:

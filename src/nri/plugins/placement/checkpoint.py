@@ -64,7 +64,7 @@ class Checkpoint:
         except FileNotFoundError:
             return None, ""
         except (OSError, ValueError) as error:
-            return None, f"{self.path}: {error}"
+            return None, f"{self.path}: {getattr(error, 'strerror', None) or error}"
         except ConfigError as error:
             if error.key == _FOREIGN:
                 raise
@@ -75,6 +75,8 @@ class Checkpoint:
 
     def _tree(self, text: str) -> Any:
         """The first line with the changes of all others. Raises ConfigError."""
+        if not text:
+            raise ConfigError(str(self.path), "", "it is empty")
         first, *more = text.split("\n")
         tree = parse_text(Source(str(self.path), first, "json"))
         refuse_version(tree)

@@ -25,14 +25,15 @@ from nri.config.kubelet import pinning
 from nri.config.layers import refused
 from nri.errors import ConfigError, NriError
 from nri.host import Root, read_topology
+from nri.host.usage import node_memory_used
 from nri.kube.requests import Requests
-from nri.plugins.placement.answers import adjustment_of, differing, requests_after, updates_of
+from nri.plugins.placement.answers import adjustment_of, differing, free_of, freed, requests_after, updates_of
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.devices import hints_of
 from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement.containers import Container, NoPlace, Pins, always, container_of
 from nri.policies.placement.machine import Machine
-from nri.policies.placement.policy import Policy, account, document, exposition, find
+from nri.policies.placement.policy import Policy, account, document, exposition, find, machine_gauges
 from nri.policies.placement.unread import OF_POLICY, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
 
@@ -69,10 +70,14 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._checkpoint = Checkpoint("", "")
         self._connected = False
         self._server: Server | None = None
+        #: Where it listens.
+        self._served = ""
         self._tuner: Tuner | None = None
         #: How often a configuration was given, and why the last one was not taken.
         self._configured = 0
         self._problem = ""
+        #: The managers of the kubelet that were told of.
+        self._overruled: set[str] = set()
         #: Containers that could not be placed in time, the oldest first.
         self._later: dict[str, Container] = {}
         #: Containers that were given less than they ask for, or nothing, with the reason.
@@ -97,15 +102,15 @@ class PlacementPlugin(nri.Plugin, ABC):
                 if self._policy is None or self._connected:
                     raise
                 self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
-        if self._server is None:
-            self._listen()
+        self._listen()
 
     def _configure(self) -> dict[str, Pins]:
         """Make a policy for the configuration; the pins that change with it."""
         options = self.config
         for each in pinning(options.hostRoot):
             self.log.warning("%s: two that pin the same containers undo each other's work; %s", each, each.next)
-        topology = read_topology(self.root)
+        root = Root(options.hostRoot)
+        topology = read_topology(root)
         if not topology.cpus:
             raise ConfigError(self._source(), "hostRoot", f"{options.hostRoot} has no CPUs in sys/devices/system/cpu")
         for unread in unread_keys(options, len(topology.online)):
@@ -117,17 +122,18 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._saved_state, complaint = checkpoint.read()
             if complaint:
                 self.log.warning("%s; all containers are placed again", complaint)
-            self._tuner = Tuner(self.root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
+            self._tuner = Tuner(root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
             policy = self._made(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
         else:
             policy = self._made(machine, options, before.saved(), before.containers)
             self._place_all(policy, before.containers.values())
-            changes = {name: pins for name, pins in policy.pins.items() if pins != before.pins.get(name)}
+            pins = freed(policy, before.containers.values(), free_of(before))
+            changes = {name: each for name, each in pins.items() if each != before.pins.get(name)}
         self._policy, self._options, self._machine, self._checkpoint = policy, options, machine, checkpoint
         self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
-        if before is not None:
+        if before is not None and self._saved_state is None:  # else the file has more than this policy knows
             self._save(policy)
         return changes
 
@@ -155,7 +161,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 try:
                     policy.create(container)
                 except NoPlace as error:
-                    hint = "leave it more CPUs, or delete the pod first"
+                    hint = "leave it what it needs, or delete the pod first"
                     raise ConfigError(self._source(), "", f"it leaves {error}", hint) from error
 
     # -- what runs already --------------------------------------------------------------------------------------------
@@ -188,7 +194,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                     self._later[container.id] = container
             self._policy, self._saved_state, self._connected = policy, None, True
             self._save(policy)
-            changes = {name: differing(pins, told[name]) for name, pins in policy.pins.items()}
+            earlier = [each for name, each in found.items() if name in state.containers and name not in self._later]
+            pins = {**policy.pins, **freed(policy, earlier, state.free)}
+            changes = {name: differing(each, told[name]) for name, each in pins.items()}
         self.log.info(
             "%d containers are placed, %d of them as they were%s",
             len(policy.containers),
@@ -241,22 +249,29 @@ class PlacementPlugin(nri.Plugin, ABC):
     def closed(self) -> None:
         with self._lock:
             self._connected = False
-            server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        self._stop_listening()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         """Answer `nri placement show` and `explain` for root; that nobody can ask is no reason to end."""
+        path = str(Path(self._options.stateDir, f"{self.name}.sock"))
+        if self._server is not None and self._served == path:
+            return
+        self._stop_listening()
         from nri.service.http import Server
 
         handlers = {"/show": self._show, "/explain": self._explain, "/metrics": self._metrics}
-        path = str(Path(self._options.stateDir, f"{self.name}.sock"))
+        self._served = path
         try:
             self._server = Server(handlers, path=path)
         except NriError as error:
             self.log.warning("nri placement show cannot ask this plugin: %s", error)
+
+    def _stop_listening(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
 
     def _metrics(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import text_answer
@@ -265,7 +280,12 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def measurements(self) -> str:
         with self._lock:
-            return exposition(self._policy.gauges()) if self._policy is not None else ""
+            policy = self._policy
+            if policy is None:
+                return ""
+            root = Root(self._options.hostRoot)
+            used = {number: node_memory_used(root, number) for number in policy.machine.topology.nodes}
+            return exposition([*policy.gauges(), *machine_gauges(policy, used)])
 
     def _show(self, _: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer
@@ -303,13 +323,14 @@ class PlacementPlugin(nri.Plugin, ABC):
             scheduling = policy.scheduling(made)
             self._tell(made)
             mine = changes.pop(made.id, Pins())
+            self._tell_of_kubelet(container.linux.resources.cpu, mine)
         self.log.debug("pinned to CPUs %s, memory nodes %s", mine.cpus or "as they are", mine.mems or "as they are")
         return adjustment_of(mine, scheduling), updates_of(changes)
 
     def _container_of(self, pod: m.PodSandbox, container: m.Container) -> Container:
         made = container_of(pod, container, self._node_bytes)
         if "topologyhints" not in OF_POLICY[self.name]:
-            made.hints = hints_of(made, container, self.root)
+            made.hints = hints_of(made, container, Root(self._options.hostRoot))
         return made
 
     def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
@@ -328,10 +349,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             known = policy.containers.get(container.id)
             if known is None:
                 return None
-            if resources.cpu.cpus:
-                self.log.warning(
-                    "the kubelet's CPU manager pins containers, too, and is overruled: set cpuManagerPolicy to none"
-                )
+            self._tell_of_kubelet(resources.cpu, policy.pins.get(container.id, Pins()))
             policy.in_time = self.timer(str(known))
             try:
                 changes = policy.resize(container.id, requests_after(known, container, resources, self._node_bytes))
@@ -342,6 +360,18 @@ class PlacementPlugin(nri.Plugin, ABC):
             self.squeezed.pop(container.id, None)
             self._save(policy)
         return updates_of(changes)
+
+    def _tell_of_kubelet(self, asked: m.LinuxCPU, given: Pins) -> None:
+        """Warn once of another one that pins: its files are not seen from a pod."""
+        for manager, cpus, ours, step in (
+            ("CPU", asked.cpus, given.cpus, "cpuManagerPolicy to none"),
+            ("memory", asked.mems, given.mems, "memoryManagerPolicy to None"),
+        ):
+            if cpus and ours and manager not in self._overruled:
+                self._overruled.add(manager)
+                self.log.warning(
+                    "the kubelet's %s manager pins containers, too, and is overruled: set %s", manager, step
+                )
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> list[nri.Update]:
         return updates_of(self._end(container.id))
@@ -366,11 +396,6 @@ class PlacementPlugin(nri.Plugin, ABC):
         return changes
 
     # -- helpers ------------------------------------------------------------------------------------------------------
-
-    @property
-    def root(self) -> Root:
-        """The node's files."""
-        return Root(self.config.hostRoot)
 
     @property
     def present(self) -> Policy:
@@ -404,7 +429,7 @@ class PlacementPlugin(nri.Plugin, ABC):
     def _save(self, policy: Policy) -> None:
         try:
             state = policy.saved()
-            state.interrupts = dict(self._tuner.first) if self._tuner else {}
+            state.interrupts, state.free = dict(self._tuner.first) if self._tuner else {}, free_of(policy)
             self._checkpoint.write(state)
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where

@@ -3,7 +3,8 @@
 One job: :class:`Resources`. Of the policies in a namespace `node.NAME` comes first, then `group.GROUP` (by a label of
 the node), then `default`. It becomes the file that the plugin watches, what the plugin says of it the resource's
 status, and the plugin's pools or balloons a NodeResourceTopology. Rules: only this knows the apiserver, so the plugin,
-which is root, has no token; a resource that cannot be read leaves the file as it is; all waits have an end.
+which is root, has no token; a resource that cannot be read leaves the file as it is, and one that the plugin refuses is
+taken out of it again: a plugin that starts finds the last good one; all waits have an end.
 Next: `nri.cli.verbs.placement`, which runs it.
 """
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri.config import Source, read
 from nri.errors import ConfigError, NriError
-from nri.files import write_whole
+from nri.files import private_folder, write_whole
 from nri.kube.client.follow import Follower, Key
 from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
 from nri.plugins.placement.nodezones import zones_of
@@ -37,6 +38,7 @@ _ROUND_S = 5.0
 #: How long the plugin has to take a file, in seconds; it looks at it once a second.
 TAKE_S = 10.0
 _POLL_S = 0.25
+_MOST_SAID = 64
 
 
 def chosen(policies: Mapping[Key, Object], node: str, group: str) -> Object | None:
@@ -78,8 +80,10 @@ class Resources:
         #: A policy, with its generation, whose file the plugin has not taken yet, and how many it was given before.
         self._late: tuple[str, int] | None = None
         self._before = 0
+        #: What was in the file before, once the plugin has had its say.
+        self._last_good = b""
         self._zones: list[Object] | None = None
-        self._said = ""
+        self._said: set[str] = set()
         namespace = f"metadata.namespace={place.namespace}"
         self.followers = (
             Follower(api, NODES, self._take_node, fields=f"metadata.name={place.node}"),
@@ -127,23 +131,31 @@ class Resources:
             self._before, taken = before, True
             if not problem:
                 problem, taken = self._taken(TAKE_S)
+                self._keep(problem, taken)
             self._late = None if taken else (name, generation)
             self._untold = name, _status(generation, problem)
         elif self._late is not None:
             name, generation = self._late
             problem, taken = self._taken(0)
             if taken:
+                self._keep(problem, taken)
                 self._late, self._untold = None, (name, _status(generation, problem))
         if self._untold is not None:
             self._tell(*self._untold)
             self._untold = None
         self._write_zones()
 
+    def _keep(self, problem: str, taken: bool) -> None:
+        """Let the file have the last good policy again if the plugin refuses the new one."""
+        if taken and problem and self._last_good:
+            write_whole(self._place.file, self._last_good)
+
     def write(self) -> tuple[str, int, str] | None:
         """Write the file for a new policy: its name, its generation, and why there is none; None without news."""
         policy = chosen(self._policies, self._place.node, self._group)
         if policy is None:
-            self._say(f"there is no {self._place.kind} node.{self._place.node}, group.{self._group} or default")
+            group = f", group.{self._group}" if self._group else ""
+            self._say(f"there is no {self._place.kind} node.{self._place.node}{group} or default")
             return None
         meta = policy["metadata"]
         name, generation = meta["name"], int(meta.get("generation") or 0)
@@ -157,8 +169,13 @@ class Resources:
             _log.error("%s; the configuration stays what it was", error)
             self._tried = version
             return name, generation, str(error)
-        write_whole(self._place.file, text.encode())
-        _log.info("%s %s, generation %d, is in %s", self._place.kind, name, generation, self._place.file)
+        file = self._place.file
+        if not file.parent.exists():  # the plugin's, which has not started yet
+            private_folder(file.parent)
+        if self._late is None:  # else nobody has seen what is there
+            self._last_good = file.read_bytes() if file.exists() else b""
+        write_whole(file, text.encode())
+        _log.info("%s %s, generation %d, is in %s", self._place.kind, name, generation, file)
         self._tried = version
         return name, generation, ""
 
@@ -214,7 +231,7 @@ class Resources:
         }
         self._api.patch(f"apply {NODE_ZONES} {node}", NODE_ZONES.named(node), whole, _OWNER)
         self._zones = zones
-        self._said = ""
+        self._said.clear()
 
     def _take_node(self, nodes: Mapping[Key, Object]) -> None:
         labels = next((each["metadata"].get("labels") or {} for each in nodes.values()), {})
@@ -228,8 +245,10 @@ class Resources:
 
     def _say(self, words: str) -> None:
         """Log what is wrong, once as long as it is."""
-        if words != self._said:
-            self._said = words
+        if words not in self._said:
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()
+            self._said.add(words)
             _log.warning("%s", words)
 
 

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import nri
+from nri.host import Root
 from nri.host.interrupts import read_interrupts
 from nri.plugins.placement.plugin_base import FLAGS, PlacementPlugin
 from nri.policies.placement.containers import Pins
@@ -98,7 +99,7 @@ class TopologyAwarePlugin(PlacementPlugin):
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]
     ) -> Policy:
-        interrupts = partial(read_interrupts, self.root)
+        interrupts = partial(read_interrupts, Root(options.hostRoot))
         return TopologyAware(machine, options, state=state, containers=containers, interrupts=interrupts)
 
 

@@ -60,6 +60,8 @@ class Choices:
     """A balloon follows a container that is resized, or the container moves; the original does nothing."""
     memory_follows_cpus: bool = True
     """Memory nodes of a balloon's containers shrink when its CPUs move; in the original they only grow."""
+    memory_nodes_have_memory: bool = True
+    """Balloons pin to no memory node that has no memory: the kernel refuses it, and so the original's container."""
     reserved_cpus_stay_reserved: bool = True
     """CPUs that balloons' configuration reserves by a list go to no other balloon, not even as the last free ones."""
     freed_cpus_are_shared: bool = True

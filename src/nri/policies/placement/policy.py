@@ -6,7 +6,7 @@ read. Rules: pure; a document is plain JSON, its CPUs and memory nodes lists suc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +20,18 @@ from nri.policies.placement.state import PlacementState
 from nri.policies.placement.tuning import Tuning, described
 from nri.text import quote
 
-__all__ = ["Candidate", "Explanation", "Gauge", "Place", "Policy", "account", "document", "exposition", "find"]
+__all__ = [
+    "Candidate",
+    "Explanation",
+    "Gauge",
+    "Place",
+    "Policy",
+    "account",
+    "document",
+    "exposition",
+    "find",
+    "machine_gauges",
+]
 
 #: Places of which an account is kept for each container, the best ones.
 MOST_CANDIDATES = 32
@@ -204,7 +215,30 @@ def account(policy: Policy, container_id: str) -> dict[str, Any]:
     }
 
 
-def exposition(gauges: Iterator[Gauge]) -> str:
+def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
+    """The measurements of CPUs and memory nodes, which are the same of all policies. `used`: bytes of each node."""
+    topology, pins = policy.machine.topology, policy.pins
+    sets = [(masks.parse(given.cpus or ""), masks.parse(given.mems or "")) for given in pins.values()]
+    parts = [
+        policy.containers[name].requests.cpu_m // max(cpus.bit_count(), 1)
+        for name, (cpus, _) in zip(pins, sets, strict=True)
+    ]
+    for number in masks.members(policy.machine.online):
+        here = [part for part, (cpus, _) in zip(parts, sets, strict=True) if cpus >> number & 1]
+        cpu = {"cpu_id": str(number)}
+        yield Gauge(
+            "nri_policy_cpu_allocation_milli_cores", "Of each CPU: what its containers ask for.", cpu, sum(here)
+        )
+        yield Gauge("nri_policy_cpu_container_count", "Of each CPU: containers.", cpu, len(here))
+    for number, each in topology.nodes.items():
+        node, count = {"node_id": str(number)}, sum(mems >> number & 1 for _, mems in sets)
+        typed = {**node, "node_type": each.kind.upper()}
+        yield Gauge("nri_policy_mem_node_capacity_bytes", "Of each memory node: bytes.", typed, each.memory_bytes)
+        yield Gauge("nri_policy_mem_node_usage_bytes", "Of each memory node: bytes used.", node, used.get(number, 0))
+        yield Gauge("nri_policy_mem_node_container_count", "Of each memory node: containers.", node, count)
+
+
+def exposition(gauges: Iterable[Gauge]) -> str:
     """Measurements in the text format of Prometheus."""
     families: dict[str, list[str]] = {}
     for name, words, labels, value in gauges:

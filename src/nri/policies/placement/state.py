@@ -21,7 +21,7 @@ __all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "Placeme
 #: Of the form that is written; another one is not read.
 _VERSION = 3
 #: What of it changes with each event.
-_PARTS = ("containers", "grants", "balloons", "members", "zones", "interrupts")
+_PARTS = ("containers", "grants", "balloons", "members", "zones", "interrupts", "free")
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,7 @@ class PlacementState:
         version, policy: who can read it.
         members, zones: the balloon of a container, and its memory nodes.
         interrupts: the CPUs of those that were moved, before.
+        free: the containers whose CPUs, memory nodes or both ("cpus mems") are left as they are.
     """
 
     policy: str
@@ -100,6 +101,7 @@ class PlacementState:
     members: dict[str, str] = field(default_factory=dict)
     zones: dict[str, str] = field(default_factory=dict)
     interrupts: dict[str, str] = field(default_factory=dict)
+    free: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         refuse_version({"version": self.version})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.errors import ConfigError
-from nri.plugins.placement.checkpoint import Checkpoint
+from nri.plugins.placement.checkpoint import MOST_BYTES, Checkpoint
 from nri.policies.placement.state import PlacementState
 from tests.support.placement import balloons, container, topology_aware
 
@@ -48,7 +48,9 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (b"", "json: it is empty"),
         (b"{", "not valid JSON"),
+        (b" " * (MOST_BYTES + 1), f"json: longer than {MOST_BYTES} bytes"),
         (b"\xff", "codec can't decode"),
         (b'{"policy": "balloons"}', "written by balloons"),
         (
@@ -64,6 +66,16 @@ def test_one_that_cannot_be_used_is_told_and_counts_as_none(tmp_path: Path, text
     assert state is None
     assert words in complaint
     assert str(made.path) in complaint
+
+
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path: Path) -> None:
+    made = written(tmp_path)
+    made.path.unlink()
+    os.mkfifo(made.path, 0o600)
+    assert made.read() == (None, f"{made.path}: not a regular file")
+    made.path.unlink()
+    made.path.mkdir(0o700)
+    assert made.read() == (None, f"{made.path}: Is a directory")
 
 
 def test_one_that_belongs_to_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,21 @@ def test_the_kubelet_s_own_pinning_is_overruled_with_a_warning(
     assert "set cpuManagerPolicy to none" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"cpus": "0-15"}, "set cpuManagerPolicy to none"), ({"mems": "0"}, "set memoryManagerPolicy to None")],
+)
+def test_one_that_the_kubelet_pinned_at_its_creation_is_told_of_once(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, given: dict[str, str], words: str
+) -> None:
+    started(runtime, tmp_path)
+    create(runtime, pod("left", **{"cpu.preserve": "true", "memory.preserve": "true"}), ask("left", 1000, **given))
+    assert words not in caplog.text, "nothing is overruled"
+    for name in ("one", "other"):
+        create(runtime, pod(name), ask(name, 2000, **given))
+    assert caplog.text.count(words) == 1
+
+
 def test_a_kubelet_that_pins_itself_is_warned_about_at_the_start(
     runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -312,9 +327,90 @@ def test_one_that_leaves_a_container_without_a_place_is_refused_and_nothing_chan
     plugin = started(runtime, tmp_path)
     runtime.create_container(pod("a"), ask("a", 6000))
     before = dict(plugin.present.pins)
-    with pytest.raises(ConfigError, match=r"configuration: it leaves no place for default/a/a: .*leave it more CPUs"):
+    with pytest.raises(ConfigError, match=r"tion: it leaves no place for default/a/a: .*leave it what it needs"):
         reconfigure(plugin, tmp_path, availableResources={"cpu": "cpuset:0-3"})
     assert dict(plugin.present.pins) == before
+
+
+OWN = {"name": "own", "matchExpressions": [{"key": "pod/name", "operator": "Matches", "values": ["own*"]}]}
+PRESERVED = {"matchExpressions": [{"key": "pod/name", "operator": "Equals", "values": ["own"]}]}
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["while it runs", "before it starts again"])
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "found"),
+    [
+        (TopologyAwarePlugin, {}, {"pinCPU": False}, ("0-15", "1")),
+        (TopologyAwarePlugin, {}, {"pinMemory": False}, ("4-5", "0-3")),
+        (BalloonsPlugin, {"balloonTypes": [OWN]}, {"balloonTypes": [OWN], "pinCPU": False}, ("0-15", "0")),
+        (BalloonsPlugin, {"balloonTypes": [OWN]}, {"balloonTypes": [OWN | {"pinMemory": False}]}, ("2-3", "0-3")),
+        (BalloonsPlugin, {"balloonTypes": [OWN]}, {"preserve": PRESERVED}, ("0-15", "0-3")),
+    ],
+    ids=["CPUs", "memory", "CPUs of balloons", "memory of a type", "preserved"],
+)
+def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
+    runtime: FakeRuntime, tmp_path: Path, kind: Any, before: Any, after: Any, found: tuple[str, str], live: bool
+) -> None:
+    plugin = started(runtime, tmp_path, kind(), **before)
+    alone = pod("alone", **{"cpu.preserve": "true", "memory.preserve": "true"})
+    create(runtime, alone, ask("alone", 1000, cpus="9", mems="2"))
+    create(runtime, pod("own"), ask("own", 2000))
+
+    def given(name: str) -> tuple[str, str]:
+        cpu = next(each.linux.resources.cpu for each in runtime.containers.values() if each.name == name)
+        return cpu.cpus, cpu.mems
+
+    if live:
+        reconfigure(plugin, tmp_path, **after)
+    else:
+        runtime.disconnect()
+        started(runtime, tmp_path, kind(), **after)
+    wait_for(lambda: given("own") == found, lambda: str(given("own")))
+    for each in runtime.containers.values():  # from now on they are somebody else's business
+        if each.name == "own" and found[0] == "0-15":
+            each.linux.resources.cpu.cpus = "3"
+    runtime.disconnect()
+    started(runtime, tmp_path, kind(), **after)
+    assert given("own") == ("3" if found[0] == "0-15" else found[0], found[1])
+    assert given("alone") == ("9", "2")
+
+
+def test_one_that_lost_its_type_of_balloon_while_no_plugin_ran_gives_up_its_cpus(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[{"name": "own"}])
+    create(runtime, pod("own", **{"balloon.balloons": "own"}), ask("own", 2000))
+    assert cpus(runtime) == {"own": "2-3"}
+    with pytest.raises(ConfigError, match=r"no place for default/own/own: there is no type of balloons 'own'"):
+        reconfigure(plugin, tmp_path)
+    runtime.disconnect()
+    started(runtime, tmp_path, BalloonsPlugin())
+    assert cpus(runtime) == {"own": "0-15"}
+    assert "default/own/own is not pinned at all" in caplog.text
+
+
+def test_a_configuration_that_changes_before_the_runtime_tells_what_runs_loses_nothing(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path)
+    fill(runtime)
+    before = cpus(runtime)
+    runtime.disconnect()
+    dies_early = TopologyAwarePlugin()
+    for options in ({}, {"preferSharedCPUs": True}):
+        reconfigure(dies_early, tmp_path, **options)
+    started(runtime, tmp_path)
+    assert cpus(runtime) == before
+
+
+def test_it_answers_where_a_new_configuration_says_and_no_longer_where_the_last_one_said(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path)
+    for name in ("other", "again"):
+        reconfigure(plugin, tmp_path, stateDir=str(tmp_path / name))
+        assert ask_socket(str(tmp_path / name / f"{plugin.name}.sock"), "/show", 5)[0] == 200
+        assert [each.parent.name for each in tmp_path.glob("*/*.sock")] == [name]
 
 
 def test_after_a_reconnect_a_wrong_configuration_leaves_the_last_good_one(
@@ -359,7 +455,9 @@ def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Pat
 
 
 def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, tmp_path: Path) -> None:
-    started(runtime, tmp_path)
+    plugin = started(runtime, tmp_path)
+    with pytest.raises(ConfigError, match="hostRoot: /nowhere has no CPUs"):
+        reconfigure(plugin, tmp_path, hostRoot="/nowhere")  # is refused, and so it is not there that it looks
     gpu = "sys/devices/pci0000:00/0000:00:01.0"
     write_files(tmp_path, {f"{gpu}/local_cpulist": "12-15", f"{gpu}/numa_node": "3", "sys/dev/char/": ""})
     (tmp_path / "sys/dev/char/195:0").symlink_to(f"../../../{gpu}")
@@ -449,4 +547,11 @@ def test_a_plugin_that_names_no_policy_cannot_be_made() -> None:
 def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path: Path) -> None:
     assert TopologyAwarePlugin().measurements() == ""
     plugin = started(runtime, tmp_path)
-    assert 'topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()
+    assert 'nri_policy_topologyaware_zone_container_count{zone="root"} 0' in plugin.measurements()
+    create(runtime, pod("own"), ask("own", 2000))
+    found = plugin.measurements()
+    assert 'nri_policy_cpu_allocation_milli_cores{cpu_id="4"} 1000\n' in found
+    assert 'nri_policy_cpu_container_count{cpu_id="6"} 0\n' in found
+    assert 'nri_policy_mem_node_capacity_bytes{node_id="1",node_type="DRAM"} 2147483648\n' in found
+    assert 'nri_policy_mem_node_container_count{node_id="1"} 1\n' in found
+    assert 'nri_policy_mem_node_usage_bytes{node_id="1"} 0\n' in found

@@ -67,7 +67,7 @@ class Plugin:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    return tmp_path / "policy.json"
+    return tmp_path / "state" / "policy.json"
 
 
 def followed(api: Api, file: Path, plugin: Callable[[], dict[str, Any]]) -> Resources:
@@ -128,6 +128,36 @@ def test_nothing_is_written_twice(file: Path) -> None:
     assert len(api.patched) == before == 2
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_the_plugin_refuses_is_not_what_it_finds_when_it_starts_again(
+    file: Path, late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    resources.step()
+    good = file.read_bytes()
+    for generation in (2, 3):
+        plugin.problem, plugin.up = "it leaves no place for default/web/main", not late
+        api.lists["TopologyAwarePolicy"] = [policy("default", {**SPEC, "pinMemory": False}, generation)]
+        relisted(resources, api)
+        resources.step()
+        assert (file.read_bytes() == good) is not late
+    plugin.up = True
+    resources.step()
+    assert file.read_bytes() == good
+    assert statuses(api)[-1] == ("default", ("Failure", plugin.problem, 3))
+
+
+def test_what_is_wrong_is_told_once_whatever_else_is_wrong(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    resources = followed(api, file, Plugin(file))
+    for _ in range(3):
+        api.refuses = [ApiserverError("apply", 404, "gone")]
+        resources.step()
+    assert len([line for line in caplog.messages if "there is no" in line]) == 1
+
+
 def test_what_the_plugin_refuses_is_in_the_status(file: Path) -> None:
     api = Api(policy("default"))
     followed(api, file, Plugin(file, "it leaves no place for default/web/main")).step()
@@ -172,7 +202,7 @@ def test_without_a_policy_or_a_plugin_it_waits_and_says_so(file: Path, caplog: p
     plugin = Plugin(file)
     plugin.up = False
     followed(Api(), file, plugin).step()
-    assert "there is no topologyawarepolicies.config.nri node.n1" in caplog.text
+    assert "there is no topologyawarepolicies.config.nri node.n1 or default" in caplog.text
     assert not file.exists()
 
 

@@ -379,6 +379,44 @@ def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
     assert run(Program(plugin, options), change) == 3
 
 
+def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_configuration(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nri.stub.program.config_watch.WATCH_S", 0.01)
+    options.config, options.no_reconnect = str(tmp_path / "pin.yaml"), False
+
+    class Pin(Names):
+        class Config:
+            cpus: int = 1
+
+    plugin = Pin()
+
+    def write(text: str) -> None:
+        (tmp_path / "new").write_text(text)
+        (tmp_path / "new").replace(tmp_path / "pin.yaml")
+
+    def good(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        runtime.close()
+        write("cpus: many\n")
+
+    def broken(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        assert plugin.config.cpus == 2
+        write("cpus: 3\n")
+        wait_for(lambda: plugin.config.cpus == 3, "the mended configuration")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    write("cpus: 2\n")
+    program = Program(plugin, options)
+    monkeypatch.setattr(
+        program.reconnect, "pause", lambda seconds: wait_for(lambda: "many" in (tmp_path / "pin.yaml").read_text())
+    )
+    assert run(program, good, broken) == 0
+    assert "pin.yaml:1: cpus: expected a whole number" in caplog.text
+    assert "the configuration stays what it was" in caplog.text
+
+
 def test_a_change_that_comes_just_after_the_file_was_read_is_noticed(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

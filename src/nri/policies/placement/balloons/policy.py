@@ -754,7 +754,14 @@ class Balloons:
         if self.options.pinMemory if own is None else own:
             zone = self._zone(self._memory_of(container, balloon, nodes), balloon)
             if not (container.preserves("memory") and self.choices.preserved_memory_stays):
-                self._set(container.id, mems=masks.text(zone))
+                self._set(container.id, mems=self._mems(zone))
+
+    def _mems(self, zone: int) -> str:
+        """A memory zone as a pin."""
+        some = self.zones.with_memory
+        if zone and some and self.choices.memory_nodes_have_memory:
+            zone = zone & some or some
+        return masks.text(zone)
 
     def _memory_of(self, container: Container, balloon: Balloon, nodes: int) -> MemoryRequest:
         """The request of memory of a container whose CPUs are near to these nodes."""
@@ -799,7 +806,7 @@ class Balloons:
             balloon.waiting.put(turn, None)
         for user, other in moved.items():
             if not (self.containers[user].preserves("memory") and self.choices.preserved_memory_stays):
-                self._set(user, mems=masks.text(other))
+                self._set(user, mems=self._mems(other))
         return zone
 
 

@@ -121,12 +121,13 @@ def gauges(
     """One measurement for each balloon: its CPUs, and as labels all else."""
     for balloon, place in zip(balloons, found, strict=True):
         kind = balloon.type
-        dies = [f"{package}/{die}" for (package, die), cpus in machine.dies.items() if cpus & balloon.cpus]
-        packages = [str(number) for number, cpus in machine.packages.items() if cpus & balloon.cpus]
-        numas = [str(number) for number in masks.members(machine.nodes_of(balloon.cpus))]
+        here = {(*key, cpus & balloon.cpus) for key, cpus in machine.dies.items() if cpus & balloon.cpus}
+        dies = [(f"p{package}d{die}", cpus) for package, die, cpus in sorted(here)]
+        numas = [f"{die}n{number}" for die, cpus in dies for number in masks.members(machine.nodes_of(cpus))]
+        packages = [f"p{number}" for number, cpus in machine.packages.items() if cpus & balloon.cpus]
         groups = sorted(group for group, members in balloon.groups.items() if members > 0)
         sets: dict[str, int] = {"cpus": balloon.cpus, "sharedidlecpus": balloon.idle, "cpus_allowed": place.shared}
-        lists = {"numas": numas, "dies": dies, "packages": packages}
+        lists = {"numas": numas, "dies": [die for die, _ in dies], "packages": packages}
         names = sorted(str(containers[name]) for name in place.containers)
         labels = {
             "balloon_type": kind.name,
@@ -139,8 +140,8 @@ def gauges(
             **{f"{name}_count": str(cpus.bit_count()) for name, cpus in sets.items()},
             **{name: ",".join(each) for name, each in lists.items()},
             **{f"{name}_count": str(len(each)) for name, each in lists.items()},
-            "mems": masks.text(place.mems),
+            "mems": ",".join(map(str, masks.members(place.mems))),
             "containers": ",".join(names),
             "tot_req_millicpu": str(sum(containers[name].requests.cpu_m for name in place.containers)),
         }
-        yield Gauge("balloons", "CPUs of each balloon.", labels, balloon.cpus.bit_count())
+        yield Gauge("nri_policy_balloons_cores", "CPUs of each balloon.", labels, balloon.cpus.bit_count())

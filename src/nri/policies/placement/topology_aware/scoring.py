@@ -220,11 +220,11 @@ class Scoring:
     def _more_free(self, one: Score, other: Score) -> int:
         request = self.request
         if request.isolated and (one.isolated > 0 or other.isolated > 0):
-            return _more(one.isolated, other.isolated) or _more(other.pool.id, one.pool.id)
+            return _more(one.isolated, other.isolated)
         if request.priority is Priority.NORMAL and (result := self._priority(one, other)):
             return result
         if request.exclusive and (one.shared_m > 0 or other.shared_m > 0):
-            return _more(one.shared_m, other.shared_m) or _more(other.pool.id, one.pool.id)
+            return _more(one.shared_m, other.shared_m)
         return _more(other.tenants, one.tenants) or _more(one.shared_m, other.shared_m)
 
 

@@ -81,16 +81,17 @@ def explanation(container: Container, pool: Pool, decision: Decision, scoring: S
         else:  # it is better
             lost = "it fits where it was" if then else f"better by now: {name}"
             candidates.append(Candidate(score.pool.name, _has(score, request), lost, "to be created again"))
-    return Explanation(container, _words(request), pool.name, then, candidates, decision.count - len(candidates))
+    words = _words(request, any(score.pool.isolated for score in decision.candidates))
+    return Explanation(container, words, pool.name, then, candidates, decision.count - len(candidates))
 
 
-def _words(request: Request) -> str:
+def _words(request: Request, some_are_isolated: bool) -> str:
     """A request in words."""
     if request.kind is CpuKind.PRESERVE:
         return f"{request.container.qos}, its CPUs are left alone"
     parts = []
     if request.exclusive:
-        isolated = "isolated " if request.isolated else ""
+        isolated = "isolated " if request.isolated and (request.only_isolated or some_are_isolated) else ""
         parts.append(f"{count(request.exclusive, f'{isolated}CPU')} of its own")
     if request.shared_m or not request.exclusive:
         parts.append(f"{request.shared_m}m of {'reserved' if request.kind is CpuKind.RESERVED else 'shared'} CPUs")
@@ -106,7 +107,7 @@ def _has(score: Score, request: Request) -> str:
         parts = [f"{score.reserved_m}m reserved left"]
     else:
         parts = [f"{score.free_m}m free", f"{score.shared_m}m left"]
-    parts += [f"{score.isolated} isolated left"] if request.isolated else []
+    parts += [f"{score.isolated} isolated left"] if request.isolated and score.pool.isolated else []
     parts += [f"affinity {score.affinity:g}"] if score.affinity else []
     parts += ["hints " + " ".join(f"{each:.2f}" for each in score.hints)] if score.hints else []
     parts.append(count(score.tenants, "container"))
@@ -149,19 +150,19 @@ def gauges(pools: Pools, zones: MemoryZones, found: list[Place], shared: set[str
     """The measurements of all pools. `shared`: containers that have a part of shared or reserved CPUs."""
     for place in found:
         pool = pools.by_name[place.name]
-        zone, cpus, mems = {"zone": place.name}, masks.text(place.shared), masks.text(place.mems)
-        by_cpus, by_mems = {**zone, "cpus": cpus}, {**zone, "mems": mems}
+        zone, mems = {"zone": place.name}, masks.text(place.mems)
+        whole, by_mems = {**zone, "mems": f"nodes{{{mems}}}"}, {**zone, "mems": mems}
         sharing = len(shared.intersection(place.containers))
         rows: list[tuple[str, str, dict[str, str], float]] = [
-            ("cpu_capacity", "CPUs", {**zone, "cpus": masks.text(place.cpus), "mems": mems}, place.cpus.bit_count()),
-            ("cpu_shared_capacity", "CPUs that containers share", by_cpus, place.shared.bit_count()),
-            ("cpu_shared_assigned", "shared CPUs that are promised", by_cpus, (pool.shared_m + pool.reserved_m) / 1000),
-            ("cpu_shared_available", "shared CPUs that are left", by_cpus, pool.free_shared_m() / 1000),
-            ("mem_capacity", "bytes of memory", by_mems, place.memory_bytes),
-            ("mem_assigned", "bytes of memory that are promised", by_mems, zones.used(place.mems)),
-            ("mem_available", "bytes of memory that are left", by_mems, place.memory_free_bytes),
+            ("cpu_capacity_cores", "CPUs", {**whole, "cpus": masks.text(place.cpus)}, place.cpus.bit_count()),
+            ("cpu_shared_capacity_cores", "CPUs that containers share", zone, place.shared.bit_count()),
+            ("cpu_shared_assigned_cores", "shared CPUs promised", zone, (pool.shared_m + pool.reserved_m) / 1000),
+            ("cpu_shared_available_cores", "shared CPUs that are left", zone, pool.free_shared_m() / 1000),
+            ("mem_capacity_bytes", "bytes of memory", whole, place.memory_bytes),
+            ("mem_assigned_bytes", "bytes of memory that are promised", by_mems, zones.used(place.mems)),
+            ("mem_available_bytes", "bytes of memory that are left", by_mems, place.memory_free_bytes),
             ("container_count", "containers", zone, len(place.containers)),
             ("shared_container_count", "containers that share CPUs", zone, sharing),
         ]
         for name, words, labels, value in rows:
-            yield Gauge(f"topologyaware_zone_{name}", f"Of each pool: {words}.", labels, value)
+            yield Gauge(f"nri_policy_topologyaware_zone_{name}", f"Of each pool: {words}.", labels, value)

@@ -227,6 +227,15 @@ def test_freed_cpus_are_shared() -> None:
         assert (after == before) is (choices is Choices.DEFAULT)
 
 
+@pytest.mark.parametrize(("choices", "mems"), [(Choices.DEFAULT, "1"), (Choices.REFERENCE, "0-1")])
+def test_memory_nodes_have_memory(choices: Choices, mems: str) -> None:
+    """`memory_nodes_have_memory`: the original pins to nodes without memory, too, which the kernel refuses."""
+    topology = guest(1, 2, 2, 2)
+    empty = replace(topology, nodes=topology.nodes | {0: replace(topology.nodes[0], memory_bytes=0)})
+    policy = balloons({"name": "own", "namespaces": ["*"]}, topology=empty, choices=choices)
+    assert policy.create(container("a", 1000, GIB))["a"].mems == mems
+
+
 def test_preserved_memory_stays() -> None:
     """`preserved_memory_stays`: the original widens memory that it was asked to leave alone."""
     for choices in MODES:

@@ -71,7 +71,7 @@ def test_the_measurement_of_a_balloon_has_the_original_s_labels() -> None:
     policy.create(container("b", 500, pod="a"))
     found = {gauge.labels["balloon"]: gauge for gauge in policy.gauges()}
     own = found["own[0]"]
-    assert (own.name, own.value) == ("balloons", 3)
+    assert (own.name, own.value) == ("nri_policy_balloons_cores", 3)
     assert set(own.labels) == {
         "balloon_type", "cpu_class", "cpus_min", "cpus_max", "balloon", "groups", "cpus", "cpus_count", "numas",
         "numas_count", "dies", "dies_count", "packages", "packages_count", "sharedidlecpus", "sharedidlecpus_count",
@@ -79,3 +79,5 @@ def test_the_measurement_of_a_balloon_has_the_original_s_labels() -> None:
     }  # fmt: skip
     assert own.labels["containers"] == "default/a/a,default/a/b"
     assert (own.labels["tot_req_millicpu"], own.labels["cpus_count"], own.labels["cpus_max"]) == ("2500", "3", "4")
+    assert (own.labels["packages"], own.labels["dies"], own.labels["numas"]) == ("p0", "p0d0", "p0d0n0")
+    assert (own.labels["mems"], own.labels["packages_count"]) == ("0", "1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nri.host.topology import Topology
 from nri.kube.requests import Requests
 from nri.policies.placement.containers import Hint
@@ -60,6 +62,17 @@ def test_a_better_pool_says_why_it_could_not_serve_or_that_the_container_stayed(
     assert ("it fits where it was", "to be created again") in by_place(policy, "e").values()
 
 
+def test_isolated_cpus_are_told_of_where_there_are_some_and_of_equal_pools_the_number_decided() -> None:
+    for isolated in (frozenset[int](), frozenset({6, 7})):
+        policy = topology_aware(replace(guest(), isolated=isolated))
+        policy.create(container("own", 1000))
+        found = policy.explain("own")
+        assert ("1 isolated CPU of its own" in found.request) is bool(isolated)
+        assert ("isolated left" in found.candidates[0].has) is bool(isolated)
+        if not isolated:
+            assert next(each.lost for each in found.candidates if each.place == "NUMA node #3") == "lower number"
+
+
 def test_requests_are_told_in_words() -> None:
     policy = topology_aware(reservedPoolNamespaces=["infra"])
     words = {}
@@ -73,7 +86,7 @@ def test_requests_are_told_in_words() -> None:
         policy.create(each)
         words[each.id] = policy.explain(each.id).request
     assert words["own"] == "Guaranteed, 3 CPUs of its own, 1 KiB of memory"
-    assert words["mixed"].startswith("Guaranteed, 1 isolated CPU of its own, 500m of shared CPUs")
+    assert words["mixed"].startswith("Guaranteed, 1 CPU of its own, 500m of shared CPUs")
     assert words["none"].startswith("BestEffort, 0m of shared CPUs")
     assert words["infra"].startswith("Guaranteed, 100m of reserved CPUs")
     assert words["alone"] == "Guaranteed, its CPUs are left alone"
@@ -106,18 +119,21 @@ def test_pools_and_their_measurements_add_up() -> None:
     policy = topology_aware(topology)
     policy.create(container("own", 2000, memory=GIB))
     policy.create(container("part", 700, memory=GIB))
-    found: dict[str, dict[str, float]] = {}
+    found, labels = dict[str, dict[str, float]](), dict[str, set[str]]()
     for gauge in policy.gauges():
-        found.setdefault(gauge.name, {})[gauge.labels["zone"]] = gauge.value
-    assert {name.removeprefix("topologyaware_zone_") for name in found} == {
-        "cpu_capacity", "cpu_shared_capacity", "cpu_shared_assigned", "cpu_shared_available", "mem_capacity",
-        "mem_assigned", "mem_available", "container_count", "shared_container_count",
+        name = gauge.name.removeprefix("nri_policy_topologyaware_zone_")
+        found.setdefault(name, {})[gauge.labels["zone"]] = gauge.value
+        labels[name] = set(gauge.labels) - {"zone"}
+    assert labels == {
+        "cpu_capacity_cores": {"cpus", "mems"}, "cpu_shared_capacity_cores": set(), "cpu_shared_assigned_cores": set(),
+        "cpu_shared_available_cores": set(), "mem_capacity_bytes": {"mems"}, "mem_assigned_bytes": {"mems"},
+        "mem_available_bytes": {"mems"}, "container_count": set(), "shared_container_count": set(),
     }  # fmt: skip
     root = {name: values["root"] for name, values in found.items()}
-    assert root["topologyaware_zone_cpu_capacity"] == 16
-    assert root["topologyaware_zone_cpu_shared_capacity"] == 14
-    assert root["topologyaware_zone_cpu_shared_assigned"] == 0.7
-    assert root["topologyaware_zone_mem_assigned"] == 2 * GIB
-    assert root["topologyaware_zone_mem_available"] + root["topologyaware_zone_mem_assigned"] == 8 * GIB
-    assert sum(found["topologyaware_zone_container_count"].values()) == 2
-    assert sum(found["topologyaware_zone_shared_container_count"].values()) == 1
+    assert root["cpu_capacity_cores"] == 16
+    assert root["cpu_shared_capacity_cores"] == 14
+    assert root["cpu_shared_assigned_cores"] == 0.7
+    assert root["mem_assigned_bytes"] == 2 * GIB
+    assert root["mem_available_bytes"] + root["mem_assigned_bytes"] == 8 * GIB
+    assert sum(found["container_count"].values()) == 2
+    assert sum(found["shared_container_count"].values()) == 1
