@@ -221,6 +221,7 @@ class Trace:
     """A trace file, or a folder of them as one history.
 
     Attributes:
+        path: as it was given.
         files: the files, oldest first.
         untold: problems beyond `problems`, each time that they are met.
 
@@ -232,6 +233,7 @@ class Trace:
         self.untold = 0
         self._recordings: dict[str, int] = {}
         where = Path(path)
+        self.path = str(where)
         try:
             self.files = _files(where) if where.is_dir() else [where]
             for each in self.files[:1]:
