@@ -9,17 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation.audit import SILENT, Provenance
-from nri.errors import LATE, ConfigError
+from nri.errors import ConfigError
 from nri.kube.named import NamedContainer, any_of, find
 from nri.trace.history import parsed
 
 if TYPE_CHECKING:
     from nri.trace.history import Event, Trace
 
-__all__ = ["MISSES", "Changes", "why"]
+__all__ = ["Changes", "why"]
 
-#: The kinds of errors of a plugin that has not answered: in time, or at all.
-MISSES: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable"})
 #: Events of one container that are remembered where only one is asked for.
 _MOST_EVENTS: Final = 10_000
 
@@ -40,11 +38,7 @@ class Changes:
         self._now_s = event.began_ns / 1e9
         steps = [step for step in event.steps if step.event == event.name]
         replies = [(step.plugin, step.reply) for step in steps if step.reply]
-        silent = [
-            (container.id, step.plugin, SILENT, step.error.text)
-            for step in steps
-            if step.error is not None and step.error.kind in MISSES
-        ]
+        silent = [(container.id, step.plugin, SILENT, step.error.text) for step in steps if step.silent and step.error]
         failed = "" if event.error is None else event.error.text or event.error.kind
         self._known.record(
             event.name, container.id, event.request, replies, _updated(event), failed, () if failed else silent
