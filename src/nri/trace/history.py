@@ -249,7 +249,8 @@ class Trace:
                         step = "write one with --record DIR; nri decode explains captured bytes"
                         raise ConfigError(str(each), "", "not a trace", step)
         except OSError as error:
-            raise ConfigError(str(path), "", error.strerror or str(error)) from None
+            step = "run it as root" if isinstance(error, PermissionError) else "name what --record DIR has written"
+            raise ConfigError(str(path), "", error.strerror or str(error), step) from None
 
     @property
     def problems(self) -> list[str]:

@@ -180,8 +180,10 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
     found, out = Trace(path), Output(settings)
     last = _ALWAYS if until is None else until
+    given = {"--pod": pod, "--since": since and _time(since), "--until": until and _time(until)}
+    asked = " ".join(f"{option} {value}" for option, value in given.items() if value) or "that"
     try:
-        chosen = choose(found, lambda event: pod is None or event.names(pod), since or 0, last)
+        chosen = choose(found, lambda event: pod is None or event.names(pod), since or 0, last, asked)
     except ConfigError:
         _end(out, found)  # an event that is not there may be in what cannot be read
         raise
