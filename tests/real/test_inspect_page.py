@@ -170,9 +170,7 @@ def test_a_row_of_the_events_shows_all_of_its_time_and_of_how_long_it_took(page:
 
 def test_a_container_that_was_refused_says_by_whom_and_why(page: Page) -> None:
     page.ask(f"location.hash = '#/container?id={REFUSED_ID}'")
-    assert "20-other: rpc error: code = PermissionDenied desc = plugin 20-other refused: not this one" in shown(
-        page, "Refusals, conflicts and missing answers"
-    )
+    assert "Not created: plugin 20-other refused: not this one" in shown(page, "Not created")
     assert page.ask("document.querySelector('nav [aria-current]').innerText") == "Containers"
 
 

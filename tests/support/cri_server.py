@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent import futures
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from nri.cri.pb import api_pb2 as pb
 
 
 class CriServer:
-    """Answers lists and the status of containers out of `pods` and `containers`; anything else is Unimplemented."""
+    """Answers lists and the status of containers out of `pods` and `containers`; creations are late, others unknown."""
 
     def __init__(self) -> None:
         self.pods: list[pb.PodSandbox] = []
@@ -22,6 +23,7 @@ class CriServer:
         self.logs: dict[str, str] = {}
         self.runtime = "other"
         self.pull_error = ""
+        self.refusal: tuple[grpc.StatusCode, str] | None = None  # of creations; without one they never end
 
     def add_pod(self, pod_id: str, name: str, **more: Any) -> None:
         metadata = pb.PodSandboxMetadata(name=name, namespace=more.pop("namespace", "default"))
@@ -35,6 +37,12 @@ class CriServer:
         return made
 
     def answer(self, method: str, request: Any, context: grpc.ServicerContext) -> Any:
+        if method == "CreateContainer":
+            if self.refusal:
+                context.abort(*self.refusal)
+            given_up = threading.Event()
+            if context.add_callback(given_up.set):
+                given_up.wait()
         if method == "Version":
             return pb.VersionResponse(version="0.1.0", runtime_name=self.runtime, runtime_api_version="v1")
         if method == "ListPodSandbox":

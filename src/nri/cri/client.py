@@ -35,6 +35,11 @@ CALL_TIMEOUT_S = 10.0
 #: How long what listens at a socket has to answer a greeting, in seconds, and the greeting: HTTP/2's, empty settings.
 MET_S = 2.0
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+#: What gRPC itself says where our timer has ended a call, and how its words on a broken connection begin. A runtime
+#: that answers with such a status has words of its own: most often of a plugin that was late or is gone.
+_OUR_TIMER = "Deadline Exceeded"
+_BROKEN = ("failed to connect", "Stream removed", "Socket closed", "recvmsg", "sendmsg", "Connection", "Broken pipe",
+           "GOAWAY", "Endpoint", "Received")  # fmt: skip
 #: Where the runtimes of the field listen, in the order in which they are looked for.
 SOCKETS = (
     "/run/nri-engine/engine.sock",
@@ -111,7 +116,7 @@ class CriClient:
     ) -> Any:
         """Call a method of the RuntimeService or ImageService; `beside` goes beside the request, as gRPC's metadata.
 
-        Raises RpcError with the runtime's status, RuntimeUnavailable, DeadlineExceeded.
+        Raises RpcError with the runtime's status, RuntimeUnavailable, DeadlineExceeded after our own deadline.
         """
         reply, full = _method(method)
         invoke = self._channel.unary_unary(
@@ -135,16 +140,16 @@ class CriClient:
 
     def _error(self, method: str, error: Any) -> NriError:
         """Our error for gRPC's."""
-        codes, code = self._grpc.StatusCode, error.code()
-        if code is codes.UNAVAILABLE:
+        codes, code, words = self._grpc.StatusCode, error.code(), error.details() or ""
+        if code is codes.UNAVAILABLE and (not words or words.startswith(_BROKEN)):
             return RuntimeUnavailable(self.path, met(self.path) or "it has closed the connection", self._hint)
-        if code is codes.DEADLINE_EXCEEDED:
+        if code is codes.DEADLINE_EXCEEDED and words in ("", _OUR_TIMER):
             if other := met(self.path):
                 return RuntimeUnavailable(self.path, other, self._hint)
             return DeadlineExceeded(f"{method} of {self.path}")
         if code is codes.UNIMPLEMENTED:
-            return RpcError(code.value[0], f"{self.path} does not serve {method} of CRI v1: {error.details()}")
-        return RpcError(code.value[0], error.details() or "")
+            return RpcError(code.value[0], f"{self.path} does not serve {method} of CRI v1: {words}")
+        return RpcError(code.value[0], words)
 
 
 def _hint(option: str) -> str:

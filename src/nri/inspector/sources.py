@@ -21,16 +21,16 @@ from itertools import islice
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from nri.adaptation.audit import Provenance
 from nri.errors import LATE, NriError
 from nri.text import plain
 from nri.trace.call_stats import CallStats
 from nri.trace.catalog import to_json
+from nri.trace.changes import Changes
 from nri.trace.history import Event, Note, Trace, parsed
 from nri.trace.live import plugin_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from nri.trace.live import Live
     from nri.trace.pb import api_pb2 as t
@@ -206,8 +206,7 @@ class Recording:
         self._whole = CallStats()
         self._notes: list[dict[str, Any]] = []
         self._about: dict[str, str] = {}
-        self._now_s = 0.0
-        self._history = Provenance(clock=lambda: self._now_s)
+        self._changes = Changes()
         self._blocks = [header for _, header in self._trace.headers()]
         times = [time for header in self._blocks for time in (header.first_ns, header.last_ns)]
         self._first, self._last = min(times, default=0), max(times, default=0)
@@ -245,18 +244,11 @@ class Recording:
             self._notes.append({"time_ms": note.time_ns / 1e6, **told})
 
     def _take(self, event: Event) -> None:
-        self._now_s = event.began_ns / 1e9
         self._whole.take(event.duration_ns / 1e6, event.error is not None, False)
         for step in event.steps:
             if step.plugin in self._sums or len(self._sums) < _MOST_PLUGINS:
                 self._sums.setdefault(step.plugin, _Plugin()).take(_step(event.began_ns, step))
-        container = event.container
-        if container is None or not container.id:
-            return
-        replies = [(step.plugin, step.reply) for step in event.steps if step.reply and step.event == event.name]
-        failed = "" if event.error is None else event.error.text
-        touched = {update.container_id for _, reply in replies for update in _updates(event.name, reply)}
-        self._history.record(event.name, container.id, event.request, replies, touched, failed)
+        self._changes.take(event)
 
     def overview(self) -> dict[str, Any]:
         """All of it, as far as it has been read."""
@@ -338,7 +330,7 @@ class Recording:
     def containers(self) -> dict[str, Any]:
         """The containers of which something was recorded."""
         with self._lock:
-            known = self._history.containers()
+            known = self._changes.containers()
         rows = [
             {
                 "id": plain(one.id, 128),
@@ -365,8 +357,7 @@ class Recording:
     def container(self, ident: str) -> dict[str, Any] | None:
         """The chain of changes, as far as it has been read."""
         with self._lock:
-            found = self._history.explain(ident)
-        return None if found is None else found.to_json()
+            return self._changes.explain(ident)
 
 
 class _Plugin:
@@ -443,13 +434,6 @@ def _text(error: t.Error | None) -> str:
 def _message(event: str, data: bytes, *, reply: bool) -> dict[str, Any]:
     message = parsed(event, data, reply=reply)
     return {"unreadable_bytes": len(data)} if message is None else to_json(message)
-
-
-def _updates(event: str, reply: bytes) -> Iterable[Any]:
-    """The updates that a reply asks for, of any container."""
-    message = parsed(event, reply, reply=True)
-    found: Iterable[Any] = getattr(message, "update", ())
-    return found
 
 
 def first(source: Source, most: int) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nri.adaptation.audit import of_adjustment, of_update, show
 from nri.api import messages as m
 from nri.api.events import BY_RPC
-from nri.errors import NriError, RpcError
+from nri.errors import LATE, ConnectionClosed, NriError, RpcError
 from nri.testing.runtime import FakeRuntime
 from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
 
@@ -49,11 +49,13 @@ class Outcome(NamedTuple):
         event: as it was recorded.
         left_out: why it was not run again; "" if it was.
         differences: what differs from the recorded outcome, in words; empty if nothing does.
+        missed: the plugins without which it went on when it was recorded, and why they gave no answer.
     """
 
     event: Event
     left_out: str
     differences: tuple[str, ...]
+    missed: dict[str, str] = {}  # noqa: RUF012 - never changed
 
     @property
     def subject(self) -> str:
@@ -110,13 +112,17 @@ class Replay(FakeRuntime):
             if item.name not in BY_RPC and item.name != _BY_ITSELF:
                 continue  # plugins joined and were given their settings: those of this runtime have done so already
             first_ns = first_ns or item.began_ns
+            missed = _missed(item)
             left_out = _OBSERVED if by == _OBSERVER else self._why_not(item)
             if left_out:
-                yield Outcome(item, left_out, ())
+                yield Outcome(item, left_out, (), missed)
                 continue
             if real_time:
                 sleep(max(0.0, (item.began_ns - first_ns) / 1e9 - (monotonic() - began)))
-            yield Outcome(item, "", tuple(self._run(item, itself=by in _BY_PLUGINS)))
+            found = self._run(item, itself=by in _BY_PLUGINS)
+            if found:
+                found += [*_without("recorded", missed), *_without("now", self._answers.missed)]
+            yield Outcome(item, "", tuple(found), missed)
 
     def _why_not(self, event: Event) -> str:
         """Why an event cannot be run again; "" if it can."""
@@ -146,9 +152,9 @@ class Replay(FakeRuntime):
         ]
 
     def _run(self, event: Event, *, itself: bool) -> list[str]:
+        self._answers.clear()
         if event.name == _BY_ITSELF:
             return self._ask(event)
-        self._answers.clear()
         request, error = event.message, None
         more = [getattr(request, name) for name in _MORE.get(event.name, ())]
         container = [] if event.container is None else [_copy(event.container)]
@@ -170,12 +176,22 @@ class Replay(FakeRuntime):
         return list(_differences(event, event.reply, self._answers.merged))
 
 
+def _missed(event: Event) -> dict[str, str]:
+    """The plugins without which an event went on, and why they gave no answer; one that failed says it by itself."""
+    steps = event.steps if event.error is None else ()
+    return {step.plugin: step.error.text for step in steps if step.silent and step.error is not None}
+
+
+def _without(when: str, missed: dict[str, str]) -> list[str]:
+    return [f"{when} without {plugin}, which gave no answer: {reason}" for plugin, reason in missed.items()]
+
+
 def _ended(failed: bool) -> str:
     return "failed" if failed else "done"
 
 
 class _Answers:
-    """A reporter that keeps what the plugins of this runtime answer to one event."""
+    """A reporter that keeps what the plugins of this runtime answer to one event; `missed`: those that do not."""
 
     def __init__(self) -> None:
         self._noted: list[list[Step]] = []
@@ -193,6 +209,12 @@ class _Answers:
         """The merged reply."""
         ends = self._steps("ends")
         return ends[-1][3] if ends else b""
+
+    @property
+    def missed(self) -> dict[str, str]:
+        """Why plugins gave no answer, by their names."""
+        silent = (*LATE, ConnectionClosed)
+        return {name: str(error) for _, _, name, _, error, _ in self._steps("failed") if isinstance(error, silent)}
 
     def clear(self) -> None:
         """Forget the last event."""

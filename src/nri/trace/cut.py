@@ -24,7 +24,6 @@ __all__ = ["MOST_EVENTS", "choose", "cut"]
 
 #: Events of a part. A part with more is a second recording.
 MOST_EVENTS: Final = 1_000_000
-_LIST: Final = "nri trace show lists what there is"
 
 
 def choose(
@@ -32,23 +31,27 @@ def choose(
     wanted: Callable[[Event], bool],
     since_ns: int,
     until_ns: int,
-    seen: Callable[[Iterator[Event]], Iterator[Event]] = iter,
+    asked: str = "that",
+    through: Callable[[Iterator[Event]], Iterator[Event]] = iter,
 ) -> set[tuple[int, int]]:
     """The events that began between two times and are `wanted`, by recording and serial number.
 
-    All events pass through `seen`, for those who show how far it is.
+    `asked` says in errors what they were to be. All events pass `through`, for those who show how far it is.
 
     Raises ConfigError if there is none, or if there are more than `MOST_EVENTS`.
     """
     chosen: set[tuple[int, int]] = set()
-    for event in seen(found.events()):
+    seen = 0
+    for event in through(found.events()):
+        seen += 1
         if since_ns <= event.began_ns <= until_ns and wanted(event):
             chosen.add((event.recording, event.serial))
             if len(chosen) > MOST_EVENTS:
                 step = "choose fewer with --since and --until"
-                raise ConfigError(str(found.files[0]), "", f"more than {count(MOST_EVENTS, 'event')} to cut", step)
+                raise ConfigError(found.path, "", f"more than {count(MOST_EVENTS, 'event')} to cut", step)
     if not chosen:
-        raise ConfigError(str(found.files[0]), "", "no event of this time and name", _LIST)
+        step = f"nri trace show {found.path} lists what there is"
+        raise ConfigError(found.path, "", f"none of its {count(seen, 'event')} fits {asked}", step)
     return chosen
 
 

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from nri.api import messages as m
 from nri.api.events import BY_NUMBER
-from nri.errors import ConfigError, RemoteProtocolError
+from nri.errors import LATE, ConfigError, RemoteProtocolError
 from nri.files import open_regular
 from nri.text import count
 from nri.trace import blocks
@@ -40,6 +40,8 @@ _FEW = 32
 #: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
 _BEGINS, _ENDS, _REQUESTS = t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
+#: The errors of a plugin that has given no answer.
+_SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable"})
 #: The requests of plugins; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
 _RELAYED: Final = "StateChange"
@@ -86,6 +88,11 @@ class Step:
         self.merged = False
         self.refused: t.Error | None = None
         self.duration_ns = 0
+
+    @property
+    def silent(self) -> bool:
+        """Whether it gave no answer: it was late, busy or gone."""
+        return self.error is not None and self.error.kind in _SILENT
 
     def lasted(self, record: t.Record) -> None:
         """Take its end: it began so long before that, and is told of when the request has been sent."""
@@ -221,6 +228,7 @@ class Trace:
     """A trace file, or a folder of them as one history.
 
     Attributes:
+        path: as it was given.
         files: the files, oldest first.
         untold: problems beyond `problems`, each time that they are met.
 
@@ -232,6 +240,7 @@ class Trace:
         self.untold = 0
         self._recordings: dict[str, int] = {}
         where = Path(path)
+        self.path = str(where)
         try:
             self.files = _files(where) if where.is_dir() else [where]
             for each in self.files[:1]:
@@ -240,7 +249,8 @@ class Trace:
                         step = "write one with --record DIR; nri decode explains captured bytes"
                         raise ConfigError(str(each), "", "not a trace", step)
         except OSError as error:
-            raise ConfigError(str(path), "", error.strerror or str(error)) from None
+            step = "run it as root" if isinstance(error, PermissionError) else "name what --record DIR has written"
+            raise ConfigError(str(path), "", error.strerror or str(error), step) from None
 
     @property
     def problems(self) -> list[str]:

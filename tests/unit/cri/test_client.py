@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import grpc
 import pytest
 
 from nri.cri import client
 from nri.cri.client import INSTALL, CriClient, find_socket
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import NriError, RpcError, RuntimeUnavailable
+from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
 from tests.support.cri_server import CriServer
 from tests.support.needs import need_root
 
@@ -119,8 +120,22 @@ def test_what_does_not_speak_grpc_is_told_in_time_with_what_it_said(
         cri.call("Version", pb.VersionRequest())
 
 
-def test_a_runtime_that_is_late_is_not_taken_for_something_else(path: str) -> None:
-    assert client.met(path) == ""
+@pytest.mark.parametrize("code", [grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE])
+def test_a_runtime_that_says_which_plugin_failed_is_quoted(tmp_path: Path, code: grpc.StatusCode) -> None:
+    server = CriServer()
+    server.refusal = code, "plugin 10-slow has not answered"
+    with server.listening(tmp_path / "cri.sock") as path, CriClient(path, 20.0) as cri:
+        with pytest.raises(RpcError, match="plugin 10-slow has not answered") as caught:
+            cri.call("CreateContainer", pb.CreateContainerRequest())
+        assert caught.value.code == code.value[0]
+
+
+def test_a_call_that_our_own_deadline_ends_names_method_and_socket(path: str) -> None:
+    with (
+        CriClient(path, 0.2) as cri,
+        pytest.raises(DeadlineExceeded, match=r"waiting for CreateContainer of .*cri\.sock"),
+    ):
+        cri.call("CreateContainer", pb.CreateContainerRequest())
 
 
 def test_a_file_that_is_no_socket_says_so(tmp_path: Path) -> None:

@@ -107,6 +107,44 @@ def test_a_changed_plugin_differs_by_event_field_and_values(folder: Path) -> Non
     ]
 
 
+class Late(nri.Plugin):
+    """Answers when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let = threading.Event()
+
+    def create_container(self, pod: nri.PodSandbox, container: nri.Container) -> nri.Adjustment:
+        self.let.wait()
+        return nri.Adjustment().add_env("SLOW", "yes")
+
+
+def test_a_plugin_that_gave_no_answer_is_named_where_the_outcome_differs(tmp_path: Path) -> None:
+    policy = '["10-p1"]\ntimeout = "200ms"\n'
+    plugin = Late()
+    with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder], policy=policy) as runtime:
+        runtime.add(plugin, "10", "p1").create_container(
+            make_pod(name="web", namespace="shop"), make_container(name="main")
+        )
+        plugin.let.set()
+    reason = "p1, which gave no answer: deadline exceeded while waiting for CreateContainer"
+    subject = "CreateContainer shop/web/main: "
+    assert differences(tmp_path, plugin) == [
+        f'{subject}Env SLOW: recorded nothing; now "yes"',
+        f"{subject}recorded without 10-{reason}",
+    ]
+    record_one(tmp_path / "again", plugin)
+    plugin.let.clear()
+    with Replay(tmp_path / "again", policy=policy) as again:
+        again.add(plugin, "10", "p1")
+        found = again.differences()
+        plugin.let.set()
+    assert f"CreateContainer shop/web/app1: now without 10-{reason}" in found
+    with Replay(tmp_path) as again:
+        (only,) = again.outcomes()
+    assert (only.differences, list(only.missed)) == ((), ["10-p1"])
+
+
 def test_a_refusal_that_is_none_any_more_is_a_difference(folder: Path) -> None:
     (only,) = differences(folder, Careless())
     assert only.startswith("CreateContainer shop/web/bad: recorded: ")

@@ -75,6 +75,7 @@ class Explanation:
         steps: the changes, oldest first.
         notes: (seconds since 1970, text) of what happened without changing anything.
         forgotten: that many events in between are no longer remembered.
+        refused: when its creation was refused, in seconds since 1970, and why; None if it was not.
     """
 
     container: str
@@ -83,6 +84,7 @@ class Explanation:
     steps: list[Step] = field(default_factory=list)
     notes: list[tuple[float, str]] = field(default_factory=list)
     forgotten: int = 0
+    refused: tuple[float, str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The chain as a table of JSON."""
@@ -90,6 +92,7 @@ class Explanation:
             "container": self.container,
             "name": self.name,
             "pod": self.pod,
+            "refused": self.refused and {"time": _time(self.refused[0]), "reason": self.refused[1]},
             "steps": [step.to_json() for step in self.steps],
             "notes": [{"time": _time(when), "text": text} for when, text in self.notes],
             "forgotten": self.forgotten,
@@ -143,7 +146,9 @@ class _Replay:
         """Run one event again, and note its changes."""
         before = len(self._made.steps)
         mine = record.container == self._made.container
-        if record.event == "CreateContainer" and mine:
+        creation = record.event == "CreateContainer" and mine
+        if creation:
+            self._made.refused = (record.when, record.failed) if record.failed else None
             self._create(record)
         else:
             self._update(record, mine)
@@ -151,7 +156,7 @@ class _Replay:
             failed = f"not applied: {record.failed}"
             steps = self._made.steps
             steps[before:] = [step._replace(note=failed) for step in steps[before:]]
-            if len(steps) == before:
+            if len(steps) == before and not creation:
                 self._made.notes.append((record.when, f"{record.event}: {failed}"))
         for container, what, outcome, reason in record.outcomes:
             if container == self._made.container and outcome != APPLIED:

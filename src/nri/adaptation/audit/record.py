@@ -18,10 +18,12 @@ from nri.api import messages as m
 from nri.kube.named import NamedContainer
 from nri.wire import bytes_field
 
-__all__ = ["NO_NUMBERS", "TAKEN_BACK", "Record", "named", "packed", "parts_of", "unpacked", "updates_of"]
+__all__ = ["NO_NUMBERS", "SILENT", "TAKEN_BACK", "Record", "named", "packed", "parts_of", "unpacked", "updates_of"]
 
 #: The plugin's name where updates were taken back: its `Numbers.undone` say which.
 TAKEN_BACK: Final = "(taken back)"
+#: The outcome of a plugin that was asked, and without which the event went on.
+SILENT: Final = "gave no answer"
 NO_NUMBERS: Final[Mapping[str, int | Numbers]] = MappingProxyType({})
 
 
@@ -35,7 +37,7 @@ class Record(NamedTuple):
         request: bytes of the event's request message, as the runtime made it; empty if there is none.
         replies: ``NN-name`` and bytes of each reply, in the order of the calls.
         failed: why nothing of it was applied; "" if it was.
-        outcomes: what became of single fields of updates: (container, field, outcome, reason).
+        outcomes: what became of single fields of updates: (container, field, outcome, reason); of a plugin, `SILENT`.
         numbers: the place of each reply in the order of answers, by ``NN-name``; that of the request by "".
     """
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
 from nri.adaptation.audit.answer_order import EventOrder, FieldOrder, OrderedUpdates, no_updates
+from nri.adaptation.audit.record import SILENT
 from nri.adaptation.audit.reporting import SERIALS, adjustment_of, evictions_of
 from nri.adaptation.merge import CreateMerge, StopMerge, UpdateMerge, limits
 from nri.adaptation.merge.container_view import normalise
@@ -179,6 +180,9 @@ class Event:
     def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
         """Take one plugin's answer. PluginError, ConflictError or UpdateError: the event fails because of it."""
 
+    def silent(self, plugin: str, reason: str) -> None:
+        """Note that the event goes on without a plugin, which gave no answer."""
+
     def record(self, failed: str = "") -> None:
         """Keep a record of the event, which is over; `failed` says why, if it failed."""
 
@@ -220,11 +224,12 @@ class AnsweredEvent(Event):
         asked: the request's bytes as the runtime made it; None as long as no plugin has answered.
         replies: name and bytes of every answer that says something.
         touched: ids of the containers that the answers update.
+        absent: the event's container, and each plugin that gave no answer, with the reason, as provenance has outcomes.
         numbers: of the answers that say something, by the plugin's label, and of the first one by "".
         reply_type: the reply message of the event.
     """
 
-    __slots__ = ("_context", "_room", "answered", "asked", "merge", "numbers", "replies", "touched")
+    __slots__ = ("_context", "_room", "absent", "answered", "asked", "merge", "numbers", "replies", "touched")
 
     reply_type: ClassVar[Any] = None
 
@@ -237,6 +242,7 @@ class AnsweredEvent(Event):
         self.asked: bytes | None = None
         self.replies: list[tuple[str, bytes]] = []
         self.touched: set[str] = set()
+        self.absent: tuple[tuple[str, str, str, str], ...] = ()
         self.numbers: dict[str, int] = {}
 
     def add(self, peer: Peer, policy: EventPolicy, reply: bytes) -> None:
@@ -353,6 +359,12 @@ class AnsweredEvent(Event):
         )  # fmt: skip
         self._context.reporting.shadow_answered(report)
 
+    def silent(self, plugin: str, reason: str) -> None:
+        """Note that the event goes on without a plugin, for its container's history."""
+        container = self.request.container
+        if container is not None:
+            self.absent += ((container.id, plugin, SILENT, reason),)
+
     def record(self, failed: str = "") -> None:
         """Keep a record of request and answers for provenance, also where no plugin was asked."""
         provenance = self._context.trail.provenance
@@ -363,6 +375,8 @@ class AnsweredEvent(Event):
         container_id = "" if container is None else container.id
         side = self.merge.side
         outcomes: Any = () if side is None or not side.ignored else left_out(container_id, side.ignored)
+        if self.absent:
+            outcomes = (*outcomes, *self.absent)
         asked = self.asked
         if asked is None:
             asked = request.encoded()

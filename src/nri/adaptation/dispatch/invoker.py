@@ -250,6 +250,7 @@ class Invoker:
                 peer.signal(Signal.LOST, str(error))
             if refused:
                 _refuse(peer, event, error)
+            event.silent(peer.label, str(error))
         finally:
             del error  # raised, it has this frame: they would keep each other, and the event
 
@@ -259,6 +260,7 @@ class Invoker:
         peer.breaker.abandoned()
         if refused:
             _refuse(peer, event, DeadlineExceeded(event.rpc))
+        event.silent(peer.label, "the event had no time left for it")
 
     def missed_turn(self, peer: Peer, policy: EventPolicy, event: Event, *, insist: bool = False) -> None:
         """Draw the consequences for an event that has waited too long for its turn: as of a late answer.
@@ -274,6 +276,7 @@ class Invoker:
         peer.signal(Signal.TRIPPED if tripped else Signal.MISSED, peer.last_error)
         if refused:
             _refuse(peer, event, error)
+        event.silent(peer.label, str(error))
 
     def _tell_failed(self, peer: Peer, event: Event, error: Exception, duration_s: float) -> None:
         self._reporting.invoked(peer.label, event.rpc, error, duration_s)

@@ -38,12 +38,14 @@ machine_root = click.option(
 )
 
 
-def ask_runtime(settings: Settings, path: str | None, method: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask the runtime; a failure becomes a line with the next step."""
+def ask_runtime(
+    settings: Settings, path: str | None, method: str, request: dict[str, Any], step: str = ""
+) -> dict[str, Any]:
+    """Ask the runtime; a failure becomes a line with the next step. `step` is another one, if there is."""
     from nri.adaptation import admin
 
     where = path or admin.DEFAULT_SOCKET
-    with _explained(where):
+    with _explained(where, step):
         return admin.ask(where, method, request, settings.timeout_s or 5.0)
 
 
@@ -76,28 +78,30 @@ def live(settings: Settings, path: str | None) -> Iterator[Live]:
 
 
 @contextmanager
-def _explained(where: str) -> Iterator[None]:
-    """Make failures of the admin socket a line with the next step."""
+def _explained(where: str, step: str = "") -> Iterator[None]:
+    """Make failures of the admin socket a line with the next step; `step` is a further one."""
     from nri.errors import ConnectionClosed, DeadlineExceeded, ProtocolError, RpcError, RuntimeUnavailable
     from nri.ttrpc import Code
 
-    ours = "only runtimes that are built on nri, with admin_socket set, keep the history of containers"
+    further = step and f"; {step}"
+    ours = "only runtimes that are built on nri, with admin_socket set, keep the history of containers (--admin-socket)"
+    ours += further
     try:
         yield
     except RuntimeUnavailable as error:
         if "permission denied" in error.reason.lower():
             raise Failure(f"cannot connect to {where}: permission denied. Run it as root", UNREACHABLE) from None
-        raise Failure(f"cannot connect to {where}: {error.reason}; {ours} (--admin-socket)", UNREACHABLE) from None
+        raise Failure(f"cannot connect to {where}: {error.reason}; {ours}", UNREACHABLE) from None
     except ConnectionClosed:  # a runtime's socket for plugins speaks otherwise
         reason = "the other side has closed the connection: perhaps it is no admin socket"
-        raise Failure(f"{where}: {reason}; {ours} (--admin-socket)", UNREACHABLE) from None
+        raise Failure(f"{where}: {reason}; {ours}", UNREACHABLE) from None
     except DeadlineExceeded as error:
         reason = f"{where} does not answer: {error}; perhaps it is no admin socket"
-        raise Failure(f"{reason}; {ours} (--admin-socket)", UNREACHABLE) from None
+        raise Failure(f"{reason}; {ours}", UNREACHABLE) from None
     except ProtocolError as error:
-        raise Failure(f"{where} is not an admin socket: {error}; {ours} (--admin-socket)", UNREACHABLE) from None
+        raise Failure(f"{where} is not an admin socket: {error}; {ours}", UNREACHABLE) from None
     except RpcError as error:
         if error.code == Code.UNIMPLEMENTED:
-            raise Failure(f"{where} is not an admin socket; {ours} (--admin-socket)", UNREACHABLE) from None
-        hint = ". try: nri pod ps" if error.code == Code.NOT_FOUND else ""
+            raise Failure(f"{where} is not an admin socket; {ours}", UNREACHABLE) from None
+        hint = f". try: nri pod ps{further}" if error.code == Code.NOT_FOUND else ""
         raise Failure(error.message + hint) from None

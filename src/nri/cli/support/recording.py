@@ -97,7 +97,8 @@ def recorded(
         recorder = Recorder(folder, redact=redact == "values", about=known, limits=limits)
     except OSError as error:
         given = folder if command == OBSERVER else f"--record {folder}"
-        raise Failure(f"{given}: {error.strerror or error}", USAGE) from None
+        reason = "it is a file: name a folder" if isinstance(error, FileExistsError) else error.strerror or error
+        raise Failure(f"{given}: {reason}", USAGE) from None
     with recorder:
         yield (recorder,)
 

@@ -115,7 +115,9 @@ def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -
     same = differing = 0
     absent: dict[str, str] = {}
     left_out: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
     for outcome in out.counted(runtime.outcomes(real_time=real_time), "event"):
+        missed.update(outcome.missed.keys())
         if outcome.left_out:
             left_out[outcome.left_out] += 1
         elif outcome.differences:
@@ -131,20 +133,27 @@ def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -
             out.text(Painted(outcome.subject, "bold"))
             for line in outcome.differences:
                 out.text("  ", Painted(line, "yellow"))
-    for line in runtime.trace.problems:
-        out.note(line)
-    if runtime.lost:
-        out.note(f"at least {count(runtime.lost, 'step')} missing: the recorder could not keep up on the node")
-    for reason, events in left_out.items():
-        out.note(f"{count(events, 'event')} left out: {reason}")
-    for name, index in absent.items():
-        out.note(f"{name} was asked in the recording, and not now: add --plugin {index}=PLUGIN to have it take part")
+    _tell(out, runtime, left_out, missed, absent)
     sum_line = f"{count(same + differing, 'event')} run again: {same} the same, {differing} different"
     if out.human:
         out.text(sum_line)
     else:
         out.note(sum_line)
     return DIFFERS if differing else FAILED if left_out or runtime.lost or runtime.trace.problems or not same else 0
+
+
+def _tell(out: Output, runtime: Replay, left_out: Counter[str], missed: Counter[str], absent: dict[str, str]) -> None:
+    """Say what the recording lacks, and which plugins were asked in it: events by reason and by plugin."""
+    for line in runtime.trace.problems:
+        out.note(line)
+    if runtime.lost:
+        out.note(f"at least {count(runtime.lost, 'step')} missing: the recorder could not keep up on the node")
+    for reason, events in left_out.items():
+        out.note(f"{count(events, 'event')} left out: {reason}")
+    for name, events in missed.items():
+        out.note(f"{name} gave no answer to {count(events, 'event')} when this was recorded, which went on without it")
+    for name, index in absent.items():
+        out.note(f"{name} was asked in the recording, and not now: add --plugin {index}=PLUGIN to have it take part")
 
 
 def _document(outcome: Outcome) -> dict[str, object]:
@@ -159,4 +168,5 @@ def _document(outcome: Outcome) -> dict[str, object]:
         "container": container.name if container else "",
         "left_out": outcome.left_out,
         "differences": list(outcome.differences),
+        "missed": outcome.missed,
     }

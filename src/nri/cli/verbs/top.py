@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -49,12 +54,11 @@ def command(settings: Settings, path: str | None, interval: float, once: bool) -
 
     The runtime must be built on this package, with its admin socket on. It counts only while somebody watches, so the
     figures begin when this command does. MISSES are calls without an answer in time, REFUSED answers that were not
-    taken: a conflict, a breach of policy. Ctrl-C ends it.
+    taken: a conflict, a breach of policy. q or Ctrl-C ends it.
     """
     out = Output(settings)
-    with live(settings, path) as looking:
-        while True:
-            time.sleep(interval)
+    with live(settings, path) as looking, _keys(ours=out.human and not once) as keys:
+        while not _told_to_end(keys, interval):
             summary = looking.summary()
             summary["plugins"].sort(key=lambda row: [row[key] or 0 for key in _SLOWEST_FIRST], reverse=True)
             if not out.human:
@@ -63,6 +67,45 @@ def command(settings: Settings, path: str | None, interval: float, once: bool) -
                 _draw(out, summary, again=not once)
             if once:
                 return
+
+
+@contextmanager
+def _keys(*, ours: bool) -> Iterator[int | None]:
+    """The terminal's keys, one by one and not shown, until the block ends; None where they are not ours."""
+    if not (ours and sys.stdin.isatty() and _in_front(sys.stdin.fileno())):
+        yield None
+        return
+    import termios
+    import tty
+
+    keys = sys.stdin.fileno()
+    before = termios.tcgetattr(keys)
+    tty.setcbreak(keys)
+    try:
+        yield keys
+    finally:
+        termios.tcsetattr(keys, termios.TCSADRAIN, before)
+
+
+def _in_front(terminal: int) -> bool:
+    """Whether a terminal is ours now: a job in the background would be stopped if it changed it."""
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:  # it is that of another session
+        return False
+
+
+def _told_to_end(keys: int | None, wait_s: float) -> bool:
+    """Wait so long, or until somebody presses q; whether somebody did."""
+    if keys is None:
+        time.sleep(wait_s)
+        return False
+    until = time.monotonic() + wait_s
+    while select.select([keys], [], [], max(0.0, until - time.monotonic()))[0]:
+        pressed = os.read(keys, 64)
+        if not pressed or b"q" in pressed.lower():
+            return True
+    return False
 
 
 def _draw(out: Output, summary: dict[str, Any], *, again: bool) -> None:

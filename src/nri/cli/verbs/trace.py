@@ -181,12 +181,15 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
 
     found, out = Trace(path), Output(settings)
     last = _ALWAYS if until is None else until
+    given = {"--pod": pod, "--since": since and _time(since), "--until": until and _time(until)}
+    asked = " ".join(f"{option} {value}" for option, value in given.items() if value) or "that"
     try:
         chosen = choose(
             found,
             lambda event: pod is None or event.names(pod),
             since or 0,
             last,
+            asked,
             lambda events: out.counted(events, "event"),
         )
     except ConfigError:

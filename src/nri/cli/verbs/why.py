@@ -1,7 +1,7 @@
-"""`nri why`: who changed what in a container, asked of a runtime that is built on this package.
+"""`nri why`: who changed what in a container, or refused it, asked of a runtime that is built on this package.
 
 The history is kept by the runtime (`nri.adaptation.audit.provenance`); other runtimes keep none, and then this says
-so. Next: `nri.adaptation.admin` is the other end.
+so. A recording holds the same (`nri.trace.changes`). Next: `nri.adaptation.admin` is the other end.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from nri.cli.errors import FAILED
 from nri.cli.output import Column, Output, readable
 from nri.cli.settings import Settings
 from nri.cli.support.admin_socket import admin_socket, ask_runtime
@@ -18,9 +19,12 @@ from nri.text import count
 
 #: Ends the name of the node agent's plugin, `nri.agent.settings.tables.NriSettings.name`.
 _AGENT = "-nri-agent"
+#: Where no runtime knows it.
+_RECORDED = "a recording (--record DIR of nri engine serve or nri run) has it for longer, and is read with --trace DIR"
 EXAMPLES = [
     "nri why web                             # every change of the pod's container, plugin by plugin",
     "nri why kube-system/dns-x7x2p/dns       # NAMESPACE/POD/CONTAINER",
+    "nri why web --trace traces              # of a container in a recording",
     "nri why 1f2e3d -o json | jq '.steps[] | select(.field == \"Env\")'",
     "nri agent explain default/web           # by which rules the node agent decided",
     "nri why --plugins                       # state of the runtime's plugins, and what they may do",
@@ -30,26 +34,44 @@ EXAMPLES = [
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("container", required=False)
 @admin_socket
+@click.option("--trace", metavar="FILE|DIR", help="Look it up in a recording (--record), and ask no runtime.")
 @click.option("--plugins", is_flag=True, help="Show the state of all plugins instead.")
 @click.option("--policies", is_flag=True, help="Show the operator's policies instead.")
 @click.pass_obj
-def command(settings: Settings, container: str | None, path: str | None, plugins: bool, policies: bool) -> None:
-    """Show which plugin changed what in a container, when, and from which value to which; with -q only the plugins.
+def command(
+    settings: Settings, container: str | None, path: str | None, trace: str | None, plugins: bool, policies: bool
+) -> int:
+    """Show which plugin changed what in a container, or refused it; with -q only the plugins that changed something.
 
     CONTAINER is an id or the beginning of one, NAME, POD/NAME, NAMESPACE/POD/NAME, or a pod with one container. The
     runtime must be built on this package, with its admin socket on; containerd and CRI-O keep no such history. The
-    history begins when the runtime starts, and ends when the container is removed. nri agent explain says by which
-    rule and annotation the node agent gave its values.
+    history begins when the runtime starts, and ends when the container is removed: a recording keeps it longer, and
+    is read with --trace; what cannot be read of it is named, and then the exit code is 1. nri agent explain says by
+    which rule and annotation the node agent gave its values.
     """
     if bool(container) + plugins + policies != 1:
         raise click.UsageError("give one of CONTAINER, --plugins and --policies")
     out = Output(settings)
+    if trace is not None:
+        if container is None:
+            raise click.UsageError("--trace needs a CONTAINER: a recording has neither --plugins nor --policies")
+        from nri.trace.changes import why
+        from nri.trace.history import Trace
+
+        recording = Trace(trace)
+        try:
+            show_chain(out, why(recording, container))
+        finally:
+            for line in recording.problems:
+                out.note(line)
+        return FAILED if recording.problems else 0
     if policies:
         show_policies(out, ask_runtime(settings, path, "Policies", {}))
     elif plugins:
         _show_plugins(out, ask_runtime(settings, path, "Plugins", {})["plugins"])
     else:
-        show_chain(out, ask_runtime(settings, path, "Why", {"container": container}))
+        show_chain(out, ask_runtime(settings, path, "Why", {"container": container}, _RECORDED))
+    return 0
 
 
 def show_chain(out: Output, chain: dict[str, Any]) -> None:
@@ -66,6 +88,9 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     days = {step["time"].partition("T")[0] for step in chain["steps"]}
     day = f", on {days.pop()}, times in UTC" if len(days) == 1 else ""
     out.note(f"container {chain['container'][:13]} {name} of pod {pod}{day}")
+    refused = chain.get("refused")  # which older runtimes do not tell
+    if refused:
+        out.text(f"not created, at {refused['time']}: {refused['reason']}")
     columns = [
         Column("TIME", "time"),
         Column("EVENT", "event"),
@@ -77,24 +102,23 @@ def show_chain(out: Output, chain: dict[str, Any]) -> None:
     ]
     if any(step["note"] for step in chain["steps"]):
         columns.append(Column("NOTE", "note"))
-    out.table(
-        columns,
-        [
-            {
-                **step,
-                "time": step["time"].rpartition("T")[2].rstrip("Z") if day else step["time"],
-                "before": show(readable(step["before"])),
-                "after": show(readable(step["after"])),
-            }
-            for step in chain["steps"]
-        ],
-    )
+    rows = [
+        {
+            **step,
+            "time": step["time"].rpartition("T")[2].rstrip("Z") if day else step["time"],
+            "before": show(readable(step["before"])),
+            "after": show(readable(step["after"])),
+        }
+        for step in chain["steps"]
+    ]
+    if rows:
+        out.table(columns, rows)
+    elif not refused:
+        out.note("no plugin changed anything")
     for note in chain["notes"]:
         out.note(f"{note['time']} {note['text']}")
     if chain["forgotten"]:
         out.note(f"no longer remembered: {count(chain['forgotten'], 'older change')}")
-    if not chain["steps"]:
-        out.note("no plugin changed anything")
     if any(step["plugin"].endswith(_AGENT) for step in chain["steps"]):
         out.note(f"the rules behind what the node agent set: nri agent explain {chain['pod']}".rstrip())
 

@@ -197,8 +197,8 @@ def test_refusals_of_four_mebibytes_take_no_more_than_is_told() -> None:
         assert held() < 8 << 20
     assert len(runtime.plugins[0].last_error) <= 4096
     made = runtime.provenance.explain("c7")
-    assert made is not None
-    assert "(cut: " in made.notes[0][1]
+    assert made is not None and made.refused is not None
+    assert "(cut: " in made.refused[1]
     runtime.stop()
 
 

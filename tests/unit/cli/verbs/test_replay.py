@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,25 @@ def test_lost_steps_are_told_and_end_with_1(nri, folder: Path, tmp_path: Path) -
     lossy.write_bytes(whole.read_bytes() + block)
     done = nri("replay", str(lossy), "--plugin", plugin(tmp_path, "o\x1bld"))
     assert (done.returncode, "at least 3 steps missing" in done.stderr) == (1, True), done.stderr
+
+
+def test_a_plugin_that_gave_no_answer_in_the_recording_is_told(nri, tmp_path: Path) -> None:
+    let = threading.Event()
+
+    class Late(package.Plugin):
+        def create_container(self, pod: package.PodSandbox, container: package.Container) -> None:
+            let.wait()
+
+    policy = '["10-late"]\ntimeout = "200ms"\n'
+    with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder], policy=policy) as runtime:
+        runtime.add(Late(), "10").start_container(make_pod(), make_container())
+        runtime.create_container(make_pod(), make_container())
+        let.set()
+    done = nri("replay", str(tmp_path), "--plugin", plugin(tmp_path, "new"), "-o", "json")
+    events = {each["event"]: each["missed"] for each in map(json.loads, done.stdout.splitlines())}
+    assert events == {
+        "StartContainer": {},
+        "CreateContainer": {"10-late": "deadline exceeded while waiting for CreateContainer"},
+    }
+    told = "10-late gave no answer to 1 event when this was recorded, which went on without it"
+    assert told in done.stderr

@@ -5,8 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
+import signal
 import socket
+import subprocess
+import sys
 import tempfile
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -18,6 +23,7 @@ from nri.cli.settings import Settings
 from nri.cli.verbs import top
 from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
+from tests.support.needs import need_tool
 
 
 @pytest.fixture
@@ -165,3 +171,32 @@ def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
         with FakeRuntime(socket_path=f"{folder}/nri.sock") as runtime:
             done = nri("top", "--once", "--admin-socket", runtime.socket_path, "--timeout", "2")
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr
+
+
+@pytest.mark.parametrize(("key", "code"), [(b"q", 0), (b"Q", 0), (b"\x03", 130)])
+def test_a_key_ends_it_at_once_and_the_terminal_is_as_it_was(busy, key, code):
+    ours, its = pty.openpty()
+    before = termios.tcgetattr(its)
+    argv = [need_tool("setsid"), "--ctty", sys.executable, "-m", "nri", "top", "--admin-socket", busy]
+    process = subprocess.Popen([*argv, "--interval", "0.2"], stdin=its, stdout=its, stderr=its)
+    shown = b""
+    while b"PLUGIN" not in shown:
+        shown += os.read(ours, 4096)
+    os.write(ours, b"x")
+    os.write(ours, key)
+    assert process.wait(20) == code
+    assert termios.tcgetattr(its) == before
+    os.close(ours)
+    os.close(its)
+
+
+def test_a_terminal_of_another_session_is_left_alone(busy):
+    ours, its = pty.openpty()
+    argv = [sys.executable, "-m", "nri", "top", "--admin-socket", busy, "--interval", "0.2"]
+    process = subprocess.Popen(argv, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert b"events/s" in process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    os.close(ours)
+    os.close(its)

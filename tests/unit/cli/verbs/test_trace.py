@@ -208,3 +208,11 @@ def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) 
     done = nri("trace", "cut", str(folder), "/dev/null/part", "--until", "yesterday")
     assert done.returncode == 2
     assert "'yesterday' is not a time; write it as 2026-01-31T08:00:00Z" in done.stderr
+
+
+def test_what_is_missing_and_filters_that_nothing_fits_are_named_with_the_next_step(nri, folder, tmp_path):
+    done = nri("trace", "show", str(tmp_path / "none"))
+    assert f"{tmp_path}/none: No such file or directory (name what --record DIR has written)" in done.stderr
+    done = nri("trace", "cut", str(folder), str(tmp_path / "out"), "--pod", "nope", "--until", "2030-01-01")
+    assert "fits --pod nope --until 2030-01-01T00:00:00.000000Z (nri trace show" in done.stderr
+    assert (done.returncode, (tmp_path / "out").exists()) == (2, False)

@@ -1,6 +1,7 @@
 """`nri why` against a real admin socket."""
 
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -14,9 +15,12 @@ from nri.adaptation.plugin_policy.policy import Policies
 from nri.agent.settings.tables import NriSettings
 from nri.api import messages as m
 from nri.cli.verbs.why import show_chain, show_policies
+from nri.errors import PluginRejected, Reject
 from nri.rules import Rules
-from nri.testing import FakeRuntime
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.recorder import Recorder
 from nri.ttrpc import Server
+from tests.support.made_plugins import plugin
 
 POLICY = """
 ["10-a"]
@@ -210,3 +214,36 @@ def test_where_no_policy_holds_it_says_why(path, error, notes):
     out = Printed()
     show_policies(out, {"policies": {}, "path": path, "error": error})
     assert out.notes == notes
+
+
+def test_a_container_that_was_refused_is_told_by_whom_why_and_when(nri, socket, tmp_path):
+    with Recorder(tmp_path / "traces") as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(plugin("license", create_container=refuse), "30")
+        with pytest.raises(PluginRejected):
+            runtime.create_container(make_pod(name="web-2"), make_container(id="c2", name="db"))
+    done = nri("why", "web-2/db", "--trace", str(tmp_path / "traces"))
+    assert (done.returncode, "no plugin changed" in done.stderr) == (0, False)
+    assert re.fullmatch(r"not created, at 20\S+Z: plugin 30-license refused: none left\n", done.stdout)
+    tree = json.loads(nri("why", "web-2/db", "--trace", str(tmp_path / "traces"), "-o", "json").stdout)
+    assert (tree["container"], tree["refused"]["reason"]) == ("c2", "plugin 30-license refused: none left")
+
+
+def refuse(*_):
+    raise Reject("none left")
+
+
+def test_a_recording_that_is_damaged_is_read_and_said_to_be(nri, tmp_path):
+    with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.create_container(make_pod(name="web-2"), make_container(id="c2", name="db"))
+    with next(tmp_path.glob("*.nritrace")).open("ab") as file:
+        file.write(b"garbage" * 20)
+    done = nri("why", "db", "--trace", str(tmp_path))
+    assert done.returncode == 1
+    assert "container c2 db of pod default/web-2" in done.stderr and "at byte" in done.stderr
+
+
+def test_what_a_recording_does_not_have_is_told(nri, socket, tmp_path):
+    assert "--trace needs a CONTAINER" in nri("why", "--plugins", "--trace", str(tmp_path)).stderr
+    done = nri("why", "db", "--trace", str(tmp_path))
+    assert (done.returncode, "no trace (*.nritrace) in this folder" in done.stderr) == (2, True)
+    assert "is read with --trace DIR" in nri("why", "9", "--admin-socket", socket).stderr

@@ -1,0 +1,115 @@
+"""A recording explains a container as the runtime did that was recorded: changes, refusals, missing answers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import nri
+from nri.adaptation.admin import ask
+from nri.errors import ConfigError, NriError
+from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace.changes import Changes, why
+from nri.trace.history import Trace
+from nri.trace.recorder import Recorder
+from tests.support.made_plugins import plugin
+
+SLOW = """
+["30-slow"]
+timeout = "300ms"
+"""
+
+
+class Recorded(NamedTuple):
+    """Where a runtime was recorded, and the chains that it gave itself, by the container's name."""
+
+    folder: str
+    chains: dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Recorded]:
+    over = threading.Event()
+
+    def second(_: Any, container: nri.Container) -> nri.Adjustment | None:
+        if container.name == "refused":
+            raise nri.Reject("no license")
+        return nri.Adjustment().add_env("A", "2") if container.name == "fought" else None
+
+    def validate(request: Any) -> None:
+        if request.container.name == "invalid":
+            raise nri.Reject("not valid here")
+
+    def late(_: Any, container: nri.Container) -> None:
+        if container.name == "late":
+            over.wait()
+
+    socket, folder = str(tmp_path / "a.sock"), str(tmp_path / "traces")
+    chains = {}
+    with (
+        Recorder(folder, redact=False) as recorder,
+        FakeRuntime(reporters=[recorder], admin_socket=socket, policy=SLOW) as runtime,
+    ):
+        runtime.add(plugin("sets", create_container=lambda *_: nri.Adjustment().add_env("A", "1")), "10")
+        runtime.add(plugin("other", create_container=second), "20")
+        runtime.add(plugin("slow", create_container=late), "30")
+        runtime.add(plugin("checks", validate_container_adjustment=validate), "40")
+        pod = make_pod(name="web", namespace="shop")
+        for name in ("fine", "refused", "fought", "invalid", "late"):
+            with suppress(NriError):
+                runtime.create_container(pod, make_container(id=f"id-{name}", name=name)).commit()
+            chains[name] = ask(socket, "Why", {"container": f"web/{name}"})
+        over.set()
+    return Recorded(folder, chains)
+
+
+def without_times(chain: dict[str, Any]) -> dict[str, Any]:
+    told = [{**each, "time": ""} for kind in ("steps", "notes") for each in chain[kind]]
+    refused = chain["refused"] and chain["refused"]["reason"]
+    return {"container": chain["container"], "pod": chain["pod"], "told": told, "refused": refused}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("fine", None),
+        ("refused", "plugin 20-other refused: no license"),
+        ("fought", 'plugins "20-other" and "10-sets" both tried to set Env A'),
+        ("invalid", 'validator "40-checks" rejected container adjustment, reason: not valid here'),
+    ],
+)
+def test_a_recording_and_the_runtime_say_alike_who_refused_a_container(
+    recorded: Recorded, name: str, reason: str | None
+) -> None:
+    live = recorded.chains[name]
+    assert (live["refused"] and live["refused"]["reason"]) == reason
+    chain = why(Trace(recorded.folder), f"web/{name}")
+    assert without_times(chain) == without_times(live)
+    assert chain["steps"][0]["plugin"] == "10-sets"
+
+
+def test_a_plugin_that_gave_no_answer_is_named_with_the_event_that_went_on_without_it(recorded: Recorded) -> None:
+    for chain in (recorded.chains["late"], why(Trace(recorded.folder), "shop/web/late")):
+        assert chain["refused"] is None
+        (note,) = chain["notes"]
+        assert note["text"].startswith("CreateContainer: 30-slow gave no answer: ")
+
+
+def test_what_a_word_does_not_mean_is_told_with_the_next_step(recorded: Recorded) -> None:
+    with pytest.raises(ConfigError, match=r'no event of a container "nope" \(nri trace show .* lists what there is\)'):
+        why(Trace(recorded.folder), "nope")
+    with pytest.raises(ConfigError, match=r'"web" may be any of .*web/late.*\(name one of them\)'):
+        why(Trace(recorded.folder), "web")
+
+
+def test_containers_of_a_recording_have_their_names(recorded: Recorded) -> None:
+    changes = Changes()
+    for event in Trace(recorded.folder).events():
+        changes.take(event)
+    assert {str(one) for one in changes.containers()} == {f"id-{name} (shop/web/{name})" for name in recorded.chains}
+    assert changes.explain("id-nope") is None
