@@ -191,7 +191,7 @@ def _ended(failed: bool) -> str:
 
 
 class _Answers:
-    """A reporter that keeps what the plugins of this runtime answer to one event; `missed`: those that do not."""
+    """A reporter that keeps what the plugins of this runtime answer to one event, and which do not."""
 
     def __init__(self) -> None:
         self._noted: list[list[Step]] = []
