@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, Protocol, Self
 
-__all__ = ["Message", "Receiving", "Reporter", "Socket", "Step", "Streaming", "Transport", "Waiting", "Watcher"]
+__all__ = ["Message", "Receiving", "Reporter", "Socket", "Streaming", "Transport", "Waiting", "Watcher"]
 
 #: Who sends many messages in one call.
 Streaming = Literal["client", "server", "both"]
@@ -49,49 +49,54 @@ class Transport(Protocol):
     def close(self) -> None: ...
 
 
-#: A step of an event: kind, when it happened, plugin, reply, error, and how long it took; see `Reporter`.
-Step = tuple[
-    Literal["begins", "asked", "answered", "failed", "merged", "ends"], float, str, bytes, Exception | None, float
-]
-
-
 class Reporter(Protocol):
-    """Told of every step of an event; for metrics, provenance and recorders.
+    """Called at every step of an event, where and when it happens; for metrics, provenance and recorders.
 
-    Both sides tell the same steps in the same words. The runtime's side: "begins"; for each plugin that takes the event
-    "asked", then "answered" and "merged", or "failed"; "ends". The plugin's side the same with itself as the only
-    plugin, and without merging; an event that has no handler only begins and ends. "merged" with an error is a reply
-    that cannot be part of the result: a conflict, a breach of policy.
+    Both sides tell the same steps in the same words. The runtime's side: `event_begins`; for each plugin that takes the
+    event `plugin_asked`, then `plugin_answered` and `reply_merged`, or `plugin_failed`; `event_ends`. The plugin's side
+    the same with itself as the only plugin, and without merging; an event that has no handler only begins and ends.
 
     A reporter of the runtime's side may also have `plugin_changed(plugin, state, about)`: a plugin is now "active",
     "late", "open" (left out by its breaker) or "gone"; `about` has its kind, version, events, configuration and the
     reason, as texts by name, those that are known.
+
+    The methods are called on the hot path, on the runtime's side from several threads at once: they must be quick, must
+    not wait, and change nothing. Their errors are logged and go no further.
+
+    Arguments:
+        event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`, and on
+            the runtime's side `UpdateContainers`, which a plugin asks of the runtime by itself: `plugin_asked` says
+            which plugin, and the event ends with the runtime's reply.
+        serial: number of the event, from 1, unique for the side that tells; it holds together the steps of one event
+            while others overlap with it. Validators are asked with the serial of the creation.
+        plugin: ``NN-name``.
+        request, reply: the message as encoded for the wire, without envelope; empty where there is nothing to say. A
+            merged result is to be parsed, not compared byte by byte: its parts may be in any order, a message
+            in pieces, and beside them fields that this version does not know.
+        error: what went wrong, as it was raised; None if nothing did.
+        duration_s: seconds since the plugin was asked, or since the event began.
     """
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Step]) -> None:
-        """Take note of an event: of the steps that it has, and of those that will be added to the same list.
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """An event has come in: from the runtime's own code, or on the plugin's side over the wire.
 
-        This is called when an event has to wait, or a plugin has been sent its request; once more, with a list that
-        goes on from there, where a plugin is sent another request than the one before it. A list whose last step is
-        "ends" is the last one of its event: none of them grows any more. On the plugin's side the one list is whole.
-
-        This is called on the hot path, on the runtime's side from several threads at once: it must be quick, must not
-        wait, and change nothing. Its errors are logged and go no further.
-
-        Args:
-            event: the RPC's name, `CreateContainer`; also `Configure`, `Synchronize`, `StateChange` and `Shutdown`, and
-                on the runtime's side `UpdateContainers`, which a plugin asks of the runtime by itself: "asked" says
-                which plugin, and the event ends with the runtime's reply.
-            serial: number of the event, from 1, unique for the side that tells; it holds together the steps of one
-                event while others overlap with it. Validators are asked with the serial of the creation.
-            request: what "begins" and "asked" of these steps have, as encoded for the wire, without envelope: what came
-                in, with what plugins before have done to it.
-            steps: kind; when it happened, in monotonic seconds; the plugin,
-                ``NN-name``, or ""; the reply as encoded: a plugin's, or the merged result, which is to be parsed, not
-                compared byte by byte, as its parts may be in any order, a message in pieces, and beside them fields
-                that this version does not know; the error, as it was raised, or None; seconds since the plugin was
-                asked, or since the event began.
+        On the runtime's side, where nothing delays it, this is called when the first plugin has the request already.
         """
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        """The plugin is asked now, with what plugins before it have done to the request."""
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        """The plugin has answered: on the runtime's side nothing is merged yet, on its own side the reply is sent."""
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """The plugin raised, answered with a status, was late, or its connection ended."""
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        """The plugin's reply is part of the result, or cannot be because of `error`: a conflict, a breach of policy."""
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """The event is over: `reply` is the merged result, or what the plugin's side sent; empty with an `error`."""
 
 
 class Waiting(Protocol):

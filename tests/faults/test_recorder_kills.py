@@ -28,9 +28,8 @@ if limit:
 recorder = Recorder(folder, redact=False)
 for serial in range(1, most + 1):
     request = os.urandom(1000)
-    now = time.monotonic()
-    recorder.note("StartContainer", serial, request, [("begins", now, "", b"", None, 0.0)])
-    recorder.note("StartContainer", serial, b"", [("ends", now, "", b"", None, 0.001)])
+    recorder.event_begins("StartContainer", serial, request)
+    recorder.event_ends("StartContainer", serial, b"", None, 0.001)
     if serial % 20 == 0:
         print(serial, time.time_ns(), flush=True)
         time.sleep(0.005)

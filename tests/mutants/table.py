@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant("trace/predict.py", "if self._room <= 0 or", "if False or", "unit/trace/test_predict.py"),
     Mutant("trace/recorder.py", "except Exception:  # noqa: BLE001 - a step", "except KeyError:  # a step",
            "unit/trace/test_recorder.py"),
-    Mutant("trace/recorder.py", "if self._held_bytes > _MOST_BYTES:", "if False:",
+    Mutant("trace/recorder.py", "_MOST_STEPS or self._held_bytes > _MOST_BYTES", "_MOST_STEPS",
            "unit/trace/test_recorder.py"),
     Mutant("cli/support/runtime_config.py", "if remark.kind in FATAL:", "if False:",
            "unit/cli/support/test_runtime_config.py"),

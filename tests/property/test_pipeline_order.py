@@ -257,19 +257,21 @@ class Impatient:
     """A reporter that notes which events went on without a plugin that was busy with earlier ones."""
 
     def __init__(self) -> None:
-        self.noted: list[tuple[str, bytes, list[Any]]] = []
+        self.begun: dict[int, str] = {}
+        self.events: set[str] = set()
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Any]) -> None:
-        self.noted.append((event, request, steps))
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        if event in BY_RPC:
+            container = getattr(m, BY_RPC[event].request).FromString(request).container
+            self.begun[serial] = f"{BY_RPC[event].method} {container.id}"
 
-    @property
-    def events(self) -> set[str]:
-        return {
-            f"{BY_RPC[event].method} {getattr(m, BY_RPC[event].request).FromString(request).container.id}"
-            for event, request, steps in self.noted
-            for kind, _, _, _, error, _ in steps
-            if kind == "failed" and isinstance(error, DeadlineExceeded) and "busy with earlier events" in str(error)
-        }
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        if isinstance(error, DeadlineExceeded) and "busy with earlier events" in str(error):
+            self.events.add(self.begun[serial])
+
+    def _nothing(self, *_: object) -> None: ...
+
+    plugin_asked = plugin_answered = reply_merged = event_ends = _nothing
 
 
 class Sent:

@@ -16,7 +16,6 @@ import resource
 import sys
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -71,24 +70,32 @@ class Overtaking:
     """A reporter that notes the events which did not get their turn at some plugin in time: those may pass others."""
 
     def __init__(self) -> None:
-        self._noted: deque[tuple[str, bytes, list[Any]]] = deque()
-        self._events: list[tuple[str, str]] = []
+        self._begun: dict[int, bytes] = {}
+        self.events: list[tuple[str, str]] = []
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Any]) -> None:
-        self._noted.append((event, request, steps))
-        if len(self._noted) > 1024:
-            self._look(*self._noted.popleft())
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Remember what it is about."""
+        self._begun[serial] = request
 
-    def _look(self, event: str, request: bytes, steps: list[Any]) -> None:
-        if any(kind == "failed" and "busy with earlier events" in str(error) for kind, _, _, _, error, _ in steps):
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Note it, if that is why."""
+        if "busy with earlier events" in str(error):
             # Each event's request begins as this one does: with the pod.
-            self._events.append((event, m.RunPodSandboxRequest.FromString(request).pod.id))
+            self.events.append((event, m.RunPodSandboxRequest.FromString(self._begun[serial]).pod.id))
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """Forget it."""
+        self._begun.pop(serial, None)
 
     def taken(self) -> list[tuple[str, str]]:
-        """All there were."""
-        while self._noted:
-            self._look(*self._noted.popleft())
-        return self._events
+        """All since the last call."""
+        events, self.events = self.events, []
+        return events
+
+    def no(self, *_: object) -> None:
+        """Of no interest."""
+
+    plugin_asked = plugin_answered = reply_merged = no
 
 
 class Node:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nri.api import messages as m
-    from nri.interfaces import Reporter, Step
+    from nri.interfaces import Reporter
     from nri.metrics.observer import Observer
 
 __all__ = ["CountingReporter", "PrometheusObserver", "cumulative"]
@@ -214,14 +214,39 @@ class CountingReporter:
     def __init__(self, observer: Observer, then: Reporter | None = None) -> None:
         self._observer, self._then = observer, then
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Step]) -> None:
-        """Count answers and failures, and pass the steps on."""
-        for kind, _, plugin, _, error, duration_s in steps:
-            if kind in ("answered", "failed"):
-                self._observer.record_plugin_invocation(plugin, event, error)
-                self._observer.record_plugin_latency(plugin, event, duration_s)
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Pass the step on."""
         if self._then is not None:
-            self._then.note(event, serial, request, steps)
+            self._then.event_begins(event, serial, request)
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        """Pass the step on."""
+        if self._then is not None:
+            self._then.plugin_asked(plugin, event, serial, request)
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        """Count the answer, and pass the step on."""
+        self._observer.record_plugin_invocation(plugin, event, None)
+        self._observer.record_plugin_latency(plugin, event, duration_s)
+        if self._then is not None:
+            self._then.plugin_answered(plugin, event, serial, reply, duration_s)
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Count the failure, and pass the step on."""
+        self._observer.record_plugin_invocation(plugin, event, error)
+        self._observer.record_plugin_latency(plugin, event, duration_s)
+        if self._then is not None:
+            self._then.plugin_failed(plugin, event, serial, error, duration_s)
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        """Pass the step on; a plugin's own process merges nothing."""
+        if self._then is not None:
+            self._then.reply_merged(plugin, event, serial, error)
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """Pass the step on."""
+        if self._then is not None:
+            self._then.event_ends(event, serial, reply, error, duration_s)
 
 
 def __dir__() -> list[str]:

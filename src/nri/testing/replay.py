@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
-    from nri.interfaces import Reporter, Step
+    from nri.interfaces import Reporter
 
 __all__ = ["Outcome", "Replay"]
 
@@ -191,38 +191,40 @@ def _ended(failed: bool) -> str:
 
 
 class _Answers:
-    """A reporter that keeps what the plugins of this runtime answer to one event, and which do not."""
+    """A reporter that keeps what the plugins of this runtime answer to one event; `missed`: those that do not."""
 
     def __init__(self) -> None:
-        self._noted: list[list[Step]] = []
-
-    def _steps(self, kind: str) -> list[Step]:
-        return [step for steps in self._noted for step in steps if step[0] == kind]
+        self._answered: dict[str, bytes] = {}
+        self.missed: dict[str, str] = {}
+        self.merged = b""
 
     def of(self, plugin: str) -> bytes:
         """The answer of a plugin, or, if none of that name takes part, of the first that has one."""
-        answered = {name: reply for _, _, name, reply, _, _ in self._steps("answered")}
-        return answered.get(plugin, next(iter(answered.values()), b""))
-
-    @property
-    def merged(self) -> bytes:
-        """The merged reply."""
-        ends = self._steps("ends")
-        return ends[-1][3] if ends else b""
-
-    @property
-    def missed(self) -> dict[str, str]:
-        """Why plugins gave no answer, by their names."""
-        silent = (*LATE, ConnectionClosed)
-        return {name: str(error) for _, _, name, _, error, _ in self._steps("failed") if isinstance(error, silent)}
+        return self._answered.get(plugin, next(iter(self._answered.values()), b""))
 
     def clear(self) -> None:
         """Forget the last event."""
-        self._noted.clear()
+        self._answered.clear()
+        self.missed = {}
+        self.merged = b""
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Step]) -> None:  # noqa: ARG002 - the seam's
-        """Keep the steps; the recording has the request."""
-        self._noted.append(steps)
+    def event_begins(self, *_: object) -> None:
+        """Leave it: the recording has the request."""
+
+    plugin_asked = reply_merged = event_begins
+
+    def plugin_failed(self, *step: Any) -> None:
+        """Keep why there is no answer, if there is none."""
+        if isinstance(step[3], (*LATE, ConnectionClosed)):
+            self.missed[step[0]] = str(step[3])
+
+    def plugin_answered(self, *step: Any) -> None:
+        """Keep the reply."""
+        self._answered[step[0]] = step[3]
+
+    def event_ends(self, *step: Any) -> None:
+        """Keep the merged reply."""
+        self.merged = step[2]
 
 
 #: The parts of an event besides pod and container, in the order of the method's arguments.

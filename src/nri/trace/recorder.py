@@ -3,8 +3,8 @@
     with Recorder("/var/lib/nri/traces") as recorder:
         Adaptation(..., reporters=[recorder])
 
-An event pays for one call while a plugin is at work, and then for one tuple and one `append` a step, to a list of its
-own. Requests are copied into slabs that are used again: if they were kept, the next request would be encoded into
+An event pays for one tuple and one `append` a step; it looks at the bounds once, when it begins. Requests are copied,
+while a plugin is at work, into slabs that are used again: if they were kept, the next request would be encoded into
 memory that no cache has, which costs the event more than all steps. A thread of the recorder's own makes records of the
 steps, redacts and compresses them, and writes what it has twice a second, however often it is woken: so a kill at any
 byte costs a second at most, and no block before it.
@@ -24,7 +24,7 @@ from collections import deque
 from contextlib import suppress
 from importlib.metadata import version
 from itertools import accumulate
-from time import gmtime, monotonic, monotonic_ns, sleep, strftime, time, time_ns
+from time import gmtime, monotonic, sleep, strftime, time, time_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from nri.api.naming import NRI_VERSION
@@ -42,28 +42,16 @@ __all__ = ["Limits", "Recorder"]
 
 log = logging.getLogger("nri.trace")
 
-#: Bytes that wake the thread, and that are held at most; what a call counts for beside its messages.
-_WAKE_BYTES, _MOST_BYTES, _CALL_BYTES, _ERROR_BYTES = 512 << 10, 64 << 20, 2 << 10, 64 << 10
-#: So many events later one is taken to be over: what it holds is counted then.
-_SETTLED: Final = 16
-#: Slabs for copies of requests, and the bytes of the longest.
-_SLABS, _SLAB_BYTES = 512, 16 << 10
+#: Steps that wake the thread, and steps and bytes that are held at most.
+_WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
+#: Slabs for copies of requests, the bytes of the longest, and events that may have some at a time.
+_SLABS, _SLAB_BYTES, _MOST_LENT = 512, 16 << 10, 32
 #: A block is written when it has so many bytes; all that there is, so often.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
-#: After the records of so many events the thread lets others run.
-_SLICE: Final = 32
-#: The kinds of steps, and those that have the request.
-_KINDS: Final = {
-    "begins": t.BEGINS,
-    "asked": t.ASKED,
-    "answered": t.ANSWERED,
-    "failed": t.FAILED,
-    "merged": t.MERGED,
-    "ends": t.ENDS,
-    "plugin": t.PLUGIN,
-}
-_REQUESTS: Final = ("begins", "asked")
-_LAST: Final = ("ends", "plugin")
+#: After so many records the thread lets others run.
+_SLICE: Final = 128
+#: The kinds of steps, each looked up once.
+_BEGINS, _ASKED, _ANSWERED, _FAILED, _MERGED, _ENDS = t.BEGINS, t.ASKED, t.ANSWERED, t.FAILED, t.MERGED, t.ENDS
 #: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
 _MOST_OPEN, _MOST_PLUGINS, _LONGEST, _LONGEST_ABOUT = 4096, 256, 4096, 1 << 20
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
@@ -110,8 +98,8 @@ class Recorder:
         about: Mapping[str, str] | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self._told: deque[tuple[Any, ...]] = deque()
-        self._put: Callable[[tuple[Any, ...]], None] = self._told.append
+        self._steps: deque[tuple[Any, ...]] = deque()
+        self._put: Callable[[tuple[Any, ...]], None] = self._steps.append
         self._slabs = _Slabs()
         self._held_bytes = 0
         self._lost = 0
@@ -123,34 +111,58 @@ class Recorder:
 
     # -- what the seam tells ------------------------------------------------------------------------------------------
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Any]) -> None:
-        """Take note of an event, and of its steps as they come."""
-        told = self._told
-        held = _CALL_BYTES + len(request)
-        if len(told) > _SETTLED:
-            with suppress(IndexError):  # the thread has taken it meanwhile
-                for _, _, _, reply, error, _ in told[-_SETTLED][3]:
-                    held += len(reply) if error is None else _ERROR_BYTES
-        self._held_bytes += held
-        if self._held_bytes > _WAKE_BYTES:
+    # Each of these is passed several times in an event: no call, and no look at the bounds but at its beginning.
+
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Take note: an event has come in."""
+        self._held_bytes += len(request)
+        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:
             self._press()
-        self._put((serial, event, self._slabs.copied(request), steps))
+        self._put((_BEGINS, time_ns(), serial, event, "", self._slabs.copied(serial, request), None, 0.0))
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        """Take note: a plugin is asked."""
+        self._held_bytes += len(request)
+        self._put((_ASKED, time_ns(), serial, event, plugin, self._slabs.copied(serial, request), None, 0.0))
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        """Take note: a plugin has answered."""
+        if reply:
+            self._held_bytes += len(reply)
+        self._put((_ANSWERED, time_ns(), serial, event, plugin, reply, None, duration_s))
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Take note: a plugin gave no answer, or an error."""
+        self._put((_FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        """Take note: an answer was taken, or refused."""
+        self._put((_MERGED, time_ns(), serial, event, plugin, b"", error and _error(error), 0.0))
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """Take note: an event is over."""
+        if reply:
+            self._held_bytes += len(reply)
+        self._put((_ENDS, time_ns(), serial, event, "", reply, error and _error(error), duration_s))
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
         """Take note: a plugin takes part, is late or left out, answers again, or is gone."""
-        record = t.Record(about={key: _text(text, _LONGEST_ABOUT) for key, text in about.items()})
-        self.note(state, 0, b"", [("plugin", monotonic(), plugin, record.SerializeToString(), None, 0.0)])
+        self._held_bytes += sum(map(len, about.values()))
+        if len(self._steps) >= _WAKE or self._held_bytes > _MOST_BYTES:  # a plugin may come and go as fast as it likes
+            self._press()
+        self._put((t.PLUGIN, time_ns(), 0, state, plugin, b"", dict(about), 0.0))
 
     def _press(self) -> None:
         """Wake the thread, as many steps wait; take no more where there are too many."""
-        if self._held_bytes > _MOST_BYTES:
+        if len(self._steps) >= _MOST_STEPS or self._held_bytes > _MOST_BYTES:
             self._put = self._drop
         if not self._wake.is_set():
             self._wake.set()
 
-    def _drop(self, told: tuple[Any, ...]) -> None:
-        self._slabs.give_back(told[2])
-        self._lost += len(told[3])  # threads may overwrite each other's: it is said to be "at least" so many
+    def _drop(self, step: tuple[Any, ...]) -> None:
+        if isinstance(step[5], tuple):
+            self._slabs.replace()
+        self._lost += 1  # threads may overwrite each other's: it is said to be "at least" so many
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -169,11 +181,17 @@ class Recorder:
 
     def _drain(self) -> None:
         """Hand over what is held now; what comes meanwhile is for the next round."""
-        told, writer = self._told, self._writer
+        steps, writer = self._steps, self._writer
         self._held_bytes = 0
         lost, self._lost = self._lost, 0
-        self._put = self._drop if self._ended else told.append
-        lost += writer.take(told)
+        self._put = self._drop if self._ended else steps.append
+        for number in range(len(steps)):
+            if number % _SLICE == _SLICE - 1:
+                sleep(0)  # a thread of an event may be waiting for the interpreter
+            try:
+                writer.add(steps.popleft())
+            except Exception:  # noqa: BLE001 - a step that cannot be written must not end the recording
+                lost += 1
         if lost:
             writer.lost(lost)
 
@@ -208,7 +226,7 @@ def _text(text: str, length: int = _LONGEST) -> str:
 
 
 def _error(error: Exception) -> t.Error:
-    """An error as it is kept."""
+    """An error as it is kept: itself would keep the frames of its event."""
     code = getattr(error, "code", 0)
     message, plugin = getattr(error, "message", ""), getattr(error, "plugin", "")
     return t.Error(
@@ -221,18 +239,23 @@ def _error(error: Exception) -> t.Error:
 
 
 class _Slabs:
-    """Copies of requests in memory that is used again: each is made when it is first needed.
+    """Copies of requests in memory that is used again: given out to events, and taken back when their end is written.
 
-    Where none is left, or a request is too long, it is kept as it is. Any thread.
+    Each is made when it is first needed. One that does not come back is replaced; where none is left, or a request is
+    too long, it is kept as it is.
     """
 
     def __init__(self) -> None:
-        self._free: deque[bytearray] = deque(bytearray() for _ in range(_SLABS))
+        self._free: deque[bytearray] = deque([bytearray() for _ in range(_SLABS)], maxlen=_SLABS)
+        self._last: tuple[int, tuple[bytearray, int]] = (0, (bytearray(), 0))
+        self._lent: dict[int, list[bytearray]] = {}
 
-    def copied(self, request: bytes) -> tuple[bytearray, int] | bytes:
-        """A slab and the length of the request in it."""
-        length = len(request)
-        if length > _SLAB_BYTES:
+    def copied(self, serial: int, request: bytes) -> tuple[bytearray, int] | bytes:
+        """A slab and the length of the request in it; the same as before if this event has it already. Any thread."""
+        length, last = len(request), self._last
+        if last[0] == serial and last[1][1] == length and last[1][0].startswith(request):
+            return last[1]  # nobody else has it before this event has ended
+        if not 0 < length <= _SLAB_BYTES:
             return request
         try:
             slab = self._free.pop()
@@ -240,44 +263,29 @@ class _Slabs:
             return request
         if len(slab) < length:
             slab = bytearray(length | 1023)
-        memoryview(slab)[:length] = request  # a bytearray would first make another one of it
-        return slab, length
+        slab[:length] = request
+        copy = slab, length
+        self._last = serial, copy
+        return copy
 
-    def give_back(self, copy: tuple[bytearray, int] | bytes) -> bytes:
-        """The request, which has no further use for its slab."""
-        if not isinstance(copy, tuple):
-            return copy
-        slab, length = copy
-        request = bytes(memoryview(slab)[:length])
-        self._free.append(slab)
-        return request
+    def replace(self) -> None:
+        """Put a new slab in the place of one that may still be in use."""
+        self._free.append(bytearray())
 
+    # For the writer alone.
 
-class _Part:
-    """What has happened to an event, as far as it had this request: a list that the event's thread goes on filling."""
+    def lent(self, serial: int, slab: bytearray) -> None:
+        """Take note of an event's slab."""
+        slabs = self._lent.setdefault(serial, [])
+        if not any(each is slab for each in slabs):
+            slabs.append(slab)
+        if len(self._lent) > _MOST_LENT:  # its end was lost, or takes long
+            for _ in self._lent.pop(next(iter(self._lent))):
+                self.replace()
 
-    __slots__ = ("_steps", "_taken", "event", "request")
-
-    def __init__(self, event: str, request: bytes, steps: list[Any]) -> None:
-        self.event, self.request = event, request
-        self._steps, self._taken = steps, 0
-
-    def news(self, over: bool) -> list[Any]:
-        """The steps since the last time; the event's end only if it was `over` before its last part was fetched."""
-        found = self._steps[self._taken :]
-        if found and found[-1][0] == "ends" and not over:
-            del found[-1]
-        self._taken += len(found)
-        return found
-
-    def is_over(self) -> bool:
-        """Whether it has the event's end."""
-        return bool(self._steps) and self._steps[-1][0] in _LAST
-
-
-def _when(found: tuple[_Part, tuple[Any, ...]]) -> tuple[bool, float]:
-    kind, at_s, *_ = found[1]
-    return kind == "ends", at_s
+    def ended(self, serial: int) -> None:
+        """Take an event's slabs back."""
+        self._free.extend(self._lent.pop(serial, ()))
 
 
 class _Writer:
@@ -289,10 +297,9 @@ class _Writer:
         self._types = Catalog()
         self._kinds: dict[tuple[str, bool], Any] = {}
         self._plugins: dict[str, t.Record] = {}
-        self._running: dict[int, list[_Part]] = {}
         self._requests: dict[int, tuple[bytes, t.Record]] = {}
         self._block: list[bytes] = []
-        self._first_ns = self._last_ns = self._since_ns = 0
+        self._first_ns = self._last_ns = 0
         self._bytes = 0
         self._file = -1
         self._file_bytes, self._file_begun = 0, 0.0
@@ -300,55 +307,34 @@ class _Writer:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self._open()
 
-    def take(self, told: deque[tuple[Any, ...]]) -> int:
-        """Take what has happened since the last time into blocks; returns how many steps cannot be written."""
-        # Interrupted between the two, it is too little.
-        self._since_ns = max(time_ns() - monotonic_ns() for _ in range(3))
-        self._receive(told)
-        over = {serial for serial, parts in self._running.items() if any(each.is_over() for each in parts)}
-        self._receive(told)  # what was told of an event before its end
-        lost = 0
-        for number, (serial, parts) in enumerate(self._running.items()):
-            if number % _SLICE == _SLICE - 1:
-                sleep(0)  # a thread of an event may be waiting for the interpreter
-            news = [(each, step) for each in parts for step in each.news(serial in over)]
-            for part, step in sorted(news, key=_when):
-                try:
-                    self._step(serial, part, step)
-                except Exception:  # noqa: BLE001 - a step that cannot be written must not end the recording
-                    lost += 1
-        for serial in over:
-            del self._running[serial]
-            self._requests.pop(serial, None)
-        while len(self._running) > _MOST_OPEN:  # events that have been given up do not end
-            del self._running[next(iter(self._running))]
-        return lost
-
-    def _receive(self, told: deque[tuple[Any, ...]]) -> None:
-        for _ in range(len(told)):
-            serial, event, copy, steps = told.popleft()
-            self._running.setdefault(serial, []).append(_Part(event, self._slabs.give_back(copy), steps))
-
-    def _step(self, serial: int, part: _Part, step: tuple[Any, ...]) -> None:
-        kind, at_s, plugin, reply, error, duration_s = step
-        time_ns_ = self._since_ns + int(at_s * 1e9)
-        record = t.Record(kind=_KINDS[kind], time_ns=time_ns_, serial=serial, event=part.event, plugin=plugin)
+    def add(self, step: tuple[Any, ...]) -> None:
+        """Take a step into the present block."""
+        kind, time_ns_, serial, event, plugin, message, error, duration_s = step
+        if isinstance(message, tuple):
+            slab, length = message
+            self._slabs.lent(serial, slab)
+            message = bytes(memoryview(slab)[:length])
+        if kind == _ENDS:
+            self._slabs.ended(serial)
+        record = t.Record(kind=kind, time_ns=time_ns_, serial=serial, event=event, plugin=plugin)
         if duration_s:
             record.duration_ns = max(0, int(duration_s * 1e9))
-        if error is not None:
-            record.error.CopyFrom(_error(error))
-        if kind == "plugin":
-            self._plugin(record, reply)
-        elif kind in _REQUESTS:
-            self._request(record, part.request)
-        elif reply:
-            self._message(record, reply, reply=True)
+        if kind == t.PLUGIN:
+            self._plugin(record, error)
+        elif error:
+            record.error.CopyFrom(error)
+        if kind in (_BEGINS, _ASKED):
+            self._request(record, message)
+        elif message:
+            self._message(record, message, reply=True)
+        if kind == _ENDS:
+            self._requests.pop(serial, None)
         self._append(record)
 
-    def _plugin(self, record: t.Record, about: bytes) -> None:
-        record.MergeFromString(about)
-        if self._redactor is not None and "config" in record.about:
-            record.about["config"] = self._redactor.text(record.about["config"])
+    def _plugin(self, record: t.Record, about: dict[str, str]) -> None:
+        if self._redactor is not None and "config" in about:
+            about["config"] = self._redactor.text(about["config"])
+        record.about.update({key: _text(text, _LONGEST_ABOUT) for key, text in about.items()})
         self._plugins.pop(record.plugin, None)
         self._plugins[record.plugin] = record
         if len(self._plugins) > _MOST_PLUGINS:
@@ -358,7 +344,7 @@ class _Writer:
         """A request, which most plugins get as the one before them did."""
         known = self._requests.get(record.serial)
         if known is not None and known[0] == message:
-            record.same = record.kind == t.ASKED
+            record.same = record.kind == _ASKED
             record.redacted = known[1].redacted
             return
         self._message(record, message, reply=False)
@@ -405,7 +391,8 @@ class _Writer:
         encoded = bytes_field(1, record.SerializeToString())
         if self._bytes + len(encoded) > blocks.MOST_RAW:
             self.flush()
-        self._first_ns = min(self._first_ns, record.time_ns) if self._block else record.time_ns
+        if not self._block:
+            self._first_ns = record.time_ns
         self._last_ns = max(self._last_ns, record.time_ns)
         self._block.append(encoded)
         self._bytes += len(encoded)

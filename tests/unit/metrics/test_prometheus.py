@@ -130,16 +130,14 @@ def test_updates_of_replies_that_are_merged_side_by_side_are_all_counted(registr
     assert registry.get_sample_value("nri_plugin_adjustments_total", {**labels, "type": "evict"}) == 8
 
 
-ERROR = ValueError("no")
-STEPS: tuple[Any, ...] = (
-    ("begins", 1.0, "", b"", None, 0.0),
-    ("asked", 1.0, "10-a", b"", None, 0.0),
-    ("answered", 1.1, "10-a", b"", None, 0.1),
-    ("failed", 1.2, "10-a", b"", ERROR, 0.2),
-    ("merged", 1.2, "10-a", b"", None, 0.0),
-    ("ends", 1.3, "", b"", None, 0.3),
+STEPS = (
+    ("event_begins", ("StopContainer", 1, b"r")),
+    ("plugin_asked", ("10-a", "StopContainer", 1, b"r")),
+    ("plugin_answered", ("10-a", "StopContainer", 1, b"", 0.1)),
+    ("plugin_failed", ("10-a", "StopContainer", 2, ValueError("no"), 0.2)),
+    ("reply_merged", ("10-a", "StopContainer", 1, None)),
+    ("event_ends", ("StopContainer", 1, b"", None, 0.3)),
 )
-NOTED = ("StopContainer", 1, b"r", list(STEPS))
 
 
 class Kept:
@@ -155,11 +153,13 @@ class Kept:
 def test_answers_and_failures_are_counted_with_their_time() -> None:
     observer = Kept()
     reporter = CountingReporter(observer)  # type: ignore[arg-type]
-    reporter.note(*NOTED)
+    for name, arguments in STEPS:
+        getattr(reporter, name)(*arguments)
+    error = STEPS[3][1][3]
     assert observer.calls == [
         ("record_plugin_invocation", ("10-a", "StopContainer", None)),
         ("record_plugin_latency", ("10-a", "StopContainer", 0.1)),
-        ("record_plugin_invocation", ("10-a", "StopContainer", ERROR)),
+        ("record_plugin_invocation", ("10-a", "StopContainer", error)),
         ("record_plugin_latency", ("10-a", "StopContainer", 0.2)),
     ]
 
@@ -167,5 +167,6 @@ def test_answers_and_failures_are_counted_with_their_time() -> None:
 def test_another_reporter_gets_every_step() -> None:
     then = Kept()
     reporter = CountingReporter(Observer(), then)
-    reporter.note(*NOTED)
-    assert then.calls == [("note", NOTED)]
+    for name, arguments in STEPS:
+        getattr(reporter, name)(*arguments)
+    assert then.calls == list(STEPS)

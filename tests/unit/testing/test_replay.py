@@ -15,7 +15,6 @@ from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, Replay, make_container, make_pod
 from nri.trace.history import Trace
 from nri.trace.recorder import Recorder
-from tests.support.told import answered, asked, begins, ends, failed
 
 
 class Sets(nri.Plugin):
@@ -231,10 +230,10 @@ def test_what_a_plugin_recorded_of_itself_is_compared_with_its_answers(tmp_path:
         reply = m.CreateContainerResponse(adjust=adjust.message).SerializeToString()
         folder = tmp_path / value
         with Recorder(folder, redact=False) as recorder:
-            begins(recorder, "CreateContainer", 1, request)
-            asked(recorder, "10-p1", "CreateContainer", 1, request)
-            answered(recorder, "10-p1", "CreateContainer", 1, reply, 0.001)
-            ends(recorder, "CreateContainer", 1, reply, None, 0.001)
+            recorder.event_begins("CreateContainer", 1, request)
+            recorder.plugin_asked("10-p1", "CreateContainer", 1, request)
+            recorder.plugin_answered("10-p1", "CreateContainer", 1, reply, 0.001)
+            recorder.event_ends("CreateContainer", 1, reply, None, 0.001)
         assert differences(folder, Sets()) == expected
 
 
@@ -357,14 +356,14 @@ def by_itself(folder: Path, told: list[tuple[str, m.Message, m.Message, Exceptio
     """A recording as `nri run` makes it: a plugin's own, of what an old runtime tells it."""
     with Recorder(folder, redact=False, about={"command": "nri run"}) as recorder:
         for serial, (event, request, reply, error) in enumerate(told, 1):
-            sent, got = request.SerializeToString(), reply.SerializeToString()
-            begins(recorder, event, serial, sent)
-            asked(recorder, plugin, event, serial, sent)
+            asked, answered = request.SerializeToString(), reply.SerializeToString()
+            recorder.event_begins(event, serial, asked)
+            recorder.plugin_asked(plugin, event, serial, asked)
             if error is None:
-                answered(recorder, plugin, event, serial, got, 0.001)
+                recorder.plugin_answered(plugin, event, serial, answered, 0.001)
             else:
-                failed(recorder, plugin, event, serial, error, 0.001)
-            ends(recorder, event, serial, got, error, 0.001)
+                recorder.plugin_failed(plugin, event, serial, error, 0.001)
+            recorder.event_ends(event, serial, answered, error, 0.001)
     return folder
 
 

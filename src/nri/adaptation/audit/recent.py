@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nri.adaptation.audit.reporting import Reporting
-    from nri.interfaces import Step
 
 __all__ = ["Bounds", "Recent"]
 
@@ -54,20 +53,15 @@ class Bounds(NamedTuple):
     read_bytes: int = 1 << 20
 
 
-#: After so many events those that are over become rows, also if nobody reads.
-_TIDY: Final = 64
-
-
 class _Row:
     """An event, or what became of a plugin, as it is kept until it is read."""
 
-    __slots__ = ("parts", "request", "size", "table")
+    __slots__ = ("request", "size", "table")
 
     def __init__(self, table: dict[str, Any], request: bytes = b"") -> None:
         self.table = table
         self.request = request if len(request) <= _LONGEST_REQUEST else b""
         self.size = 1
-        self.parts: list[tuple[str, list[Step]]] = []
 
 
 class Recent:
@@ -105,7 +99,6 @@ class Recent:
             if not self._attached:
                 self._since, self._attached = self._read, True
                 self._reporting.attach(self)
-            self._tidy()
             oldest = self._newest - len(self._rows)
             begin = min(max(after, 0), self._newest) if run == self._run else 0
             missed = max(0, oldest - begin) if run == self._run else 0
@@ -136,18 +129,50 @@ class Recent:
 
     # -- what the seam tells ------------------------------------------------------------------------------------------
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Step]) -> None:
-        """Take note of an event, and of its steps as they come."""
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Take note: an event has come in."""
         with self._lock:
-            row = self._open.get(serial)
-            if row is None:
-                if not steps or steps[0][0] != "begins":
-                    return
-                row = self._open[serial] = _Row({"event": event, "serial": serial, "steps": []}, request)
-                if len(self._open) % _TIDY == 0 or len(self._open) > self._bounds.open:
-                    self._tidy()
-            row.parts.append((event, steps))
-            if monotonic() - self._read > self._bounds.unread_s:
+            self._open[serial] = _Row({"event": event, "serial": serial, "steps": []}, request)
+            if len(self._open) > self._bounds.open:
+                self._open.popitem(last=False)
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:  # noqa: ARG002 - the seam's
+        """Take note: a plugin is asked."""
+        row = self._open.get(serial)
+        if row is not None and len(row.table["steps"]) < self._bounds.plugins:
+            step = {"plugin": plugin, "event": event, "at_s": monotonic(), "duration_ms": None, "error": ""}
+            row.table["steps"].append({**step, "missed": False, "refused": "", "conflict": False})
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:  # noqa: ARG002
+        """Take note: a plugin has answered."""
+        self._step(plugin, event, serial, {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3})
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Take note: a plugin gave no answer, or an error."""
+        about: dict[str, Any] = {"at_s": monotonic() - duration_s, "duration_ms": duration_s * 1e3}
+        about |= {"error": plain(str(error), _LONGEST), "missed": isinstance(error, LATE)}
+        self._step(plugin, event, serial, about)
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        """Take note: an answer was taken, or refused."""
+        if error is not None:
+            conflict = isinstance(error, ConflictError)
+            self._step(plugin, event, serial, {"refused": plain(str(error), _LONGEST), "conflict": conflict})
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:  # noqa: ARG002
+        """Take note: an event is over."""
+        now, time_ms = monotonic(), (time() - duration_s) * 1e3
+        began = now - duration_s
+        with self._lock:
+            row = self._open.pop(serial, None)
+            if row is not None and began >= self._since:
+                text = "" if error is None else plain(str(error), _LONGEST)
+                row.table |= {"time_ms": time_ms, "duration_ms": duration_s * 1e3, "error": text, **_NAMELESS}
+                for step in row.table["steps"]:
+                    step["at_ms"] = max(0.0, step.pop("at_s") - began) * 1e3
+                row.size += len(row.table["steps"])
+                self._keep(row)
+            if now - self._read > self._bounds.unread_s:
                 self._leave()
 
     def plugin_changed(self, plugin: str, state: str, about: Mapping[str, str]) -> None:
@@ -158,40 +183,12 @@ class Recent:
 
     # -- the ring, with the lock held ---------------------------------------------------------------------------------
 
-    def _tidy(self) -> None:
-        """Make rows of the events that are over, in the order of their ends; of others keep the newest."""
-        over = []
-        for serial, row in list(self._open.items()):
-            end = next((steps[-1] for _, steps in row.parts if steps and steps[-1][0] == "ends"), None)
-            if end is not None:
-                over.append((end, self._open.pop(serial)))
-        for end, row in sorted(over, key=lambda found: found[0][1]):
-            self._end(row, end)
-        while len(self._open) > self._bounds.open:
-            self._open.popitem(last=False)
-
-    def _end(self, row: _Row, end: Step) -> None:
-        _, at_s, _, _, error, duration_s = end
-        began, table = at_s - duration_s, row.table
-        parts, row.parts = row.parts, []
-        if began < self._since:
-            return
-        time_ms = (time() - (monotonic() - began)) * 1e3
-        table |= {"time_ms": time_ms, "duration_ms": duration_s * 1e3, "error": _text(error), **_NAMELESS}
-        for event, steps in parts:
-            for kind, at_s, plugin, _, error, duration_s in steps:
-                if kind == "asked" and len(table["steps"]) < self._bounds.plugins:
-                    at_ms = max(0.0, at_s - began) * 1e3
-                    step = {"plugin": plugin, "event": event, "at_ms": at_ms, "duration_ms": None, "error": ""}
-                    table["steps"].append({**step, "missed": False, "refused": "", "conflict": False})
-                elif kind in ("answered", "failed"):
-                    about = {"duration_ms": duration_s * 1e3, "error": _text(error), "missed": isinstance(error, LATE)}
-                    _go_on(table["steps"], plugin, event, about)
-                elif kind == "merged" and error is not None:
-                    about = {"refused": _text(error), "conflict": isinstance(error, ConflictError)}
-                    _go_on(table["steps"], plugin, event, about)
-        row.size += len(table["steps"])
-        self._keep(row)
+    def _step(self, plugin: str, event: str, serial: int, about: dict[str, Any]) -> None:
+        row = self._open.get(serial)
+        for step in reversed(row.table["steps"] if row is not None else ()):
+            if step["plugin"] == plugin and step["event"] == event:
+                step.update(about)
+                return
 
     def _keep(self, row: _Row) -> None:
         self._newest += 1
@@ -216,18 +213,6 @@ class Recent:
         self._open.clear()
         while self._rows:
             self._forget()
-
-
-def _text(error: Exception | None) -> str:
-    return "" if error is None else plain(str(error), _LONGEST)
-
-
-def _go_on(steps: list[dict[str, Any]], plugin: str, event: str, about: dict[str, Any]) -> None:
-    """Add to the last step of a plugin."""
-    for step in reversed(steps):
-        if step["plugin"] == plugin and step["event"] == event:
-            step.update(about)
-            return
 
 
 _NAMELESS: Final = {"pod": "", "pod_id": "", "container": "", "container_id": ""}

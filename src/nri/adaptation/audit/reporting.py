@@ -1,10 +1,9 @@
 """The one place where the steps of an event go to those who watch: the observer of metrics, and recorders.
 
-The observer is told where something happens. Reporters are shown an event while a plugin is at work on it, with a list
-of its steps that they read later. Nothing on the way changes by it, and without a watcher a step costs one look at
-`observed` and one at `recorded`. A watcher's exception is logged once and goes no further: an event must not fail
-because it was looked at. The audit trail is no watcher: it takes each event as a whole when it ends. Next:
-`nri.adaptation.audit.trail`.
+The dispatcher, the invoker, the events and the handshake call one method of `Reporting` per step, where the step
+happens. Nothing on the way changes by it, and without a watcher a step costs one look at `watched`. A watcher's
+exception is logged once and goes no further: an event must not fail because it was looked at. The audit trail is no
+watcher: it takes each event as a whole when it ends. Next: `nri.adaptation.audit.trail`.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from nri.adaptation.audit.shadow import ShadowReport
-    from nri.interfaces import Reporter, Step
+    from nri.interfaces import Reporter
     from nri.metrics import Observer
 
 __all__ = ["SERIALS", "Reporting", "adjustment_of", "evictions_of"]
@@ -58,18 +57,19 @@ class Reporting:
     """Tells the steps of events. Thread-safe as far as the watchers are.
 
     Attributes:
-        observed: an observer is there.
-        recorded: a reporter is there, who wants every step, and the bytes of requests and results.
+        watched: an observer or a reporter is there; without one no method here needs to be called.
+        recorded: a reporter is there, who wants the bytes of requests and results.
         lines: the log of what connections do, which they can do at any rate.
     """
 
-    __slots__ = ("_complained", "_guard", "_left_out", "_observer", "_reporters", "lines", "observed", "recorded")
+    __slots__ = ("_complained", "_guard", "_left_out", "_observer", "_reporters", "lines", "recorded", "watched")
 
     def __init__(self, observer: Observer | None = None, reporters: Sequence[Reporter] = ()) -> None:
         # People write these: what theirs return is not looked at, not even by compiled code.
         self._observer: Any = observer
         self._reporters: tuple[Any, ...] = tuple(reporters)
-        self.observed, self.recorded = observer is not None, bool(self._reporters)
+        self.recorded = bool(self._reporters)
+        self.watched = observer is not None or self.recorded
         self.lines = BoundedLog(log)
         self._complained: set[str] = set()
         self._guard = threading.Lock()
@@ -86,18 +86,43 @@ class Reporting:
             self._set(tuple(each for each in self._reporters if each is not reporter))
 
     def _set(self, reporters: tuple[Any, ...]) -> None:
-        self._reporters, self.recorded = reporters, bool(reporters)
+        self._reporters = reporters
+        self.recorded = bool(reporters)
+        self.watched = self._observer is not None or self.recorded
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Step]) -> None:
-        """Tell reporters of an event and its steps: see `nri.interfaces.Reporter`. Only needed if `recorded`."""
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Tell that an event begins; `event` is the name of its RPC. Only needed if `recorded`."""
         for reporter in self._reporters:
             try:
-                reporter.note(event, serial, request, steps)
+                reporter.event_begins(event, serial, request)
             except Exception as error:  # noqa: BLE001 - see the module
                 self._complain(reporter, error)
 
-    def invoked(self, plugin: str, event: str, error: Exception | None, duration_s: float) -> None:
-        """Tell the observer that a plugin has answered, or failed with the error, after so many seconds."""
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        """Tell that a plugin is asked now. Only needed if `recorded`."""
+        for reporter in self._reporters:
+            try:
+                reporter.plugin_asked(plugin, event, serial, request)
+            except Exception as error:  # noqa: BLE001
+                self._complain(reporter, error)
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        """Tell that a plugin has answered, after so many seconds."""
+        observer = self._observer
+        if observer is not None:
+            try:
+                observer.record_plugin_invocation(plugin, event, None)
+                observer.record_plugin_latency(plugin, event, duration_s)
+            except Exception as error:  # noqa: BLE001
+                self._complain(observer, error)
+        for reporter in self._reporters:
+            try:
+                reporter.plugin_answered(plugin, event, serial, reply, duration_s)
+            except Exception as error:  # noqa: BLE001
+                self._complain(reporter, error)
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        """Tell that a plugin gave no answer, or answered with an error."""
         observer = self._observer
         if observer is not None:
             try:
@@ -105,14 +130,19 @@ class Reporting:
                 observer.record_plugin_latency(plugin, event, duration_s)
             except Exception as fault:  # noqa: BLE001
                 self._complain(observer, fault)
+        for reporter in self._reporters:
+            try:
+                reporter.plugin_failed(plugin, event, serial, error, duration_s)
+            except Exception as fault:  # noqa: BLE001
+                self._complain(reporter, fault)
 
-    def merged(self, plugin: str, event: str, message: Any) -> None:
-        """Tell the observer that an answer is part of the result.
+    def reply_merged(self, plugin: str, event: str, serial: int, message: Any, error: Exception | None) -> None:
+        """Tell that an answer is part of the result, or cannot be because of `error`.
 
         `message` is the answer, or its adjustment if that is all that it has.
         """
         observer = self._observer
-        if observer is not None:
+        if observer is not None and error is None:
             adjust, updates, evictions = message, 0, 0
             if message.__class__ is not m.ContainerAdjustment:
                 adjust, updates, evictions = adjustment_of(message), len(message.update), len(evictions_of(message))
@@ -120,6 +150,19 @@ class Reporting:
                 observer.record_plugin_adjustments(plugin, event, adjust, updates, evictions)
             except Exception as fault:  # noqa: BLE001
                 self._complain(observer, fault)
+        for reporter in self._reporters:
+            try:
+                reporter.reply_merged(plugin, event, serial, error)
+            except Exception as fault:  # noqa: BLE001
+                self._complain(reporter, fault)
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        """Tell that an event is over, with its result or the error. Only needed if `recorded`."""
+        for reporter in self._reporters:
+            try:
+                reporter.event_ends(event, serial, reply, error, duration_s)
+            except Exception as fault:  # noqa: BLE001
+                self._complain(reporter, fault)
 
     @contextmanager
     def asked_by(self, plugin: str, event: str, request: bytes) -> Iterator[list[bytes]]:
@@ -130,8 +173,8 @@ class Reporting:
         """
         serial, began = next(SERIALS), monotonic()
         replies: list[bytes] = []
-        steps: list[Step] = [("begins", began, "", b"", None, 0.0), ("asked", began, plugin, b"", None, 0.0)]
-        self.note(event, serial, request, steps)
+        self.event_begins(event, serial, request)
+        self.plugin_asked(plugin, event, serial, request)
         fault: Exception | None = None
         try:
             yield replies
@@ -139,8 +182,7 @@ class Reporting:
             fault = error
             raise
         finally:
-            now = monotonic()
-            steps.append(("ends", now, "", replies[0] if replies else b"", fault, now - began))
+            self.event_ends(event, serial, replies[0] if replies else b"", fault, monotonic() - began)
 
     def plugin_changed(self, plugin: str, state: str, about: dict[str, str]) -> None:
         """Tell those reporters that want it that a plugin came, went, or answers late. Only needed if `recorded`."""

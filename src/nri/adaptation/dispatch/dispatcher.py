@@ -141,8 +141,7 @@ class Dispatcher:
         if self._kept.waiting and event.request.container is not None:
             self._kept.hasten(event.request.container.id)
         reporting = self._reporting
-        if reporting.recorded:
-            event.begin()
+        began = monotonic() if reporting.recorded else 0.0
         try:
             gate = self._chain.gate
             if not gate.enter(event.number in URGENT, deadline, self._patience_s):
@@ -158,11 +157,13 @@ class Dispatcher:
         except NriError as error:
             event.record(str(error))
             if reporting.recorded:
-                event.end(reporting, b"", error)
+                event.tell_begin(reporting)
+                reporting.event_ends(event.rpc, event.serial, b"", error, monotonic() - began)
             raise
         event.record()
         if reporting.recorded:
-            event.end(reporting, event.result_bytes(), None)
+            event.tell_begin(reporting)
+            reporting.event_ends(event.rpc, event.serial, event.result_bytes(), None, monotonic() - began)
 
     def _withdraw(self, event: AnsweredEvent, error: NriError) -> None:
         """Report whose answers come to nothing because the event fails, and tell these plugins if that is wanted.
@@ -180,8 +181,6 @@ class Dispatcher:
         if not (self._tell_refused and granted and spec is not None):
             return
         told = Event(EventRequest(spec, request.pod, container))
-        if self._reporting.recorded:
-            told.begin()
         for peer in granted:
             try:
                 self._ask_in_turn(told, [peer], None)
@@ -219,8 +218,6 @@ class Dispatcher:
         try:
             for peer in peers:
                 sent = self._wait(place, event) if place.ticket is not None else None
-                if sent is not None and self._reporting.recorded:
-                    event.tell_asked(peer, self._reporting, sent.began)
                 policy = _policy_of(peer, event, sent)
                 reply = None
                 if place.missed:
@@ -243,7 +240,7 @@ class Dispatcher:
     def _wait(self, place: Place, event: Event) -> Sent | None:
         """Wait for the event's turn, which is also time to tell that it has begun."""
         if self._reporting.recorded:
-            event.tell(self._reporting)
+            event.tell_begin(self._reporting)
         return place.wait()
 
     def _ask_all_at_once(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
@@ -268,8 +265,6 @@ class Dispatcher:
                 if policy is not None:
                     if sent is None:
                         sent = self._invoker.begin(peer, policy, event, deadline)
-                    if sent is not None and self._reporting.recorded:
-                        event.tell_asked(peer, self._reporting, sent.began)
                     asked.append((peer, policy, sent))
                 # Held until it is heard: an event behind must not slip in between.
                 place.advance(keep=policy is not None)

@@ -24,7 +24,6 @@ Next: `nri.adaptation.merge.create` and `nri.adaptation.merge.update`, which say
 from __future__ import annotations
 
 import marshal
-from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from nri.adaptation.audit import shadow
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
     from nri.adaptation.peers.peer import Peer
     from nri.adaptation.plugin_policy.event_policy import EventPolicy
     from nri.adaptation.registration.kept_updates import KeptUpdates
-    from nri.interfaces import Step
     from nri.rules import Rules
 
 __all__ = [
@@ -105,13 +103,11 @@ class Event:
         rpc, number: the event's name, `StartContainer`, and number.
         serial: counts the events of this process, for reports.
         answer: number of the last answer (`Peer.answer`), taken while its plugin was held.
-        began_s: when it began, in monotonic seconds; 0.0 if nobody wants to know.
-        steps: what reporters see happen.
-        told: the request, as reporters have last been told of it; None if they have not.
+        told: reporters know that it has begun.
         silence: by plugin that it waited for, what its silence had cost before.
     """
 
-    __slots__ = ("answer", "began_s", "number", "request", "rpc", "serial", "silence", "steps", "told")
+    __slots__ = ("answer", "number", "request", "rpc", "serial", "silence", "told")
 
     def __init__(self, request: EventRequest) -> None:
         spec = request.spec
@@ -120,9 +116,7 @@ class Event:
         self.number = spec.number
         self.serial = next(SERIALS)
         self.answer = 0
-        self.began_s = 0.0
-        self.steps: list[Step] = []
-        self.told: bytes | None = None
+        self.told = False
         self.silence: dict[Peer, float] | None = None
 
     def request_bytes(self) -> bytes:
@@ -145,30 +139,16 @@ class Event:
         left = PATIENCE * timeout_s - (peer.breaker.silence_s - met[peer])
         return min(timeout_s, left) if left >= LEAST_S else 0.0
 
-    def begin(self) -> None:
-        """Note, for reporters, that the event begins."""
-        self.began_s = monotonic()
-        self.steps.append(("begins", self.began_s, "", b"", None, 0.0))
+    def tell_begin(self, reporting: Reporting) -> None:
+        """Tell reporters, once, that the event has begun, before anything else of it."""
+        if not self.told:
+            self.told = True
+            reporting.event_begins(self.rpc, self.serial, self.request.encoded())
 
-    def tell(self, reporting: Reporting) -> None:
-        """Tell reporters of the event, if they have not heard of it: of its steps, of which more are to come."""
-        if self.told is None:
-            self.told = self.request.encoded()
-            reporting.note(self.rpc, self.serial, self.told, self.steps)
-
-    def tell_asked(self, peer: Peer, reporting: Reporting, began_s: float) -> None:
-        """Tell reporters that a plugin has been asked, with a list of its own if the request is no longer the same."""
-        if self.told is not None and self.told is not self.request.encoded():
-            self.steps, self.told = [], None
-        self.steps.append(("asked", began_s, peer.label, b"", None, 0.0))
-        self.tell(reporting)
-
-    def end(self, reporting: Reporting, reply: bytes, error: Exception | None) -> None:
-        """Note, for reporters, that the event is over, with its result or the error."""
-        self.tell(reporting)
-        now = monotonic()
-        steps, self.steps = self.steps, []  # an error in it would keep the event, and the event it
-        steps.append(("ends", now, "", reply, error, now - self.began_s))
+    def tell_asked(self, peer: Peer, reporting: Reporting) -> None:
+        """Tell reporters that a plugin is asked now."""
+        self.tell_begin(reporting)
+        reporting.plugin_asked(peer.label, self.rpc, self.serial, self.request.encoded())
 
     def overlap(self) -> None:
         """Do the bookkeeping that overlaps the first plugin's work, so that it costs the event no time."""
@@ -284,13 +264,11 @@ class AnsweredEvent(Event):
                 leave_room(self.rpc, label, self.asked, request.encoded())
         except NriError as error:
             peer.last_error = str(error)
-            if reporting.recorded:
-                self.steps.append(("merged", monotonic(), label, b"", error, 0.0))
+            if reporting.watched:
+                reporting.reply_merged(label, self.rpc, self.serial, message, error)
             raise
-        if reporting.observed:
-            reporting.merged(label, self.rpc, message)
-        if reporting.recorded:
-            self.steps.append(("merged", monotonic(), label, b"", None, 0.0))
+        if reporting.watched:
+            reporting.reply_merged(label, self.rpc, self.serial, message, None)
 
     def weigh(self, peer: Peer, policy: EventPolicy, reply: bytes) -> bytes | None:
         """Hold a big answer to the limits, while the plugin is held. Returns the answer to add; None for none.
@@ -299,20 +277,7 @@ class AnsweredEvent(Event):
         """
         if not self._context.rules.event_replies_limited:
             return reply
-        error = too_much(self.reply_type, self.rpc, peer.label, reply)
-        if error is None:
-            return reply
-        reporting = self._context.reporting
-        peer.last_error = str(error)
-        if policy.policy.shadow:
-            reporting.shadow_answered(shadow.failure(peer.label, self.rpc, self.request.pod, error.reason))
-            return None
-        if reporting.recorded:
-            self.steps.append(("merged", monotonic(), peer.label, b"", error, 0.0))
-        try:
-            raise error
-        finally:
-            del error  # it has this frame, with the reply: they would keep each other
+        return weighed(self.request, self.serial, self.reply_type, self._context.reporting, peer, policy, reply)
 
     def _sole_adjustment(self, reply: bytes) -> bytes | None:  # noqa: ARG002 - CreateContainer alone has any
         """The adjustment, encoded, of an answer that has nothing else, as nearly all; else None."""
@@ -753,6 +718,26 @@ def too_much(kind: Any, rpc: str, plugin: str, reply: bytes) -> PluginError | No
     """The error if an encoded answer is more than a plugin may ask for in an event; None if it is not."""
     reason = limits.too_much(kind, reply, limits.MOST_ENTRIES, limits.MOST_BYTES)
     return PluginError(plugin, f"its reply to {rpc} {reason}", code=Code.RESOURCE_EXHAUSTED) if reason else None
+
+
+def weighed(
+    request: EventRequest, serial: int, kind: Any, reporting: Reporting, peer: Peer, policy: EventPolicy, reply: bytes
+) -> bytes | None:
+    """Hold an answer of a kind to the limits; returns it, or None for a shadow's. PluginError: it is too much."""
+    rpc = request.spec.rpc
+    error = too_much(kind, rpc, peer.label, reply)
+    if error is None:
+        return reply
+    peer.last_error = str(error)
+    if policy.policy.shadow:
+        reporting.shadow_answered(shadow.failure(peer.label, rpc, request.pod, error.reason))
+        return None
+    if reporting.watched:
+        reporting.reply_merged(peer.label, rpc, serial, None, error)
+    try:
+        raise error
+    finally:
+        del error  # it has this frame, with the reply: they would keep each other
 
 
 def leave_room(rpc: str, plugin: str, asked: bytes, request: bytes) -> None:

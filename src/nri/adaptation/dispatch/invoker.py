@@ -111,6 +111,8 @@ class Invoker:
             return None
         if exchange is None:
             return None
+        if self._reporting.recorded:
+            event.tell_asked(peer, self._reporting)
         return Sent(policy, began, deadline, exchange)
 
     def invoke(
@@ -150,40 +152,38 @@ class Invoker:
                 deadline = began + given_s
                 if caller_deadline is not None and caller_deadline < deadline:
                     deadline = caller_deadline
-                reply = self._ask(peer, event, began, deadline)
+                reply = self._ask(peer, event, deadline)
         except Exception as error:  # noqa: BLE001 - what it means is decided there
-            self._tell_failed(peer, event, error, monotonic() - began)
+            if reporting.watched:
+                reporting.plugin_failed(peer.label, event.rpc, event.serial, error, monotonic() - began)
             self._failed(peer, policy, event, error, given_s, caller_deadline, insist)
             return None
         except BaseException:
             peer.breaker.abandoned()
             raise
-        now = monotonic()
-        peer.latency_s = now - began
+        peer.latency_s = monotonic() - began
         if peer.state is not _ACTIVE or peer.breaker.missed:
             self._answered(peer)
-        if reporting.observed:
-            reporting.invoked(peer.label, event.rpc, None, peer.latency_s)
-        if reporting.recorded:
-            event.steps.append(("answered", now, peer.label, reply, None, peer.latency_s))
+        if reporting.watched:
+            reporting.plugin_answered(peer.label, event.rpc, event.serial, reply, peer.latency_s)
         return reply
 
-    def _ask(self, peer: Peer, event: Event, began: float, deadline: float) -> bytes:
+    def _ask(self, peer: Peer, event: Event, deadline: float) -> bytes:
         """Send and wait; reports and bookkeeping are done while the plugin is at work."""
         recorded = self._reporting.recorded
         try:
             exchange = peer.begin(event.request, deadline)
         except Exception:
             if recorded:
-                event.tell_asked(peer, self._reporting, began)
+                event.tell_asked(peer, self._reporting)
             raise
         if exchange is None:
             if recorded:
-                event.tell_asked(peer, self._reporting, began)
+                event.tell_asked(peer, self._reporting)
             return peer.invoke(event.request, deadline)
         try:
             if recorded:
-                event.tell_asked(peer, self._reporting, began)
+                event.tell_asked(peer, self._reporting)
             event.overlap()
         except BaseException:
             peer.abandon(exchange)
@@ -270,18 +270,14 @@ class Invoker:
         refused = insist or self._refuses(peer, policy, event)
         waited_s = TURN * policy.timeout_s
         error = DeadlineExceeded(f"a plugin that was busy with earlier events for {waited_s:g} s")
-        self._tell_failed(peer, event, error, waited_s)
+        if self._reporting.watched:
+            self._reporting.plugin_failed(peer.label, event.rpc, event.serial, error, waited_s)
         peer.last_error = f"busy with earlier events for {waited_s:g} s when {event.rpc} wanted its turn"
         tripped = peer.breaker.miss(monotonic())
         peer.signal(Signal.TRIPPED if tripped else Signal.MISSED, peer.last_error)
         if refused:
             _refuse(peer, event, error)
         event.silent(peer.label, str(error))
-
-    def _tell_failed(self, peer: Peer, event: Event, error: Exception, duration_s: float) -> None:
-        self._reporting.invoked(peer.label, event.rpc, error, duration_s)
-        if self._reporting.recorded:
-            event.steps.append(("failed", monotonic(), peer.label, b"", error, duration_s))
 
     def _refuses(self, peer: Peer, policy: EventPolicy, event: Event) -> bool:
         """Whether no answer fails the request; asked before the breaker hears of it."""

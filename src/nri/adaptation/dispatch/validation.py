@@ -86,14 +86,17 @@ def validate(
         deadline: the caller's, absolute in monotonic seconds; None for none.
         creation: the event that is validated: a plugin's silence there counts here, and reporters get its serial.
     """
-    request = EventRequest.of_bytes(_SPEC, pod, encoded)
+    event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
+    if creation is not None:
+        event.serial = creation.serial
+    event.silence = dict(creation.silence or {}) if creation is not None else {}
     asked = [
-        (peer, policy, _of(request, creation))
+        (peer, policy)
         for peer in validators
         if (policy := peer.event_policies[_SPEC.number]) is not None and policy.admits(pod)
     ]
     if len(asked) == 1:
-        error = _verdict(invoker, *asked[0], deadline)
+        error = _verdict(invoker, *asked[0], event, deadline)
         try:
             if error is not None:
                 raise error
@@ -101,7 +104,7 @@ def validate(
             del error  # it has this frame: they would keep each other
         return
     outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-    for peer, policy, event in asked:
+    for peer, policy in asked:
         work = (outcomes, invoker, peer, policy, event, deadline)
         threading.Thread(target=_put_verdict, args=work, name=f"nri-validator-{peer.label}", daemon=True).start()
     for outcome in [outcomes.get() for _ in asked]:
@@ -110,15 +113,6 @@ def validate(
                 raise outcome
         finally:
             del outcome
-
-
-def _of(request: EventRequest, creation: Event | None) -> Event:
-    """The question to one validator: each has its own, as several are asked in threads of their own."""
-    event = Event(request)
-    event.silence = {}
-    if creation is not None:
-        event.serial, event.silence = creation.serial, dict(creation.silence or {})
-    return event
 
 
 def _put_verdict(

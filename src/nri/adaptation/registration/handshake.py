@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from nri.adaptation.registration.admission import SharedState
     from nri.adaptation.registration.chain import Chain
     from nri.adaptation.registration.plugin_updates import PluginUpdates
-    from nri.interfaces import Step
     from nri.rules import Rules
 
 __all__ = ["Handshake", "RuntimeSettings"]
@@ -237,10 +236,10 @@ class Handshake:
             state = policy.filters.select(*state)
         serial = next(SERIALS)
         began = monotonic()
-        steps: list[Step] = [("begins", began, "", b"", None, 0.0), ("asked", began, peer.label, b"", None, 0.0)]
         if reporting.recorded:
             request = m.SynchronizeRequest(pods=state[0], containers=state[1]).SerializeToString()
-            reporting.note(_SYNCHRONIZE, serial, request, steps)
+            reporting.event_begins(_SYNCHRONIZE, serial, request)
+            reporting.plugin_asked(peer.label, _SYNCHRONIZE, serial, request)
         try:
             if self._settings.rules.synchronize_timeout_per_message:
                 updates = peer.synchronize(*state, timeout_s, each=True, most=most)
@@ -248,27 +247,19 @@ class Handshake:
                 with self._one_at_a_time:
                     updates = peer.synchronize(*state, timeout_s, each=False, most=most)
         except NriError as error:
-            now = monotonic()
-            took_s = now - began
-            reporting.invoked(peer.label, _SYNCHRONIZE, error, took_s)
-            steps += [("failed", now, peer.label, b"", error, took_s), ("ends", now, "", b"", error, took_s)]
-            del steps  # the error has this frame
+            duration_s = monotonic() - began
+            reporting.plugin_failed(peer.label, _SYNCHRONIZE, serial, error, duration_s)
+            reporting.event_ends(_SYNCHRONIZE, serial, b"", error, duration_s)
             raise
-        now = monotonic()
-        took_s = now - began
+        duration_s = monotonic() - began
         reply = m.SynchronizeResponse(update=updates)
         encoded: bytes = reply.SerializeToString()
-        reporting.invoked(peer.label, _SYNCHRONIZE, None, took_s)
+        reporting.plugin_answered(peer.label, _SYNCHRONIZE, serial, encoded, duration_s)
         refusal = None
         if updates:
             refusal = self.updates.check_synchronize(peer, updates)
-        if refusal is None:
-            reporting.merged(peer.label, _SYNCHRONIZE, reply)
-        steps += [
-            ("answered", now, peer.label, encoded, None, took_s),
-            ("merged", now, peer.label, b"", refusal, 0.0),
-            ("ends", now, "", b"" if refusal else encoded, refusal, took_s),
-        ]
+        reporting.reply_merged(peer.label, _SYNCHRONIZE, serial, reply, refusal)
+        reporting.event_ends(_SYNCHRONIZE, serial, b"" if refusal else encoded, refusal, duration_s)
         if refusal is not None:
             log.warning("%s: its reply to Synchronize is refused: %s", peer.qualified, refusal)
             return []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from nri.interfaces import Reporter, Step
+    from nri.interfaces import Reporter
     from nri.stub.base import PluginBase
     from nri.stub.support.context import Call
     from nri.ttrpc.envelope import Request
@@ -45,7 +45,8 @@ class Reporting:
 
     def __init__(self, reporter: Reporter, label: str, plugin: PluginBase) -> None:
         theirs: Any = reporter  # people write these: what theirs return is not looked at, not even compiled
-        self._note = theirs.note
+        self._begins, self._ends = theirs.event_begins, theirs.event_ends
+        self._is_asked, self._answers, self._fails = theirs.plugin_asked, theirs.plugin_answered, theirs.plugin_failed
         self._label = label
         self._plugin = plugin
         self._has_failed = False
@@ -53,9 +54,10 @@ class Reporting:
 
     def _forget(self) -> None:
         """Start with a new request. A method, because a compiled function that sets None goes on believing in it."""
-        self._steps: list[Step] = [("begins", monotonic(), "", b"", None, 0.0)]
+        self._asked = self._answered = False
         self._reply = b""
         self._error: Exception | None = None
+        self._took_s = 0.0
 
     def around_requests(self, answer: Callable[[Request], object]) -> Callable[[Request], object]:
         """Tell the steps of each request that `answer` answers."""
@@ -64,16 +66,14 @@ class Reporting:
             event = request.method
             if event not in _TOLD or request.service != naming.PLUGIN_SERVICE:
                 return answer(request)
+            began = monotonic()
             self._forget()
-            began, over = self._steps[0][1], False
+            over = False
             try:
                 outcome = answer(request)
                 over = True
             finally:
-                now = monotonic()
-                if over:  # else the handler has ended the program
-                    self._steps.append(("ends", now, "", self._reply, self._error, now - began))
-                self._tell(event, request.payload)
+                self._tell(event, request.payload, monotonic() - began, over)
             return outcome
 
         return told
@@ -84,26 +84,34 @@ class Reporting:
 
     def _around_handler(self, serve: Serve) -> Serve:
         def noted(payload: bytes, call: Call) -> bytes:
+            self._asked = True
             began = monotonic()
-            self._steps.append(("asked", began, self._label, b"", None, 0.0))
             try:
                 reply = serve(payload, call)
             except Exception as error:
-                now = monotonic()
-                self._steps.append(("failed", now, self._label, b"", error, now - began))
+                self._took_s = monotonic() - began
                 self._error = error
                 raise
-            now = monotonic()
-            self._steps.append(("answered", now, self._label, reply, None, now - began))
+            self._took_s = monotonic() - began
             self._reply = reply
+            self._answered = True
             return reply
 
         return noted
 
-    def _tell(self, event: str, payload: bytes) -> None:
-        """Tell all steps of a request."""
+    def _tell(self, event: str, payload: bytes, duration_s: float, over: bool) -> None:
+        """Tell all steps of a request; if it is not `over`, the handler has ended the program."""
+        label, serial = self._label, next(_serials)
         try:
-            self._note(event, next(_serials), payload, self._steps)
+            self._begins(event, serial, payload)
+            if self._asked:
+                self._is_asked(label, event, serial, payload)
+            if self._answered:
+                self._answers(label, event, serial, self._reply, self._took_s)
+            elif self._error is not None:
+                self._fails(label, event, serial, self._error, self._took_s)
+            if over:
+                self._ends(event, serial, self._reply, self._error, duration_s)
         except Exception:
             if not self._has_failed:
                 self._has_failed = True

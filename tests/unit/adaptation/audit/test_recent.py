@@ -19,11 +19,9 @@ from nri.adaptation.dispatch.event import Event
 from nri.api import messages as m
 from nri.errors import ConflictError, PluginTimeout
 from nri.inspector.sources import Recording
-from nri.interfaces import Step
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.recorder import Recorder
 from tests.support.made_plugins import plugin
-from tests.support.told import answered, asked, begins, ends, failed
 
 REQUEST = m.CreateContainerRequest(pod=make_pod(name="web"), container=make_container(name="app")).SerializeToString()
 
@@ -36,11 +34,11 @@ def path() -> Iterator[str]:
 
 def happens(reporting: Reporting, serial: int, request: bytes = REQUEST, plugins: int = 0) -> None:
     """Tell of a whole event, if anybody wants to know."""
-    begins(reporting, "CreateContainer", serial, request)
+    reporting.event_begins("CreateContainer", serial, request)
     for number in range(plugins):
-        asked(reporting, f"{number:02}-p", "CreateContainer", serial, request)
-        answered(reporting, f"{number:02}-p", "CreateContainer", serial, b"", 0.0)
-    ends(reporting, "CreateContainer", serial, b"", None, 0.0)
+        reporting.plugin_asked(f"{number:02}-p", "CreateContainer", serial, request)
+        reporting.plugin_answered(f"{number:02}-p", "CreateContainer", serial, b"", 0.0)
+    reporting.event_ends("CreateContainer", serial, b"", None, 0.0)
 
 
 @pytest.fixture
@@ -126,17 +124,18 @@ def test_no_plugin_is_shown_as_asked_before_the_one_before_it_had_answered(
 def test_an_event_and_its_steps_begin_their_duration_before_their_end(
     reporting: Reporting, recent: Recent, fails: bool
 ) -> None:
-    begun, begun_s, taken_s = time.time(), time.monotonic(), 0.05
-    steps: list[Step] = [("begins", begun_s, "", b"", None, 0.0), ("asked", begun_s, "10-p", b"", None, 0.0)]
-    error = PluginTimeout("10-p", "no answer") if fails else None
-    steps.append(("failed" if fails else "answered", begun_s + taken_s, "10-p", b"", error, taken_s))
-    steps.append(("ends", begun_s + taken_s, "", b"", None, taken_s))
-    time.sleep(2 * taken_s)
-    reporting.note("CreateContainer", 1, REQUEST, steps)
+    begun, taken_s = time.time(), 0.05
+    time.sleep(taken_s)
+    reporting.event_begins("CreateContainer", 1, REQUEST)
+    reporting.plugin_asked("10-p", "CreateContainer", 1, REQUEST)
+    if fails:
+        reporting.plugin_failed("10-p", "CreateContainer", 1, PluginTimeout("10-p", "no answer"), taken_s)
+    else:
+        reporting.plugin_answered("10-p", "CreateContainer", 1, b"", taken_s)
+    reporting.event_ends("CreateContainer", 1, b"", None, taken_s)
     (row,) = read_all(recent)
-    assert row["time_ms"] / 1e3 == pytest.approx(begun, abs=0.01), "however late it is told"
-    assert row["duration_ms"] == row["steps"][0]["duration_ms"] == pytest.approx(50)
-    assert row["steps"][0]["at_ms"] == 0.0
+    assert begun <= row["time_ms"] / 1e3 <= time.time() - taken_s
+    assert row["steps"][0]["at_ms"] == 0.0, "not before its event, though it has ended before that"
 
 
 def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:
@@ -148,10 +147,10 @@ def test_a_plugin_that_comes_and_goes_is_a_row_too(path: str) -> None:
 
 
 def test_silence_is_a_miss_and_a_plugins_text_is_one_line(reporting: Reporting, recent: Recent) -> None:
-    begins(reporting, "CreateContainer", 1, REQUEST)
-    asked(reporting, "10-a", "CreateContainer", 1, REQUEST)
-    failed(reporting, "10-a", "CreateContainer", 1, PluginTimeout("10-a", "too\nlate" * 1000), 2.0)
-    ends(reporting, "CreateContainer", 1, b"", None, 0.0)
+    reporting.event_begins("CreateContainer", 1, REQUEST)
+    reporting.plugin_asked("10-a", "CreateContainer", 1, REQUEST)
+    reporting.plugin_failed("10-a", "CreateContainer", 1, PluginTimeout("10-a", "too\nlate" * 1000), 2.0)
+    reporting.event_ends("CreateContainer", 1, b"", None, 0.0)
     (row,) = read_all(recent)
     (step,) = row["steps"]
     assert step["missed"] and step["duration_ms"] == 2000
@@ -187,11 +186,11 @@ def test_steps_and_bytes_are_bounded_too(reporting: Reporting, bounds: dict[str,
 def test_events_that_never_end_and_endless_plugins_are_bounded(reporting: Reporting) -> None:
     recent = reading(reporting, open=5, plugins=3)
     for serial in range(10):
-        begins(reporting, "CreateContainer", serial, REQUEST)
+        reporting.event_begins("CreateContainer", serial, REQUEST)
     for serial in range(10):
         for number in range(5):
-            asked(reporting, f"{number:02}-p", "CreateContainer", serial, REQUEST)
-        ends(reporting, "CreateContainer", serial, b"", None, 0.0)
+            reporting.plugin_asked(f"{number:02}-p", "CreateContainer", serial, REQUEST)
+        reporting.event_ends("CreateContainer", serial, b"", None, 0.0)
     assert [(row["serial"], len(row["steps"])) for row in read_all(recent)] == [(serial, 3) for serial in range(5, 10)]
 
 
@@ -215,31 +214,32 @@ def test_a_request_that_cannot_be_read_or_is_too_long_is_a_row_without_names(
 
 
 def test_an_event_that_had_begun_before_the_first_reading_is_left_out(reporting: Reporting, recent: Recent) -> None:
-    begins(reporting, "CreateContainer", 1, REQUEST)
-    ends(reporting, "CreateContainer", 1, b"", None, 3600.0)
-    ends(reporting, "CreateContainer", 2, b"", None, 0.0)
+    reporting.event_begins("CreateContainer", 1, REQUEST)
+    reporting.event_ends("CreateContainer", 1, b"", None, 3600.0)
+    reporting.event_ends("CreateContainer", 2, b"", None, 0.0)
     assert read_all(recent) == []
 
 
 def test_nothing_is_kept_before_the_first_reading_and_soon_after_the_last(reporting: Reporting) -> None:
     unread = Recent(reporting, Bounds(unread_s=0.0))
-    assert not reporting.recorded
+    assert not reporting.watched
     begun = unread.read("", 0)
     assert reporting.recorded
     happens(reporting, 1)
-    assert not reporting.recorded
+    assert not reporting.recorded and not reporting.watched
     again = unread.read(begun["run"], begun["next"])
     assert again["rows"] == [] and again["run"] != begun["run"]
     assert reporting.recorded
 
 
 def test_answers_count_for_their_plugin_in_whatever_order_they_come(reporting: Reporting, recent: Recent) -> None:
-    begins(reporting, "CreateContainer", 1, REQUEST)
+    reporting.event_begins("CreateContainer", 1, REQUEST)
     for plugin_name in ("10-a", "20-b"):
-        asked(reporting, plugin_name, "CreateContainer", 1, REQUEST)
+        reporting.plugin_asked(plugin_name, "CreateContainer", 1, REQUEST)
     for plugin_name, duration_s in (("10-a", 0.001), ("30-never-asked", 7.0), ("20-b", 0.002)):
-        answered(reporting, plugin_name, "CreateContainer", 1, b"", duration_s)
-    ends(reporting, "CreateContainer", 1, b"", None, 0.0)
+        reporting.plugin_answered(plugin_name, "CreateContainer", 1, b"", duration_s)
+    reporting.event_ends("CreateContainer", 1, b"", None, 0.0)
+    reporting.plugin_answered("10-a", "CreateContainer", 1, b"", 9.0)
     (row,) = read_all(recent)
     assert [(step["plugin"], step["duration_ms"]) for step in row["steps"]] == [("10-a", 1.0), ("20-b", 2.0)]
 
@@ -256,6 +256,6 @@ def test_answers_count_for_their_plugin_in_whatever_order_they_come(reporting: R
 def test_an_event_has_the_names_that_its_request_has(
     reporting: Reporting, recent: Recent, event: str, request_bytes: bytes, names: tuple[str, str]
 ) -> None:
-    begins(reporting, event, 1, request_bytes)
-    ends(reporting, event, 1, b"", None, 0.0)
+    reporting.event_begins(event, 1, request_bytes)
+    reporting.event_ends(event, 1, b"", None, 0.0)
     assert [(row["pod"], row["container"]) for row in read_all(recent)] == [names]

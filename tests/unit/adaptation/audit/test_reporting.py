@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -20,42 +20,26 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from tests.support.made_plugins import plugin
 
 
-class Told(NamedTuple):
-    """A step, and what it has to say: request, reply or result."""
-
-    kind: str
-    plugin: str
-    event: str
-    serial: int
-    message: bytes
-    error: Exception | None
-    duration_s: float
-
-
 class Recorder:
-    """Keeps every step."""
+    """Keeps every step as (step, what it was told)."""
 
     def __init__(self) -> None:
-        self.noted: list[tuple[str, int, bytes, list[Any]]] = []
+        self.steps: list[tuple[Any, ...]] = []
 
-    def note(self, *event: Any) -> None:
-        self.noted.append(event)
+    def __getattr__(self, step: str) -> Callable[..., None]:
+        return lambda *told: self.steps.append((step, *told))
 
-    @property
-    def steps(self) -> list[Told]:
+    def of(self, event: str) -> list[tuple[Any, ...]]:
+        """Steps of an event: their names, and the plugin where there is one."""
         return [
-            Told(kind, label, event, serial, request if kind in ("begins", "asked") else reply, error, duration_s)
-            for event, serial, request, steps in self.noted
-            for kind, _, label, reply, error, duration_s in steps
+            (step, told[0]) if step.startswith(("plugin", "reply")) else (step,)
+            for step, *told in self.steps
+            if event in told[:2]
         ]
 
-    def of(self, event: str) -> list[tuple[str, ...]]:
-        """Steps of an event: their kinds, and the plugin where there is one."""
-        return [(each.kind, each.plugin) if each.plugin else (each.kind,) for each in self.steps if each.event == event]
-
-    def told(self, kind: str, event: str = "CreateContainer") -> list[Told]:
-        """Everything that was told of one kind of steps of an event."""
-        return [each for each in self.steps if (each.kind, each.event) == (kind, event)]
+    def told(self, step: str, event: str = "CreateContainer") -> list[tuple[Any, ...]]:
+        """Everything that was told of one step of an event."""
+        return [tuple(told) for each, *told in self.steps if each == step and event in told[:2]]
 
 
 @pytest.fixture
@@ -78,42 +62,45 @@ def test_the_steps_of_a_creation_come_in_their_order(runtime: FakeRuntime, recor
     runtime.add(plugin("b", create_container=lambda *_: None), idx="20")
     runtime.create_container()
     assert recorder.of("CreateContainer") == [
-        ("begins",),
-        ("asked", "10-a"),
-        ("answered", "10-a"),
-        ("merged", "10-a"),
-        ("asked", "20-b"),
-        ("answered", "20-b"),
-        ("ends",),
+        ("event_begins",),
+        ("plugin_asked", "10-a"),
+        ("plugin_answered", "10-a"),
+        ("reply_merged", "10-a"),
+        ("plugin_asked", "20-b"),
+        ("plugin_answered", "20-b"),
+        ("event_ends",),
     ]
 
 
 def test_the_bytes_are_those_of_request_answer_and_result(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.add(plugin("a", create_container=env("A")))
     runtime.create_container(make_pod(name="web"), make_container(id="c"))
-    (begun,), (asked,) = recorder.told("begins"), recorder.told("asked")
-    assert m.CreateContainerRequest.FromString(begun.message).pod.name == "web"
-    assert (asked.serial, asked.message) == (begun.serial, begun.message)
-    (answer,), (end,) = recorder.told("answered"), recorder.told("ends")
-    for told in (answer, end):
-        assert [each.key for each in m.CreateContainerResponse.FromString(told.message).adjust.env] == ["A"]
-        assert (told.serial, told.error) == (begun.serial, None)
-    assert end.duration_s >= answer.duration_s > 0
+    ((_, serial, request),) = recorder.told("event_begins")
+    assert m.CreateContainerRequest.FromString(request).pod.name == "web"
+    ((_, _, asked_serial, asked),) = recorder.told("plugin_asked")
+    assert (asked_serial, asked) == (serial, request)
+    (answer,) = recorder.told("plugin_answered")
+    assert [each.key for each in m.CreateContainerResponse.FromString(answer[3]).adjust.env] == ["A"]
+    assert answer[4] >= 0
+    ((_, ended, result, error, seconds),) = recorder.told("event_ends")
+    assert [each.key for each in m.CreateContainerResponse.FromString(result).adjust.env] == ["A"]
+    assert (ended, error) == (serial, None)
+    assert seconds >= 0
 
 
 def test_a_result_with_updates_is_whole_too(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.create_container(None, make_container(id="other"))
-    recorder.noted.clear()
+    recorder.steps.clear()
     runtime.add(plugin("a", create_container=lambda *_: nri.Update("other").set_cpu_shares(5)))
     runtime.create_container()
-    result = recorder.told("ends")[-1].message
+    result = recorder.told("event_ends")[-1][2]
     assert [each.container_id for each in m.CreateContainerResponse.FromString(result).update] == ["other"]
 
 
 def test_an_update_of_a_container_ends_with_its_reply(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.add(plugin("a", update_container=lambda pod, container, _: nri.Update(container).set_cpu_shares(5)))
     runtime.update_container(make_pod(), make_container(id="c"))
-    result = m.UpdateContainerResponse.FromString(recorder.told("ends", "UpdateContainer")[-1].message)
+    result = m.UpdateContainerResponse.FromString(recorder.told("event_ends", "UpdateContainer")[-1][2])
     assert result.update[-1].linux.resources.cpu.shares.value == 5
 
 
@@ -126,10 +113,10 @@ def test_a_plugin_that_fails_is_told_with_its_error_and_the_event_ends_with_it(
     runtime.add(plugin("a", start_container=refuse))
     with pytest.raises(PluginError) as caught:
         runtime.start_container()
-    (failed,) = recorder.told("failed", "StartContainer")
-    assert failed.plugin == "10-a" and "no" in str(failed.error)
-    end = recorder.told("ends", "StartContainer")[-1]
-    assert (end.message, end.error) == (b"", caught.value)
+    ((label, event, _, error, _),) = recorder.told("plugin_failed", "StartContainer")
+    assert (label, event) == ("10-a", "StartContainer")
+    assert "no" in str(error)
+    assert recorder.told("event_ends", "StartContainer")[-1][2:4] == (b"", caught.value)
 
 
 def test_an_answer_that_cannot_be_merged_is_told_with_the_reason(runtime: FakeRuntime, recorder: Recorder) -> None:
@@ -137,13 +124,13 @@ def test_an_answer_that_cannot_be_merged_is_told_with_the_reason(runtime: FakeRu
         runtime.add(plugin("a", create_container=env("A")), idx=idx)
     with pytest.raises(ConflictError) as caught:
         runtime.create_container()
-    merged = recorder.told("merged")
-    assert [(told.plugin, told.error) for told in merged] == [("10-a", None), ("20-a", caught.value)]
+    merged = recorder.told("reply_merged")
+    assert [(told[0], told[3]) for told in merged] == [("10-a", None), ("20-a", caught.value)]
 
 
 def test_an_event_that_nobody_gets_begins_and_ends(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.run_pod_sandbox()
-    assert recorder.of("RunPodSandbox") == [("begins",), ("ends",)]
+    assert recorder.of("RunPodSandbox") == [("event_begins",), ("event_ends",)]
 
 
 def test_an_event_that_is_sent_to_all_at_once_is_told_like_any_other(recorder: Recorder) -> None:
@@ -152,8 +139,10 @@ def test_an_event_that_is_sent_to_all_at_once_is_told_like_any_other(recorder: R
             runtime.add(plugin("a", post_start_container=lambda *_: None), idx=idx)
         runtime.post_start_container()
     steps = recorder.of("PostStartContainer")
-    assert steps[0] == ("begins",) and steps[-1] == ("ends",)
-    assert sorted(steps[1:-1]) == sorted((step, label) for step in ("asked", "answered") for label in ("10-a", "20-a"))
+    assert steps[0] == ("event_begins",) and steps[-1] == ("event_ends",)
+    assert sorted(steps[1:-1]) == sorted(
+        (step, label) for step in ("plugin_asked", "plugin_answered") for label in ("10-a", "20-a")
+    )
 
 
 def test_a_validator_is_told_as_an_event_of_its_own(recorder: Recorder) -> None:
@@ -164,15 +153,15 @@ def test_a_validator_is_told_as_an_event_of_its_own(recorder: Recorder) -> None:
     with FakeRuntime(reporters=[recorder], builtin=[BuiltinPlugin("99", "v", Refuses())]) as runtime:
         with pytest.raises(ValidationRejected):
             runtime.create_container()
-    assert ("answered", "99-v") in recorder.of("ValidateContainerAdjustment")
-    assert isinstance(recorder.told("ends")[-1].error, ValidationRejected)
+    assert ("plugin_answered", "99-v") in recorder.of("ValidateContainerAdjustment")
+    assert isinstance(recorder.told("event_ends")[-1][3], ValidationRejected)
 
 
 class Broken(Observer):
     """Raises at whatever it is told."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name.startswith(("record_", "update_", "plugin_", "note")):
+        if name.startswith(("record_", "update_", "event_", "plugin_", "reply_")):
 
             def broken(*_: Any) -> None:
                 raise ZeroDivisionError("in the watcher")
@@ -203,14 +192,14 @@ def test_an_observer_that_is_broken_still_lets_reporters_hear(recorder: Recorder
     with FakeRuntime(observer=Broken(), reporters=[recorder]) as runtime:
         runtime.add(plugin("a", create_container=env("A")))
         runtime.create_container()
-    assert ("merged", "10-a") in recorder.of("CreateContainer")
+    assert ("reply_merged", "10-a") in recorder.of("CreateContainer")
 
 
 def test_where_nobody_watches_nothing_is_told() -> None:
     silent = Reporting()
-    assert (silent.observed, silent.recorded) == (False, False)
-    assert Reporting(Observer()).observed and not Reporting(Observer()).recorded
-    assert Reporting(None, [Recorder()]).recorded
+    assert (silent.watched, silent.recorded) == (False, False)
+    assert Reporting(Observer()).watched and not Reporting(Observer()).recorded
+    assert Reporting(None, [Recorder()]).recorded  # type: ignore[list-item]
 
 
 def test_a_shadow_that_would_do_nothing_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

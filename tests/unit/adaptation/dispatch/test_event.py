@@ -23,17 +23,17 @@ from tests.support.made_plugins import plugin
 
 
 class Reporting:
-    """Keeps what it is told."""
+    """Counts what it is told, as far as an event needs it."""
 
     def __init__(self) -> None:
-        self.noted: list[tuple[bytes, list[Any]]] = []
+        self.begun: list[bytes] = []
+        self.asked: list[bytes] = []
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Any]) -> None:
-        self.noted.append((request, steps))
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        self.begun.append(request)
 
-    @property
-    def told(self) -> list[tuple[bytes, list[str]]]:
-        return [(request, [step[0] for step in steps]) for request, steps in self.noted]
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        self.asked.append(request)
 
 
 class Peer:
@@ -45,22 +45,19 @@ def event() -> Event:
 
 
 @pytest.mark.pure
-def test_an_event_is_told_once_with_the_request_that_plugins_get_encoded_once_and_a_list_that_goes_on() -> None:
+def test_an_event_is_told_to_have_begun_once_and_before_anything_else() -> None:
     made, reporting = event(), Reporting()
-    made.begin()
-    for _ in range(2):
-        made.tell_asked(Peer(), reporting, 0.0)  # type: ignore[arg-type]
-    made.end(reporting, b"", None)  # type: ignore[arg-type]
-    assert reporting.told == [(made.request_bytes(), ["begins", "asked", "asked", "ends"])]
-    assert reporting.noted[0][0] is made.request_bytes()
+    made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
+    made.tell_begin(reporting)  # type: ignore[arg-type]
+    assert (len(reporting.begun), len(reporting.asked)) == (1, 1)
+    assert reporting.begun[0] == made.request_bytes()
 
 
 @pytest.mark.pure
-def test_an_event_that_no_plugin_gets_is_told_with_its_request_too() -> None:
+def test_reporters_get_the_request_that_plugins_get_encoded_once() -> None:
     made, reporting = event(), Reporting()
-    made.begin()
-    made.end(reporting, b"", None)  # type: ignore[arg-type]
-    assert reporting.told == [(made.request_bytes(), ["begins", "ends"])]
+    made.tell_asked(Peer(), reporting)  # type: ignore[arg-type]
+    assert reporting.begun[0] is reporting.asked[0] is made.request_bytes()
 
 
 def test_events_are_counted() -> None:

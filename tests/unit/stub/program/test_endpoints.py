@@ -12,7 +12,6 @@ import pytest
 
 import nri
 from nri.stub.program.endpoints import Endpoints, counted
-from tests.support.told import answered, failed
 
 
 @pytest.fixture
@@ -35,8 +34,8 @@ def get(address: str, path: str) -> tuple[int, str]:
 
 def test_health_and_metrics_share_a_listener_where_their_addresses_are_the_same(free: list[str]) -> None:
     registry, reporter = counted(None)
-    answered(reporter, "10-a", "CreateContainer", 1, b"", 0.25)
-    failed(reporter, "10-a", "CreateContainer", 2, ValueError("no"), 0.5)
+    reporter.plugin_answered("10-a", "CreateContainer", 1, b"", 0.25)
+    reporter.plugin_failed("10-a", "CreateContainer", 2, ValueError("no"), 0.5)
     with contextlib.closing(Endpoints(lambda: (False, "waits\n"), free[0], free[0], registry)):
         assert get(free[0], "/readyz") == (503, "waits\n")
         text = get(free[0], "/metrics")[1]

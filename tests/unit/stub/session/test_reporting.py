@@ -27,14 +27,31 @@ class Recorder:
         self.serials: list[int] = []
         self.durations_s: list[float] = []
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Any]) -> None:
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
         self.serials.append(serial)
-        for kind, _, plugin, reply, error, duration_s in steps:
-            whose = (plugin, event) if plugin else (event,)
-            if kind not in ("begins", "asked"):
-                self.durations_s.append(duration_s)
-            said = {"begins": (request,), "asked": (request,), "ends": (reply, error), "failed": (error,)}
-            self.steps.append((kind, *whose, *said.get(kind, (reply,))))
+        self.steps.append(("begins", event, request))
+
+    def plugin_asked(self, plugin: str, event: str, serial: int, request: bytes) -> None:
+        assert serial == self.serials[-1], "a step of another event came in between"
+        self.steps.append(("asked", plugin, event, request))
+
+    def plugin_answered(self, plugin: str, event: str, serial: int, reply: bytes, duration_s: float) -> None:
+        assert serial == self.serials[-1], "a step of another event came in between"
+        self.durations_s.append(duration_s)
+        self.steps.append(("answered", plugin, event, reply))
+
+    def plugin_failed(self, plugin: str, event: str, serial: int, error: Exception, duration_s: float) -> None:
+        assert serial == self.serials[-1], "a step of another event came in between"
+        self.durations_s.append(duration_s)
+        self.steps.append(("failed", plugin, event, error))
+
+    def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
+        raise AssertionError("nothing is merged on this side")
+
+    def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
+        assert serial == self.serials[-1], "a step of another event came in between"
+        self.durations_s.append(duration_s)
+        self.steps.append(("ends", event, reply, error))
 
     def of(self, event: str) -> list[tuple[Any, ...]]:
         """What was told of one event, which is over when its end is told."""
@@ -161,7 +178,7 @@ def test_the_end_is_told_after_the_reply_has_been_sent() -> None:
     seen: list[bool] = []
 
     class Waits(Recorder):
-        def note(self, event: str, *what: Any) -> None:
+        def event_ends(self, event: str, *what: Any) -> None:
             if event == "CreateContainer":
                 seen.append(arrived.wait(10))
 
@@ -200,5 +217,5 @@ def test_a_reporter_that_fails_costs_the_plugin_one_line_in_the_log(caplog: pyte
 
 def test_a_reporter_without_the_methods_is_refused_when_it_is_given() -> None:
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(AttributeError, match="note"):
+    with ours, theirs, pytest.raises(AttributeError, match="event_begins"):
         Session(Names(), ours, index="10", reporter=object())

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from nri.cri.client import CriClient
     from nri.host.cgroups import Hierarchies
-    from nri.interfaces import Step
 
 __all__ = ["Probe"]
 
@@ -147,10 +146,15 @@ class ConfigureRecorder:
     def __init__(self) -> None:
         self.message = m.ConfigureRequest()
 
-    def note(self, event: str, serial: int, request: bytes, steps: list[Step]) -> None:
-        """Keep the request."""
+    def event_begins(self, event: str, serial: int, request: bytes) -> None:
+        """Keep the first request."""
         if event == "Configure":
             self.message = m.ConfigureRequest.FromString(request)
+
+    def plugin_asked(self, *_: object) -> None:
+        """Leave it."""
+
+    plugin_answered = plugin_failed = reply_merged = event_ends = plugin_asked
 
 
 @dataclass(slots=True)
