@@ -6,12 +6,10 @@ What a call costs inside C is not seen here: `python -m bench.linear` measures t
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from tests.support.calls import calls
 from tests.support.growing import creations, records, services, texts, traces, updates
 from tests.support.growing.big import Case
 
@@ -19,23 +17,6 @@ CASES = {
     **creations.CASES, **updates.CASES, **records.CASES, **services.CASES, **texts.CASES, **traces.CASES,
 }  # fmt: skip
 SIZE = 200
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions are called, Python's and C's."""
-    count = 0
-
-    def count_call(_frame: Any, event: str, _arg: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    before = sys.getprofile()
-    sys.setprofile(count_call)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return count
 
 
 @pytest.mark.parametrize("name", CASES)

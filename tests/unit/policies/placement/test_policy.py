@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import gc
-import sys
-from collections.abc import Callable
 from functools import partial
-from types import FrameType
 
 import pytest
 
@@ -16,6 +12,7 @@ from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.policy import Gauge, account, document, exposition, find
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import Machines
+from tests.support.calls import calls
 from tests.support.placement import DATA, balloons, container, guest, topology_aware
 
 POLICIES = pytest.mark.parametrize("make", [topology_aware, lambda: balloons({"name": "own", "maxCPUs": 4})])
@@ -104,26 +101,7 @@ def test_a_container_that_changes_nobody_s_cpus_is_no_more_work_however_many_the
 ) -> None:
     counts = []
     for number in range(150):
-        counts.append(_calls(partial(policy.create, container(f"c{number}"))))
+        counts.append(calls(partial(policy.create, container(f"c{number}"))))
         if number == 20:
             monkeypatch.setattr(policy.zones, "saved", lambda: pytest.fail("all is noted, and nothing can be refused"))
     assert max(counts[100:]) <= max(counts[5:20])
-
-
-def _calls(do: Callable[[], object]) -> int:
-    """How many functions are called."""
-    made = 0
-
-    def count(_frame: FrameType, event: str, _arg: object) -> None:
-        nonlocal made
-        made += event == "call"
-
-    before = sys.getprofile()
-    gc.disable()  # what others left behind is not to be collected in here
-    sys.setprofile(count)
-    try:
-        do()
-    finally:
-        sys.setprofile(before)
-        gc.enable()
-    return made
