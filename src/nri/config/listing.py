@@ -87,7 +87,7 @@ def _plain(value: Any, annotation: Any) -> Any:
     if isinstance(value, (tuple, list, set, frozenset)):
         return [_plain(one, None) for one in value]
     if isinstance(value, Mapping):
-        return dict(value)
+        return {str(_plain(name, None)): _plain(one, None) for name, one in value.items()}
     if isinstance(value, enum.Enum):
         return value.value
     return value if isinstance(value, (str, bool, int, float)) else str(value)

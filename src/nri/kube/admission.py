@@ -98,9 +98,11 @@ def _operations(pod: Any) -> list[dict[str, Any]]:
         return []
     after = {**annotations, ANNOTATION: value}
     size = sum(len(f"{key}{each}".encode()) for key, each in after.items())
-    if size > _MOST_BYTES:
-        raise ValueError(f"its annotations would have {size} bytes, and may have {_MOST_BYTES}")
     place = f"{_PLACE}/{ANNOTATION.replace('/', '~1')}"
+    if size > _MOST_BYTES:
+        if ANNOTATION in annotations:  # what somebody else says of its resources would be believed
+            return [{"op": "remove", "path": place}]
+        raise ValueError(f"its annotations would have {size} bytes, and may have {_MOST_BYTES}")
     there = metadata.get("annotations") is not None
     made: list[dict[str, Any]] = [] if there else [{"op": "add", "path": _PLACE, "value": {}}]
     return [*made, {"op": "add", "path": place, "value": value}]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from nri.adaptation.audit import of_adjustment, of_update, show
 from nri.api import messages as m
 from nri.api.events import BY_RPC
-from nri.errors import LATE, ConnectionClosed, NriError, RpcError
+from nri.errors import LATE, ConnectionClosed, NriError, ProtocolError, RpcError
 from nri.testing.runtime import FakeRuntime
 from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
 
@@ -215,7 +215,7 @@ class _Answers:
 
     def plugin_failed(self, *step: Any) -> None:
         """Keep why there is no answer, if there is none."""
-        if isinstance(step[3], (*LATE, ConnectionClosed)):
+        if isinstance(step[3], (*LATE, ConnectionClosed, ProtocolError)):
             self.missed[step[0]] = str(step[3])
 
     def plugin_answered(self, *step: Any) -> None:

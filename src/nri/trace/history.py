@@ -41,7 +41,8 @@ _FEW = 32
 _BEGINS, _ENDS, _REQUESTS = t.BEGINS, t.ENDS, (t.BEGINS, t.ASKED)
 _NOTES: Final = {t.OPENED: "opened", t.PLUGIN: "plugin", t.LOST: "lost", t.CLOSED: "closed"}
 #: The errors of a plugin that has given no answer.
-_SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable"})
+_SILENT: Final = frozenset({*(each.__name__ for each in LATE), "ConnectionClosed", "PluginUnavailable",
+                            "ProtocolError", "LocalProtocolError", "RemoteProtocolError"})  # fmt: skip
 #: The requests of plugins; all other messages are named after their event.
 _MESSAGES: Final = {"StateChange": "StateChangeEvent"}
 _RELAYED: Final = "StateChange"

@@ -80,6 +80,13 @@ def test_a_pod_that_an_api_server_would_refuse_with_the_annotation_goes_on_witho
         )  # fmt: skip
 
 
+def test_what_a_user_wrote_in_place_of_the_annotation_goes_where_the_right_one_has_no_room() -> None:
+    written = {ANNOTATION: "{}", "note": "x" * ((256 << 10) - len("note") - len(ANNOTATION) - 2)}
+    found = answer(review({"metadata": {"annotations": written}, "spec": SPEC}))
+    patch = json.loads(b64decode(found.review["response"]["patch"]))
+    assert patch == [{"op": "remove", "path": f"/metadata/annotations/{ANNOTATION.replace('/', '~1')}"}]
+
+
 def test_sidecars_are_annotated_and_ephemeral_containers_which_have_no_resources_are_not() -> None:
     sidecar = {"name": "proxy", "restartPolicy": "Always", "resources": {"limits": {"cpu": "1"}}}
     spec = {"containers": [{"name": "app"}], "initContainers": [sidecar], "ephemeralContainers": [{"name": "debug"}]}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri.config.duration import parse_duration
@@ -136,8 +137,9 @@ def restore(root: str, change: Change) -> None:
         os.unlink(path)
     else:
         write_whole(path, change.before.encode(), os.stat(path).st_mode & 0o777)
-        if change.path != CRIO_FILE and _text(root, change.path + KEPT) == change.before:
-            os.unlink(path + KEPT)  # or it would be taken for what was there before a later change
+        with suppress(OSError, ConfigError):  # what is no text is not what was there before
+            if change.path != CRIO_FILE and _text(root, change.path + KEPT) == change.before:
+                os.unlink(path + KEPT)  # or it would be taken for what was there before a later change
 
 
 def unified(change: Change) -> str:

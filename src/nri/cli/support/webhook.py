@@ -158,7 +158,11 @@ class Webhook(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection, when there is a place for it."""
         self._places.acquire()  # given back by its thread
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread can be started for it
+            self._places.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve a connection to its end."""
@@ -227,7 +231,8 @@ class Webhook(ThreadingHTTPServer):
             try:
                 self._context = self._load()
                 _log.info("the certificate was read again")
-            except ConfigError as error:
+            except (ConfigError, OSError) as error:
+                self._seen = () if isinstance(error, OSError) else now  # of a lack of descriptors: the next one tries
                 _log.warning("the certificate stays what it was: %s", error)
 
 
@@ -253,7 +258,7 @@ def _names(context: ssl.SSLContext, certificate: str) -> Any:
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = trusting.wrap_bio(back, there)
     server = context.wrap_bio(there, back, server_side=True)
-    for side in (client, server, client):
+    for side in (client, server, client, server, client):  # the last two up to TLS 1.2
         with suppress(ssl.SSLWantReadError):
             side.do_handshake()
     return (client.getpeercert() or {}).get("subjectAltName")

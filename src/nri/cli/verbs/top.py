@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -72,7 +73,7 @@ def command(settings: Settings, path: str | None, interval: float, once: bool) -
 @contextmanager
 def _keys(*, ours: bool) -> Iterator[int | None]:
     """The terminal's keys, one by one and not shown, until the block ends; None where they are not ours."""
-    if not (ours and sys.stdin.isatty() and _in_front(sys.stdin.fileno())):
+    if not (ours and sys.stdin.isatty() and sys.stdout.isatty() and _in_front(sys.stdin.fileno())):
         yield None
         return
     import termios
@@ -80,11 +81,19 @@ def _keys(*, ours: bool) -> Iterator[int | None]:
 
     keys = sys.stdin.fileno()
     before = termios.tcgetattr(keys)
+    ended = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
     tty.setcbreak(keys)
     try:
         yield keys
     finally:
         termios.tcsetattr(keys, termios.TCSADRAIN, before)
+        for number, handler in ended.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    """End as the signal does, after the terminal is what it was."""
+    raise SystemExit(128 + number)
 
 
 def _in_front(terminal: int) -> bool:

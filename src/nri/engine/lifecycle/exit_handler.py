@@ -44,11 +44,17 @@ class ExitHandler:
         self._open = threading.Event()
         self._closing = threading.Event()
         self._threads: set[threading.Thread] = set()
+        #: Ends that came before that, when no thread could be started to wait with them.
+        self._early: list[Exit] = []
         self._lock = threading.Lock()
 
     def open(self) -> None:
         """Tell plugins of ends from now on; those that came earlier wait here."""
-        self._open.set()
+        with self._lock:
+            self._open.set()
+            early, self._early = self._early, []
+        for found in early:
+            self._on_exit(found)
 
     def close(self) -> None:
         """Watch no more; what is under way is brought to its end."""
@@ -78,7 +84,17 @@ class ExitHandler:
         try:
             self._on_thread(lambda: self._take(found), found.container_id)
         except RuntimeError:  # no threads are left for now: other ends wait behind this one
+            if self._is_early(found):
+                return
             self._take(found)
+
+    def _is_early(self, found: Exit) -> bool:
+        """Whether plugins are not told of ends yet; the end is taken up when they are."""
+        with self._lock:
+            early = not self._open.is_set()
+            if early:
+                self._early.append(found)
+            return early
 
     def _on_thread(self, work: Callable[[], object], identity: str) -> None:
         def go() -> None:

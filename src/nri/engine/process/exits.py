@@ -138,7 +138,7 @@ class Exits:
     def _lost(self, watched: _Watched) -> None:
         try:
             end_lost(watched.runtime, watched.container_id)
-        except EngineError as error:
+        except (EngineError, OSError) as error:  # at a limit of threads processes cannot be started, either
             _log.warning("container %s lost its conmon and could not be killed: %s", watched.container_id, error)
         self._call(Exit(watched.container_id, KILLED, time.time_ns(), MONITOR_LOST))
 

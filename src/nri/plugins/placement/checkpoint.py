@@ -89,6 +89,8 @@ class Checkpoint:
             except (AttributeError, KeyError, TypeError) as error:
                 where = f"{self.path}:{number}"
                 raise ConfigError(where, "", f"the line is no change of the first: {line[:80]}") from error
+        if isinstance(tree, dict):
+            tree.setdefault("free", dict.fromkeys(tree.get("containers", ()), "cpus mems"))
         return tree
 
     def write(self, state: PlacementState) -> None:

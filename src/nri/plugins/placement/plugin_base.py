@@ -76,6 +76,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: How often a configuration was given, and why the last one was not taken.
         self._configured = 0
         self._problem = ""
+        #: What the runtime's containers have of their own, by what it was told last.
+        self._free: dict[str, str] = {}
+        self._earlier: set[str] = set()
+        self._earlier_free: dict[str, str] = {}
         #: The managers of the kubelet that were told of.
         self._overruled: set[str] = set()
         #: Containers that could not be placed in time, the oldest first.
@@ -95,7 +99,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             self._configured += 1
             try:
-                self._ask(self._configure())
+                changes = self._configure()
+                if self._ask(changes) and changes:
+                    self._save(self.present)
                 self._problem = ""
             except ConfigError as error:
                 self._problem = str(error)
@@ -134,7 +140,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._policy, self._options, self._machine, self._checkpoint = policy, options, machine, checkpoint
         self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
         if before is not None and self._saved_state is None:  # else the file has more than this policy knows
-            self._save(policy)
+            self._save(policy, before.containers)
         return changes
 
     def _source(self) -> str:
@@ -173,7 +179,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             by_pod = {pod.id: pod for pod in pods}
             found = {each.id: self._container_of(by_pod[each.pod_sandbox_id], each) for each in told.values()}
             before = self.present
-            state = self._saved_state or before.saved()
+            state = self._saved_state
+            if state is None:
+                state = before.saved()
+                state.free = self._free
             state.restore(found.values())
             try:
                 if found or self._saved_state or before.containers:
@@ -194,6 +203,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                     self._later[container.id] = container
             self._policy, self._saved_state, self._connected = policy, None, True
             self._save(policy)
+            self._earlier, self._earlier_free = set(state.containers), state.free
             earlier = [each for name, each in found.items() if name in state.containers and name not in self._later]
             pins = {**policy.pins, **freed(policy, earlier, state.free)}
             changes = {name: differing(each, told[name]) for name, each in pins.items()}
@@ -226,11 +236,14 @@ class PlacementPlugin(nri.Plugin, ABC):
             return
         with self._lock:
             policy, changes, end = self.present, dict[str, Pins](), monotonic() + _TURN_S
-            before = dict(policy.pins)
+            before, turned = dict(policy.pins), list[Container]()
             while self._later and monotonic() < end:
                 name = next(iter(self._later))
-                self._squeeze(policy, self._later.pop(name))
-            changes = {name: pins for name, pins in policy.pins.items() if pins != before.get(name)}
+                made = self._later.pop(name)
+                turned += [made] if name in self._earlier else []
+                self._squeeze(policy, made)
+            pins = {**policy.pins, **freed(policy, turned, self._earlier_free)}
+            changes = {name: each for name, each in pins.items() if each != before.get(name)}
             self._save(policy)
         self._ask(changes)
 
@@ -420,16 +433,22 @@ class PlacementPlugin(nri.Plugin, ABC):
 
         return in_time
 
-    def _ask(self, changes: Mapping[str, Pins]) -> None:
-        """Ask the runtime to update containers; without a connection the next Synchronize does."""
+    def _ask(self, changes: Mapping[str, Pins]) -> bool:
+        """Ask the runtime to update containers; True if it did. Without a connection the next Synchronize does."""
         if self._connected:
             with suppress(NriError):
                 self.runtime.update(updates_of(changes))
+                return True
+        return False
 
-    def _save(self, policy: Policy) -> None:
+    def _save(self, policy: Policy, untold: Mapping[str, object] | None = None) -> None:
         try:
             state = policy.saved()
-            state.interrupts, state.free = dict(self._tuner.first) if self._tuner else {}, free_of(policy)
+            now = free_of(policy)
+            if untold is not None:  # those that were pinned are freed only once the runtime has been told
+                now = {name: self._free.get(name, "") if name in untold else kinds for name, kinds in now.items()}
+            self._free = now
+            state.interrupts, state.free = dict(self._tuner.first) if self._tuner else {}, now
             self._checkpoint.write(state)
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from nri.cli.support import webhook
-from nri.cli.support.webhook import MOST_BYTES, Webhook
+from nri.cli.support.webhook import MOST_AT_ONCE, MOST_BYTES, Webhook
 from nri.errors import ConfigError, NriError
 from tests.support.needs import need_tool
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 REVIEW = json.dumps({"request": {"uid": "u", "resource": {"group": "", "version": "v1", "resource": "pods"},
@@ -115,6 +116,14 @@ def test_clients_that_speak_no_tls_or_nothing_keep_nobody_waiting(served: Served
     assert served.ask(REVIEW)[0] == 200
     for each in silent:
         each.close()
+
+
+def test_connections_that_come_while_no_thread_can_be_started_take_no_place_of_later_ones(served: Served) -> None:
+    with no_threads():
+        for _ in range(MOST_AT_ONCE + 1):
+            with socket.create_connection(("localhost", served.webhook.server_port), 20) as sock:
+                assert sock.recv(1) == b"", "it is left"
+    assert served.ask(None, method="GET")[0] == 200
 
 
 def test_a_certificate_that_was_replaced_counts_and_a_bad_one_does_not(

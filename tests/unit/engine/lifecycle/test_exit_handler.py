@@ -25,13 +25,14 @@ def exit_of(identity: str, code: int = 3) -> Exit:
 class Ends:
     """An exit handler over the parts of a dry engine; `tell` is what the watch of conmons calls."""
 
-    def __init__(self, dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, dry: Any, monkeypatch: pytest.MonkeyPatch, *, opened: bool = True) -> None:
         engine = dry.engine
         with monkeypatch.context() as context:
             context.setattr(engine.machinery, "exits", self._exits)
             processes = Processes(engine.inventory, engine.machinery)
             self.handler = ExitHandler(engine.inventory, engine.machinery, engine.domain, processes, engine.events)
-        self.handler.open()
+        if opened:
+            self.handler.open()
 
     def _exits(self, on_exit: Callable[[Exit], None]) -> DryExits:
         self.tell = on_exit
@@ -65,6 +66,20 @@ def test_an_end_that_comes_while_no_thread_can_be_started_is_taken_up_all_the_sa
     assert (entry.record.state, entry.record.exit_code) == (ContainerState.EXITED, 3)
     ends.handler.close()
     assert dry.told.of("c").count("stop_container") == 1
+
+
+def test_an_end_that_comes_before_plugins_are_back_and_without_a_thread_waits_for_them(
+    dry: Any, ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = dry.engine.inventory.container(dry.run(dry.pod()))
+    early = Ends(dry, monkeypatch, opened=False)
+    with no_threads():
+        early.tell(exit_of(entry.id))
+    assert not dry.told.of("c").count("stop_container")
+    early.handler.open()
+    assert entry.ended.wait(20)
+    early.handler.close()
+    assert (entry.record.state, entry.record.exit_code) == (ContainerState.EXITED, 3)
 
 
 def test_the_end_of_one_that_is_being_made_is_left_to_its_making(dry: Any, ends: Ends) -> None:

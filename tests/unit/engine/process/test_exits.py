@@ -58,7 +58,13 @@ def test_a_conmon_whose_number_became_another_process_before_it_was_opened_has_e
         watching.close()
 
 
-def test_a_conmon_that_is_lost_while_no_thread_can_be_started_is_told_all_the_same(tmp_path: Path) -> None:
+def test_a_conmon_that_is_lost_while_no_thread_can_be_started_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_processes(*_: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(exits, "end_lost", out_of_processes)
     told: list[Exit] = []
     watching = Exits(told.append)
     try:

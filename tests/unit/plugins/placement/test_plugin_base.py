@@ -555,3 +555,67 @@ def test_measurements_are_told_from_the_start_on(runtime: FakeRuntime, tmp_path:
     assert 'nri_policy_mem_node_capacity_bytes{node_id="1",node_type="DRAM"} 2147483648\n' in found
     assert 'nri_policy_mem_node_container_count{node_id="1"} 1\n' in found
     assert 'nri_policy_mem_node_usage_bytes{node_id="1"} 0\n' in found
+
+
+LEFT_ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_what_is_left_alone_stays_so_when_the_runtime_comes_back(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    plugin = started(runtime, tmp_path, kind())
+    create(runtime, pod("alone", **LEFT_ALONE), ask("alone", 1000, cpus="9", mems="2"))
+    runtime.disconnect()
+    runtime.add(plugin, idx="90", config=config(tmp_path))
+    assert cpus(runtime)["alone"] == "9"
+
+
+def test_a_state_file_of_before_that_knows_nothing_of_what_is_left_alone_frees_nothing(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, BalloonsPlugin())
+    create(runtime, pod("alone", **LEFT_ALONE), ask("alone", 1000, cpus="9", mems="2"))
+    runtime.disconnect()
+    file = tmp_path / "state" / "balloons.json"
+    tree = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in tree:
+        line.pop("free", None)
+    file.write_text("".join(json.dumps(line) + "\n" for line in tree))
+    started(runtime, tmp_path, BalloonsPlugin())
+    assert cpus(runtime) == {"alone": "9"}
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_also_if_the_runtime_was_not_there_to_be_told(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    create(runtime, pod("own"), ask("own", 2000))
+    runtime.disconnect()
+    reconfigure(plugin, tmp_path, balloonTypes=[OWN], preserve=PRESERVED)
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
+    assert cpus(runtime) == {"own": "0-15"}
+
+
+class NoTime(BalloonsPlugin):
+    """Has no time for any container when it is synchronized."""
+
+    name = "balloons"
+
+    def timer(self, what: str) -> Any:
+        def over() -> None:
+            if what == "all containers":
+                raise NoPlace(what, "time")
+
+        return over
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_also_if_its_turn_comes_after_synchronize(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    create(runtime, pod("own"), ask("own", 2000))
+    runtime.disconnect()
+    started(runtime, tmp_path, NoTime(), balloonTypes=[OWN], preserve=PRESERVED)
+    runtime.tick()
+    wait_for(lambda: cpus(runtime) == {"own": "0-15"}, lambda: f"it is freed: {cpus(runtime)}")

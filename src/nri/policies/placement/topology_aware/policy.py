@@ -166,6 +166,8 @@ class TopologyAware:
         exclusive, zone = masks.parse(state.exclusive), masks.parse(state.zone)
         if pool is None or exclusive & ~(pool.free_isolated | pool.free_sharable):
             return
+        if zone & ~self.zones.with_memory and self.choices.memory_nodes_have_memory:
+            return  # it is of another machine
         grant = Grant(container, pool, kind, exclusive, state.portion_m, zone, preserved=container.preserves("memory"))
         grant.idle, grant.cold = self._is_idle(grant), state.cold
         self._warm |= set() if state.cold else {container.id}
@@ -435,7 +437,7 @@ class TopologyAware:
 
     def _is_idle(self, grant: Grant) -> bool:
         if self.choices.idle_containers_have_a_cpu:
-            return grant.shares and not grant.portion_m
+            return grant.shares and not grant.portion_m and self.pools.root.sharable > 0
         if grant.kind is CpuKind.RESERVED and grant.pool.reserved:
             return False
         qos = grant.container.qos

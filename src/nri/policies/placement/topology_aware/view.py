@@ -127,9 +127,15 @@ def _free(_: Score, chosen: Score, request: Request) -> str:
     return f"fewer containers there than the {chosen.tenants} in {chosen.pool.name}, or as many and more free CPU"
 
 
+def _short(score: Score, request: Request) -> str:
+    if request.kind is CpuKind.NORMAL and score.shared_m >= 0:  # then it lost by isolated CPUs
+        return count(-score.isolated, "isolated CPU")
+    return score.lacks(request)
+
+
 #: By comparison: what would have to be different for a place that lost by it to win.
 _CHANGES: Mapping[str, Callable[[Score, Score, Request], str]] = {
-    "enough CPU": lambda score, _, request: f"{score.lacks(request)} more there, or a smaller request",
+    "enough CPU": lambda score, _, request: f"{_short(score, request)} more there, or a smaller request",
     "affinity": lambda score, chosen, _: f"an affinity above {chosen.affinity:g} for it; it has {score.affinity:g}",
     "hints": lambda *_: "devices that are nearer to it",
     "memory offer": lambda score, *_: f"{score.lack or 'memory'} free there",
