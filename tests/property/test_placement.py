@@ -185,7 +185,12 @@ def test_a_machine_full_of_containers_with_cpus_of_their_own_leaves_some_to_thos
 ) -> None:
     first, *later = [container(f"idle{n}", 0, memory, qos) for n, (qos, memory) in enumerate(idle)]
     own = [container(f"own{number}", 1000) for number in topology.online]
-    play(make(name, topology, choices), [("create", one.id, one) for one in (first, *own, *later)])
+    policy = make(name, topology, choices)
+    play(policy, [("create", one.id, one) for one in (first, *own, *later)])
+    if choices is Choices.DEFAULT:
+        cpus = {one.id: policy.pins[one.id].cpus for one in (first, *later) if one.id in policy.containers}
+        assert "idle0" in cpus, "it came first, and was refused"
+        assert all(cpus.values()), f"some that ask for none have no CPU: {cpus}"
 
 
 def remade(policy: Policy, names: list[str]) -> Policy:
@@ -210,6 +215,8 @@ def test_a_policy_that_is_made_anew_has_all_just_as_it_was(
         again = remade(policy, names)
         check(again)
         assert kept(again) == kept(policy)
+        if isinstance(policy, TopologyAware):
+            assert list(again.containers) == [one for one in names if one in again.containers], "they changed places"
         missing = {one for one in policy.containers if one not in again.containers}
         assert not any(policy.pins.get(one) for one in missing), "a container was not taken up again"
         assert pinned(again) == pinned(policy)

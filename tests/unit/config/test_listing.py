@@ -91,6 +91,7 @@ class Every:
     bare: list = ["x"]  # noqa: RUF012 - defaults are copied
     free: Any = None
     place: Path = Path("/a")
+    places: dict[str, Path] = {"a": Path("/a")}  # noqa: RUF012 - defaults are copied
     day: dt.date = dt.date(2026, 1, 2)
     own: EventMask = EventMask.of("CreateContainer")
     name: str
@@ -126,6 +127,7 @@ def test_each_kind_of_key_is_in_words_with_its_default_as_a_file_has_it() -> Non
         "numbers": "list of numbers, default [5]",
         "waits": "list of durations",
         "table": 'table, default {"a": 1}',
+        "places": 'table of paths by name, default {"a": "/a"}',
         "labels": "table of text by name",
         "bare": 'list, default ["x"]',
         "free": "anything",

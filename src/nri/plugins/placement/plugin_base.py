@@ -76,10 +76,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: How often a configuration was given, and why the last one was not taken.
         self._configured = 0
         self._problem = ""
-        #: What the runtime's containers have of their own, by what it was told last.
-        self._free: dict[str, str] = {}
-        self._earlier: set[str] = set()
-        self._earlier_free: dict[str, str] = {}
+        #: Containers that are pinned no more, while the runtime does not know; with what was left alone before.
+        self._untold: dict[str, str] = {}
+        #: Of `_later` those that were placed before, with what was left alone.
+        self._earlier: dict[str, str] = {}
         #: The managers of the kubelet that were told of.
         self._overruled: set[str] = set()
         #: Containers that could not be placed in time, the oldest first.
@@ -99,9 +99,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             self._configured += 1
             try:
-                changes = self._configure()
-                if self._ask(changes) and changes:
-                    self._save(self.present)
+                self._ask(self._configure())
                 self._problem = ""
             except ConfigError as error:
                 self._problem = str(error)
@@ -135,12 +133,14 @@ class PlacementPlugin(nri.Plugin, ABC):
         else:
             policy = self._made(machine, options, before.saved(), before.containers)
             self._place_all(policy, before.containers.values())
-            pins = freed(policy, before.containers.values(), free_of(before))
+            left_alone = self._left_alone(before)
+            pins = freed(policy, before.containers.values(), left_alone)
             changes = {name: each for name, each in pins.items() if each != before.pins.get(name)}
+            self._untold = {name: left_alone.get(name, "") for name in free_of(policy) if name in before.containers}
         self._policy, self._options, self._machine, self._checkpoint = policy, options, machine, checkpoint
         self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
         if before is not None and self._saved_state is None:  # else the file has more than this policy knows
-            self._save(policy, before.containers)
+            self._save(policy)
         return changes
 
     def _source(self) -> str:
@@ -182,7 +182,7 @@ class PlacementPlugin(nri.Plugin, ABC):
             state = self._saved_state
             if state is None:
                 state = before.saved()
-                state.free = self._free
+                state.free = self._left_alone(before)
             state.restore(found.values())
             try:
                 if found or self._saved_state or before.containers:
@@ -202,8 +202,9 @@ class PlacementPlugin(nri.Plugin, ABC):
                 except NoPlace:
                     self._later[container.id] = container
             self._policy, self._saved_state, self._connected = policy, None, True
+            self._untold = {}
+            self._earlier = {name: state.free.get(name, "") for name in state.containers if name in self._later}
             self._save(policy)
-            self._earlier, self._earlier_free = set(state.containers), state.free
             earlier = [each for name, each in found.items() if name in state.containers and name not in self._later]
             pins = {**policy.pins, **freed(policy, earlier, state.free)}
             changes = {name: differing(each, told[name]) for name, each in pins.items()}
@@ -242,10 +243,11 @@ class PlacementPlugin(nri.Plugin, ABC):
                 made = self._later.pop(name)
                 turned += [made] if name in self._earlier else []
                 self._squeeze(policy, made)
-            pins = {**policy.pins, **freed(policy, turned, self._earlier_free)}
+            pins = {**policy.pins, **freed(policy, turned, self._earlier)}
             changes = {name: each for name, each in pins.items() if each != before.get(name)}
+            self._untold |= {each.id: self._earlier.pop(each.id) for each in turned}
             self._save(policy)
-        self._ask(changes)
+            self._ask(changes)
 
     @nri.every(1.0)
     def tune(self) -> None:
@@ -433,22 +435,23 @@ class PlacementPlugin(nri.Plugin, ABC):
 
         return in_time
 
-    def _ask(self, changes: Mapping[str, Pins]) -> bool:
-        """Ask the runtime to update containers; True if it did. Without a connection the next Synchronize does."""
+    def _ask(self, changes: Mapping[str, Pins]) -> None:
+        """Ask the runtime to update containers; without a connection the next Synchronize does."""
         if self._connected:
             with suppress(NriError):
                 self.runtime.update(updates_of(changes))
-                return True
-        return False
+                if self._untold:
+                    self._untold = {}
+                    self._save(self.present)
 
-    def _save(self, policy: Policy, untold: Mapping[str, object] | None = None) -> None:
+    def _left_alone(self, policy: Policy) -> dict[str, str]:
+        """What the runtime's containers have of their own: a pin that is gone counts until the runtime was told."""
+        return free_of(policy) | {name: kinds for name, kinds in self._untold.items() if name in policy.containers}
+
+    def _save(self, policy: Policy) -> None:
         try:
             state = policy.saved()
-            now = free_of(policy)
-            if untold is not None:  # those that were pinned are freed only once the runtime has been told
-                now = {name: self._free.get(name, "") if name in untold else kinds for name, kinds in now.items()}
-            self._free = now
-            state.interrupts, state.free = dict(self._tuner.first) if self._tuner else {}, now
+            state.interrupts, state.free = dict(self._tuner.first) if self._tuner else {}, self._left_alone(policy)
             self._checkpoint.write(state)
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where

@@ -6,6 +6,7 @@ read. Rules: pure; a document is plain JSON, its CPUs and memory nodes lists suc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -218,20 +219,26 @@ def account(policy: Policy, container_id: str) -> dict[str, Any]:
 def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
     """The measurements of CPUs and memory nodes, which are the same of all policies. `used`: bytes of each node."""
     topology, pins = policy.machine.topology, policy.pins
-    sets = [(masks.parse(given.cpus or ""), masks.parse(given.mems or "")) for given in pins.values()]
-    parts = [
-        policy.containers[name].requests.cpu_m // max(cpus.bit_count(), 1)
-        for name, (cpus, _) in zip(pins, sets, strict=True)
-    ]
+    asked, tenants, users = Counter[int](), Counter[int](), Counter[int]()
+    shared: dict[
+        str, list[int]
+    ] = {}  # what those with the same CPUs ask for, because many share
+    for name, given in pins.items():
+        shared.setdefault(given.cpus or "", []).append(policy.containers[name].requests.cpu_m)
+        users.update(masks.members(masks.parse(given.mems or "")))
+    for cpus, wanted in shared.items():
+        mask = masks.parse(cpus)
+        part = sum(each // max(mask.bit_count(), 1) for each in wanted)
+        for number in masks.members(mask):
+            asked[number] += part
+            tenants[number] += len(wanted)
+    words = "Of each CPU: what its containers ask for."
     for number in masks.members(policy.machine.online):
-        here = [part for part, (cpus, _) in zip(parts, sets, strict=True) if cpus >> number & 1]
         cpu = {"cpu_id": str(number)}
-        yield Gauge(
-            "nri_policy_cpu_allocation_milli_cores", "Of each CPU: what its containers ask for.", cpu, sum(here)
-        )
-        yield Gauge("nri_policy_cpu_container_count", "Of each CPU: containers.", cpu, len(here))
+        yield Gauge("nri_policy_cpu_allocation_milli_cores", words, cpu, asked[number])
+        yield Gauge("nri_policy_cpu_container_count", "Of each CPU: containers.", cpu, tenants[number])
     for number, each in topology.nodes.items():
-        node, count = {"node_id": str(number)}, sum(mems >> number & 1 for _, mems in sets)
+        node, count = {"node_id": str(number)}, users[number]
         typed = {**node, "node_type": each.kind.upper()}
         yield Gauge("nri_policy_mem_node_capacity_bytes", "Of each memory node: bytes.", typed, each.memory_bytes)
         yield Gauge("nri_policy_mem_node_usage_bytes", "Of each memory node: bytes used.", node, used.get(number, 0))

@@ -173,8 +173,8 @@ def test_the_plugins_socket_of_a_runtime_is_told_in_one_line(nri):
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done.stderr
 
 
-@pytest.mark.parametrize(("key", "code"), [(b"q", 0), (b"Q", 0), (b"\x03", 130)])
-def test_a_key_ends_it_at_once_and_the_terminal_is_as_it_was(busy, key, code):
+@pytest.mark.parametrize(("end", "code"), [(b"q", 0), (b"Q", 0), (b"\x03", 130), (15, 143), (1, 129)])
+def test_a_key_or_a_signal_ends_it_at_once_and_the_terminal_is_as_it_was(busy, end, code):
     ours, its = pty.openpty()
     before = termios.tcgetattr(its)
     argv = [need_tool("setsid"), "--ctty", sys.executable, "-m", "nri", "top", "--admin-socket", busy]
@@ -183,7 +183,10 @@ def test_a_key_ends_it_at_once_and_the_terminal_is_as_it_was(busy, key, code):
     while b"PLUGIN" not in shown:
         shown += os.read(ours, 4096)
     os.write(ours, b"x")
-    os.write(ours, key)
+    if isinstance(end, bytes):
+        os.write(ours, end)
+    else:
+        process.send_signal(end)
     assert process.wait(20) == code
     assert termios.tcgetattr(its) == before
     os.close(ours)

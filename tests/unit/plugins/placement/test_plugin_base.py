@@ -619,3 +619,20 @@ def test_a_container_that_is_pinned_no_more_is_freed_also_if_its_turn_comes_afte
     started(runtime, tmp_path, NoTime(), balloonTypes=[OWN], preserve=PRESERVED)
     runtime.tick()
     wait_for(lambda: cpus(runtime) == {"own": "0-15"}, lambda: f"it is freed: {cpus(runtime)}")
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_in_the_end_if_the_runtime_took_no_update(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise nri.NriError("the runtime is busy")
+
+    plugin = started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    create(runtime, pod("own"), ask("own", 2000))
+    with monkeypatch.context() as context:
+        context.setattr(type(plugin.runtime), "update", refused)
+        reconfigure(plugin, tmp_path, balloonTypes=[OWN], preserve=PRESERVED)
+    create(runtime, pod("other"), ask("other", 100))  # the state is written once more
+    runtime.disconnect()
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
+    assert cpus(runtime)["own"] == "0-15"

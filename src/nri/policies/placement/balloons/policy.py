@@ -356,11 +356,16 @@ class Balloons:
         return self._changes.take()
 
     def _follow(self, container: Container, balloon: Balloon, requests: Requests) -> None:
-        wanted = balloon.requested_m + requests.cpu_m - container.requests.cpu_m
+        before = container.requests
+        wanted = balloon.requested_m + requests.cpu_m - before.cpu_m
         if self._most_m(balloon) >= wanted:
             container.requests, balloon.requested_m = requests, wanted
             self._changes.leave_shares(container.id)
-            self._resize(balloon, max(1, wanted))
+            try:
+                self._resize(balloon, max(1, wanted))
+            except ValueError as error:
+                balloon.requested_m -= requests.cpu_m - before.cpu_m
+                raise NoPlace(str(container), f"{balloon} cannot have {wanted}m: {error}") from error
             self.zones.release(container.id)
             self._repin_for(container, balloon)
             return
@@ -436,7 +441,8 @@ class Balloons:
         del self._members[container.id]
         self._count_group(balloon, container, -1)
         if balloon.pods:
-            self._resize(balloon, max(1, balloon.requested_m))
+            with suppress(ValueError):  # else it keeps what it has
+                self._resize(balloon, max(1, balloon.requested_m))
             return
         self._resize(balloon, 0)
         if len(self._of(balloon.type)) > balloon.type.minBalloons:
@@ -648,8 +654,10 @@ class Balloons:
         """Let a balloon have so many thousandths of CPUs, within its bounds. Raises ValueError if it cannot."""
         kind, tree = balloon.type, balloon.tree
         if balloon.components:
-            least = 1000 * kind.minCPUs if self.choices.composites_keep_their_least else 0
-            self._resize_components(balloon, max(size_m, least) // len(balloon.components))
+            parts = len(balloon.components)
+            if self.choices.composites_keep_their_least:  # and no part is less than what is asked for
+                size_m = max(size_m, 1000 * kind.minCPUs) + parts - 1
+            self._resize_components(balloon, size_m // parts)
             return
         assert tree is not None
         count = -(-size_m // 1000)

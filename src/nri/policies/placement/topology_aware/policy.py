@@ -107,6 +107,7 @@ class TopologyAware:
         # Those who were promised none last: they have what the others leave.
         for container, given in sorted(known, key=lambda each: not (each[1].exclusive or each[1].portion_m)):
             self._adopt(container, given)
+        self.containers = {name: each for name, each in containers.items() if name in self.containers}
         for grant in self.grants.values():
             self._pin(grant)
         #: The CPUs of each pool that those who share there are pinned to.

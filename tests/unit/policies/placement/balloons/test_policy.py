@@ -424,3 +424,30 @@ def test_those_in_a_balloon_are_told_of_what_changes_for_them_alone() -> None:
     assert list(policy.create(container("b", 500, namespace="web"))) == ["b"]
     assert sorted(policy.create(container("c", 500, namespace="web"))) == ["a", "b", "c"]
     assert policy.resize("b", Requests(400))["b"] == policy.pins["b"]
+
+
+UNEVEN = (
+    {"name": "a", "minCPUs": 1},
+    {"name": "b"},
+    {"name": "both", "components": [{"balloonType": "a"}, {"balloonType": "b"}]},
+)
+
+
+@pytest.mark.parametrize("cpu_m", [0, 1, 500, 2001])
+def test_each_part_of_a_composite_has_what_is_asked_for_also_if_that_is_next_to_nothing(cpu_m: int) -> None:
+    policy = balloons(*PARTS, BOTH)
+    qos = "Burstable" if cpu_m else "BestEffort"
+    pins = policy.create(container("c", cpu_m, qos=qos, **{"balloon.balloons": "both"}))["c"]
+    assert masks.parse(pins.cpus or "").bit_count() == (2 if cpu_m < 2001 else 4)
+
+
+def test_a_composite_that_cannot_change_keeps_what_it_has() -> None:
+    policy = balloons(*UNEVEN, {"name": "rest"}, topology=guest(1, 1, 2, 2))
+    for name, cpu_m in (("one", 0), ("two", 500)):
+        qos = "Burstable" if cpu_m else "BestEffort"
+        policy.create(container(name, cpu_m, qos=qos, **{"balloon.balloons": "both"}))
+    policy.create(container("rest", 1000, **{"balloon.balloons": "rest"}))
+    with pytest.raises(NoPlace, match="both"):
+        policy.resize("one", Requests(4000))
+    policy.release("one")
+    assert list(policy.containers) == ["two", "rest"] and policy.pins["two"].cpus
