@@ -78,7 +78,7 @@ MUTANTS = (
     Mutant("policies/placement/state.py", "known.restore(container)", "pass", "property/test_placement.py"),
     Mutant("policies/placement/topology_aware/scoring.py", "return _more(other.pool.id, one.pool.id), ",
            "return _more(other.pool.id, one.pool.id) * (-1) ** hash(self.request.container.id), ",
-           "property/test_placement.py"),
+           "unit/policies/placement/topology_aware/test_scoring.py"),
     Mutant("policies/placement/affinity.py", "if len(listed) > _MOST:", "if False:",
            "unit/policies/placement/test_affinity.py"),
     Mutant("kube/document.py", "if self._paths is None:", "if True:", "unit/adaptation/test_linear.py"),

@@ -37,6 +37,15 @@ def test_pools_have_one_order() -> None:
         assert (scoring.compare(isolated, shared)[0] == scoring.compare(shared, isolated)[0]) is both
 
 
+def test_the_name_of_a_container_does_not_decide() -> None:
+    places = set()
+    for number in range(16):
+        policy = topology_aware()
+        policy.create(container(f"c{number}", 1000))
+        places.add(policy.pins[f"c{number}"])
+    assert len(places) == 1
+
+
 def test_affinity_counts_less_with_each_step() -> None:
     pools = topology_aware().pools
     node, package, root = (pools.by_name[name] for name in ("NUMA node #0", "socket #0", "root"))
