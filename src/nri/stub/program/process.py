@@ -217,14 +217,14 @@ class Program:
     # -- what a session tells -----------------------------------------------------------------------------------------
 
     def _configure(self, text: str) -> None:
-        self._runtime_text = text
+        before, self._runtime_text = self._runtime_text, text
         watch = self._new_config_watch()  # before the file is read, or a change in between would go unnoticed
         try:
             settings.apply(self.plugin, text, self.options.config, self.options.own)
         except ConfigError as error:
-            if not self._was_configured:
+            if not self._was_configured or text != before:
                 raise
-            # A mistake of a moment ago must not end with the runtime what it has not ended while that ran.
+            # A mistake in the file must not end with the runtime what it has not ended while that ran.
             self.plugin.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
         make_log_if_due()
         self._was_configured = True

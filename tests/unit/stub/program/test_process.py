@@ -420,6 +420,24 @@ def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_
     assert "the configuration stays what it was" in caplog.text
 
 
+def test_a_runtime_that_comes_back_with_a_text_that_is_wrong_is_told(options: Options) -> None:
+    class Pin(Names):
+        class Config:
+            cpus: int = 1
+
+    def good(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        runtime.close()
+
+    def wrong(runtime: ScriptedRuntime) -> None:
+        runtime.register()
+        assert "cpus: expected a whole number" in runtime.configure("cpus: many\n").message
+
+    options.no_reconnect = False
+    program = Program(Pin(), options)
+    assert run(program, good, wrong) == 1
+
+
 def test_a_change_that_comes_just_after_the_file_was_read_is_noticed(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
