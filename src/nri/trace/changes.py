@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from nri.adaptation.audit import SILENT, Provenance
+from nri.adaptation.audit import CREATION, SILENT, Provenance
+from nri.api import messages as m
 from nri.errors import ConfigError
 from nri.kube.named import NamedContainer, any_of, find
 from nri.trace.history import parsed
@@ -20,6 +21,13 @@ __all__ = ["Changes", "why"]
 
 #: Events of one container that are remembered where only one is asked for.
 _MOST_EVENTS: Final = 10_000
+#: What a runtime tells next of a container that it could not create, and what is said of one then.
+_ENDS: Final = ("StopContainer", "RemoveContainer")
+_NOT_MADE: Final = (
+    "the container",
+    "never ran",
+    "if its creation failed after its plugins had answered, the runtime's log says why, which no recording has",
+)
 
 
 class Changes:
@@ -29,6 +37,7 @@ class Changes:
         """`bounds` are those of `Provenance`."""
         self._now_s = 0.0
         self._known = Provenance(**bounds, clock=lambda: self._now_s)
+        self._answered: set[str] = set()  # containers of which plugins were asked, and no more is known
 
     def take(self, event: Event) -> None:
         """Take the next event."""
@@ -40,9 +49,14 @@ class Changes:
         replies = [(step.plugin, step.reply) for step in steps if step.reply]
         silent = [(container.id, step.plugin, SILENT, step.error.text) for step in steps if step.silent and step.error]
         failed = "" if event.error is None else event.error.text or event.error.kind
-        self._known.record(
-            event.name, container.id, event.request, replies, _updated(event), failed, () if failed else silent
-        )
+        outcomes = [] if failed else silent
+        if event.name == CREATION and not failed and len(self._answered) < _MOST_EVENTS:
+            self._answered.add(container.id)
+        elif container.id in self._answered:
+            self._answered.discard(container.id)
+            if event.name in _ENDS and container.state == m.ContainerState.CONTAINER_CREATED:
+                outcomes.append((container.id, *_NOT_MADE))
+        self._known.record(event.name, container.id, event.request, replies, _updated(event), failed, outcomes)
 
     def containers(self) -> list[NamedContainer]:
         """The containers of which something is known, the newest first."""

@@ -9,7 +9,7 @@ of an event told to watchers, the log, and who looks on).
 from nri.adaptation.audit.diff import Change, of_adjustment, of_update, show
 from nri.adaptation.audit.explanation import Step
 from nri.adaptation.audit.provenance import Provenance
-from nri.adaptation.audit.record import SILENT
+from nri.adaptation.audit.record import CREATION, SILENT
 from nri.adaptation.audit.shadow import ShadowReport
 
-__all__ = ["SILENT", "Change", "Provenance", "ShadowReport", "Step", "of_adjustment", "of_update", "show"]
+__all__ = ["CREATION", "SILENT", "Change", "Provenance", "ShadowReport", "Step", "of_adjustment", "of_update", "show"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from nri.adaptation.audit.answer_order import OVERTAKEN, FieldOrder, Numbers, creation_answer, without
 from nri.adaptation.audit.diff import Change, changes, described, show, spots
-from nri.adaptation.audit.record import TAKEN_BACK, Record, named, updates_of
+from nri.adaptation.audit.record import CREATION, TAKEN_BACK, Record, named, updates_of
 from nri.adaptation.audit.update_result import APPLIED, REFUSED, STALE, UNSUPPORTED, field_names
 from nri.adaptation.merge import CreateMerge
 from nri.adaptation.merge.effects import put_resources
@@ -146,9 +146,14 @@ class _Replay:
         """Run one event again, and note its changes."""
         before = len(self._made.steps)
         mine = record.container == self._made.container
-        creation = record.event == "CreateContainer" and mine
+        creation = record.event == CREATION and mine
         if creation:
             self._made.refused = (record.when, record.failed) if record.failed else None
+        if creation and record.is_given_up:
+            steps = self._made.steps
+            steps[:] = [step._replace(note=step.note or "not applied: it was not created") for step in steps]
+            return
+        if creation:
             self._create(record)
         else:
             self._update(record, mine)

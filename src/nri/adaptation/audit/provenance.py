@@ -20,7 +20,7 @@ from typing import Any
 
 from nri.adaptation.audit.answer_order import Numbers
 from nri.adaptation.audit.explanation import Explanation, explain
-from nri.adaptation.audit.record import NO_NUMBERS, Record, named, packed, parts_of, unpacked
+from nri.adaptation.audit.record import CREATION, NO_NUMBERS, Record, named, packed, parts_of, unpacked
 from nri.kube.named import NamedContainer
 from nri.rules import Rules
 from nri.text import LINE_LENGTH, plain
@@ -167,6 +167,7 @@ class Provenance:
         self._whole: deque[str] = deque()  # whose first record is not packed, oldest first; some are gone already
         self._bytes = 0
         self._refused: deque[tuple[str, Record]] = deque()  # whose they are, oldest first; some are gone already
+        self._not_created: dict[str, None] = {}  # whose removal is still told, though there is nothing to remove
         # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
         # decides when to sort.
         self.loose: deque[tuple[Collection[str], _Raw, int]] = deque()
@@ -201,6 +202,10 @@ class Provenance:
         """
         if failed:
             failed = plain(failed, 4 * LINE_LENGTH)
+            if event == CREATION:
+                self._note_refusal(container)
+        elif self._not_created and event == CREATION:  # a runtime may try again with the same id
+            self._not_created.pop(container, None)
         size_bytes = len(request) + len(failed)
         for _, reply in replies:
             size_bytes += len(reply)
@@ -215,8 +220,24 @@ class Provenance:
             with self._lock:
                 self._sort(TIDIED, size_bytes)
 
+    def not_created(self, container: str, reason: str) -> None:
+        """Note that the runtime could not create a container after its plugins had answered."""
+        self.record(CREATION, container, b"", (), failed=f"the runtime failed after its plugins had answered: {reason}")
+
+    def _note_refusal(self, container: str) -> None:
+        with self._lock:
+            self._not_created[container] = None
+            if len(self._not_created) > _REMOVED:
+                del self._not_created[next(iter(self._not_created))]
+
     def forget(self, container: str) -> None:
-        """Note that a container is removed; ids are not used twice."""
+        """Note that a container is removed; ids are not used twice.
+
+        Runtimes tell that of one whose creation has failed, too, at once: its history says why, and stays.
+        """
+        if container in self._not_created:
+            self._not_created.pop(container, None)
+            return
         self.gone.add(container)
         self._removed.append(container)
         self._leaving.append((self._sorted + len(self.loose) + _RACES, container))
@@ -310,7 +331,7 @@ class Provenance:
         if history is None:
             return
         self._bytes -= history.drop(record)
-        if not history.records:
+        if not history.records or record.is_given_up:  # else it would look as if it had been created
             self._bytes -= history.size_bytes
             del self.histories[target]
 

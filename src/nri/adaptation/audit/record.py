@@ -18,8 +18,20 @@ from nri.api import messages as m
 from nri.kube.named import NamedContainer
 from nri.wire import bytes_field
 
-__all__ = ["NO_NUMBERS", "SILENT", "TAKEN_BACK", "Record", "named", "packed", "parts_of", "unpacked", "updates_of"]
+__all__ = [
+    "CREATION",
+    "NO_NUMBERS",
+    "SILENT",
+    "TAKEN_BACK",
+    "Record",
+    "named",
+    "packed",
+    "parts_of",
+    "unpacked",
+    "updates_of",
+]
 
+CREATION: Final = "CreateContainer"
 #: The plugin's name where updates were taken back: its `Numbers.undone` say which.
 TAKEN_BACK: Final = "(taken back)"
 #: The outcome of a plugin that was asked, and without which the event went on.
@@ -49,6 +61,11 @@ class Record(NamedTuple):
     failed: str = ""
     outcomes: Sequence[tuple[str, str, str, str]] = ()
     numbers: Mapping[str, int | Numbers] = NO_NUMBERS
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is no event but what came of one: the runtime could not create the container."""
+        return bool(self.failed) and not self.request and self.event == CREATION
 
 
 def packed(record: Record) -> bytes | None:

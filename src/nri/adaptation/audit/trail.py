@@ -120,10 +120,13 @@ class AuditTrail:
         for container_id in self.inventory.pod_removed(pod.id):
             self._forget(container_id)
 
-    def not_created(self, container_id: str) -> None:
-        """Forget a container that the runtime could not create."""
+    def not_created(self, container_id: str, reason: str = "") -> None:
+        """Forget a container that the runtime could not create, but for its history if there is a reason to tell."""
         self.inventory.removed(container_id)
-        self._forget(container_id)
+        if reason and self.provenance is not None:
+            self.provenance.not_created(container_id, reason)
+        else:
+            self._forget(container_id)
 
     def container_removed(self, container: m.Container) -> None:
         """Forget a container that is gone."""

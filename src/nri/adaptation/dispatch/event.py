@@ -495,12 +495,19 @@ class CreateReply(EventReply):
         if not self._trail.inventory.committed(self._container_id):
             self._kept.hand_over(self._container_id)
 
-    def abort(self, restore: Callable[[list[Restoration]], object] | None = None) -> list[m.ContainerUpdate]:
-        """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`."""
+    def abort(
+        self, restore: Callable[[list[Restoration]], object] | None = None, *, reason: str = ""
+    ) -> list[m.ContainerUpdate]:
+        """Forget the container, which could not be created, and have the side updates undone, as `EventReply.abort`.
+
+        Args:
+            restore: as there.
+            reason: why it could not, in the runtime's words: `nri why` tells it beside what plugins had changed.
+        """
         if self._waiting:
             self._waiting = False
             self._trail.dropped(self._event, self._merge.side.kept, self._numbers)
-        self._trail.not_created(self._container_id)
+        self._trail.not_created(self._container_id, reason)
         return super().abort(restore)
 
     @property

@@ -84,13 +84,16 @@ def _explained(where: str, step: str = "") -> Iterator[None]:
     from nri.ttrpc import Code
 
     further = step and f"; {step}"
-    ours = "only runtimes that are built on nri, with admin_socket set, keep the history of containers (--admin-socket)"
-    ours += further
+    named = "name another with --admin-socket"
+    ours = f"only runtimes that are built on nri have an admin socket, where admin_socket is set; {named}{further}"
     try:
         yield
     except RuntimeUnavailable as error:
         if "permission denied" in error.reason.lower():
             raise Failure(f"cannot connect to {where}: permission denied. Run it as root", UNREACHABLE) from None
+        if "connection refused" in error.reason.lower():
+            ended = f"nobody listens there any more; start the runtime that did, or {named}{further}"
+            raise Failure(f"cannot connect to {where}: {error.reason}: {ended}", UNREACHABLE) from None
         raise Failure(f"cannot connect to {where}: {error.reason}; {ours}", UNREACHABLE) from None
     except ConnectionClosed:  # a runtime's socket for plugins speaks otherwise
         reason = "the other side has closed the connection: perhaps it is no admin socket"

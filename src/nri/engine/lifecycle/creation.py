@@ -83,7 +83,7 @@ class Creation:
         )
         left_out: list[str] = []
         if reply is not None:
-            undo.step("answer", lambda: None, reply.abort)
+            undo.step("answer", lambda: None, lambda: reply.abort(reason=undo.reason))
             container.spec = self._machinery.generator(container.spec, left_out.append).adjust(reply.adjust)
         record = container.record
         record.cgroup_path = container.spec["linux"]["cgroupsPath"]

@@ -17,7 +17,7 @@ from nri.adaptation import CreateReply, UpdateReply, UpdateResult
 from nri.api import messages as m
 from nri.cri import convert
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import RequestError
+from nri.errors import RequestError, describe
 from nri.proxy.adjust import ZERO, Owners, Unsupported, adjust, wishes, zeros
 from nri.proxy.events.adoption import container_key, start_key
 from nri.proxy.events.call_context import CallContext
@@ -70,8 +70,8 @@ class ContainerCalls:
                 record.resources.CopyFrom(request.config.linux.resources)
                 context.store.put(record)
                 answer = call.forward(data)
-            except BaseException:
-                reply.abort()
+            except BaseException as error:
+                reply.abort(reason=describe(error))
                 context.domain.undo_create(record, call.deadline)
                 raise
             record.runtime_id = pb.CreateContainerResponse.FromString(answer).container_id

@@ -23,6 +23,40 @@ def test_a_removed_container_is_forgotten(provenance):
     assert provenance.stats()["bytes"] == 0, "its bytes are still counted"
 
 
+def test_one_that_the_runtime_could_not_create_is_told_with_what_plugins_had_changed_until_room_is_needed():
+    provenance = Provenance(max_containers=2)
+    create(provenance, ("10-a", env(A="1")))
+    provenance.not_created("c1", "runc: \x1b" + "x" * 10_000)
+    provenance.forget("c1")
+    made = provenance.explain("c1")
+    assert [(step.plugin, step.change.key, step.note) for step in made.steps] == [
+        ("10-a", "A", "not applied: it was not created")
+    ]
+    assert made.refused[1].startswith(r"the runtime failed after its plugins had answered: runc: \x1bxxx")
+    assert len(made.refused[1]) < 5000
+    for name in ("c2", "c3"):
+        create(provenance, container=name)
+    assert ids(provenance, "c") == ["c2", "c3"], "it goes as a whole, and before those that are there"
+
+
+def test_a_creation_that_is_tried_again_with_its_id_and_goes_well_is_forgotten_when_it_is_removed():
+    provenance = Provenance()
+    create(provenance, failed="refused")
+    create(provenance)
+    assert provenance.explain("c1").refused is None
+    provenance.forget("c1")
+    assert provenance.explain("c1") is None
+
+
+def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_known():
+    provenance = Provenance()
+    for number in range(1001):
+        create(provenance, container=f"c{number}", failed="refused")
+    for number in range(1001):
+        provenance.forget(f"c{number}")
+    assert "c0" not in ids(provenance) and len(ids(provenance)) == 1000
+
+
 def test_the_container_that_was_touched_longest_ago_is_forgotten_first():
     provenance = Provenance(max_containers=2)
     for name in ("c1", "c2"):
@@ -86,7 +120,8 @@ def test_containers_that_went_before_their_creation_was_old_are_no_hindrance() -
         create(provenance, ("10-a", env(A="1")), container=f"c{number}", failed="" if number % 3 else "refused")
         if number % 2:
             provenance.forget(f"c{number}")
-    assert ids(provenance) == sorted(f"c{number}" for number in range(0, 400, 2))
+    stay = [number for number in range(400) if not number % 2 or not number % 3]
+    assert ids(provenance) == sorted(f"c{number}" for number in stay), "why one was refused can be asked for after it"
     assert steps(provenance, "c2") == steps(provenance, "c398")
 
 

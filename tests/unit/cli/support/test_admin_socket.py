@@ -52,6 +52,17 @@ def test_one_that_does_not_answer_or_is_none_is_named_with_the_option(path: str)
         assert "is not an admin socket" in told and "--admin-socket" in told and code == 3
 
 
+def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_has_them(path: str) -> None:
+    told, code = reason(path)
+    has = "only runtimes that are built on nri have an admin socket, where admin_socket is set; name another with"
+    assert told == f"cannot connect to {path}: No such file or directory; {has} --admin-socket" and code == 3
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(path)
+    told, code = reason(path)
+    ended = "Connection refused: nobody listens there any more; start the runtime that did, or name another with"
+    assert told == f"cannot connect to {path}: {ended} --admin-socket" and code == 3
+
+
 def test_a_container_without_a_history_is_told_with_what_lists_them(path: str) -> None:
     with FakeRuntime(admin_socket=path):
         told, code = reason(path)

@@ -14,13 +14,18 @@ from nri.adaptation.audit.reporting import Reporting
 from nri.adaptation.plugin_policy.policy import Policies
 from nri.agent.settings.tables import NriSettings
 from nri.api import messages as m
+from nri.api.builders.adjustment import Adjustment
+from nri.cli.support.joined import joined
 from nri.cli.verbs.why import show_chain, show_policies
-from nri.errors import PluginRejected, Reject
+from nri.cri.client import CriClient
+from nri.cri.pb import api_pb2 as pb
+from nri.errors import PluginRejected, Reject, RpcError
 from nri.rules import Rules
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.recorder import Recorder
 from nri.ttrpc import Server
 from tests.support.made_plugins import plugin
+from tests.unit.cli.dry_engine import engine, pod_with_container
 
 POLICY = """
 ["10-a"]
@@ -112,10 +117,10 @@ def test_what_is_cut_in_a_table_ends_with_dots_and_events_do_not_fill_the_screen
     assert len(json.loads(nri("why", "--plugins", "--admin-socket", socket, "-o", "json").stdout)[0]["events"]) == 13
 
 
-def test_where_nobody_listens_it_says_that_only_our_runtimes_keep_a_history(nri, tmp_path):
+def test_where_nobody_listens_it_says_that_only_our_runtimes_have_such_a_socket(nri, tmp_path):
     done = nri("why", "9", "--admin-socket", str(tmp_path / "none"))
     assert done.returncode == 3
-    assert "only runtimes that are built on nri, with admin_socket set, keep the history of containers" in done.stderr
+    assert "only runtimes that are built on nri have an admin socket, where admin_socket is set" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -226,6 +231,40 @@ def test_a_container_that_was_refused_is_told_by_whom_why_and_when(nri, socket, 
     assert re.fullmatch(r"not created, at 20\S+Z: plugin 30-license refused: none left\n", done.stdout)
     tree = json.loads(nri("why", "web-2/db", "--trace", str(tmp_path / "traces"), "-o", "json").stdout)
     assert (tree["container"], tree["refused"]["reason"]) == ("c2", "plugin 30-license refused: none left")
+
+
+def test_what_an_engine_could_not_create_is_explained_though_it_is_gone(nri, tmp_path):
+    def adjust(_, container):
+        if container.name == "refused":
+            raise Reject("none left")
+        adjustment = Adjustment().add_env("A", "1")
+        return adjustment.add_cdi_device("example.com/none=0") if container.name == "broken" else adjustment
+
+    with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
+        plugged = plugin("sets", create_container=adjust), f"{folder}/nri.sock", "10", 30.0
+        with (
+            engine(Path(folder), "--record", str(tmp_path)),
+            CriClient(f"{folder}/cri.sock") as cri,
+            joined(*plugged),
+        ):
+            pod_with_container(cri, Path(folder))
+            (pod,) = cri.call("ListPodSandbox", pb.ListPodSandboxRequest()).items
+            for name in ("refused", "broken"):
+                config = pb.ContainerConfig(metadata={"name": name}, image={"image": "busybox"}, log_path=name)
+                with pytest.raises(RpcError):
+                    cri.call("CreateContainer", pb.CreateContainerRequest(pod_sandbox_id=pod.id, config=config))
+            where = "--admin-socket", f"{folder}/admin.sock", "-o", "json"
+            told = {name: json.loads(nri("why", f"web/{name}", *where).stdout) for name in ("refused", "broken")}
+    assert told["refused"]["refused"]["reason"].endswith("refused: none left")
+    assert re.match(
+        "the runtime failed after its plugins had answered: .*CDI device example.com/none=0",
+        told["broken"]["refused"]["reason"],
+    )
+    changed = {step["key"]: step["note"] for step in told["broken"]["steps"]}
+    assert changed == dict.fromkeys(("A", "example.com/none=0"), "not applied: it was not created")
+    recorded = nri("why", "web/broken", "--trace", str(tmp_path))
+    assert "StopContainer: the container never ran: if its creation failed" in recorded.stderr
+    assert "never ran" not in nri("why", "web/refused", "--trace", str(tmp_path)).stderr
 
 
 def refuse(*_):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
 from nri.engine.support.errors import EngineError
-from nri.errors import NriError
+from nri.errors import NriError, describe
 
 __all__ = ["Step", "Undo", "take_back"]
 
@@ -31,10 +31,15 @@ class Step(NamedTuple):
 
 
 class Undo:
-    """The undos of all steps so far; leaving the block by an error runs them. `thing` is what errors speak of."""
+    """The undos of all steps so far; leaving the block by an error runs them. `thing` is what errors speak of.
+
+    Attributes:
+        reason: the error's words, while undos run.
+    """
 
     def __init__(self, thing: str) -> None:
         self._thing = thing
+        self.reason = ""
         self._undos: list[Step] = []
 
     def step(self, name: str, do: Callable[[], T], undo: Callable[[], object]) -> T:
@@ -53,6 +58,7 @@ class Undo:
     ) -> None:
         if error is None:
             return
+        self.reason = describe(error)
         for complaint in take_back(self._undos):
             _log.warning("%s: could not be undone after an error: %s", self._thing, complaint)
             error.add_note(f"not undone: {complaint}")
