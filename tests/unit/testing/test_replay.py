@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import nri
+from nri.adaptation import BuiltinPlugin
 from nri.api import messages as m
-from nri.errors import ConfigError, NriError
+from nri.errors import ConfigError, NriError, RemoteProtocolError
 from nri.stub.session.session import Session
 from nri.testing import FakeRuntime, Replay, make_container, make_pod
 from nri.trace.history import Trace
@@ -142,6 +145,29 @@ def test_a_plugin_that_gave_no_answer_is_named_where_the_outcome_differs(tmp_pat
     with Replay(tmp_path) as again:
         (only,) = again.outcomes()
     assert (only.differences, list(only.missed)) == ((), ["10-p1"])
+
+
+@pytest.mark.pure  # the errors of a plugin's side are chosen here
+@pytest.mark.parametrize("where", ["recorded", "now"])
+def test_a_plugin_that_breaks_the_protocol_in_place_of_an_answer_gave_none(
+    tmp_path: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def garbled(*_: object) -> None:
+        raise RemoteProtocolError("its reply cannot be read")
+
+    monkeypatch.setattr("nri.adaptation.peers.builtin.BuiltinPeer.invoke", garbled)
+    builtin = {"builtin": [BuiltinPlugin("10", "p1", SimpleNamespace(create_container=print))]}
+    both: tuple[dict[str, Any], ...] = (builtin, {}) if where == "recorded" else ({}, builtin)
+    with Recorder(tmp_path, redact=False) as recorder, FakeRuntime(reporters=[recorder], **both[0]) as runtime:
+        if not both[0]:
+            runtime.add(Labels(), "10", "p1")
+        runtime.create_container(make_pod(name="web", namespace="shop"), make_container(name="main"))
+    with Replay(tmp_path, **both[1]) as again:
+        if not both[1]:
+            again.add(Labels(), "10", "p1")
+        found = again.differences()
+    reason = "10-p1, which gave no answer: its reply cannot be read"
+    assert f"CreateContainer shop/web/main: {where} without {reason}" in found
 
 
 def test_a_refusal_that_is_none_any_more_is_a_difference(folder: Path) -> None:

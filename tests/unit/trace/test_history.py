@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 
 from nri.api import messages as m
-from nri.errors import ConfigError
+from nri.errors import (
+    ConfigError,
+    ConnectionClosed,
+    DeadlineExceeded,
+    LocalProtocolError,
+    PluginTimeout,
+    PluginUnavailable,
+    RemoteProtocolError,
+    RpcError,
+)
 from nri.trace import blocks
 from nri.trace.history import VALIDATE, Event, Note, Trace, parsed
 from nri.trace.pb import api_pb2 as t
+from nri.trace.recorder import Recorder
 from nri.wire import bytes_field
 from tests.support.odd_blocks import odd_block
 
@@ -73,6 +83,27 @@ def test_a_step_began_its_duration_before_its_end_and_never_before_1970(
     records[2].duration_ns = duration_ns
     (found,) = Trace(write(path, [OPENED, *records])).events()
     assert (found.steps[0].time_ns, found.steps[0].duration_ns, found.first_ns) == (began_ns, duration_ns, began_ns)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DeadlineExceeded("late"), PluginTimeout("10-a", "late"), ConnectionClosed("gone"),
+        PluginUnavailable("10-a", "busy"), LocalProtocolError("no"), RemoteProtocolError("garbage"),
+    ],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_a_plugin_that_was_late_busy_or_gone_or_broke_the_protocol_gave_no_answer(
+    tmp_path: Path, error: Exception
+) -> None:
+    with Recorder(tmp_path) as recorder:
+        recorder.event_begins("StartContainer", 1, REQUEST)
+        for plugin, failed in (("10-a", error), ("20-b", RpcError(2, "no license"))):
+            recorder.plugin_asked(plugin, "StartContainer", 1, REQUEST)
+            recorder.plugin_failed(plugin, "StartContainer", 1, failed, 0.1)
+        recorder.event_ends("StartContainer", 1, b"", None, 0.2)
+    (found,) = Trace(tmp_path).events()
+    assert [(step.plugin, step.silent) for step in found.steps] == [("10-a", True), ("20-b", False)]
 
 
 def test_an_event_knows_what_it_is_about(path: Path) -> None:

@@ -59,6 +59,19 @@ def test_what_a_later_file_overrules_is_taken_back_and_named(root: Path) -> None
     assert not Path(f"{path}.before-nri").exists(), "nothing was changed, and a later change begins with another text"
 
 
+@pytest.mark.parametrize("kept", [b"\xff\xfe no text", b"another text"])
+def test_what_is_beside_a_file_and_was_not_put_there_by_this_change_stays_when_it_is_taken_back(
+    root: Path, kept: bytes
+) -> None:
+    path = config(root, 'version = 2\nimports = ["late.toml"]\n')
+    (root / "etc/containerd/late.toml").write_text(f"version = 2\n{HEAD}\ndisable = true\n")
+    beside = Path(f"{path}.before-nri")
+    beside.write_bytes(kept)
+    with pytest.raises(NriError, match="without effect, and taken back"):
+        turn_on(root)
+    assert beside.read_bytes() == kept and "imports" in path.read_text()
+
+
 @pytest.mark.parametrize(
     ("name", "late", "said"),
     [

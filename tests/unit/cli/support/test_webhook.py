@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import subprocess
+import warnings
 from collections.abc import Callable
 from http.client import HTTPSConnection
 from pathlib import Path
@@ -68,6 +69,25 @@ def test_a_review_is_answered_and_a_connection_serves_several(served: Served) ->
         connection.request("POST", "/", REVIEW, {"Content-Type": "application/json"})
         found = json.loads(connection.getresponse().read())
         assert found["kind"] == "AdmissionReview" and found["response"]["patchType"] == "JSONPatch"
+    connection.close()
+
+
+@pytest.mark.parametrize(("version", "served_with"), [("TLSv1_2", "TLSv1.2"), ("TLSv1_1", "")])
+def test_an_apiserver_that_speaks_tls_1_2_at_most_is_answered_and_nothing_older(
+    served: Served, version: str, served_with: str
+) -> None:
+    context = ssl.create_default_context(cafile=str(served.folder / "tls.crt"))
+    context.set_ciphers("ALL:@SECLEVEL=0")  # so that it is the version, and no cipher, that is refused
+    with warnings.catch_warnings(action="ignore"):
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+    connection = HTTPSConnection("localhost", served.webhook.server_port, context=context, timeout=20)
+    if not served_with:
+        with pytest.raises(ssl.SSLError):
+            connection.connect()
+        return
+    connection.request("POST", "/", REVIEW, {"Content-Type": "application/json"})
+    assert connection.sock.version() == served_with  # type: ignore[attr-defined]
+    assert json.loads(connection.getresponse().read())["response"]["patchType"] == "JSONPatch"
     connection.close()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import ssl
 import subprocess
 from pathlib import Path
 
@@ -23,6 +25,32 @@ def test_it_serves_until_a_signal_with_settings_of_the_environment(folder: Path)
             assert "ready: port " in program.stderr.readline()
             program.send_signal(signal.SIGTERM)
             assert program.wait(30) == 0
+        finally:
+            program.kill()
+
+
+def test_of_a_good_certificate_it_has_no_doubts_where_the_machine_allows_tls_1_2_alone(folder: Path) -> None:
+    certify(folder)
+    limit = folder / "openssl.cnf"
+    limit.write_text("openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n[c]\nMaxProtocol = TLSv1.2\n")
+    words = ["--port", "0", "--cert-file", str(folder / "tls.crt"), "--key-file", str(folder / "tls.key")]
+    with subprocess.Popen(
+        command("resource-annotator", *words),
+        env=environment(OPENSSL_CONF=str(limit)),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as program:
+        assert program.stderr is not None
+        try:
+            said = program.stderr.readline()
+            assert "ready: port " in said, said
+            port = int(said.rpartition("ready: port ")[2].split()[0].rstrip(";,."))
+            context = ssl.create_default_context(cafile=str(folder / "tls.crt"))
+            with (
+                socket.create_connection(("localhost", port), 20) as plain,
+                context.wrap_socket(plain, server_hostname="localhost") as secured,
+            ):
+                assert secured.version() == "TLSv1.2"
         finally:
             program.kill()
 
