@@ -55,7 +55,9 @@ FACTS = {
     "timeouts": Row("Configure tells the timeouts", (NO, YES, YES)),
     "pod-ips": Row("RunPodSandbox has the pod's addresses", (NO, YES, YES)),
     "split-sync": Row(
-        "Synchronize of more than 4 MiB comes in parts", (NO, YES, YES), "1.7: the plugin gets no events"
+        "Synchronize of more than 4 MiB comes in parts",
+        (NO, YES, YES),
+        "1.7: the plugin gets no events; 2.1, 2.4: the same where there are fewer pods than such parts",
     ),
     "preinstalled-sync": Row("a pre-installed plugin gets Synchronize", (NO, YES, YES)),
     "preinstalled-broken": Row(

@@ -67,10 +67,16 @@ def test_events_and_updates_are_those_of_the_table(runtime: Runtime, found: Foun
 
 def test_what_is_around_the_events_is_as_the_table_says(runtime: Runtime, found: Found) -> None:
     around = of(found, "Around")
-    for fact in ("timeouts", "pod-ips"):
+    for fact in ("timeouts", "pod-ips", "split-sync"):
         assert around[FACTS[fact].name] == FACTS[fact][runtime.key]
     late = of(found, "A plugin that is late")
     heeded = late["late, with fail_request and keep_connected: the creation"] == "fails"
     assert heeded == (FACTS["failure-policy"][runtime.key] == "yes")
     assert late["late, without a failure policy: the plugin"] == "is cut off"
+    assert late["late in Synchronize: a creation meanwhile"] == "goes on"
+    told = "stays connected, without events" if runtime.key == "1.7" else "is cut off"
+    assert late["late in Synchronize: the plugin"] == told
+    assert {around[FACTS[fact].name].partition(":")[0] for fact in ("preinstalled-sync", "preinstalled-broken")} == {
+        "not measured"
+    }
     assert of(found, "A plugin's error")["CreateContainer"] == "CreateContainer fails"

@@ -86,7 +86,7 @@ def test_an_apiserver_that_speaks_tls_1_2_at_most_is_answered_and_nothing_older(
             connection.connect()
         return
     connection.request("POST", "/", REVIEW, {"Content-Type": "application/json"})
-    assert connection.sock.version() == served_with  # type: ignore[attr-defined]
+    assert connection.sock.version() == served_with
     assert json.loads(connection.getresponse().read())["response"]["patchType"] == "JSONPatch"
     connection.close()
 

@@ -53,6 +53,13 @@ _REFUSAL: Final = "refused by nri conformance"
 _NAMESPACE: Final = "nri-conformance"
 #: How long a call of the CRI may take, how long is waited for an event or an effect, in seconds, and how often looked.
 _CALL_S, _COMES_S, _LOOK_S = 60.0, 3.0, 0.05
+#: A state of more than 4 MiB: containers that are not started, in so many further pods, with so many bytes in an
+#: annotation of each.
+_MANY, _PODS, _PADDING = 20, 3, 240_000
+_PRE_INSTALLED: Final = (
+    "a pre-installed plugin gets Synchronize", "starts beside a pre-installed plugin that cannot start"
+)  # fmt: skip
+_NOT_ASKED: Final = "not measured: a runtime starts such plugins only when it starts itself, and is not restarted here"
 _SLEEP: Final = ("/bin/sleep", "2147483647")
 #: Ends when it is asked to.
 _POLITE: Final = ("/bin/sh", "-c", "trap exit TERM; while true; do sleep 0.1; done")
@@ -127,6 +134,20 @@ class LatePlugin(ProbePlugin):
     """The plugin once more, which says what is to become of a request that it does not answer in time."""
 
     failure_policy = FailurePolicy(fail_request=True, keep_connected=True)
+
+
+class LateAtFirst(ProbePlugin):
+    """The plugin once more, which takes twice as long for the state as it may, and has a creation tried meanwhile."""
+
+    def __init__(self, creation: Callable[[], tuple[str, str, str]]) -> None:
+        super().__init__(EventMask.of("PostCreateContainer"))
+        self._creation = creation
+        self.meanwhile: tuple[str, str, str] | None = None
+
+    def synchronize(self, pods: list[Any], containers: list[Any]) -> None:
+        until = time.monotonic() + 2 * self.runtime.request_timeout_s + 1.0
+        self.meanwhile = self._creation()
+        time.sleep(max(0.0, until - time.monotonic()))
 
 
 def _handler(event: str) -> Any:
@@ -289,11 +310,15 @@ class Probe:
             self._say("fields of the messages")
             self._told(report.section("Fields of the messages, and the first event that tells them"))
             main = self._pod("main")
-            self._around(report.section("Around the events"), main)
+            around = report.section("Around the events")
+            self._around(around, main)
             self._adjustments(report.section("Adjustments"), main)
             self._updates(report.section("Updates of running containers"), main)
             self._failures(report.section("A plugin's error, and what becomes of the call"), main)
             self._late(report.section("A plugin that is late or refuses"), main)
+            self._large(around, main)
+            for name in _PRE_INSTALLED:
+                around.add(name, _NOT_ASKED)
         return report
 
     # -- pods and containers --------------------------------------------------------------------------------------
@@ -328,8 +353,10 @@ class Probe:
         self._pods[made] = pod
         return made
 
-    def _create(self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = ()) -> ProbeContainer:
-        """Create a container, and start it; it sleeps unless there is a command."""
+    def _create(
+        self, pod: str, name: str = "", *, start: bool = True, command: Sequence[str] = (), padding: int = 0
+    ) -> ProbeContainer:
+        """Create a container, and start it; it sleeps unless there is a command. `padding`: bytes of an annotation."""
         self._count += 1
         wanted = self._pods[pod]
         config = pb.ContainerConfig()
@@ -337,6 +364,8 @@ class Probe:
         config.metadata.name = name or f"c{self._count}"
         config.log_path = f"{config.metadata.name}.log"
         config.annotations["of-container"] = "1"
+        if padding:
+            config.annotations["padding"] = "x" * padding
         if command:
             config.command[:] = command
         request = pb.CreateContainerRequest(pod_sandbox_id=pod, config=config, sandbox_config=wanted.config)
@@ -615,6 +644,43 @@ class Probe:
         ):
             self._say(f"a plugin that is {title}")
             self._be_late(section, pod, title, plugin(EventMask.of("CreateContainer")))
+        self._say("a plugin that is late in Synchronize")
+        late, title = LateAtFirst(partial(self._creation, pod)), "late in Synchronize"
+        late.uids = {self._pods[pod].config.metadata.uid}
+        outcome = "is cut off"
+        with suppress(NriError), joined(late, self._socket, INDEX[0] + "7", self._timeout_s + 2 * _CALL_S) as thread:
+            thread.join(_COMES_S)
+            if thread.is_alive():
+                late.seen.clear()
+                self._creation(pod)
+                outcome = "stays connected" + ("" if _comes(lambda: late.seen) else ", without events")
+        if late.meanwhile is None:
+            section.add(f"{title}: the plugin", "not measured: Synchronize does not come")
+            return
+        section.add(f"{title}: a creation meanwhile", *late.meanwhile)
+        section.add(f"{title}: the plugin", outcome)
+
+    def _large(self, section: Section, pod: str) -> None:
+        """Whether a plugin is told of more than one message holds."""
+        title = "Synchronize of more than 4 MiB comes in parts"
+        self._say("a Synchronize of more than 4 MiB")
+        try:
+            # Of one pod, containerd 2.1 to 2.4 send parts without anything in them for as long as they may.
+            pods = [pod, *(self._pod(f"large{n}") for n in range(_PODS))]
+            made = {
+                self._create(pods[n % len(pods)], f"large{n}", start=False, padding=_PADDING).id for n in range(_MANY)
+            }
+        except NriError as error:
+            section.add(title, f"not measured: {describe(error)}")
+            return
+        plugin = ProbePlugin(EventMask.of("RemovePodSandbox"))
+        try:
+            with joined(plugin, self._socket, INDEX[0] + "8", self._timeout_s):
+                told = made.intersection(each.id for each in plugin.there[1])
+        except NriError as error:
+            section.add(title, "no", "", describe(error))
+            return
+        section.add(title, "yes" if told == made else f"no, but {len(told)} of {len(made)} containers are told")
 
     def _be_late(self, section: Section, pod: str, title: str, plugin: ProbePlugin) -> None:
         plugin.uids = {self._pods[pod].config.metadata.uid}

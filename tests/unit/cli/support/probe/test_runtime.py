@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 
 from nri.cli.errors import Failure
+from nri.cli.support.joined import joined
 from nri.cli.support.probe.fields import SETTERS
 from nri.cli.support.probe.report import Report
 from nri.cli.support.probe.runtime import LIFE, Probe, ProbeContainer
 from nri.cri.client import CriClient
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import NriError, RuntimeUnavailable
+from nri.errors import ConnectionClosed, NriError, RuntimeUnavailable
 from nri.host.cgroups import Hierarchies, Hierarchy, detect
 from nri.host.root import MACHINE
+from nri.stub.plugin import Plugin
 from tests.unit.cli.dry_engine import engine, pod_with_container
 
 pytestmark = pytest.mark.timeout(180)
@@ -93,7 +95,14 @@ def test_what_the_spec_shows_is_applied_and_what_the_machine_does_not_show_is_sa
     assert found["add_annotation"] == "applied"
     assert found["set_args"].startswith("not measured: "), "a dry engine has no processes"
     assert found["set_blockio_class, no classes configured"].startswith("refused: ")
-    assert rows(report, "Around")["Configure tells the timeouts"] == "yes"
+
+
+def test_what_no_plugin_can_ask_for_says_why(report: Report) -> None:
+    around = rows(report, "Around")
+    assert around["Synchronize of more than 4 MiB comes in parts"] == "yes"
+    why = "not measured: a runtime starts such plugins only when it starts itself, and is not restarted here"
+    for name in ("a pre-installed plugin gets Synchronize", "starts beside a pre-installed plugin that cannot start"):
+        assert around[name] == why
 
 
 def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Report) -> None:
@@ -104,7 +113,9 @@ def test_an_update_is_applied_or_ignored_by_what_the_cgroup_says_then(report: Re
     assert set(found) >= {f"{setter}, by itself" for setter in SETTERS} | {"an eviction"}
 
 
-def test_a_cgroup_that_is_gone_after_an_update_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cgroup_that_is_gone_and_plugins_that_do_not_get_in_are_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: set[str] = set()
 
     def once(made: ProbeContainer, *_: str) -> str:
@@ -113,11 +124,22 @@ def test_a_cgroup_that_is_gone_after_an_update_is_told(folder: Path, monkeypatch
         read.add(made.id)
         return "1"
 
+    def not_in(plugin: Plugin, path: str, index: str, *more: Any) -> Any:
+        """As of containerd 1.7, which sends a state only if one message holds it."""
+        if index in ("97", "98"):
+            raise ConnectionClosed("the plugin does not come to take part")
+        return joined(plugin, path, index, *more)
+
     monkeypatch.setattr(ProbeContainer, "cgroup", once)
+    monkeypatch.setattr("nri.cli.support.probe.runtime.joined", not_in)
     with CriClient(f"{folder}/cri.sock") as cri:
-        found = rows(Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None).run(), "Updates")
+        report = Probe(cri, f"{folder}/nri.sock", "busybox", 10.0, lambda _: None).run()
+    found = rows(report, "Updates")
     outcomes = {found[f"{setter}, by itself"] for setter in SETTERS}
     assert all("No such file" in text and text.startswith("not measured: ") for text in outcomes), outcomes
+    assert rows(report, "Around")["Synchronize of more than 4 MiB comes in parts"] == "no"
+    late = rows(report, "A plugin that is late")
+    assert late["late in Synchronize: the plugin"] == "not measured: Synchronize does not come"
 
 
 def test_a_folder_of_devices_that_is_not_there_is_named_with_its_option(folder: Path) -> None:
@@ -137,6 +159,8 @@ def test_a_late_plugin_and_a_validator_are_told(report: Report) -> None:
     assert found["a validator refuses a container: the creation"] == "fails"
     assert found["late, without a failure policy: the creation"] == "goes on"
     assert found["late, with fail_request and keep_connected: the plugin"] == "stays connected"
+    assert found["late in Synchronize: a creation meanwhile"] == "goes on"
+    assert found["late in Synchronize: the plugin"] == "is cut off"
 
 
 def test_nothing_is_left_and_pods_of_others_stay(folder: Path, report: Report) -> None:
