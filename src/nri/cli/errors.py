@@ -61,7 +61,7 @@ def describe(error: BaseException) -> str:
     """Put an error into one line (a ConfigError: one per problem) that says what, where, and what to do next."""
     if isinstance(error, click.UsageError):
         verb = error.ctx.command_path if error.ctx else "nri"
-        text = error.format_message().rstrip(".")
+        text = " ".join(error.format_message().split()).rstrip(".")  # choices come in lines of their own
         if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT:
             text = f"no such option {error.option_name}: here it is {_MEANT[error.option_name]}"
         stop = "" if text.endswith("?") else "."

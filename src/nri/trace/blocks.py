@@ -83,7 +83,7 @@ def scan(file: BinaryIO) -> Iterator[Header | Damage]:
     end = file.tell()
     position = len(MAGIC)
     if end <= position:
-        yield Damage(0, f"the file ends within its first {position} bytes: it was cut here")
+        yield Damage(0, "the file ends before its first block: it was cut here")
     while position < end:
         found = _header(file, position, end)
         yield found

@@ -63,6 +63,9 @@ def test_usage_names_the_verb_that_was_used_wrongly() -> None:
     )
     line = describe(click.UsageError("No such option: --x.", context))
     assert line == "no such option: --x. try: nri call --help"
+    kind = click.Argument(["kind"], type=click.Choice(["chrome", "otlp"]), metavar="chrome|otlp")
+    line = describe(click.MissingParameter(ctx=context, param=kind))
+    assert line == "missing argument 'chrome|otlp'. Choose from: chrome, otlp. try: nri call --help"
 
 
 @pytest.mark.parametrize(("uid", "step"), [(1000, ". Run it as root"), (0, "")])

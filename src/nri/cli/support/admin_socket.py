@@ -6,6 +6,7 @@ Next: `nri.adaptation.admin` is the other end.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -93,6 +94,8 @@ def _explained(where: str, step: str = "") -> Iterator[None]:
             raise Failure(f"cannot connect to {where}: permission denied. Run it as root", UNREACHABLE) from None
         if "connection refused" in error.reason.lower():
             ended = f"nobody listens there any more; start the runtime that did, or {named}{further}"
+            if not Path(where).is_socket():
+                ended = f"it is no socket; {named}{further}"
             raise Failure(f"cannot connect to {where}: {error.reason}: {ended}", UNREACHABLE) from None
         raise Failure(f"cannot connect to {where}: {error.reason}; {ours}", UNREACHABLE) from None
     except ConnectionClosed:  # a runtime's socket for plugins speaks otherwise

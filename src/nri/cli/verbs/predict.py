@@ -69,7 +69,7 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     from nri.trace.predict import CollisionFinder
 
     out, foresight = Output(settings), CollisionFinder()
-    unread = 0
+    unread = events = 0
     if not paths and not plugins:
         raise Failure("nothing to predict from: give recordings, or plugins with --plugin", USAGE)
     for label, sets in _declarations(plugins):
@@ -77,10 +77,14 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
     traces = [Trace(path) for path in paths]
     for trace in traces:
         for event in out.counted(trace.events(), "event"):
+            events += 1
             foresight.take(event)
         for line in trace.problems:
             out.note(line)
         unread += len(trace.problems)
+    if paths and not events:
+        listed = " ".join(paths)
+        raise Failure(f"nothing to predict from: no event could be read; nri trace show {listed} lists what can be")
     found = foresight.collisions()
     out.table(_COLUMNS, [_row(collision, human=out.human) for collision in found])
     if foresight.left:

@@ -31,6 +31,9 @@ EXAMPLES = [
     "nri replay web.nritrace --plugin 10=inject.py -o json | jq 'select(.differences | length > 0)'",
 ]
 
+#: Plugins that a recording is said to have.
+_MOST_NAMES = 256
+
 
 @click.command(cls=Verb, examples=EXAMPLES)
 @click.argument("path", metavar="FILE|DIR", type=click.Path())
@@ -95,13 +98,13 @@ def command(
 
 def _had(path: str, out: Output) -> str:
     """Which plugins the recording had, as the end of a sentence. What cannot be read is named; Failure if it is all."""
-    from nri.trace.history import Note, Trace
+    from nri.trace.history import Event, Trace
 
     found, items, names = Trace(path), 0, dict[str, None]()
     for item in found.items():
         items += 1
-        if isinstance(item, Note) and item.kind == "plugin" and not only_looks(item.plugin):
-            names[item.plugin] = None
+        told = [step.plugin for step in item.steps] if isinstance(item, Event) else [item.plugin]  # also of nri run
+        names.update(dict.fromkeys(each for each in told if each and len(names) < _MOST_NAMES and not only_looks(each)))
     *rest, last = found.problems or [""]
     for line in rest if not items else found.problems:
         out.note(line)
@@ -133,6 +136,10 @@ def _show(out: Output, runtime: Replay, indices: set[str], *, real_time: bool) -
             out.text(Painted(outcome.subject, "bold"))
             for line in outcome.differences:
                 out.text("  ", Painted(line, "yellow"))
+    if not (same or differing or left_out):
+        out.note(
+            f"no event of a pod or a container could be read; nri trace show {runtime.trace.path} lists what can be"
+        )
     _tell(out, runtime, left_out, missed, absent)
     sum_line = f"{count(same + differing, 'event')} run again: {same} the same, {differing} different"
     if out.human:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,8 @@ def test_one_whose_runtime_has_ended_says_so_and_one_that_was_never_there_who_ha
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(path)
     told, code = reason(path)
+    Path(f"{path}.txt").touch()
+    assert reason(f"{path}.txt")[0].endswith(": Connection refused: it is no socket; name another with --admin-socket")
     ended = "Connection refused: nobody listens there any more; start the runtime that did, or name another with"
     assert told == f"cannot connect to {path}: {ended} --admin-socket" and code == 3
 

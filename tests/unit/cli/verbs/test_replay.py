@@ -93,6 +93,23 @@ def test_without_a_plugin_those_of_the_recording_are_named(nri, folder: Path) ->
     assert "give at least one with --plugin NN=PLUGIN. The recording has 10-sets" in done.stderr
 
 
+def test_without_a_plugin_the_one_that_recorded_itself_is_named(nri, tmp_path: Path) -> None:
+    with Recorder(tmp_path, redact=False, about={"command": "nri run"}) as recorder:
+        for serial, label in enumerate(("10-level", "99-nri-record-4711"), 1):
+            recorder.event_begins("RunPodSandbox", serial, b"")
+            recorder.plugin_asked(label, "RunPodSandbox", serial, b"")
+            recorder.event_ends("RunPodSandbox", serial, b"", None, 0.1)
+    assert nri("replay", str(tmp_path)).stderr.splitlines()[-1].endswith("The recording has 10-level")
+
+
+def test_of_a_recording_without_events_it_says_so(nri, tmp_path: Path) -> None:
+    with Recorder(tmp_path / "traces"):
+        pass
+    done = nri("replay", str(tmp_path / "traces"), "--plugin", plugin(tmp_path, "new"))
+    assert (done.returncode, done.stdout) == (1, "0 events run again: 0 the same, 0 different\n")
+    assert f"no event of a pod or a container could be read; nri trace show {tmp_path}/traces lists" in done.stderr
+
+
 @pytest.mark.parametrize(("damage", "code"), [(odd_block(version=2), 1), (b"NRIB", 2)])
 def test_without_a_plugin_what_cannot_be_read_is_named_and_is_the_error_if_nothing_can(
     nri, folder: Path, tmp_path: Path, damage: bytes, code: int
