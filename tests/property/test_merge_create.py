@@ -83,7 +83,7 @@ def test_the_encoded_reply_is_the_merged_reply(container: m.Container, replies: 
             state.apply(f"{place}0-p", reply)
         except NriError:
             continue
-        taken.append(reply.SerializeToString())
+        taken.append((f"{place}0-p", reply.SerializeToString()))
     assert m.CreateContainerResponse.FromString(state.encoded_reply(taken)) == state.reply()
 
 

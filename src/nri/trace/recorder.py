@@ -136,8 +136,8 @@ class Recorder:
         self._put((_FAILED, time_ns(), serial, event, plugin, b"", _error(error), duration_s))
 
     def reply_merged(self, plugin: str, event: str, serial: int, error: Exception | None) -> None:
-        """Take note: an answer was taken, or refused."""
-        self._put((_MERGED, time_ns(), serial, event, plugin, b"", error and _error(error), 0.0))
+        """Take note: an answer was taken, or refused, right after it came."""
+        self._put((_MERGED, 0, serial, event, plugin, b"", error and _error(error), 0.0))
 
     def event_ends(self, event: str, serial: int, reply: bytes, error: Exception | None, duration_s: float) -> None:
         """Take note: an event is over."""
@@ -316,7 +316,7 @@ class _Writer:
             message = bytes(memoryview(slab)[:length])
         if kind == _ENDS:
             self._slabs.ended(serial)
-        record = t.Record(kind=kind, time_ns=time_ns_, serial=serial, event=event, plugin=plugin)
+        record = t.Record(kind=kind, time_ns=time_ns_ or self._last_ns, serial=serial, event=event, plugin=plugin)
         if duration_s:
             record.duration_ns = max(0, int(duration_s * 1e9))
         if kind == t.PLUGIN:

@@ -17,6 +17,7 @@ from nri.errors import ConflictError, DeadlineExceeded, PluginRejected
 from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace import blocks
 from nri.trace.history import VALIDATE, Event, Note, Trace
+from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Limits, Recorder
 from tests.support.waiting import wait_for
 
@@ -105,6 +106,15 @@ def test_everything_that_a_runtime_tells_is_there_afterwards(tmp_path: Path) -> 
     assert notes[0].kind == "opened"
     assert notes[0].about["policy"] == "x"
     assert notes[-1].kind == "closed"
+
+
+def test_that_an_answer_was_taken_has_the_time_of_the_step_before(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder, FakeRuntime(reporters=[recorder]) as runtime:
+        runtime.add(Sets(), "10").create_container(make_pod(), make_container())
+    steps = [record for record, _ in Trace(tmp_path).records() if record.event == "CreateContainer"]
+    assert [step.kind for step in steps] == [t.BEGINS, t.ASKED, t.ANSWERED, t.MERGED, t.ENDS]
+    times = [step.time_ns for step in steps]
+    assert times == sorted(times) and times[3] == times[2] and times[0] > 1 << 60
 
 
 def test_values_are_redacted_unless_that_is_turned_off(tmp_path: Path) -> None:

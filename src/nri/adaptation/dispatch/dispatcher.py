@@ -162,7 +162,8 @@ class Dispatcher:
             raise
         event.record()
         if reporting.recorded:
-            event.tell_begin(reporting)
+            if not event.told:
+                event.tell_begin(reporting)
             reporting.event_ends(event.rpc, event.serial, event.result_bytes(), None, monotonic() - began)
 
     def _withdraw(self, event: AnsweredEvent, error: NriError) -> None:

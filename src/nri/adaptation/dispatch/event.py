@@ -579,7 +579,7 @@ class CreateEvent(AnsweredEvent):
 
     def result_bytes(self) -> bytes:
         """The merged reply, encoded."""
-        encoded: bytes = self.merge.encoded_reply([reply for _, reply in self.replies])
+        encoded: bytes = self.merge.encoded_reply(self.replies)
         return encoded
 
     def result(self) -> CreateReply:

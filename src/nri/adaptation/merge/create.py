@@ -225,17 +225,19 @@ class CreateMerge:
             self.side.fill_evictions(reply.evict)
         return reply
 
-    def encoded_reply(self, replies: Sequence[bytes]) -> bytes:
+    def encoded_reply(self, replies: Sequence[tuple[str, bytes]]) -> bytes:
         """An encoding of the merged reply; fields that are in several replies may be in it in pieces.
 
         Encodings one behind the other are an encoding of what they make together, so what was merged as it is need only
         be joined: encoding it again costs an event that is recorded more than all other steps of the record.
 
         Args:
-            replies: the encoded replies that were taken, in their order.
+            replies: the encoded replies that were taken, in their order, each with its plugin.
         """
         if self.side is None and self._whole:
-            return b"".join([_NOTHING, *replies])
+            if len(replies) == 1:  # as most have: no call
+                return _NOTHING + replies[0][1]
+            return b"".join([_NOTHING, *[reply for _, reply in replies]])
         encoded: bytes = self.reply().SerializeToString()
         return encoded
 

@@ -88,6 +88,16 @@ def test_the_bytes_are_those_of_request_answer_and_result(runtime: FakeRuntime, 
     assert seconds >= 0
 
 
+def test_the_result_is_whole_with_none_one_and_more_plugins_that_answer(
+    runtime: FakeRuntime, recorder: Recorder
+) -> None:
+    for number in range(3):
+        runtime.create_container(make_pod(), make_container(id=f"c{number}"))
+        result = m.CreateContainerResponse.FromString(recorder.told("event_ends")[-1][2])
+        assert [each.key for each in result.adjust.env] == ["A0", "A1"][:number]
+        runtime.add(plugin(f"p{number}", create_container=env(f"A{number}")), f"{number}0")
+
+
 def test_a_result_with_updates_is_whole_too(runtime: FakeRuntime, recorder: Recorder) -> None:
     runtime.create_container(None, make_container(id="other"))
     recorder.steps.clear()
