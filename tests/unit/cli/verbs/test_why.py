@@ -25,7 +25,7 @@ from nri.testing import FakeRuntime, make_container, make_pod
 from nri.trace.recorder import Recorder
 from nri.ttrpc import Server
 from tests.support.made_plugins import plugin
-from tests.unit.cli.dry_engine import engine, pod_with_container
+from tests.unit.cli.dry_engine import TIMEOUT_S, engine, pod_with_container
 
 POLICY = """
 ["10-a"]
@@ -243,7 +243,7 @@ def test_what_an_engine_could_not_create_is_explained_though_it_is_gone(nri, tmp
     with tempfile.TemporaryDirectory(prefix="nri-why-", dir="/tmp") as folder:
         plugged = plugin("sets", create_container=adjust), f"{folder}/nri.sock", "10", 30.0
         with (
-            engine(Path(folder), "--record", str(tmp_path)),
+            engine(Path(folder), "--record", str(tmp_path)) as process,
             CriClient(f"{folder}/cri.sock") as cri,
             joined(*plugged),
         ):
@@ -255,6 +255,8 @@ def test_what_an_engine_could_not_create_is_explained_though_it_is_gone(nri, tmp
                     cri.call("CreateContainer", pb.CreateContainerRequest(pod_sandbox_id=pod.id, config=config))
             where = "--admin-socket", f"{folder}/admin.sock", "-o", "json"
             told = {name: json.loads(nri("why", f"web/{name}", *where).stdout) for name in ("refused", "broken")}
+            process.terminate()  # a kill would cost the recording its last second
+            assert process.wait(TIMEOUT_S) == 0
     assert told["refused"]["refused"]["reason"].endswith("refused: none left")
     assert re.match(
         "the runtime failed after its plugins had answered: .*CDI device example.com/none=0",
