@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -156,17 +157,46 @@ def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
         world.cni.delete(identity)
 
 
-def test_a_kept_answer_that_cannot_be_read_is_named(world: World) -> None:
-    (world.folder / "cache/p1.json").write_text("{")
-    with pytest.raises(EngineError, match=r"p1\.json cannot be read"):
-        world.cni.delete("p1")
+SPOILED = {
+    "half": lambda path: path.write_text("{"),
+    "another table": lambda path: path.write_text('{"plugins": []}'),
+    "plugins without a type": lambda path: path.write_text(path.read_text().replace('"type"', '"kind"')),
+    "plugins that are none": lambda path: path.write_text(path.read_text().replace('"plugins": [', '"plugins": [7, ')),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a link": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
 
 
-@pytest.mark.parametrize("odd", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
-def test_a_kept_answer_that_is_no_file_is_named_and_holds_nobody_up(world: World, odd: Any) -> None:
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_a_kept_answer_that_cannot_be_read_keeps_no_pod_from_being_stopped_and_is_told(
+    world: World, spoiled: str, caplog: pytest.LogCaptureFixture
+) -> None:
     world.add("first")
     path = world.cni.cache / "p1.json"
-    path.unlink()
-    odd(path)
+    SPOILED[spoiled](path)
     with pytest.raises(EngineError, match=f"{path} cannot be read"):
-        world.cni.delete("p1")
+        world.cni.check("p1")
+    world.cni.delete("p1")
+    assert (world.asked(), world.cni.attached()) == (["ADD first"], [])
+    assert os.path.lexists(world.cni.cache / "broken/p1.json")
+    assert "pod p1: its network is given back without the CNI plugins" in caplog.text
+    world.cni.delete("p1")
+    world.add("first")
+    world.cni.delete("p1")
+    assert world.asked() == ["ADD first", "ADD first", "DEL first"]
+
+
+def test_a_kept_answer_that_cannot_be_read_for_now_is_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    world.add("first")
+    with monkeypatch.context() as patch:
+        patch.setattr("nri.engine.network.cni.read_regular", full)
+        with pytest.raises(EngineError, match=r"p1\.json cannot be read: .*Too many open files"):
+            world.cni.delete("p1")
+    world.cni.delete("p1")
+    assert world.asked() == ["ADD first", "DEL first"]
