@@ -177,7 +177,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass  # it ended just now
-        process.wait()
+        wait_ended(process, _END_S)  # one that the kernel holds, as a frozen one, ends when it is let go of
 
 
 class _Pump:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -157,14 +158,29 @@ def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
         world.cni.delete(identity)
 
 
-SPOILED = {
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
     "half": lambda path: path.write_text("{"),
     "another table": lambda path: path.write_text('{"plugins": []}'),
     "plugins without a type": lambda path: path.write_text(path.read_text().replace('"type"', '"kind"')),
     "plugins that are none": lambda path: path.write_text(path.read_text().replace('"plugins": [', '"plugins": [7, ')),
-    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
-    "a link": lambda path: (path.unlink(), path.symlink_to("/dev/zero")),
-    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a pipe": a_pipe,
+    "a link": a_link,
+    "a folder": a_folder,
 }
 
 
