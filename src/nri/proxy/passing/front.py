@@ -27,7 +27,7 @@ __all__ = ["Answer", "Front"]
 #: Calls at a time. More are refused at once (RESOURCE_EXHAUSTED) instead of waiting behind each other. Threads come
 #: when they are needed.
 CALLS = 1024
-#: And of one connection: a client that ends none of its calls leaves the rest to the others.
+#: And of one connection, or of all that do not only read: clients that end none of their calls leave the rest to reads.
 CALLS_OF_ONE = 896
 Answer = Callable[[bytes, Call], bytes]
 _CODES = (
