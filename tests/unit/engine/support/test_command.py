@@ -66,7 +66,7 @@ def test_a_program_that_the_kernel_does_not_let_end_holds_nobody(monkeypatch: py
     """As one that is frozen, or waits for a disk that is gone: here the signal does not come to it."""
     held: list[int] = []
     with monkeypatch.context() as patch:
-        patch.setattr("nri.engine.support.command._END_S", 0.1)
+        patch.setattr("nri.engine.support.command.END_S", 0.1)
         patch.setattr(os, "killpg", lambda pid, _: held.append(pid))
         began = time.monotonic()
         with pytest.raises(CommandTimeout):
