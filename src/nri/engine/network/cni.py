@@ -20,8 +20,8 @@ from typing import Any
 from nri.config.syntax import parse_json
 from nri.engine.network.configuration import Network
 from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
-from nri.engine.support.command import last_words, run
-from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
+from nri.engine.support.command import end_left, last_words, run
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
 from nri.files import private_folder, read_regular, set_aside, write_whole
 
 __all__ = ["Cni"]
@@ -139,10 +139,15 @@ class Cni:
             "CNI_ARGS": _arguments(kept["arguments"]),
         }
         action = f"network {kept['network']}: {row['type']} {command}"
-        output = run(
-            [program], timeout_s=self.timeout_s, action=action, data=json.dumps(data).encode(), env=environment,
-            check=False,
-        )  # fmt: skip
+        try:
+            output = run(
+                [program], timeout_s=self.timeout_s, action=action, data=json.dumps(data).encode(), env=environment,
+                check=False,
+            )  # fmt: skip
+        except CommandTimeout:
+            if command != "CHECK":  # a child with a session of its own would go on, also while this is taken back
+                end_left(self.cache / pod_id, f"CNI_CONTAINERID={pod_id}")
+            raise
         answer = _answer(output.stdout)
         if output.code:
             raise CommandFailed(action, output.code, plugin_error(answer) if answer else last_words(output.stderr))

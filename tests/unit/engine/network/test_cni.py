@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ import pytest
 
 from nri.engine.network.cni import Cni
 from nri.engine.network.configuration import Network
-from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
+from tests.support.waiting import wait_for
 
 PLUGIN = """#!/bin/sh
 printf '%s %s ' "$CNI_COMMAND" "${0##*/}" >> "$LOG"
@@ -156,6 +158,32 @@ def test_an_answer_that_is_no_json_is_an_error(world: World) -> None:
 def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
     with pytest.raises(EngineError, match="not a pod's id"):
         world.cni.delete(identity)
+
+
+@pytest.mark.parametrize("command", ["ADD", "DEL", "CHECK"])
+def test_a_child_in_a_session_of_its_own_does_not_outlive_a_plugin_that_took_too_long(
+    world: World, command: str
+) -> None:
+    child, bad = world.folder / "child", world.folder / "bin/bad"
+    bad.write_text(
+        f"""#!/bin/sh
+[ "$CNI_COMMAND" = {command} ] || {{ echo '{{"ips": []}}'; exit 0; }}
+setsid sleep 300 &
+echo $! > {child}
+exec sleep 300
+"""
+    )
+    bad.chmod(0o755)
+    if command != "ADD":
+        world.add("bad")
+    world.cni.timeout_s = 3
+    with pytest.raises(CommandTimeout, match=f"network net: bad {command}: still running after 3 s"):
+        {"ADD": lambda: world.add("bad"), "DEL": lambda: world.cni.delete("p1"),
+         "CHECK": lambda: world.cni.check("p1")}[command]()  # fmt: skip
+    stat = Path(f"/proc/{int(child.read_text())}/stat")
+    if command == "CHECK":  # it may be what the pod needs
+        os.kill(int(child.read_text()), signal.SIGKILL)
+    wait_for(lambda: not stat.exists() or stat.read_text().split()[2] == "Z", "the end of the child")
 
 
 def a_pipe(path: Path) -> None:
