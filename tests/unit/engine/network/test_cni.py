@@ -177,9 +177,13 @@ exec sleep 300
     if command != "ADD":
         world.add("bad")
     world.cni.timeout_s = 3
+    calls: dict[str, Callable[[], object]] = {
+        "ADD": lambda: world.add("bad"),
+        "DEL": lambda: world.cni.delete("p1"),
+        "CHECK": lambda: world.cni.check("p1"),
+    }
     with pytest.raises(CommandTimeout, match=f"network net: bad {command}: still running after 3 s"):
-        {"ADD": lambda: world.add("bad"), "DEL": lambda: world.cni.delete("p1"),
-         "CHECK": lambda: world.cni.check("p1")}[command]()  # fmt: skip
+        calls[command]()
     stat = Path(f"/proc/{int(child.read_text())}/stat")
     if command == "CHECK":  # it may be what the pod needs
         os.kill(int(child.read_text()), signal.SIGKILL)
