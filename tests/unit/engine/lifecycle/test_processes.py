@@ -54,7 +54,7 @@ def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is
 ) -> None:
     caplog.set_level("INFO")
     entry = dry.engine.inventory.container(dry.run(dry.pod()))
-    with entry.request_lock:
+    with entry.record_lock:
         for _ in range(1000):
             made.evict(entry.id, "a\nb\x1b[31m" + "c" * 5000)
         assert len(evicting()) == 1
@@ -73,7 +73,7 @@ def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_onc
     entries = [dry.engine.inventory.container(dry.run(pod, f"c{number}")) for number in range(6)]
     with ExitStack() as stack:
         for entry in entries:
-            stack.enter_context(entry.request_lock)
+            stack.enter_context(entry.record_lock)
         for entry in entries:
             made.evict(entry.id, "all of them")
         assert len(evicting()) == 3
