@@ -83,6 +83,7 @@ if pid := os.fork():
     os.write(int(os.environ["_OCI_SYNCPIPE"]), b'{"data": 7}\\n')
 else:
     os.setsid()
+    signal.alarm(60)
     signal.pause()
 """
 
