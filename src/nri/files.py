@@ -4,7 +4,8 @@ Rules: a reader, also one after a crash, sees the old content of a file or the n
 pipe or a device that has the name of a file. A tree that somebody else has made may be of any depth and any width: it
 is gone through without recursion, without a path that grows and with one descriptor, never through a symlink and never
 onto another mount. The way up is "..", which is compared with the folder that was left, so that a folder that is moved
-meanwhile leads nowhere else. To remove needs no new space on the disk.
+meanwhile leads nowhere else. To remove needs no new space on the disk, and is not held up by files that were made
+unchangeable (`chattr +i`, `+a`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import errno
 import fcntl
 import os
 import stat
+import struct
 import threading
 import time
 from array import array
@@ -62,6 +64,8 @@ _NULL: Final = os.makedev(1, 3)
 BATCH: Final = 1000
 #: A deeper folder is moved up before it is removed, if there is room for its name.
 DEEPEST: Final = 4096
+#: Reading and writing a file's flags, and those that keep root from removing it: immutable, append only.
+_GET_FLAGS, _SET_FLAGS, _FLAGS, _KEEPING = 0x80086601, 0x40086602, struct.Struct("l"), 0x30
 #: A folder that is not empty, or that something is mounted on; of cgroups, one that has others in it.
 _OCCUPIED: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 
@@ -464,10 +468,9 @@ def _clear(place: _Climb, files: bool) -> _Cleared:
     with os.scandir(place.folder) as entries:
         for entry in entries:
             try:
-                if entry.is_dir(follow_symlinks=False):
-                    os.rmdir(entry.name, dir_fd=place.folder)
-                elif files:
-                    os.unlink(entry.name, dir_fd=place.folder)
+                folder = entry.is_dir(follow_symlinks=False)
+                if folder or files:
+                    _drop(place.folder, entry.name, os.rmdir if folder else os.unlink)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -478,6 +481,32 @@ def _clear(place: _Climb, files: bool) -> _Cleared:
                 if len(occupied) == BATCH:
                     return _Cleared(occupied, more=True)
     return _Cleared(occupied, more=False)
+
+
+def _drop(folder: int, name: str, remove: Callable[..., None]) -> None:
+    """Remove an entry of a folder, also where it or the folder was made unchangeable."""
+    try:
+        remove(name, dir_fd=folder)
+    except PermissionError:
+        if not (_let_change(folder, ".") | _let_change(folder, name)):
+            raise
+        remove(name, dir_fd=folder)
+
+
+def _let_change(folder: int, name: str) -> bool:
+    """Take the flags from a file or folder that keep it from being changed; False if it has none, or keeps them."""
+    if stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        return False  # a device does something when it is opened
+    descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        (flags,) = _FLAGS.unpack(fcntl.ioctl(descriptor, _GET_FLAGS, bytes(_FLAGS.size)))
+        if flags & _KEEPING:
+            fcntl.ioctl(descriptor, _SET_FLAGS, _FLAGS.pack(flags & ~_KEEPING))
+        return bool(flags & _KEEPING)
+    except OSError:
+        return False  # a file system without flags, or we are not root
+    finally:
+        os.close(descriptor)
 
 
 class Seen(NamedTuple):

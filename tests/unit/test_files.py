@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
 import socket
+import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -281,6 +284,49 @@ def test_a_file_and_what_is_not_there_are_no_trees_and_no_error(tmp_path: Path) 
     for name in ("file", "link", "nothing"):
         remove_tree(tmp_path / name)
     assert os.listdir(tmp_path) == []
+
+
+def make_unchangeable(path: Path, flag: int) -> None:
+    """As chattr does, with +i (0x10) or +a (0x20)."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.ioctl(opened, 0x40086602, struct.pack("l", flag))
+    finally:
+        os.close(opened)
+
+
+def refused(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+@needs_root
+def test_what_was_made_unchangeable_is_removed(tree: Path) -> None:
+    for name in ("in/a", "in/b", "empty", "pipes"):
+        (tree / name).mkdir(parents=True)
+    os.mkfifo(tree / "pipes/pipe")
+    for name in ("file", "in/b/file", "only appended"):
+        (tree / name).write_text("x")
+    try:
+        for name, flag in (("only appended", 0x20), ("file", 0x10), ("in/b/file", 0x10), ("in/b", 0x10), ("in", 0x20),
+                           ("empty", 0x10), ("pipes", 0x10)):  # fmt: skip
+            make_unchangeable(tree / name, flag)
+    except OSError as error:
+        pytest.skip(f"this machine has no flags of files in {tree}: {error}")
+    with pytest.raises(PermissionError):
+        os.unlink(tree / "file")
+    remove_tree(tree)
+    assert not tree.exists()
+
+
+@needs_root
+def test_what_may_not_be_removed_is_named_and_devices_are_not_opened_for_it(tree: Path) -> None:
+    (tree / "locked").mkdir()
+    os.mknod(tree / "locked/watchdog", 0o600 | stat.S_IFCHR, os.makedev(10, 130))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fcntl, "ioctl", refused)
+        patch.setattr(os, "unlink", refused)
+        with pytest.raises(PermissionError, match=r"\(1 folders\)/watchdog"):
+            remove_tree(tree)
 
 
 @needs_root

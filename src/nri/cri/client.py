@@ -11,20 +11,22 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from nri.cri.pb import api_pb2 as pb
-from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
+from nri.errors import DeadlineExceeded, NriError, RemoteProtocolError, RpcError, RuntimeUnavailable
 from nri.text import cut, escape
+from nri.wire import iter_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from google.protobuf.message import Message
+__all__ = ["ARCHIVE_KEY", "INSTALL", "SOCKETS", "CriClient", "decoded", "find_socket"]
 
-__all__ = ["ARCHIVE_KEY", "INSTALL", "SOCKETS", "CriClient", "find_socket"]
+M = TypeVar("M", bound=Message)
 
 #: How to install what the CRI needs. No package index has this project, so its name alone would bring a stranger's.
 INSTALL = "pip install '.[engine]', in a checkout of nri"
@@ -32,6 +34,11 @@ INSTALL = "pip install '.[engine]', in a checkout of nri"
 #: The key beside a PullImage under which our engine takes an archive. A kubelet sends none, whatever a pod says.
 ARCHIVE_KEY = "nri-archive-bin"
 CALL_TIMEOUT_S = 10.0
+#: gRPC's number of INTERNAL.
+_INTERNAL = 13
+#: Entries of an answer that are read along, counted where there may be so many: an empty one takes some hundred times
+#: its bytes once it is a message.
+_MOST_ENTRIES, _COUNTED_BYTES = 1 << 16, 1 << 18
 #: How long what listens at a socket has to answer a greeting, in seconds, and the greeting: HTTP/2's, empty settings.
 MET_S = 2.0
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
@@ -72,6 +79,19 @@ def find_socket(option: str = _OPTION) -> str:
     if closed:
         raise RuntimeUnavailable(closed, "permission denied", _AS_ROOT)
     raise RuntimeUnavailable(SOCKETS[0], f"no such file, nor any of {', '.join(SOCKETS[1:4])}", _hint(option))
+
+
+def decoded(kind: type[M], answer: bytes) -> M:
+    """An answer of the runtime as a message. Raises RpcError for one that cannot be read, or has too much in it."""
+    what = f"{kind.DESCRIPTOR.name.removesuffix('Response')}: the runtime's answer"
+    try:
+        if len(answer) > _COUNTED_BYTES and any(
+            number >= _MOST_ENTRIES for number, _ in enumerate(iter_fields(answer))
+        ):
+            raise RpcError(_INTERNAL, f"{what} has more than {_MOST_ENTRIES} entries")
+        return kind.FromString(answer)
+    except (DecodeError, RemoteProtocolError) as error:
+        raise RpcError(_INTERNAL, f"{what} cannot be read: {error}") from None
 
 
 class CriClient:
@@ -119,22 +139,20 @@ class CriClient:
         Raises RpcError with the runtime's status, RuntimeUnavailable, DeadlineExceeded after our own deadline.
         """
         reply, full = _method(method)
-        invoke = self._channel.unary_unary(
-            full, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
-        )
+        invoke = self._channel.unary_unary(full)
         try:
-            return invoke(request, timeout=timeout_s or self.timeout_s, metadata=tuple(beside))
+            answer = invoke(request.SerializeToString(), timeout=timeout_s or self.timeout_s, metadata=tuple(beside))
         except self._grpc.RpcError as error:
             raise self._error(method, error) from None
+        return decoded(reply, answer)
 
     def stream(self, method: str, request: Message) -> Iterator[Any]:
         """Call a method that answers with a stream, without a deadline. Raises as `call` does."""
         reply, full = _method(method)
-        invoke = self._channel.unary_stream(
-            full, request_serializer=lambda message: message.SerializeToString(), response_deserializer=reply.FromString
-        )
+        invoke = self._channel.unary_stream(full)
         try:
-            yield from invoke(request)
+            for answer in invoke(request.SerializeToString()):
+                yield decoded(reply, answer)
         except self._grpc.RpcError as error:
             raise self._error(method, error) from None
 

@@ -13,15 +13,16 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import grpc
 
 from nri.threads import ThreadPool
 from nri.unix import Identity, check_free, make_folder, put_in_place, remove_own
 
-__all__ = ["LIMITS", "MESSAGE_BYTES", "SocketServer", "bind"]
+__all__ = ["LIMITS", "MESSAGE_BYTES", "READS", "SocketServer", "bind"]
 
 #: The longest message in either direction, as with containerd: lists of a big node are over gRPC's own 4 MiB.
 MESSAGE_BYTES = 16 << 20
@@ -35,6 +36,11 @@ LIMITS = (
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES),
 )
+#: The ends of the names of methods that a kubelet calls all the time, and that neither change anything nor wait.
+READS = (
+    "/ListPodSandbox", "/ListContainers", "/PodSandboxStatus", "/ContainerStatus", "/ListContainerStats",
+    "/ListPodSandboxStats", "/ContainerStats", "/PodSandboxStats", "/Status", "/Version", "/ListImages", "/ImageStatus",
+)  # fmt: skip
 _ATTEMPTS = 64
 
 
@@ -61,6 +67,50 @@ class SocketServer:
         return stopped
 
 
+class _Places(grpc.ServerInterceptor):  # type: ignore[misc]  # grpcio has no types
+    """Refuses calls that are no reads while `most` of them run: each may last as long as somebody else wants."""
+
+    def __init__(self, most: int) -> None:
+        self._free = threading.BoundedSemaphore(most)
+        self._refusal = f"too many calls that change something or wait: there may be {most} at a time"
+
+    def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
+        handler = continuation(details)
+        if handler is None or details.method.endswith(READS):
+            return handler
+        asks, answers = (
+            "stream" if each else "unary" for each in (handler.request_streaming, handler.response_streaming)
+        )
+        kind = f"{asks}_{answers}"
+        hold = self._stream if handler.response_streaming else self._unary
+        made = getattr(grpc, f"{kind}_rpc_method_handler")
+        return made(hold(getattr(handler, kind)), handler.request_deserializer, handler.response_serializer)
+
+    def _unary(self, answer: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def behave(request: Any, context: Any) -> Any:
+            self._take(context)
+            try:
+                return answer(request, context)
+            finally:
+                self._free.release()
+
+        return behave
+
+    def _stream(self, answer: Callable[[Any, Any], Iterator[Any]]) -> Callable[[Any, Any], Iterator[Any]]:
+        def behave(request: Any, context: Any) -> Iterator[Any]:
+            self._take(context)
+            try:
+                yield from answer(request, context)
+            finally:
+                self._free.release()
+
+        return behave
+
+    def _take(self, context: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, self._refusal)
+
+
 def bind(
     path: str,
     pool: ThreadPool,
@@ -75,8 +125,9 @@ def bind(
     Args:
         folder_mode: of the socket's folder, if it is not there.
         most_calls: calls at a time; more are refused at once. None: they wait for a thread.
-        most_of_one: calls of one connection at a time; with more it has to wait. One client that never ends its calls
-            leaves threads to the others then.
+        most_of_one: calls of one connection at a time; with more it has to wait. So many calls of all connections
+            that are no `READS` are taken at a time, and more are refused at once. Clients that never end their calls
+            leave threads to the others then, and to reads.
 
     Raises:
         OSError: the socket cannot be had.
@@ -87,7 +138,8 @@ def bind(
     _check_folder(folder)
     check_free(path)  # before gRPC binds: a server that was never started does not let go of its socket
     options = LIMITS if most_of_one is None else (*LIMITS, ("grpc.max_concurrent_streams", most_of_one))
-    server = grpc.server(pool, handlers=handlers, options=options, maximum_concurrent_rpcs=most_calls)
+    interceptors = () if most_of_one is None else (_Places(most_of_one),)
+    server = grpc.server(pool, handlers, interceptors, options, maximum_concurrent_rpcs=most_calls)
     private = _private(folder)
     made = f"{private}/s"
     try:

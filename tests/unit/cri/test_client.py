@@ -15,9 +15,11 @@ import grpc
 import pytest
 
 from nri.cri import client
-from nri.cri.client import INSTALL, CriClient, find_socket
+from nri.cri.client import INSTALL, CriClient, decoded, find_socket
 from nri.cri.pb import api_pb2 as pb
+from nri.cri.server import bind
 from nri.errors import DeadlineExceeded, NriError, RpcError, RuntimeUnavailable
+from nri.threads import ThreadPool
 from tests.support.cri_server import CriServer
 from tests.support.needs import need_root
 
@@ -136,6 +138,52 @@ def test_a_call_that_our_own_deadline_ends_names_method_and_socket(path: str) ->
         pytest.raises(DeadlineExceeded, match=r"waiting for CreateContainer of .*cri\.sock"),
     ):
         cri.call("CreateContainer", pb.CreateContainerRequest())
+
+
+FULL = b"\x0a\x00" * (1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"\x0a\x05ab", "cannot be read"),
+        (FULL + b"\x0a\x02\x0a\x00" * (1 << 16), "has more than 65536 entries"),
+        (b"\x0a\x00" * (8 << 20), "has more than 65536 entries"),
+        (FULL[:-2] + b"\x0a" + b"\xff" * (1 << 18), "cannot be read"),
+    ],
+)
+def test_an_answer_with_too_much_in_it_is_refused_before_it_is_read(answer: bytes, problem: str) -> None:
+    with pytest.raises(RpcError, match=f"ListContainers: the runtime's answer {problem}") as caught:
+        decoded(pb.ListContainersResponse, answer)
+    assert caught.value.code == 13
+
+
+def test_a_full_node_is_read() -> None:
+    long = pb.ListContainersResponse(containers=[pb.Container(id="c" * 64)] * 10_000)
+    assert decoded(pb.ListContainersResponse, long.SerializeToString()) == long
+    assert len(decoded(pb.ListContainersResponse, FULL).containers) == 1 << 16
+
+
+def test_an_answer_that_cannot_be_read_names_the_call(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class Garbles(grpc.GenericRpcHandler):
+        def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+            if details.method.endswith("Events"):
+                return grpc.unary_stream_rpc_method_handler(lambda *_: iter([b"", b"\xff"]))
+            return grpc.unary_unary_rpc_method_handler(lambda *_: b"\xff\xff\xff")
+
+    server = bind(str(tmp_path / "r.sock"), ThreadPool(1), [Garbles()])
+    server.start()
+    try:
+        with CriClient(str(tmp_path / "r.sock")) as cri:
+            with pytest.raises(RpcError, match="Version: the runtime's answer cannot be read"):
+                cri.call("Version", pb.VersionRequest())
+            events = cri.stream("GetContainerEvents", pb.GetEventsRequest())
+            assert next(events) == pb.ContainerEventResponse()
+            with pytest.raises(RpcError, match="ContainerEvent: the runtime's answer cannot be read"):
+                next(events)
+    finally:
+        server.stop(0).wait()
+    assert "Traceback" not in caplog.text
 
 
 def test_a_file_that_is_no_socket_says_so(tmp_path: Path) -> None:

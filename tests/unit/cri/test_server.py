@@ -7,6 +7,9 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -72,6 +75,68 @@ def test_a_call_that_comes_while_no_thread_can_be_started_ends_at_its_deadline_a
             assert channel.unary_unary("/a.B/C")(b"late", timeout=20) == b"late"
     finally:
         server.stop(0).wait()
+
+
+class Endless(grpc.GenericRpcHandler):
+    """Methods of all kinds that last until they are let go, and reads."""
+
+    def __init__(self) -> None:
+        self.let_go, self.begun = threading.Event(), threading.Semaphore(0)
+
+    def answer(self, request: bytes, _: object) -> bytes:
+        self.begun.release()
+        self.let_go.wait(60)
+        return b"done"
+
+    def answers(self, request: object, context: object) -> Iterator[bytes]:
+        yield self.answer(b"", context)
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        make = {
+            "Stream": lambda: grpc.unary_stream_rpc_method_handler(self.answers),
+            "Streams": lambda: grpc.stream_stream_rpc_method_handler(self.answers),
+            "ExecSync": lambda: grpc.unary_unary_rpc_method_handler(self.answer),
+            "Version": lambda: grpc.unary_unary_rpc_method_handler(lambda request, _: request),
+        }.get(details.method.rpartition("/")[2])
+        return make and make()
+
+
+def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_read(tmp_path: Path) -> None:
+    handler = Endless()
+    server = bind(str(tmp_path / "s.sock"), ThreadPool(6), [handler], most_of_one=4)
+    server.start()
+    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    with ExitStack() as stack:
+        stack.callback(lambda: server.stop(0).wait())
+        stack.callback(handler.let_go.set)
+        channels = [
+            stack.enter_context(grpc.insecure_channel(f"unix:{server.path}", options=options)) for _ in range(4)
+        ]
+        held = [
+            channels[0].unary_unary("/a.B/ExecSync").future(b""),
+            channels[1].unary_unary("/a.B/ExecSync").future(b""),
+            channels[1].unary_stream("/a.B/Stream")(b""),
+            channels[2].stream_stream("/a.B/Streams")(iter([b""])),
+        ]
+        for _ in held:
+            assert handler.begun.acquire(timeout=20)
+        more: list[Callable[[], object]] = [
+            lambda: channels[2].unary_unary("/a.B/ExecSync")(b"", timeout=20),
+            lambda: next(channels[3].unary_stream("/a.B/Stream")(b"", timeout=20)),
+        ]
+        for begin in more:
+            with pytest.raises(grpc.RpcError) as caught:
+                begin()
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "there may be 4 at a time" in caught.value.details()
+        for channel in channels:
+            assert channel.unary_unary("/a.B/Version")(b"hello", timeout=20) == b"hello"
+        with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
+            channels[0].unary_unary("/a.B/Unknown")(b"", timeout=20)
+        handler.let_go.set()
+        assert (held[0].result(20), next(held[2]), next(held[3])) == (b"done", b"done", b"done")
+        assert [held[1].result(20), [*held[2]], [*held[3]]] == [b"done", [], []]
+        assert channels[3].unary_unary("/a.B/ExecSync")(b"", timeout=20) == b"done"
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:

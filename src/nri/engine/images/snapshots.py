@@ -32,6 +32,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _COPY_S = 1800.0
 #: Files of a container are counted up to so many and for so long, in seconds, and those of all for so long.
 _MOST_FILES, _COUNT_S, _COUNT_ALL_S = 1_000_000, 2.0, 10.0
+#: A count of all that takes more of a processor than the second is good for so many times what it took.
+_PATIENCE, _SLOW_S = 20, 0.05
 
 
 class Snapshots:
@@ -42,6 +44,7 @@ class Snapshots:
             raise InvalidRequest(f"{root}: overlayfs takes no path with a colon, comma, backslash or blank")
         self.root = private_folder(root)
         self.driver = driver if driver != "auto" else "overlay" if overlay_works(self.root) else "copy"
+        self._all, self._all_until = Usage(0, 0), 0.0
 
     def mount(self, lower: Path, container_id: str, image_id: str = "", mapping: Mapping | None = None) -> Path:
         """The root file system of a container over an image's files; mounted again if it was there before.
@@ -123,16 +126,21 @@ class Snapshots:
         return usage(tree, most_entries=_MOST_FILES, within_s=within_s)
 
     def all_usage(self) -> Usage:
-        """The room that all containers take together, besides their images."""
+        """The room that all containers take together, besides their images; if counting takes long, as it was."""
+        began, spent = time.monotonic(), time.thread_time()
+        if began < self._all_until:
+            return self._all
         size, inodes, whole = 0, 0, True
-        end = time.monotonic() + _COUNT_ALL_S
+        end = began + _COUNT_ALL_S
         for name in self.images():
             try:
                 found = self.usage(name, min(max(end - time.monotonic(), 0), _COUNT_S))
             except OSError:
                 continue  # removed meanwhile
             size, inodes, whole = size + found.size_bytes, inodes + found.inodes, whole and found.whole
-        return Usage(size, inodes, whole)
+        spent = time.thread_time() - spent
+        self._all, self._all_until = Usage(size, inodes, whole), began + (_PATIENCE * spent if spent > _SLOW_S else 0)
+        return self._all
 
     def _folder(self, container_id: str) -> Path:
         if not _NAME.fullmatch(container_id):

@@ -162,7 +162,6 @@ class Domain:
     def evict(self, evictions: list[m.ContainerEviction]) -> None:
         """Begin to stop containers that plugins want gone."""
         for each in evictions:
-            _log.info("plugins want container %s gone: %s", each.container_id, each.reason)
             self._processes.evict(each.container_id, each.reason)
 
     # --- what plugins are shown ---

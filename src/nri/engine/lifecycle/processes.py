@@ -19,6 +19,7 @@ from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.support.errors import CommandTimeout, NotThere
 from nri.errors import NriError
+from nri.text import plain
 
 __all__ = ["Processes"]
 
@@ -28,6 +29,8 @@ KILL_S, _TOLD_S = 30.0, 120.0
 FROZEN_S = 2.0
 #: How long a container has to end that plugins want gone, in seconds.
 _EVICTION_S = 10.0
+#: Evictions that are under way at a time; each has a thread.
+MOST_EVICTIONS = 256
 #: A client may ask for any number of seconds; a wait takes no more than some centuries.
 _LONGEST_STOP_S = 10 * 365 * 86400.0
 _log = logging.getLogger(__name__)
@@ -39,6 +42,9 @@ class Processes:
     def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
         self._inventory, self._machinery = inventory, machinery
         self.cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
+        self._evicting: set[str] = set()
+        self._full = False
+        self._lock = threading.Lock()
 
     def create(self, pod: PodEntry, container: ContainerEntry) -> None:
         """Write the bundle and have conmon and the OCI runtime create the container."""
@@ -109,20 +115,41 @@ class Processes:
         return send(Path(record.bundle), container.id, record.pid, word) or runtime.kill(container.id, word)
 
     def evict(self, identity: str, reason: str) -> None:
-        """Begin to stop a container that plugins want gone, and return; its message says why."""
+        """Begin to stop a container that plugins want gone, and return; its message says why.
 
-        def stop() -> None:
-            try:
-                container = self._inventory.container(identity)
-                self._inventory.note(container, message=f"evicted by a plugin: {reason}")
-                self.stop(container, _EVICTION_S)
-            except NriError as error:
-                _log.warning("container %s could not be evicted: %s", identity, error)
-
+        One that is being evicted goes once, however often that is asked for; what is too much is left out.
+        """
+        with self._lock:
+            if identity in self._evicting:
+                return
+            if len(self._evicting) >= MOST_EVICTIONS:
+                if not self._full:
+                    _log.warning("container %s and others are not evicted: %d evictions are under way",
+                                 identity, MOST_EVICTIONS)  # fmt: skip
+                self._full = True
+                return
+            self._evicting.add(identity)
+        _log.info("plugins want container %s gone: %s", identity, plain(reason))
         try:
-            threading.Thread(target=stop, name="nri-engine-evict", daemon=True).start()
+            threading.Thread(target=self._evict, args=(identity, reason), name="nri-engine-evict", daemon=True).start()
         except RuntimeError as error:  # no threads are left for now
             _log.warning("container %s could not be evicted: %s", identity, error)
+            self._evicted(identity)
+
+    def _evict(self, identity: str, reason: str) -> None:
+        try:
+            container = self._inventory.container(identity)
+            self._inventory.note(container, message=f"evicted by a plugin: {plain(reason)}")
+            self.stop(container, _EVICTION_S)
+        except NriError as error:
+            _log.warning("container %s could not be evicted: %s", identity, error)
+        finally:
+            self._evicted(identity)
+
+    def _evicted(self, identity: str) -> None:
+        with self._lock:
+            self._evicting.discard(identity)
+            self._full = False
 
     # --- conmon's cgroup ---
 

@@ -29,7 +29,7 @@ from nri.engine.lifecycle.pod_steps import PodSteps
 from nri.engine.process import Runtime
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
 from nri.engine.support.command import end_left
-from nri.engine.support.errors import EngineError
+from nri.engine.support.errors import EngineError, ToolMissing
 from nri.engine.support.kernel import is_mount_point
 from nri.errors import NriError
 from nri.files import remove_tree
@@ -212,5 +212,8 @@ def _strays(names: Iterable[str], known: Collection[str]) -> list[str]:
 def _containers(runtime: Runtime) -> Collection[str]:
     try:
         return runtime.containers()
-    except EngineError:
+    except ToolMissing:
         return ()  # it is not installed any more: nothing of it runs
+    except EngineError as error:
+        _log.warning("what %s has without a record is left there: %s", runtime.name, error)
+        return ()

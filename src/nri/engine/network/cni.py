@@ -2,13 +2,16 @@
 
 Rules: a plugin is a program that gets JSON and environment, with a deadline; ADD that fails half way is taken back at
 once; the answer is kept on disk before ADD returns, so that DEL after a restart tells the plugins what they did, with
-the configuration of that day; DEL tries all plugins and names the first error.
+the configuration of that day; DEL tries all plugins and names the first error. An answer that nobody can read any more
+keeps no pod from being stopped: it is set aside, and the log says that the plugins were not asked.
 Source: the CNI specification 1.1.0, sections 2 to 4. Next: :mod:`nri.engine.network.results`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,9 +20,9 @@ from typing import Any
 from nri.config.syntax import parse_json
 from nri.engine.network.configuration import Network
 from nri.engine.network.results import Attached, PortMapping, capability_arguments, parse_result, plugin_error
-from nri.engine.support.command import last_words, run
-from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
-from nri.files import private_folder, read_regular, write_whole
+from nri.engine.support.command import end_left, last_words, run
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
+from nri.files import private_folder, read_regular, set_aside, write_whole
 
 __all__ = ["Cni"]
 
@@ -27,7 +30,11 @@ INTERFACE = "eth0"
 TIMEOUT_S = 60.0
 #: The longest answer that is kept, with what it was an answer to.
 _KEPT_BYTES = 1 << 26
+_KEYS = {"network", "version", "plugins", "namespace", "arguments", "check"}
+#: Errors of reading that pass.
+_FOR_NOW = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 Json = dict[str, Any]
+_log = logging.getLogger(__name__)
 
 
 class Cni:
@@ -87,10 +94,21 @@ class Cni:
 
     def delete(self, pod_id: str) -> None:
         """Detach a pod; one that was never attached is no error. Also for a namespace that is gone."""
-        kept = self._kept(pod_id)
+        path = self._path(pod_id)
+        try:
+            kept = self._kept(pod_id)
+        except EngineError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FOR_NOW:
+                raise
+            place = set_aside(path, self.cache / "broken")
+            _log.warning(
+                "pod %s: its network is given back without the CNI plugins, because %s; the file is in %s now. "
+                "Look whether its addresses are still taken", pod_id, error, place,
+            )  # fmt: skip
+            return
         if kept is not None:
             self._delete(pod_id, kept)
-        self._path(pod_id).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
     def _delete(self, pod_id: str, kept: Json) -> None:
         first: EngineError | None = None
@@ -121,10 +139,15 @@ class Cni:
             "CNI_ARGS": _arguments(kept["arguments"]),
         }
         action = f"network {kept['network']}: {row['type']} {command}"
-        output = run(
-            [program], timeout_s=self.timeout_s, action=action, data=json.dumps(data).encode(), env=environment,
-            check=False,
-        )  # fmt: skip
+        try:
+            output = run(
+                [program], timeout_s=self.timeout_s, action=action, data=json.dumps(data).encode(), env=environment,
+                check=False,
+            )  # fmt: skip
+        except CommandTimeout:
+            if command != "CHECK":  # a child with a session of its own would go on, also while this is taken back
+                end_left(self.cache / pod_id, f"CNI_CONTAINERID={pod_id}")
+            raise
         answer = _answer(output.stdout)
         if output.code:
             raise CommandFailed(action, output.code, plugin_error(answer) if answer else last_words(output.stderr))
@@ -140,10 +163,13 @@ class Cni:
 
     def _kept(self, pod_id: str) -> Json | None:
         try:
-            return dict(parse_json(read_regular(self._path(pod_id), _KEPT_BYTES)))
+            kept = dict(parse_json(read_regular(self._path(pod_id), _KEPT_BYTES)))
+            if not kept.keys() >= _KEYS or not all({"type", "runtimeConfig"} <= row.keys() for row in kept["plugins"]):
+                raise ValueError("it is not what was kept")
+            return kept
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise EngineError(f"{self._path(pod_id)} cannot be read: {error}") from error
 
     def _keep(self, pod_id: str, kept: Json, *, sync: bool = True) -> None:

@@ -103,7 +103,9 @@ class Conmon:
         argv = conmon_argv(self.binary, runtime, container_id, bundle, log_path=log_path, flags=flags)
         action = f"{runtime.name} create {container_id}"
         try:
-            return self._start(argv, action, bundle, place)
+            created = self._start(argv, action, bundle, place)
+            _check_opened(log_path, created.conmon_pid)
+            return created
         except BaseException:
             with contextlib.suppress(EngineError):  # the first error is the one to tell
                 self.remove(runtime, container_id, bundle)
@@ -215,6 +217,23 @@ def _check_log(path: Path) -> None:
             if not stat.S_ISREG(mode) and str(each) != os.devnull:
                 kind = _KINDS.get(stat.S_IFMT(mode), "device")
                 raise RequestError("log_path", str(each), f"is a {kind}, and no file")
+
+
+def _check_opened(path: Path, pid: int) -> None:
+    """Refuse a log in whose place something else was when conmon opened it. Raises RequestError.
+
+    Conmon opens it by its path, and writes nothing before the container runs.
+    """
+    opened = f"/proc/{pid}/fd"
+    try:
+        wanted, names = os.lstat(path), os.listdir(opened)
+    except OSError:
+        return  # conmon is gone, or nothing was opened there
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(wanted, os.stat(f"{opened}/{name}")):
+                return
+    raise RequestError("log_path", str(path), "was another file a moment ago")
 
 
 def parse_sync(line: bytes) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 Rules: the runtime gets a root folder of its own, so that it never sees another engine's containers; each call has a
 log of its own, because the cause of a failure often is there alone. Creating is conmon's, which has to be the
-parent of the container.
+parent of the container. A runtime waits on a pipe in the place of its own state, so it is not called then.
 Next: :mod:`nri.engine.process.conmon`.
 """
 
@@ -11,10 +11,11 @@ from __future__ import annotations
 import functools
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ TIMEOUT_S = 30.0
 _RETRY_S = 0.02
 #: More than a kernel gives out.
 _MOST_PID = 1 << 30
+#: The files in which runc and crun keep the state of a container.
+_STATES = ("state.json", "status")
 #: How runc and crun say that they do not know a container, or that it has ended.
 _NOT_THERE = ("does not exist", "no such file or directory", "not found")
 _ENDED = ("not running", "process already finished", "no such process", "is not running", "stopped")
@@ -117,7 +120,7 @@ class Runtime:
     def kill(self, container_id: str, signal: int | str) -> bool:
         """Send a signal to the container's first process; False if it has ended already or is not there."""
         try:
-            self._call("kill", container_id, str(signal))
+            self._call("kill", container_id, after=[str(signal)])
         except CommandFailed as error:
             if _says(error, (*_NOT_THERE, *_ENDED)):
                 return False
@@ -132,7 +135,7 @@ class Runtime:
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
-                self._call("delete", "--force", container_id)
+                self._call("delete", container_id, ["--force"])
             except CommandFailed as error:
                 if not _says(error, _NOT_THERE):
                     if time.monotonic() > deadline:
@@ -143,12 +146,12 @@ class Runtime:
 
     def update(self, container_id: str, resources: Mapping[str, Any]) -> None:
         """Put resources into force, written as ``linux.resources`` of the OCI spec. Raises CommandFailed."""
-        self._call("update", "--resources=/dev/stdin", container_id, data=json.dumps(resources).encode())
+        self._call("update", container_id, ["--resources=/dev/stdin"], data=json.dumps(resources).encode())
 
     def containers(self) -> dict[str, RuntimeState]:
         """All containers below the runtime's root, by id: what a restart compares with the records."""
         try:
-            return parse_list(self._call("list", "--format=json").stdout)
+            return parse_list(self._call("list", before=["--format=json"]).stdout)
         except ValueError as error:
             raise EngineError(f"{self.name} list: an answer that cannot be read: {error}") from error
 
@@ -157,16 +160,26 @@ class Runtime:
         words = run([self.binary, "--version"], timeout_s=self.timeout_s).stdout.decode(errors="replace").split()
         return words[words.index("version") + 1] if "version" in words[:-1] else ""
 
-    def _call(self, command: str, *arguments: str, data: bytes = b"") -> Output:
+    def _call(
+        self, command: str, container_id: str = "", before: Sequence[str] = (), after: Sequence[str] = (),
+        data: bytes = b"",
+    ) -> Output:  # fmt: skip
+        words = [container_id] if container_id else []
+        for folder in [self.root / container_id] if container_id else self.root.iterdir():
+            self._check_state(folder)
         with self.log() as log:
-            argv = [self.binary, *self.options(log), command, *arguments]
-            action = (
-                f"{self.name} {command} {arguments[-1] if command != 'kill' else arguments[0]}" if arguments else ""
-            )
+            argv = [self.binary, *self.options(log), command, *before, *words, *after]
+            action = " ".join([self.name, command, *words])
             output = run(argv, timeout_s=self.timeout_s, action=action, data=data, check=False)
             if output.code:
                 raise CommandFailed(action, output.code, cause_of(output.stderr, log))
             return output
+
+    def _check_state(self, folder: Path) -> None:
+        for name in _STATES:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                if not stat.S_ISREG(os.stat(folder / name).st_mode):
+                    raise EngineError(f"{folder / name} is no file, and {self.name} would wait on it. Remove it")
 
     @contextmanager
     def log(self) -> Iterator[Path]:

@@ -33,7 +33,7 @@ __all__ = ["Server", "cri_server"]
 
 #: Calls that run at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads come when needed.
 CALLS = 256
-#: And of one connection: a client that ends none of its calls leaves the rest to the others.
+#: And of one connection, or of all that do not only read: clients that end none of their calls leave the rest to reads.
 CALLS_OF_ONE = 224
 _SERVICES = ("RuntimeService", "ImageService")
 

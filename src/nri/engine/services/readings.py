@@ -28,8 +28,9 @@ __all__ = ["Reading", "Readings"]
 
 _RATE_NS = 500_000_000
 _ROOM_NS = 10_000_000_000
-#: A container with many files is walked more seldom: for this part of the time at most.
-_PATIENCE = 20
+#: A container with many files, which take longer than the second, is walked more seldom: all of them together for this
+#: part of the time at most, in turn.
+_PATIENCE, _SLOW_NS = 20, 50_000_000
 _log = logging.getLogger(__name__)
 _V1 = ("cpuacct", "memory", "pids")
 _COUNTED = (
@@ -56,6 +57,7 @@ class _Room(NamedTuple):
     at_ns: int
     until_ns: int
     usage: Usage
+    slow: bool
 
 
 class Readings:
@@ -67,6 +69,7 @@ class Readings:
         self._lock = threading.Lock()
         self._rates: dict[str, _Rate] = {}
         self._rooms: dict[str, _Room] = {}
+        self._slow_until_ns = 0
 
     def container(self, record: ContainerRecord) -> Reading:
         """A container's use."""
@@ -108,7 +111,10 @@ class Readings:
         now = time.time_ns()
         with self._lock:
             kept = self._rooms.get(container_id)
-        if kept is None or now > kept.until_ns:
+            due = kept is None or now > (self._slow_until_ns if kept.slow else kept.until_ns)
+            if due and kept is not None and kept.slow:
+                due = kept.at_ns <= min(each.at_ns for each in self._rooms.values() if each.slow)
+        if due or kept is None:
             try:
                 found = self.images.snapshots.usage(container_id)
             except (OSError, ValueError):
@@ -117,9 +123,11 @@ class Readings:
                 _log.warning("container %s has more files than can be counted: it takes %d bytes or more",
                              container_id, found.size_bytes)  # fmt: skip
             cost_ns = time.time_ns() - now
-            kept = _Room(now, now + max(_ROOM_NS, _PATIENCE * cost_ns), found)
+            kept = _Room(now, now + max(_ROOM_NS, _PATIENCE * cost_ns), found, cost_ns > _SLOW_NS)
             with self._lock:
                 self._rooms[container_id] = kept
+                if kept.slow:
+                    self._slow_until_ns = kept.until_ns
         return kept.at_ns, kept.usage
 
     def forget(self) -> None:

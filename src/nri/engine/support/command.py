@@ -28,7 +28,7 @@ _CHUNK = 1 << 16
 #: How long pipes may stay open after the program itself has ended: a child of it may have kept them.
 _LINGER_S = 0.5
 #: How long a program that was killed has to end.
-_END_S = 10.0
+END_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _killed(pid: int, wanted: str, variable: str) -> bool:
     try:
         if _is_left(pid, wanted, variable):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-            return readable(descriptor, _END_S)
+            return readable(descriptor, END_S)
         return True
     except OSError as error:
         return isinstance(error, ProcessLookupError)
@@ -177,7 +177,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass  # it ended just now
-        process.wait()
+        wait_ended(process, END_S)  # one that the kernel holds, as a frozen one, ends when it is let go of
 
 
 class _Pump:

@@ -107,7 +107,7 @@ class Daemon:
     def last_words(self) -> str:
         """The last line of its output, or "" if there is none."""
         try:
-            with open(os.path.join(self.folder, OUTPUT), "rb") as file:
+            with open(os.path.join(self.folder, OUTPUT), "rb", opener=open_regular) as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - 512))
                 lines = file.read().decode(errors="replace").split("\n")
         except OSError:

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from typing import NamedTuple, Self
 
 from nri.errors import NriError, describe
+from nri.files import open_regular
 from nri.plugins.network_device_injector.namespace import OWN
 from nri.plugins.network_device_injector.netlink import Netlink
 
@@ -214,6 +215,6 @@ def _index(side: Netlink, name: str) -> int:
 
 
 def _open(path: str, opened: ExitStack) -> int:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     opened.callback(os.close, descriptor)
     return descriptor

@@ -10,6 +10,8 @@ import os
 import threading
 from typing import TypeVar
 
+from nri.files import open_regular
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +32,7 @@ def enter(path: str, action: Callable[[], T]) -> T:
     Raises:
         OSError: the file cannot be opened, is no network namespace, or we may not enter it; and what `action` raises.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = open_regular(path)
     made: list[T] = []
     failed: list[OSError] = []
 

@@ -37,6 +37,8 @@ __all__ = ["Domain"]
 
 #: How long a container that plugins want gone has to end by itself, in seconds.
 EVICTION_S = 10
+#: Evictions that are under way at a time; each has a thread.
+MOST_EVICTIONS = 256
 #: A pod's resources, in an update and in its configuration; NRI has ``pod_`` before them.
 _RESOURCES: Final = ("overhead", "resources")
 
@@ -205,7 +207,7 @@ class Domain:
 
     def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
         """Begin to stop containers that plugins want gone, and return; one that is being stopped goes once."""
-        missing: list[str] = []
+        missing, over = list[str](), 0
         for each in evictions:
             record = self._store.named(each.container_id)
             if record is None or not record.runtime_id:
@@ -213,6 +215,9 @@ class Domain:
                 continue
             with self._lock:
                 if record.id in self.evictions:
+                    continue
+                if len(self.evictions) >= MOST_EVICTIONS:
+                    over += 1
                     continue
                 thread = threading.Thread(target=self._evict, args=(record,), name="nri-proxy-evict", daemon=True)
                 _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
@@ -222,6 +227,8 @@ class Domain:
                     _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
                 else:
                     self.evictions[record.id] = thread
+        if over:
+            _log.warning("%d evictions are left out: %d are under way", over, MOST_EVICTIONS)
         if missing:
             more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
             _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)

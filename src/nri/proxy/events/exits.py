@@ -14,6 +14,7 @@ from time import monotonic
 
 from google.protobuf.message import DecodeError
 
+from nri.cri.client import decoded
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.adoption import start_key
@@ -80,11 +81,11 @@ class Exits:
                 found, self._list = self._list, None
             try:
                 if found is not None:
-                    self.look(pb.ListContainersResponse.FromString(found))
+                    self.look(decoded(pb.ListContainersResponse, found))
                 else:
                     self.asked_at = self._own_at = monotonic()
                     self.look(self.context.backend.call("ListContainers", pb.ListContainersRequest()))
-            except (NriError, DecodeError) as error:
+            except NriError as error:
                 _log.debug("which containers have ended is not known: %s", error)
             except Exception:  # noqa: BLE001  one bad answer must not end the looking
                 _log.exception("a list of containers could not be read")

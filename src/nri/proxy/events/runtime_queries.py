@@ -93,7 +93,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _number(value: Any) -> int:
-    return value if isinstance(value, int) and 0 <= value < 1 << 31 else 0
+    return value if type(value) is int and 0 <= value < 1 << 31 else 0
 
 
 def _message(value: Any, empty: M) -> M:

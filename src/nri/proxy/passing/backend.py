@@ -15,10 +15,10 @@ from time import monotonic, sleep
 from typing import Any
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from nri.cri.client import met
+from nri.cri.client import decoded, met
 from nri.cri.pb import api_pb2 as pb
 from nri.cri.server import LIMITS
 from nri.errors import RpcError, RuntimeUnavailable
@@ -30,8 +30,8 @@ _log = logging.getLogger("nri.proxy")
 RUNTIME_SERVICE = "runtime.v1.RuntimeService"
 #: How long the proxy's own calls may take, in seconds.
 CALL_TIMEOUT_S = 10.0
-#: gRPC's numbers of DEADLINE_EXCEEDED and INTERNAL.
-_LATE, _INTERNAL = 4, 13
+#: gRPC's number of DEADLINE_EXCEEDED.
+_LATE = 4
 #: How much longer than its deadline gRPC may take to end a call, or a channel to close, in seconds.
 MORE_S = 5.0
 #: How long to wait for gRPC's own thread at the end, in seconds.
@@ -110,10 +110,7 @@ class Backend:
                 reason = met(self.path) or error.details() or "it has closed the connection"
                 raise RuntimeUnavailable(self.path, reason, "It is waited for") from None
             raise RpcError(error.code().value[0], error.details() or "") from None
-        try:
-            return GetMessageClass(method.output_type).FromString(answer)
-        except DecodeError as error:
-            raise RpcError(_INTERNAL, f"{name}: the runtime's answer cannot be read: {error}") from None
+        return decoded(GetMessageClass(method.output_type), answer)
 
     @property
     def connected(self) -> bool:

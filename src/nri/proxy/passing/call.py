@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import grpc
 
+from nri.cri.server import READS
 from nri.errors import NriError
 from nri.proxy.passing.backend import Backend
 
@@ -25,11 +26,6 @@ _ENDLESS_S = 10 * 365 * 86400.0
 #: Metadata that belong to a connection and not to a call; gRPC sets its own.
 _OF_A_HOP = ("user-agent", "content-type", "te", "host", "accept-encoding", "grpc-encoding", "grpc-accept-encoding")
 _LEAST_S = 0.001
-#: The ends of the names of methods that a kubelet calls all the time, and that change nothing.
-_READS = (
-    "/ListPodSandbox", "/ListContainers", "/PodSandboxStatus", "/ContainerStatus", "/ListContainerStats",
-    "/ListPodSandboxStats", "/ContainerStats", "/PodSandboxStats", "/Status", "/Version", "/ListImages", "/ImageStatus",
-)  # fmt: skip
 _Stream = Any
 
 
@@ -110,7 +106,7 @@ class Call:
     @property
     def _is_quick(self) -> bool:
         """Whether it reads what the runtime knows, by a deadline: a client that gives up need not end that."""
-        return self.deadline is not None and self.method.endswith(_READS)
+        return self.deadline is not None and self.method.endswith(READS)
 
     def _forward_through(self, request: bytes) -> bytes:
         try:

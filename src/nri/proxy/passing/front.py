@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from nri.cri.codes import ROWS, Row, status_of
 from nri.cri.pb import api_pb2 as pb
@@ -27,12 +28,13 @@ __all__ = ["Answer", "Front"]
 #: Calls at a time. More are refused at once (RESOURCE_EXHAUSTED) instead of waiting behind each other. Threads come
 #: when they are needed.
 CALLS = 1024
-#: And of one connection: a client that ends none of its calls leaves the rest to the others.
+#: And of one connection, or of all that do not only read: clients that end none of their calls leave the rest to reads.
 CALLS_OF_ONE = 896
 Answer = Callable[[bytes, Call], bytes]
 _CODES = (
     Row(RuntimeUnavailable, grpc.StatusCode.UNAVAILABLE),
     Row(DeadlineExceeded, grpc.StatusCode.DEADLINE_EXCEEDED),
+    Row(DecodeError, grpc.StatusCode.INVALID_ARGUMENT),  # of the client's request
     *ROWS,
 )
 
@@ -114,7 +116,7 @@ def _abort(call: Call, error: Exception) -> NoReturn:
         call.abort(error.code, error.details, error.trailing)
     code, text = status_of(error, _CODES)
     name = call.method.rpartition("/")[2]
-    if isinstance(error, (NriError, OSError)):
+    if isinstance(error, (NriError, OSError, DecodeError)):
         _log.info("%s: %s: %s", name, code.name, text)
     else:
         _log.error("%s failed", name, exc_info=error)  # a fault of ours: whoever mends it needs the place

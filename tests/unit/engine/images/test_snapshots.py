@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from nri.engine.images.snapshots import Snapshots
 from nri.engine.support.errors import EngineError, InvalidRequest
+from nri.files import Usage
 
 
 @pytest.fixture
@@ -46,6 +48,30 @@ def test_its_room_is_counted_and_gone_with_it(snapshots: Snapshots, lower: Path)
     assert snapshots.all_usage().inodes == 0
     with pytest.raises(FileNotFoundError):
         snapshots.usage("c1")
+
+
+def test_a_count_of_all_that_takes_long_is_good_for_longer(
+    snapshots: Snapshots, lower: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, asked = [1000.0], list[str]()
+
+    def usage(name: str, within_s: float) -> Usage:
+        asked.append(name)
+        now[0] += 2.0 if name == "big" else 0.001
+        return Usage(len(asked), 1)
+
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(snapshots, "usage", usage)
+    snapshots.mount(lower, "small")
+    assert [snapshots.all_usage().size_bytes for _ in range(3)] == [1, 2, 3]
+    snapshots.mount(lower, "big")
+    before = snapshots.all_usage()
+    for _ in range(3):
+        now[0] += 10
+        assert snapshots.all_usage() == before
+    now[0] += 10
+    assert snapshots.all_usage() != before and asked.count("big") == 2
 
 
 def test_a_mount_that_fails_leaves_nothing(snapshots: Snapshots, tmp_path: Path) -> None:

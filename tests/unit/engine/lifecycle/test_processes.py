@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
@@ -41,6 +43,47 @@ def test_an_eviction_that_no_thread_can_do_is_told(dry: Any, made: Processes, ca
     assert f"container {entry.id} could not be evicted: can't start new thread" in caplog.text
     made.evict(entry.id, "too loud")
     assert entry.ended.wait(20)
+
+
+def evicting() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name == "nri-engine-evict"]
+
+
+def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is_asked_for(
+    dry: Any, made: Processes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    entry = dry.engine.inventory.container(dry.run(dry.pod()))
+    with entry.record_lock:
+        for _ in range(1000):
+            made.evict(entry.id, "a\nb\x1b[31m" + "c" * 5000)
+        assert len(evicting()) == 1
+    assert entry.ended.wait(20)
+    assert entry.record.message.isprintable() and len(entry.record.message) < 2000
+    (line,) = [text for text in caplog.messages if "gone" in text]
+    assert line.isprintable() and len(line) < 2000
+    wait_for(lambda: not evicting(), "its thread's end")
+
+
+def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
+    dry: Any, made: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "MOST_EVICTIONS", 3)
+    pod = dry.pod()
+    entries = [dry.engine.inventory.container(dry.run(pod, f"c{number}")) for number in range(6)]
+    with ExitStack() as stack:
+        for entry in entries:
+            stack.enter_context(entry.record_lock)
+        for entry in entries:
+            made.evict(entry.id, "all of them")
+        assert len(evicting()) == 3
+    assert [text for text in caplog.messages if "under way" in text] == [
+        f"container {entries[3].id} and others are not evicted: 3 evictions are under way"
+    ]
+    wait_for(lambda: not evicting(), "their end")
+    for entry in entries[3:]:
+        made.evict(entry.id, "once more")
+    assert all(entry.ended.wait(20) for entry in entries)
 
 
 @pytest.mark.parametrize("timeout_s", [0.0, 1.0, float(2**63 - 1)])

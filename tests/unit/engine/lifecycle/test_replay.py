@@ -11,7 +11,7 @@ import pytest
 from nri.engine.lifecycle import replay as module
 from nri.engine.lifecycle.replay import sweep
 from nri.engine.state import ContainerState, PodState
-from nri.engine.support.errors import EngineError
+from nri.engine.support.errors import EngineError, ToolMissing
 
 
 def records(dry: Any, kind: str) -> dict[str, Any]:
@@ -160,3 +160,25 @@ def test_what_cannot_be_taken_away_is_told_and_the_rest_goes(dry: Any, monkeypat
     assert "the bundle of lost, of which there is no record: it is busy" in complaints
     assert bundle.exists()
     assert not pod.exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(ToolMissing("runc"), ""), (EngineError("its state is a pipe. Remove it"), "its state is a pipe")],
+)
+def test_a_runtime_that_cannot_say_what_it_has_holds_nothing_up(
+    dry: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: EngineError, told: str
+) -> None:
+    machinery, places = dry.engine.machinery, dry.engine.machinery.places
+    runtime = machinery.runtime("runc")
+    places.runtime("runc").mkdir(parents=True, exist_ok=True)
+    (places.bundles / "stray").mkdir()
+
+    def containers() -> dict[str, object]:
+        raise error
+
+    monkeypatch.setattr(type(runtime), "containers", lambda _: containers())
+    assert sweep(machinery, set()) == []
+    assert not (places.bundles / "stray").exists()
+    lines = [text for text in caplog.messages if "is left there" in text]
+    assert ([told in text for text in lines] == [True]) if told else lines == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,8 @@ import pytest
 
 from nri.engine.network.cni import Cni
 from nri.engine.network.configuration import Network
-from nri.engine.support.errors import CommandFailed, EngineError, ToolMissing
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError, ToolMissing
+from tests.support.waiting import wait_for
 
 PLUGIN = """#!/bin/sh
 printf '%s %s ' "$CNI_COMMAND" "${0##*/}" >> "$LOG"
@@ -156,17 +160,91 @@ def test_what_is_no_id_is_refused(world: World, identity: str) -> None:
         world.cni.delete(identity)
 
 
-def test_a_kept_answer_that_cannot_be_read_is_named(world: World) -> None:
-    (world.folder / "cache/p1.json").write_text("{")
-    with pytest.raises(EngineError, match=r"p1\.json cannot be read"):
-        world.cni.delete("p1")
+@pytest.mark.parametrize("command", ["ADD", "DEL", "CHECK"])
+def test_a_child_in_a_session_of_its_own_does_not_outlive_a_plugin_that_took_too_long(
+    world: World, command: str
+) -> None:
+    child, bad = world.folder / "child", world.folder / "bin/bad"
+    bad.write_text(
+        f"""#!/bin/sh
+[ "$CNI_COMMAND" = {command} ] || {{ echo '{{"ips": []}}'; exit 0; }}
+setsid sleep 300 &
+echo $! > {child}
+exec sleep 300
+"""
+    )
+    bad.chmod(0o755)
+    if command != "ADD":
+        world.add("bad")
+    world.cni.timeout_s = 3
+    calls: dict[str, Callable[[], object]] = {
+        "ADD": lambda: world.add("bad"),
+        "DEL": lambda: world.cni.delete("p1"),
+        "CHECK": lambda: world.cni.check("p1"),
+    }
+    with pytest.raises(CommandTimeout, match=f"network net: bad {command}: still running after 3 s"):
+        calls[command]()
+    stat = Path(f"/proc/{int(child.read_text())}/stat")
+    if command == "CHECK":  # it may be what the pod needs
+        os.kill(int(child.read_text()), signal.SIGKILL)
+    wait_for(lambda: not stat.exists() or stat.read_text().split()[2] == "Z", "the end of the child")
 
 
-@pytest.mark.parametrize("odd", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), Path.mkdir])
-def test_a_kept_answer_that_is_no_file_is_named_and_holds_nobody_up(world: World, odd: Any) -> None:
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def a_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
+    "half": lambda path: path.write_text("{"),
+    "another table": lambda path: path.write_text('{"plugins": []}'),
+    "plugins without a type": lambda path: path.write_text(path.read_text().replace('"type"', '"kind"')),
+    "plugins that are none": lambda path: path.write_text(path.read_text().replace('"plugins": [', '"plugins": [7, ')),
+    "a pipe": a_pipe,
+    "a link": a_link,
+    "a folder": a_folder,
+}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+def test_a_kept_answer_that_cannot_be_read_keeps_no_pod_from_being_stopped_and_is_told(
+    world: World, spoiled: str, caplog: pytest.LogCaptureFixture
+) -> None:
     world.add("first")
     path = world.cni.cache / "p1.json"
-    path.unlink()
-    odd(path)
+    SPOILED[spoiled](path)
     with pytest.raises(EngineError, match=f"{path} cannot be read"):
-        world.cni.delete("p1")
+        world.cni.check("p1")
+    world.cni.delete("p1")
+    assert (world.asked(), world.cni.attached()) == (["ADD first"], [])
+    assert os.path.lexists(world.cni.cache / "broken/p1.json")
+    assert "pod p1: its network is given back without the CNI plugins" in caplog.text
+    world.cni.delete("p1")
+    world.add("first")
+    world.cni.delete("p1")
+    assert world.asked() == ["ADD first", "ADD first", "DEL first"]
+
+
+def test_a_kept_answer_that_cannot_be_read_for_now_is_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    world.add("first")
+    with monkeypatch.context() as patch:
+        patch.setattr("nri.engine.network.cni.read_regular", full)
+        with pytest.raises(EngineError, match=r"p1\.json cannot be read: .*Too many open files"):
+            world.cni.delete("p1")
+    world.cni.delete("p1")
+    assert world.asked() == ["ADD first", "DEL first"]

@@ -2,16 +2,19 @@
 
 import itertools
 import os
+import signal
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nri.engine.process.conmon import PERSIST, Conmon, conmon_argv, find_conmon
+from nri.engine.process.conmon import PERSIST, Conmon, conmon_argv, find_conmon, parse_sync
 from nri.engine.process.runtime import Runtime
 from nri.errors import RequestError
 from tests.support.needs import need_root
+from tests.support.waiting import wait_for
 
 
 def test_the_command_line_has_all_files_in_the_bundle_and_the_runtimes_options(tmp_path: Path) -> None:
@@ -67,3 +70,52 @@ def test_a_log_that_is_no_file_is_refused_before_conmon_writes_to_it(
             call()
         assert caught.value.field == "log_path"
     assert not (tmp_path / PERSIST).exists()
+
+
+#: A conmon that opens its log, says a pid and stays, as the real one does.
+CONMON = """#!{python}
+import os, signal, sys
+(log,) = [word.partition(":")[2] for word in sys.argv if word.startswith("k8s-file:")]
+os.read(int(os.environ["_OCI_STARTPIPE"]), 1)
+os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+if pid := os.fork():
+    open("{bundle}/conmon.pid", "w").write(str(pid))
+    os.write(int(os.environ["_OCI_SYNCPIPE"]), b'{"data": 7}\\n')
+else:
+    os.setsid()
+    signal.alarm(60)
+    signal.pause()
+"""
+
+
+@pytest.mark.parametrize("moment", ["never", "until it is open", "and it stays"])
+def test_a_log_that_is_replaced_while_conmon_opens_it_is_refused(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary, log, victim = tmp_path / "conmon", tmp_path / "0.log", tmp_path / "victim"
+    binary.write_text(CONMON.replace("{python}", sys.executable).replace("{bundle}", str(tmp_path)))
+    (tmp_path / "runtime").write_text("#!/bin/sh\n")
+    for program in (binary, tmp_path / "runtime"):
+        program.chmod(0o755)
+    runtime = Runtime(str(tmp_path / "runtime"), tmp_path / "root")
+
+    def put_link(_: int) -> None:
+        if moment != "never":
+            log.symlink_to(victim)
+
+    def parse(line: bytes) -> tuple[int, str]:
+        if moment == "until it is open":
+            log.unlink()
+            log.touch()
+        return parse_sync(line)
+
+    monkeypatch.setattr("nri.engine.process.conmon.parse_sync", parse)
+    conmon = Conmon(str(binary))
+    if moment == "never":
+        assert conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link).pid == 7
+        os.kill(find_conmon(tmp_path, "c1"), signal.SIGKILL)
+    else:
+        with pytest.raises(RequestError, match="was another file a moment ago") as caught:
+            conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link)
+        assert caught.value.field == "log_path"
+    wait_for(lambda: not find_conmon(tmp_path, "c1"), "the end of conmon")

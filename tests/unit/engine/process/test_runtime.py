@@ -1,11 +1,13 @@
 """An OCI runtime as a command line: what it calls itself. tests/engine has its calls on real containers."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from nri.engine.process import Runtime
 from nri.engine.process.runtime import parse_list, parse_state
+from nri.engine.support.errors import EngineError
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,32 @@ def test_an_answer_of_wrong_types_is_none(row: str) -> None:
 
 def test_a_program_that_cannot_be_asked_has_the_name_of_its_file(tmp_path: Path) -> None:
     assert Runtime(str(tmp_path / "absent"), tmp_path / "root").program == "absent"
+
+
+@pytest.mark.parametrize("name", ["state.json", "status"])
+def test_a_pipe_in_the_place_of_a_state_is_named_and_the_runtime_is_not_called(tmp_path: Path, name: str) -> None:
+    binary = tmp_path / "runc"
+    binary.write_text('#!/bin/sh\nfor word; do echo "$word"; done >> "${0%/*}/asked"\necho "[]"\n')
+    binary.chmod(0o755)
+    runtime = Runtime(str(binary), tmp_path / "root")
+    for identity in ("good", "bad"):
+        (runtime.root / identity).mkdir()
+    (runtime.root / "good" / name).touch()
+    os.mkfifo(runtime.root / "bad" / name)
+    for call in (
+        runtime.containers,
+        lambda: runtime.state("bad"),
+        lambda: runtime.kill("bad", 9),
+        lambda: runtime.delete("bad"),
+        lambda: runtime.update("bad", {}),
+    ):
+        with pytest.raises(EngineError, match=f"bad/{name} is no file, and runc would wait on it. Remove it"):
+            call()
+    assert not (tmp_path / "asked").exists()
+    runtime.kill("good", 9)
+    assert (tmp_path / "asked").read_text().split()[-3:] == ["kill", "good", "9"]
+    (runtime.root / "bad" / name).unlink()
+    runtime.update("bad", {})
+    assert (tmp_path / "asked").read_text().split()[-3:] == ["update", "--resources=/dev/stdin", "bad"]
+    assert runtime.containers() == {}
+    assert (tmp_path / "asked").read_text().split()[-2:] == ["list", "--format=json"]

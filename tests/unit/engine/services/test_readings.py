@@ -11,6 +11,7 @@ from nri.engine.process import ContainerStats
 from nri.engine.services import readings as module
 from nri.engine.services.readings import Readings, total
 from nri.engine.state import ContainerRecord, ContainerState, PodRecord, PodState
+from nri.files import Usage
 
 
 def test_a_sum_has_what_any_part_has_and_no_more() -> None:
@@ -56,3 +57,47 @@ def test_a_pod_is_read_from_its_own_cgroup_of_either_version(tmp_path: Path) -> 
     assert found is not None and found.memory_usage_bytes == 80
     record.state = PodState.STOPPED
     assert made.pod(record, []).stats is None
+
+
+def test_containers_with_many_files_are_walked_in_turn_for_a_small_part_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many of them as somebody likes may be on a node, and its kubelet has to get its answer."""
+    now, walked = [1 << 60], list[str]()
+    monkeypatch.setattr(module.time, "time_ns", lambda: now[0])
+
+    def usage(name: str) -> Usage:
+        walked.append(name)
+        now[0] += 2_000_000_000 if name.startswith("big") else 1_000_000
+        return Usage(len(walked), 1, whole=not name.startswith("big1"))
+
+    images = SimpleNamespace(snapshots=SimpleNamespace(usage=usage))
+    there = [f"big{number}" for number in range(30)] + ["small"]
+    containers = SimpleNamespace(list=lambda: [SimpleNamespace(id=name) for name in there])
+    made = Readings(SimpleNamespace(list=list), containers, images)  # type: ignore[arg-type]
+
+    def listed() -> None:
+        for name in there:
+            found = made.room(name)
+            assert found is not None and found[1].size_bytes > 0
+        made.forget()
+
+    listed()
+    assert sorted(walked) == sorted(there), "what is not known is walked at once"
+    walked.clear()
+    began = now[0]
+    for _ in range(30 * 12):
+        now[0] += 10_000_000_000
+        listed()
+    big = [name for name in walked if name != "small"]
+    assert sorted(set(big)) == sorted(set(there) - {"small"}), "each has its turn"
+    assert max(big.count(name) for name in big) - min(big.count(name) for name in big) <= 1
+    assert len(big) * 2_000_000_000 <= (now[0] - began) / 20
+    assert walked.count("small") > 300
+    there.remove("big5")
+    made.forget()
+    walked.clear()
+    for _ in range(10):
+        now[0] += 60_000_000_000
+        listed()
+    assert len([name for name in walked if name != "small"]) == 10, "one that is gone holds up no other"

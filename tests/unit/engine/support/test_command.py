@@ -3,6 +3,8 @@
 import fcntl
 import os
 import resource
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,20 @@ def test_at_the_deadline_the_program_and_its_children_are_killed(tmp_path: Path)
 
 def test_a_child_that_keeps_the_pipes_open_does_not_hold_us() -> None:
     assert run(["sh", "-c", "sleep 3 & echo done"], timeout_s=20).stdout == b"done\n"
+
+
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
+def test_a_program_that_the_kernel_does_not_let_end_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is frozen, or waits for a disk that is gone: here the signal does not come to it."""
+    held: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr("nri.engine.support.command.END_S", 0.1)
+        patch.setattr(os, "killpg", lambda pid, _: held.append(pid))
+        began = time.monotonic()
+        with pytest.raises(CommandTimeout):
+            run(["sleep", "300"], timeout_s=0.1)
+    os.kill(held[0], signal.SIGKILL)
+    assert time.monotonic() - began < 200
 
 
 def test_a_program_that_is_not_there_is_named() -> None:

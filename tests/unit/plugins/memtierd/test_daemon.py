@@ -90,6 +90,9 @@ def test_without_output_there_are_no_last_words(tmp_path: Path) -> None:
     assert daemon.last_words() == "" and daemon.ended and not daemon.has("", "")
     (tmp_path / "memtierd.output").write_text("first\nlast\n\n")
     assert daemon.last_words() == "last"
+    (tmp_path / "memtierd.output").unlink()
+    os.mkfifo(tmp_path / "memtierd.output")
+    assert daemon.last_words() == ""
 
 
 def test_output_that_has_become_long_begins_anew_and_what_writes_goes_on_at_its_beginning(

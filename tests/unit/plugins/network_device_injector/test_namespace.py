@@ -27,6 +27,9 @@ def test_a_file_that_is_no_network_namespace_is_an_error(tmp_path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="Invalid argument"):
         enter(f"{tmp_path}/file", lambda: None)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="not a regular file"):
+        enter(f"{tmp_path}/pipe", lambda: None)
     with pytest.raises(FileNotFoundError):
         enter(f"{tmp_path}/none", lambda: None)
 

@@ -103,6 +103,7 @@ def test_cri_os_answer_has_each_key_by_itself(runtime: Runtime) -> None:
         rich(config=5, runtimeSpec=[], pid="x"),
         rich(config={"metadata": 5}, runtimeSpec=None, pid=-1),
         rich(config={"metadata": {"name": 5}}, pid=1 << 40),
+        rich(config=[], runtimeSpec=7, pid=True),
     ],
 )
 def test_a_poor_or_odd_answer_leaves_the_status(runtime: Runtime, info: dict[str, str]) -> None:

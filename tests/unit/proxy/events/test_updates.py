@@ -251,6 +251,16 @@ def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
     assert asker.world.proxy is not None and asker.world.proxy.store.pods() == []
 
 
+def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_counted(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("nri.proxy.events.domain.MOST_EVICTIONS", 0)
+    assert asker.world.proxy is not None
+    asker.world.proxy.domain.evict([m.ContainerEviction(container_id=asker.ids["c"])] * 7)
+    assert asker.world.proxy.domain.evictions == {}
+    assert "7 evictions are left out: 0 are under way" in caplog.text
+
+
 def test_a_container_that_is_wanted_gone_many_times_is_stopped_once(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
+from nri.cri.pb import api_pb2 as pb
 from nri.proxy.passing import Backend, Front, RuntimeFailed
 from tests.support.raw_grpc import RawServer, raw_channel
 from tests.support.waiting import wait_for
@@ -300,6 +301,19 @@ def test_an_error_of_the_proxys_own_is_a_status(tmp_path: Path, runtime: RawServ
         with raw_channel(tmp_path / "p.sock") as channel, pytest.raises(grpc.RpcError) as caught:
             channel.unary_unary(VERSION)(b"", timeout=WAIT_S)
     assert (caught.value.code(), caught.value.details()) == (Code.UNKNOWN, "a fault")
+
+
+def test_a_request_that_cannot_be_read_is_the_clients_mistake(
+    tmp_path: Path, runtime: RawServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(request: bytes, call: Any) -> bytes:
+        return pb.VersionRequest.FromString(request).SerializeToString()
+
+    with runtime.listening(tmp_path / "r.sock"), proxied(tmp_path, {VERSION: answer}):
+        with raw_channel(tmp_path / "p.sock") as channel, pytest.raises(grpc.RpcError) as caught:
+            channel.unary_unary(VERSION)(b"\xff\xff", timeout=WAIT_S)
+    assert caught.value.code() is Code.INVALID_ARGUMENT
+    assert "Traceback" not in caplog.text
 
 
 def test_an_error_of_any_length_reaches_the_client(runtime: RawServer, channel: grpc.Channel) -> None:
