@@ -20,13 +20,15 @@ from nri.engine.state import ContainerRecord, ContainerState
 from nri.engine.support.errors import CommandTimeout, NotThere
 from nri.errors import NriError
 
-__all__ = ["Processes"]
+__all__ = ["EVICTED", "Processes"]
 
 #: How long the kernel has for SIGKILL, and plugins for the event of an end, in seconds.
 KILL_S, _TOLD_S = 30.0, 120.0
 #: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
 FROZEN_S = 2.0
-#: How long a container has to end that plugins want gone, in seconds.
+#: How the message of a container begins that plugins want gone.
+EVICTED = "evicted by a plugin"
+#: How long such a container has to end, in seconds.
 _EVICTION_S = 10.0
 #: A client may ask for any number of seconds; a wait takes no more than some centuries.
 _LONGEST_STOP_S = 10 * 365 * 86400.0
@@ -114,7 +116,7 @@ class Processes:
         def stop() -> None:
             try:
                 container = self._inventory.container(identity)
-                self._inventory.note(container, message=f"evicted by a plugin: {reason}")
+                self._inventory.note(container, message=f"{EVICTED}: {reason}")
                 self.stop(container, _EVICTION_S)
             except NriError as error:
                 _log.warning("container %s could not be evicted: %s", identity, error)

@@ -77,8 +77,8 @@ class Background:
             turn = self._turns[name] = allocate_lock()
             turn.acquire()  # the first turn has begun: a tick comes after it
             thread = threading.Thread(target=self._run, args=(name, turn), name=f"nri-every-{name}", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _run(self, name: str, turn: Any) -> None:
         from nri.stub.handler.coroutines import resolve
