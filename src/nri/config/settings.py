@@ -148,6 +148,8 @@ def given_layer(given: Mapping[str, Given]) -> Layer:
             wanted = ".".join(map(str, path[:end]))
             if wanted in given:
                 return given[wanted][0]
-        return ", ".join(dict.fromkeys(name for name, _ in given.values()))
+        whole = ".".join(map(str, path))
+        below = [name for key, (name, _) in given.items() if key.startswith(f"{whole}.")]
+        return ", ".join(dict.fromkeys(below or [name for name, _ in given.values()]))
 
     return Layer(tree, place)

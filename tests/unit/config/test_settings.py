@@ -122,7 +122,8 @@ def test_the_place_of_a_value_is_the_flag_that_gave_it_also_for_values_inside_it
     assert layer.tree == {"a": {"b": [1]}, "c": 2}
     assert layer.place(("a", "b", 0)) == "--one"
     assert layer.place(("c",)) == "TWO"
-    assert layer.place(("d",)) == "--one, TWO"
+    assert layer.place(("a",)) == "--one", "of a table, those that set keys of it"
+    assert layer.place(("d",)) == layer.place(()) == "--one, TWO"
 
 
 @pytest.mark.parametrize(
