@@ -84,12 +84,14 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     """Say what is near also without the dashes, which all options have; else where options of verbs stand."""
     name = error.option_name
     near = {each.lstrip("-"): each for each in sorted(error.possibilities or (), reverse=True)}
-    error.possibilities = [near[word] for word in get_close_matches(name.lstrip("-"), near)]
+    meant = [near[word] for word in get_close_matches(name.lstrip("-"), near)]
     if name in _MEANT:
         return f"no such option {name}: here it is {_MEANT[name]}"
-    if not error.possibilities and error.ctx is not None and error.ctx.parent is None:
+    if meant:
+        return f"no such option {name}, did you mean {' or '.join(meant)}?"
+    if error.ctx is not None and error.ctx.parent is None:
         return f"no such option {name} before a verb: a verb's own options stand behind it"
-    return error.format_message().rstrip(".")
+    return f"no such option {name}"
 
 
 def report(error: BaseException, settings: Settings) -> int:
