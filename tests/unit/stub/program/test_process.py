@@ -213,13 +213,17 @@ def test_a_signal_ends_the_program_with_its_code(options: Options, number: int, 
     assert run(Program(Names(), options), begin_and_signal) == code
 
 
-@pytest.mark.parametrize("leaves", ["handler", "background"])
+@pytest.mark.parametrize("leaves", ["handler", "background", "background, after a signal"])
 def test_sys_exit_ends_the_program_with_its_code_wherever_it_is_called(options: Options, leaves: str) -> None:
     class Leaves(Names):
         @nri.every(0.01)
         def work(self):
-            if leaves == "background":
-                sys.exit(7)
+            if leaves == "handler":
+                return
+            if leaves != "background":
+                os.kill(os.getpid(), signal.SIGTERM)
+                wait_for(lambda: bool(program.stop), "the signal")
+            sys.exit(7)
 
         def create_container(self, pod, container):
             sys.exit(7)
@@ -231,8 +235,9 @@ def test_sys_exit_ends_the_program_with_its_code_wherever_it_is_called(options: 
         assert runtime.closed_by_plugin()
 
     options.no_reconnect = False
+    program = Program(Leaves(), options)
     with pytest.raises(SystemExit) as raised:
-        run(Program(Leaves(), options), begin_and_ask)
+        run(program, begin_and_ask)
     assert raised.value.code == 7
 
 
