@@ -53,6 +53,15 @@ def test_a_connection_lost_between_register_and_configure_ends_the_session() -> 
         assert isinstance(outcome, nri.ConnectionClosed) and "before Configure" in str(outcome), repr(outcome)
 
 
+def test_a_connection_that_is_closed_before_any_answer_is_perhaps_not_to_a_runtime() -> None:
+    with plugin_thread(Names()) as running:
+        running.runtime.request()
+        running.runtime.close()
+        outcome = running.ended()
+        assert isinstance(outcome, nri.ConnectionClosed), repr(outcome)
+        assert "perhaps it is no NRI socket" in str(outcome)
+
+
 def test_a_refused_registration_says_what_the_runtime_said() -> None:
     with plugin_thread(Names()) as running:
         running.runtime.answer(running.runtime.request(), code=Code.UNKNOWN, text="invalid plugin index: nope")

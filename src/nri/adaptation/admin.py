@@ -112,9 +112,13 @@ class Admin:
         )
 
     def start(self) -> None:
-        """Listen. OSError if the socket cannot be made."""
-        make_folder(self.path, 0o700)
-        self._server.start()
+        """Listen. OSError if the socket cannot be made; it names the setting, for few people have chosen the path."""
+        try:
+            make_folder(self.path, 0o700)
+            self._server.start()
+        except OSError as error:
+            error.strerror = f"admin_socket: {error.strerror}"
+            raise
 
     def stop(self) -> None:
         """Stop listening and remove the socket."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
@@ -61,9 +62,8 @@ def describe(error: BaseException) -> str:
     """Put an error into one line (a ConfigError: one per problem) that says what, where, and what to do next."""
     if isinstance(error, click.UsageError):
         verb = error.ctx.command_path if error.ctx else "nri"
-        text = " ".join(error.format_message().split()).rstrip(".")  # choices come in lines of their own
-        if isinstance(error, click.NoSuchOption) and error.option_name in _MEANT:
-            text = f"no such option {error.option_name}: here it is {_MEANT[error.option_name]}"
+        text = _no_such_option(error) if isinstance(error, click.NoSuchOption) else error.format_message().rstrip(".")
+        text = " ".join(text.split())  # choices come in lines of their own
         stop = "" if text.endswith("?") else "."
         return f"{text[:1].lower()}{text[1:]}{stop} try: {verb} --help"
     if isinstance(error, click.ClickException):
@@ -79,6 +79,20 @@ def describe(error: BaseException) -> str:
     if isinstance(error, ValueError) and sys.stdout.closed:
         return "standard output is closed: loaded code, such as a plugin, has closed it"
     return f"{type(error).__name__}: {str(error).rstrip('.')}. This is a defect of nri; -v -v shows where it happened"
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """Say what is near also without the dashes, which all options have; else where options of verbs stand."""
+    name = error.option_name
+    near = {each.lstrip("-"): each for each in sorted(error.possibilities or (), reverse=True)}
+    meant = [near[word] for word in get_close_matches(name.lstrip("-"), near)]
+    if name in _MEANT:
+        return f"no such option {name}: here it is {_MEANT[name]}"
+    if meant:
+        return f"no such option {name}, did you mean {' or '.join(meant)}?"
+    if error.ctx is not None and error.ctx.parent is None:
+        return f"no such option {name} before a verb: a verb's own options stand behind it"
+    return f"no such option {name}"
 
 
 def report(error: BaseException, settings: Settings) -> int:

@@ -45,8 +45,8 @@ class WrongValue(ValueError):
 
 
 def together(errors: Sequence[ConfigError]) -> ConfigError:
-    """The first of several errors, to be raised, with all further ones in `others`."""
-    first, *others = errors
+    """The first of several errors, to be raised, with all further ones, and those that they carry, in `others`."""
+    first, *others = [each for error in errors for each in apart(error)]
     return ConfigError(first.source, first.key, first.reason, first.suggestion, others)
 
 

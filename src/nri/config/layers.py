@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from nri.config import syntax, typed
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, apart, shorten, together
+from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, shorten, together
 from nri.config.place import Path, at, show
 from nri.errors import ConfigError
 
@@ -80,7 +80,7 @@ def _merge(cls: type, layers: Sequence[Layer | ConfigError], places: dict[Path, 
     for given in layers:
         layer = given if isinstance(given, ConfigError) else _unwrapped(cls, given)
         if isinstance(layer, ConfigError):
-            errors += apart(layer)
+            errors.append(layer)
             continue
         problems: list[Problem] = []
         partial = typed.check(cls, layer.tree, (), problems)

@@ -11,7 +11,7 @@ flags. Unknown keys are errors, and the errors of all sources are reported toget
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -113,18 +113,20 @@ class SettingsLoader(Generic[T]):
         return (named,) if named else (self.default_path,) if os.path.exists(self.default_path) else ()
 
 
-def parse_setting(text: str, example: str) -> tuple[str, Any]:
+def parse_setting(text: str, example: str, texts: Collection[str] = ()) -> tuple[str, Any]:
     """A key and its value out of ``KEY=VALUE``. VALUE is TOML; anything else is text. Raises ConfigError.
 
-    `example` is shown in the error.
+    `example` is shown in the error. The value of a key in `texts` is text also if it looks like a number (``10``): in a
+    shell, quotes that would say so are gone.
     """
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key:
         raise ConfigError("--set", key, "not KEY=VALUE", f"such as --set {example}")
     try:
-        return key.strip(), parse_text(Source("--set", f"value = {value}", "toml"))["value"]
+        parsed = parse_text(Source("--set", f"value = {value}", "toml"))["value"]
     except ConfigError:
-        return key.strip(), value.strip()
+        return key, value
+    return key, value if key in texts and isinstance(parsed, (int, float)) else parsed
 
 
 def given_layer(given: Mapping[str, Given]) -> Layer:
@@ -146,6 +148,8 @@ def given_layer(given: Mapping[str, Given]) -> Layer:
             wanted = ".".join(map(str, path[:end]))
             if wanted in given:
                 return given[wanted][0]
-        return ", ".join(dict.fromkeys(name for name, _ in given.values()))
+        whole = ".".join(map(str, path))
+        below = [name for key, (name, _) in given.items() if key.startswith(f"{whole}.")]
+        return ", ".join(dict.fromkeys(below or [name for name, _ in given.values()]))
 
     return Layer(tree, place)

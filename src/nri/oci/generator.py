@@ -189,7 +189,7 @@ class Generator:
         if self._cdi is not None:
             return Draft(self._ask("inject CDI devices", self._cdi, draft.spec, names))
         if self.rules.unresolved_refused:
-            raise SpecError("", f"failed to inject CDI devices: this runtime has no CDI, not {', '.join(names)}")
+            raise SpecError("", f"failed to inject CDI devices: this runtime has no CDI: {', '.join(names)}")
         return draft
 
     def _ask(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -138,7 +138,8 @@ class Proxy:
         """Say in one line where it listens and which runtime it serves."""
         nri = self.settings.nri
         plugins = f"plugins in {nri.plugin_path} only" if nri.disable_connections else f"NRI at {nri.socket_path}"
-        return f"CRI at {self.settings.listen}, {plugins}, runtime at {self.runtime}"
+        why = f", nri why at {nri.admin_socket}" if nri.admin_socket else ""
+        return f"CRI at {self.settings.listen}, {plugins}{why}, runtime at {self.runtime}"
 
     def asked(self, container_id: str) -> pb.LinuxContainerResources | None:
         """The resources that the kubelet asks for a container, by the plugins' name; None if they are not known."""

@@ -10,9 +10,12 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from nri.api import messages as m
+from nri.config.complaint import suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from google.protobuf.message import Message
 
 __all__ = ["make_container", "make_pod"]
 
@@ -27,6 +30,7 @@ def make_pod(
     **fields: Any,
 ) -> m.PodSandbox:
     """A pod sandbox as a runtime would describe it."""
+    _check(make_pod, m.PodSandbox, fields)
     number = next(_numbers)
     fields.setdefault("id", f"pod{number}")
     fields.setdefault("uid", f"00000000-0000-4000-8000-{number:012}")
@@ -54,6 +58,7 @@ def make_container(
             they belong.
     """
     resources = {key: fields.pop(key) for key in tuple(fields) if key in _RESOURCES}
+    _check(make_container, m.Container, fields, *_RESOURCES)
     fields.setdefault("id", f"container{next(_numbers)}")
     if pod is not None:
         fields.setdefault("pod_sandbox_id", pod.id)
@@ -67,6 +72,16 @@ def make_container(
         else:
             setattr(target, field, value)
     return container
+
+
+def _check(function: Callable[..., object], kind: type[Message], fields: Mapping[str, object], *more: str) -> None:
+    """Raise TypeError, as Python does, for an argument that the function does not have and the message neither."""
+    known = kind.DESCRIPTOR.fields_by_name
+    for key in fields:
+        if key not in known:
+            own = [name for name in function.__annotations__ if name not in ("fields", "return")]
+            step = suggest(key, [*own, *more, *known])
+            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {key!r}; {step}")
 
 
 # Keyword -> part of the resources, field in it, and whether the field is an optional wrapper.

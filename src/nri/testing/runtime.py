@@ -246,7 +246,7 @@ def _check_texts(method: str, **options: object) -> None:
     """Raise LocalProtocolError for an option that is not text, with what to write instead."""
     for option, given in options.items():
         if not isinstance(given, str):
-            step = "json.dumps(...)" if option == "config" else f'"{given}"'
+            step = "json.dumps(...)" if option == "config" else f'"{str(given).zfill(2 if option == "idx" else 0)}"'
             raise LocalProtocolError(f"{method}() takes {option} as text, not {given!r}: write {option}={step}")
 
 

@@ -69,7 +69,7 @@ class Live:
         threading.Thread(target=self.run, name="nri-live", daemon=True).start()
         with self._news:
             if not self._news.wait_for(lambda: self._read or self._failure, self._first_s):
-                self._failure = DeadlineExceeded(f"nothing came in {self._first_s:g} s")
+                self._failure = DeadlineExceeded(f"the first reading ({self._first_s:g} s)")
             if self._failure is not None:
                 self._ended.set()
                 raise self._failure

@@ -60,6 +60,12 @@ def test_why_gives_the_chain_of_a_container(path, provenance):
     assert [(step["plugin"], step["key"], step["after"]) for step in chain["steps"]] == [("10-a", "A", "1")]
 
 
+def test_a_place_that_is_taken_is_told_with_the_setting_that_chose_it(path, provenance):
+    second = Admin(path, provenance, Policies(None), lambda: PLUGINS, Rules.DEFAULT, bool, Recent(Reporting()))
+    with pytest.raises(OSError, match=rf"admin_socket: {path} is in use: another process listens there"):
+        second.start()
+
+
 def test_the_beginning_of_an_id_is_enough(path, provenance):
     record(provenance, "1f2e3d4c")
     assert ask(path, "Why", {"container": "1f2"})["container"] == "1f2e3d4c"

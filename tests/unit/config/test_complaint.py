@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nri.config.complaint import shorten, suggest, written
+from nri.config.complaint import apart, shorten, suggest, together, written
+from nri.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,9 @@ def test_values_are_shown_as_configuration_files_write_them() -> None:
     assert (written("a"), written(True), written(None), written(1.5)) == ("a", "true", "null", "1.5")
     assert shorten("é") == '"é"'
     assert len(shorten("x" * 100)) == 60
+
+
+def test_errors_told_together_keep_those_that_they_carry() -> None:
+    a, b, c, d = (ConfigError("f", key, "is wrong") for key in "abcd")
+    error = together([together([a, b]), together([c, d])])
+    assert [each.key for each in apart(error)] == ["a", "b", "c", "d"]

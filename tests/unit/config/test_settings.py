@@ -110,6 +110,9 @@ def test_a_value_of_set_is_toml_and_else_text() -> None:
     assert parse_setting("nri.allowed_uids=[1, 2]", "a=1") == ("nri.allowed_uids", [1, 2])
     assert parse_setting("socket=/run/x=y.sock", "a=1") == ("socket", "/run/x=y.sock")
     assert parse_setting("socket=" + "[" * 5000, "a=1") == ("socket", "[" * 5000)
+    for value in ("10", "00", "1.5", "true", "8080"):
+        assert parse_setting(f"nri.index = {value}", "a=1", {"nri.index"}) == ("nri.index", value)
+    assert parse_setting('nri.index="10"', "a=1", {"nri.index"}) == ("nri.index", "10")
     with pytest.raises(ConfigError, match=r"not KEY=VALUE \(such as --set a=1\)"):
         parse_setting("socket", "a=1")
 
@@ -119,7 +122,8 @@ def test_the_place_of_a_value_is_the_flag_that_gave_it_also_for_values_inside_it
     assert layer.tree == {"a": {"b": [1]}, "c": 2}
     assert layer.place(("a", "b", 0)) == "--one"
     assert layer.place(("c",)) == "TWO"
-    assert layer.place(("d",)) == "--one, TWO"
+    assert layer.place(("a",)) == "--one", "of a table, those that set keys of it"
+    assert layer.place(("d",)) == layer.place(()) == "--one, TWO"
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,8 @@ def test_it_runs_until_it_is_told_to_end_and_says_where_it_is(tmp_path: Path) ->
     assert not proxy.listening
     closed = replace(world.settings, nri=replace(world.settings.nri, disable_connections=True))
     assert "plugins in " in Proxy(closed).describe()
+    asked = replace(world.settings, nri=replace(world.settings.nri, admin_socket="/a.sock"))
+    assert ", nri why at /a.sock, runtime at " in Proxy(asked).describe()
 
 
 def test_an_end_is_found_also_after_the_runtime_was_away(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+
 import nri
 from nri.testing import make_container, make_pod
 
@@ -22,3 +26,22 @@ def test_ids_and_uids_count_up_and_may_be_given() -> None:
     assert second.id == "mine" and first.uid != second.uid
     assert make_container().id != make_container().id
     assert make_container(id="mine", pod_sandbox_id="p").pod_sandbox_id == "p"
+
+
+@pytest.mark.parametrize(
+    ("function", "key", "words"),
+    [
+        (
+            make_container,
+            "memory",
+            "make_container() got an unexpected keyword argument 'memory'; did you mean \"memory_l",
+        ),
+        (make_container, "cpu_share", 'did you mean "cpu_shares"?'),
+        (make_container, "annotation", 'did you mean "annotations"?'),
+        (make_pod, "nodename", "make_pod() got an unexpected keyword argument 'nodename'; "),
+        (make_pod, "runtimehandler", 'did you mean "runtime_handler"?'),
+    ],
+)
+def test_an_argument_that_there_is_not_is_told_with_the_nearest_that_there_is(function, key: str, words: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(words)):
+        function(**{key: "x"})

@@ -120,6 +120,7 @@ def test_a_class_instead_of_an_instance_is_told(nri_runtime: FakeRuntime) -> Non
     ("option", "given", "text"),
     [
         ("idx", 10, 'add() takes idx as text, not 10: write idx="10"'),
+        ("idx", 5, 'add() takes idx as text, not 5: write idx="05"'),
         ("name", 5, 'add() takes name as text, not 5: write name="5"'),
         ("config", {"a": 1}, "add() takes config as text, not {'a': 1}: write config=json.dumps(...)"),
         ("config", None, "add() takes config as text, not None: write config=json.dumps(...)"),

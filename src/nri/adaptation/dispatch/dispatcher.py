@@ -15,6 +15,7 @@ Thread-safe: everything of one event is on its caller's stack. Next: `nri.adapta
 from __future__ import annotations
 
 import logging
+from os import getpid
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -247,9 +248,12 @@ class Dispatcher:
     def _ask_all_at_once(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
         """All plugins before any has answered. The error of the first one, by index, is raised when all have.
 
-        A plugin that is busy with an earlier event is waited for with nothing held, as in turn.
+        A plugin that is busy with an earlier event is waited for with nothing held, as in turn. A process with several
+        places is asked in turn: it may compare what it gets at each of them, by the order of arrival.
         """
         asked: list[tuple[Peer, EventPolicy, Sent | None]] = []
+        ours = (0, getpid())
+        processes: set[int] = set()
         failures: list[NriError] = []
         place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
         try:
@@ -258,12 +262,16 @@ class Dispatcher:
                 if place.ticket is not None:
                     self._hear(event, asked, failures, deadline)
                     sent = self._wait(place, event)
+                elif peer.pid in processes:
+                    self._hear(event, asked, failures, deadline)
                 policy = _policy_of(peer, event, sent)
                 if place.missed:
                     if policy is not None:
                         self._invoker.missed_turn(peer, policy, event)
                     policy = None
                 if policy is not None:
+                    if peer.pid not in ours:
+                        processes.add(peer.pid)
                     if sent is None:
                         sent = self._invoker.begin(peer, policy, event, deadline)
                     asked.append((peer, policy, sent))

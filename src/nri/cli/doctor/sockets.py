@@ -32,7 +32,8 @@ def check(root: str, path: str, findings: list[Finding], timeout_s: float | None
         )
         return False
     if not stat.S_ISSOCK(found.st_mode):
-        findings.append(Finding("problem", "it is not a socket", path, "remove it and restart the runtime"))
+        step = "name the runtime's socket with --socket-path; if it belongs here, move this away, restart the runtime"
+        findings.append(Finding("problem", "it is not a socket", path, step))
         return False
     _permissions(real, path, found, findings)
     return _listener(real, path, findings, timeout_s or 2.0)

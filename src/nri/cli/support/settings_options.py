@@ -113,8 +113,9 @@ class SettingsOptions(Generic[T]):
                 found |= {key: (flag.name, value) for key, value in values.items()}
         if settings.socket_path:
             found[self._socket_key] = (settings.socket_from, settings.socket_path)
+        texts = {key.key for key in self._loader().known_keys() if key.kind == "text"} if options["given"] else ()
         for text in options["given"]:
-            key, value = parse_setting(text, self._example)
+            key, value = parse_setting(text, self._example, texts)
             found[key] = ("--set", value)
         return found
 

@@ -117,6 +117,8 @@ def snapshot(socket: str, timeout_s: float) -> tuple[list[Any], list[Any]]:
     bound.start()
     try:
         reason = session.run()
+    except ConnectionClosed as error:
+        reason = error.reason
     finally:
         bound.cancel()
     if not done.is_set():

@@ -20,7 +20,7 @@ from nri.engine.lifecycle.domain import Domain
 from nri.engine.lifecycle.exit_handler import ExitHandler
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory
 from nri.engine.lifecycle.parts.machinery import Machinery
-from nri.engine.lifecycle.processes import Processes
+from nri.engine.lifecycle.processes import EVICTED, Processes
 from nri.engine.lifecycle.updates import Updates
 from nri.engine.process import (
     Attachment,
@@ -98,9 +98,15 @@ class Containers:
     def start(self, prefix: str) -> None:
         """Have a container run. One that cannot is ended with the reason StartError. Raises WrongState, NriError."""
         container = self._inventory.container(prefix)
-        with container.request_lock, container.starting, self._domain.block():
-            self._start(container)
-            self._domain.post_start(container)
+        try:
+            with container.request_lock, container.starting, self._domain.block():
+                self._start(container)
+                self._domain.post_start(container)
+        except NriError as error:
+            why = container.record.message
+            if why.startswith(EVICTED):  # between its creation and this; an OCI runtime has no word of that
+                raise EngineError(f"container {container.id} does not start: {why}") from error
+            raise
         self._bus.publish(container, pb.CONTAINER_STARTED_EVENT)
 
     def _start(self, container: ContainerEntry) -> None:
@@ -113,7 +119,8 @@ class Containers:
             self._inventory.move_container(container, "finish start", started_at_ns=began)  # it may be over by now
         except (NriError, OSError) as error:
             code, reason = START_FAILED
-            self._exit_handler.take(container, Exit(container.id, code, time.time_ns(), reason), str(error))
+            why = container.record.message or str(error)  # it has one already if a plugin has evicted it
+            self._exit_handler.take(container, Exit(container.id, code, time.time_ns(), reason), why)
             raise
 
     def stop(self, prefix: str, timeout_s: float = 0.0) -> None:

@@ -21,13 +21,15 @@ from nri.engine.support.errors import CommandTimeout, NotThere
 from nri.errors import NriError
 from nri.text import plain
 
-__all__ = ["Processes"]
+__all__ = ["EVICTED", "Processes"]
 
 #: How long the kernel has for SIGKILL, and plugins for the event of an end, in seconds.
 KILL_S, _TOLD_S = 30.0, 120.0
 #: How long SIGKILL alone is waited for, in seconds, before the OCI runtime is asked to kill what may be frozen.
 FROZEN_S = 2.0
-#: How long a container has to end that plugins want gone, in seconds.
+#: How the message of a container begins that plugins want gone.
+EVICTED = "evicted by a plugin"
+#: How long such a container has to end, in seconds.
 _EVICTION_S = 10.0
 #: Evictions that are under way at a time; each has a thread.
 MOST_EVICTIONS = 256
@@ -139,7 +141,7 @@ class Processes:
     def _evict(self, identity: str, reason: str) -> None:
         try:
             container = self._inventory.container(identity)
-            self._inventory.note(container, message=f"evicted by a plugin: {plain(reason)}")
+            self._inventory.note(container, message=f"{EVICTED}: {plain(reason)}")
             self.stop(container, _EVICTION_S)
         except NriError as error:
             _log.warning("container %s could not be evicted: %s", identity, error)

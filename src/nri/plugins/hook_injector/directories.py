@@ -16,7 +16,7 @@ import os
 from _thread import allocate_lock
 from typing import NamedTuple
 
-from nri.config.complaint import apart, together
+from nri.config.complaint import together
 from nri.config.source import read_file
 from nri.config.watch import fingerprint
 from nri.errors import ConfigError
@@ -122,7 +122,7 @@ class HookDirectories:
             try:
                 hook, odd = parse_hook(name, read_file(path, "json"))
             except ConfigError as error:
-                errors += apart(error)
+                errors.append(error)
                 continue
             warnings += odd
             programs[hook.path] = os.path.exists(hook.path)

@@ -11,6 +11,7 @@ A mistake that no retry can mend ends the process; anything else is tried again.
 | the connection ends | connect again, see `nri.stub.program.reconnect`; `--no-reconnect`: exit 3 |
 | pre-installed, and the connection ends | exit 0: there is nothing to connect to |
 | SIGTERM | the request at hand is answered, exit 0; SIGINT: 130 |
+| a handler, or a method of `@nri.every`, calls `sys.exit` | it ends, with that code |
 
 Next: `nri.stub.session.session` for the life of one connection, `nri.stub.program.failure_note` for what is left behind
 by a plugin that failed.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import _socket
 import os
+import signal
 import sys
 
 from nri.api import naming
@@ -101,7 +103,8 @@ class Program:
             silent=silent,
             backoff=backoff,
         )
-        self._background = Background(plugin)
+        self._background = Background(plugin, self._exit)
+        self._exited: SystemExit | None = None
         self._was_configured = False
         self._runtime_text = ""
         self._config_watch: Any = None
@@ -127,12 +130,20 @@ class Program:
         Raises:
             GiveUp: it cannot go on.
             ConfigError: what the environment says cannot be used.
+            SystemExit: a handler or background work has called `sys.exit`.
         """
         try:
             self._loop()
         finally:
             self._background.stop()
             self._notify("STOPPING=1")
+        if self._exited is not None:
+            raise self._exited
+
+    def _exit(self, error: SystemExit) -> None:
+        self._exited = error
+        if not self.stop:
+            self.stop.take(signal.SIGTERM)
 
     def _loop(self) -> None:
         if self.options.socket_fd is not None:

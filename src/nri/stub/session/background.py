@@ -1,8 +1,8 @@
 """Background work: methods marked with `@nri.every(seconds)`, started once synchronized, stopped at the end.
 
 A `def` runs in a thread of its own beside the handlers; an `async def` is a task on the loop's thread. While there is
-no connection a turn is left out. An exception of such a method is logged, and the next turn comes all the same. Tests
-take turns by hand: `Background.tick`.
+no connection a turn is left out. An exception of such a method is logged, and the next turn comes all the same;
+`sys.exit` ends the plugin, as in a handler. Tests take turns by hand: `Background.tick`.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ def marked(plugin_class: type) -> list[str]:
 
 
 class Background:
-    """The running background work of one plugin."""
+    """The running background work of one plugin. `exited` is told, once, that a method has called `sys.exit`."""
 
-    def __init__(self, plugin: PluginBase) -> None:
+    def __init__(self, plugin: PluginBase, exited: Callable[[SystemExit], object] | None = None) -> None:
         self._plugin = plugin
+        self._exited, self._told = exited, allocate_lock()
         self._stop: Any = None
         self._threads: list[Any] = []
         #: Held while a turn of the method is under way.
@@ -76,8 +77,8 @@ class Background:
             turn = self._turns[name] = allocate_lock()
             turn.acquire()  # the first turn has begun: a tick comes after it
             thread = threading.Thread(target=self._run, args=(name, turn), name=f"nri-every-{name}", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _run(self, name: str, turn: Any) -> None:
         from nri.stub.handler.coroutines import resolve
@@ -90,6 +91,11 @@ class Background:
                     resolve(method())
             except Exception:
                 self._plugin.log.exception("%s failed; next try in %g s", name, interval_s)
+            except SystemExit as error:
+                self._plugin.log.error("%s called sys.exit(%r), which ends the plugin", name, error.code)  # noqa: TRY400
+                if self._exited is not None and self._told.acquire(blocking=False):
+                    self._exited(error)
+                return
             finally:
                 turn.release()
             if self._stop.wait(interval_s):

@@ -193,7 +193,9 @@ class Session:
             raise RegistrationError(f"the runtime refused plugin {self.index}-{self.name}: {text}")
         self._raise_failure()
         if reason is not None:
-            raise ConnectionClosed(f"{reason} before Configure")
+            asked = service.stage == "connected"
+            missing = "an answer to RegisterPlugin: perhaps it is no NRI socket" if asked else "Configure"
+            raise ConnectionClosed(f"{reason} before {missing}")
 
     def _raise_failure(self) -> None:
         """Raise what has ended the connection, if it was on our side."""

@@ -7,6 +7,7 @@ sent after its reply. Set once, by whichever thread reads the runtime's answer. 
 
 from __future__ import annotations
 
+import sys
 from _thread import allocate_lock
 from time import monotonic
 
@@ -92,6 +93,8 @@ class Pending:
         function(self)
 
     def __await__(self) -> Generator[Any, None, list[Update]]:
+        if "asyncio" not in sys.modules:
+            return self.result(None)  # there is no loop, so this thread keeps nobody waiting
         import asyncio
 
         call = context.current.get()

@@ -95,6 +95,22 @@ def test_all_plugins_are_at_work_on_it_at_the_same_time(node) -> None:
     assert not meeting.broken, "a plugin got the event only after another one had answered"
 
 
+@pytest.mark.parametrize("compat", ["default", "reference"])
+def test_a_process_with_several_places_gets_a_report_at_each_of_them_in_turn(compat: str, node) -> None:
+    """`reports_at_once`: the Go differ compares what it gets at its places by the order of arrival, in either mode."""
+    order: list[str] = []
+
+    def slowly(_: nri.Container) -> None:
+        time.sleep(0.05)
+        order.append("00")
+
+    runtime = node(Started(slowly), Started(), Started(lambda _: order.append("20")), compat=compat)
+    for peer in parts_of(runtime.adaptation).chain.peers:
+        peer.pid = 1 if peer.label in ("00-p0", "20-p2") else 2
+    runtime.post_start_container()
+    assert order == ["00", "20"]
+
+
 def test_other_events_go_from_plugin_to_plugin(node) -> None:
     order: list[str] = []
 

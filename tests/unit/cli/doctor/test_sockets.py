@@ -49,6 +49,9 @@ def test_a_missing_socket_and_a_file_in_its_place_are_found(folder: Path) -> Non
     assert probe(folder) == ["problem: /nri.sock: there is no socket"]
     (folder / "nri.sock").touch()
     assert probe(folder) == ["problem: /nri.sock: it is not a socket"]
+    findings: list[Finding] = []
+    sockets.check(str(folder), "/nri.sock", findings)
+    assert findings[0].next.startswith("name the runtime's socket with --socket-path"), "the path may be a mistake"
 
 
 def test_a_socket_that_we_may_not_open_is_found(folder: Path) -> None:

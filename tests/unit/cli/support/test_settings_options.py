@@ -88,6 +88,10 @@ def test_a_mistake_in_set_is_refused_with_an_example_of_that_program(program: st
         loaded(program, "--set", "nri.indx=1")
 
 
+def test_a_text_that_looks_like_a_number_needs_no_quotes_which_a_shell_would_take_away() -> None:
+    assert loaded("agent", "--set", "nri.index=10").settings.nri.index == "10"
+
+
 def test_at_a_terminal_keys_are_told_in_lines_that_fit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

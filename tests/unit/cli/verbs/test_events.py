@@ -82,6 +82,24 @@ def test_a_runtime_that_never_synchronizes_is_code_3_after_the_timeout(nri, list
     assert "deadline exceeded while waiting for the state at" in done.stderr
 
 
+def hang_up(runtime: ScriptedRuntime) -> None:
+    runtime.request()
+    runtime.close()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (lambda runtime: runtime.closed_by_plugin(), "deadline exceeded while waiting for "),
+        (hang_up, "closed before an answer to RegisterPlugin: perhaps it is no NRI socket"),
+    ],
+)
+def test_what_is_no_nri_socket_is_code_3_and_says_what_was_missed(nri, listen, script, said: str) -> None:
+    done = nri("events", "--timeout", "1s", "--socket-path", listen(script))
+    assert done.returncode == 3
+    assert said in done.stderr
+
+
 def test_a_refusal_is_code_1_with_the_runtimes_words(nri, listen) -> None:
     def script(runtime: ScriptedRuntime) -> None:
         runtime.answer(runtime.request(), code=2, text="invalid plugin name")

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 import nri
+from nri.api import messages as m
 from nri.engine.lifecycle.containers import START_FAILED
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
-from nri.engine.support.errors import CommandFailed, InvalidRequest, NotThere, WrongState
+from nri.engine.support.errors import CommandFailed, EngineError, InvalidRequest, NotThere, WrongState
 from nri.errors import NriError, RequestError
 
 WHOLE = ["create_container", "post_create_container", "start_container", "post_start_container", "stop_container",
@@ -97,6 +98,25 @@ def test_a_start_that_fails_ends_the_container_with_the_reason(dry: Any) -> None
     record = dry.engine.containers.get(made)
     assert (record.exit_code, record.reason) == START_FAILED and "broken" in record.message
     assert dry.told.of("c")[-2:] == ["start_container", "stop_container"]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_container_that_was_evicted_before_its_start_says_so_instead_of_what_the_oci_runtime_says(
+    dry: Any, ended: bool
+) -> None:
+    made = dry.create(dry.pod())
+    entry = dry.engine.inventory.container(made)
+    if ended:
+        dry.engine.domain.evict([m.ContainerEviction(container_id=made, reason="not wanted")])
+        assert entry.ended.wait(20)
+    else:  # in the middle of its end, which nobody has taken up yet
+        dry.engine.inventory.note(entry, message="evicted by a plugin: not wanted")
+        stopped = CommandFailed("runc start", 1, "cannot start a container that has stopped")
+        dry.engine.machinery.runtime("runc").start = lambda _: (_ for _ in ()).throw(stopped)
+    with pytest.raises(EngineError, match=f"container {made} does not start: evicted by a plugin: not wanted"):
+        dry.engine.containers.start(made)
+    assert entry.record.message == "evicted by a plugin: not wanted"
+    assert entry.record.state is ContainerState.EXITED
 
 
 def test_the_pods_end_ends_all_its_containers_and_no_others(dry: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -210,6 +211,34 @@ def test_a_signal_ends_the_program_with_its_code(options: Options, number: int, 
         assert runtime.closed_by_plugin()
 
     assert run(Program(Names(), options), begin_and_signal) == code
+
+
+@pytest.mark.parametrize("leaves", ["handler", "background", "background, after a signal"])
+def test_sys_exit_ends_the_program_with_its_code_wherever_it_is_called(options: Options, leaves: str) -> None:
+    class Leaves(Names):
+        @nri.every(0.01)
+        def work(self):
+            if leaves == "handler":
+                return
+            if leaves != "background":
+                os.kill(os.getpid(), signal.SIGTERM)
+                wait_for(lambda: bool(program.stop), "the signal")
+            sys.exit(7)
+
+        def create_container(self, pod, container):
+            sys.exit(7)
+
+    def begin_and_ask(runtime: ScriptedRuntime) -> None:
+        runtime.begin()
+        if leaves == "handler":
+            runtime.send("CreateContainer", CREATE)
+        assert runtime.closed_by_plugin()
+
+    options.no_reconnect = False
+    program = Program(Leaves(), options)
+    with pytest.raises(SystemExit) as raised:
+        run(program, begin_and_ask)
+    assert raised.value.code == 7
 
 
 def test_a_signal_in_the_instant_before_the_wait_is_not_lost(options: Options) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -37,6 +38,43 @@ def test_background_work_starts_once_synchronized_survives_errors_and_stops() ->
         after = len(runs)
         time.sleep(0.05)
         assert len(runs) == after, "background work goes on after stop"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_an_exit_in_background_work_is_told_once_and_is_its_last_turn(
+    asynchronous: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    from nri.stub.session.background import Background
+
+    turns, exits = [], []
+
+    def leave() -> None:
+        turns.append(1)
+        sys.exit(7)
+
+    class Leaves(Names):
+        @nri.every(0.01)
+        def work(self):
+            if not asynchronous:
+                leave()
+
+        @nri.every(0.01)
+        async def task(self):
+            leave()
+
+    plugin = Leaves()
+    background, alone = Background(plugin, exits.append), Background(plugin)
+    with plugin_thread(plugin, on_ready=background.start) as running:
+        running.runtime.begin()
+        expected = 1 if asynchronous else 2
+        wait_for(lambda: len(turns) == expected and exits, "the exit")
+        background.stop()
+        alone.start()  # as in a test's runtime, where nobody ends a process
+        wait_for(lambda: len(turns) == 2 * expected, "the exit that nobody is told")
+        alone.stop()
+    assert [error.code for error in exits] == [7]
+    assert len(turns) == 2 * expected
+    assert caplog.text.count("task called sys.exit(7), which ends the plugin") == 2
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import nri
@@ -46,6 +48,36 @@ def test_an_update_can_be_awaited_from_a_background_task() -> None:
         wait_for(lambda: results, "the await")
         background.stop()
     assert [u.container_id for u in results[0]] == ["c1"]
+
+
+def test_without_asyncio_an_update_can_be_awaited_as_well_but_not_in_its_own_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from nri.stub.session.background import Background
+
+    results = []
+
+    class Awaits(Names):
+        @nri.every(3600)
+        async def rebalance(self):
+            results.append(await self.runtime.update(nri.Update("c1").set_cpu_shares(5)))
+
+        async def start_container(self, pod, container):
+            await self.runtime.update(nri.Update("c1").set_cpu_shares(5))
+
+    plugin = Awaits()
+    background = Background(plugin)
+    monkeypatch.delitem(sys.modules, "asyncio", raising=False)
+    with plugin_thread(plugin, on_ready=background.start) as running:
+        running.runtime.begin()
+        running.runtime.answer(
+            running.runtime.request(), m.UpdateContainersResponse(failed=[m.ContainerUpdate(container_id="c1")])
+        )
+        wait_for(lambda: results, "the await")
+        assert "do not wait here" in running.runtime.call("StartContainer", START).message
+        background.stop()
+    assert [u.container_id for u in results[0]] == ["c1"]
+    assert "asyncio" not in sys.modules
 
 
 def test_a_refused_update_is_an_rpc_error() -> None:

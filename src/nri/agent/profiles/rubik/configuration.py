@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from nri.agent.profile import Kind
 from nri.config import Source
-from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, apart, together
+from nri.config.complaint import MOST_PROBLEMS, Problem, WrongValue, together
 from nri.config.layers import Layer, located
 from nri.config.settings import FileLayer
 from nri.config.syntax import parse_json
@@ -171,7 +171,7 @@ def _complete(file: settings.File, source: Source) -> dict[str, Any]:
     try:
         found = settings.services(file)
     except ConfigError as error:
-        errors += apart(error)
+        errors.append(error)
         found = {}
     problems = [
         wrong._replace(path=("ioCost", node, "config", place, *wrong.path))

@@ -67,7 +67,7 @@ def test_what_is_no_file_of_rubiks_is_read_as_the_agents(tmp_path: Path, content
 
 def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: Path) -> None:
     content = text(
-        {"logSize": 3}, quotaTurbo={"highWaterMark": 90}, psi={"interval": 100, "resource": ["cpu"]}, nump={}
+        {"logSize": 3}, quotaTurbo={"highWaterMark": 90}, psi={"interval": 100, "avg10threshold": 500}, nump={}
     )
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, content)
@@ -75,6 +75,7 @@ def test_every_mistake_is_named_at_once_with_file_key_value_and_range(tmp_path: 
     for words in (
         "agent.logSize: 3 MB is not from 10 to 1048576", "quotaTurbo.highWaterMark: 90 is not less than",
         "psi.interval: expected a whole number from 10 to 30, not 100", '"nump" is no service',
+        "psi.avg10threshold: expected a number from 5.0 to 100.0, not 500", "psi.resource: missing",
     ):  # fmt: skip
         assert sum(words in each and str(tmp_path / "config.json") in each for each in found) == 1, words
 
