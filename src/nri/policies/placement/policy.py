@@ -17,7 +17,7 @@ from nri.policies.placement import masks
 from nri.policies.placement.containers import Container, Pins
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.scheduling import SchedulingClass
-from nri.policies.placement.state import PlacementState
+from nri.policies.placement.state import Entries, PlacementState
 from nri.policies.placement.tuning import Tuning, described
 from nri.text import quote
 
@@ -152,6 +152,10 @@ class Policy(Protocol):
         """The placements that it has given."""
         ...
 
+    def news(self) -> Entries:
+        """Of these what may have changed since it was asked for that last."""
+        ...
+
     def places(self) -> list[Place]:
         """Its pools, from the root down, or its balloons."""
         ...
@@ -220,9 +224,7 @@ def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
     """The measurements of CPUs and memory nodes, which are the same of all policies. `used`: bytes of each node."""
     topology, pins = policy.machine.topology, policy.pins
     asked, tenants, users = Counter[int](), Counter[int](), Counter[int]()
-    shared: dict[
-        str, list[int]
-    ] = {}  # what those with the same CPUs ask for, because many share
+    shared: dict[str, list[int]] = {}  # what those with the same CPUs ask for, because many share
     for name, given in pins.items():
         shared.setdefault(given.cpus or "", []).append(policy.containers[name].requests.cpu_m)
         users.update(masks.members(masks.parse(given.mems or "")))
