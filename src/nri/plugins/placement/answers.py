@@ -58,7 +58,8 @@ def updates_of(changes: Mapping[str, Pins]) -> list[nri.Update]:
     made = []
     for name, pins in changes.items():
         if pins.cpus or pins.mems or pins.shares:
-            update = nri.Update(name).set_ignore_failure()
+            update = nri.Update(name)
+            update.message.ignore_failure = True
             _pin(update.message.linux.resources.cpu, pins)
             made.append(update)
     return made
@@ -81,10 +82,13 @@ def differing(pins: Pins, container: nri.Container) -> Pins:
     )
 
 
-def free_of(policy: Policy) -> dict[str, str]:
-    """The containers of a policy whose CPUs, memory nodes or both it leaves as they are, as the state has them."""
+def free_of(policy: Policy, names: Iterable[str] | None = None) -> dict[str, str]:
+    """The containers of a policy whose CPUs, memory nodes or both it leaves as they are, as the state has them.
+
+    With `names` no others.
+    """
     made, pins = {}, policy.pins
-    for name in policy.containers:
+    for name in policy.containers if names is None else [each for each in names if each in policy.containers]:
         cpus, mems, _ = pins.get(name, _NONE)
         if not (cpus and mems):
             made[name] = "mems" if cpus else "cpus" if mems else "cpus mems"

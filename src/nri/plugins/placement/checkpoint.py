@@ -19,7 +19,7 @@ from weakref import finalize
 from nri.config import Source, parse_text, read
 from nri.errors import ConfigError
 from nri.files import private_folder, read_regular, write_whole
-from nri.policies.placement.state import PlacementState, patched, refuse_version
+from nri.policies.placement.state import Entries, PlacementState, patched, plain, refuse_version
 
 __all__ = ["Checkpoint"]
 
@@ -95,11 +95,18 @@ class Checkpoint:
 
     def write(self, state: PlacementState) -> None:
         """Write what is to be kept, or what of it has changed. Raises OSError."""
-        changes = None if self._written is None else state.since(self._written)
-        self._written = None  # should it fail
-        if changes is None or not self._is_left() or (changes and not self._append(_line(changes))):
+        if self._written is None or not self.add(state.since(self._written)):
             self._write_whole(_line(state.tree()))
-        self._written = state
+            self._written = state
+
+    def add(self, entries: Entries) -> bool:
+        """Write what of these has changed; whether that can be: else all is to be written. Raises OSError."""
+        written, self._written = self._written, None  # should it fail
+        changes = None if written is None else written.take(entries)
+        if changes is None or not self._is_left() or (changes and not self._append(_line(plain(changes)))):
+            return False
+        self._written = written
+        return True
 
     def _write_whole(self, data: bytes) -> None:
         try:

@@ -68,6 +68,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._node_bytes = 0
         self._saved_state: PlacementState | None = None
         self._checkpoint = Checkpoint("", "")
+        #: The policy of which the state file has all, and nothing else.
+        self._written_of: Policy | None = None
         self._connected = False
         self._server: Server | None = None
         #: Where it listens.
@@ -185,7 +187,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 state.free = self._left_alone(before)
             state.restore(found.values())
             try:
-                if found or self._saved_state or before.containers:
+                if self._saved_state or before.containers:
                     policy = self.make(self._present_machine(), self._options, state, found)
                 else:
                     policy = before  # nothing is to be taken up
@@ -449,9 +451,17 @@ class PlacementPlugin(nri.Plugin, ABC):
         return free_of(policy) | {name: kinds for name, kinds in self._untold.items() if name in policy.containers}
 
     def _save(self, policy: Policy) -> None:
+        interrupts, more = dict(self._tuner.first) if self._tuner else {}, bool(self._untold)
         try:
+            news = policy.news()
+            if policy is self._written_of and not more:
+                names = news["containers"]
+                news["free"], news["interrupts"] = dict.fromkeys(names) | free_of(policy, names), interrupts
+                if self._checkpoint.add(news):
+                    return
             state = policy.saved()
-            state.interrupts, state.free = dict(self._tuner.first) if self._tuner else {}, self._left_alone(policy)
+            state.interrupts, state.free = interrupts, self._left_alone(policy)
+            self._written_of = None if more else policy
             self._checkpoint.write(state)
         except OSError as error:
             self.log.error("the state cannot be kept over a restart: %s", error)  # noqa: TRY400 - it says where

@@ -218,17 +218,24 @@ def container_of(pod: m.PodSandbox, container: m.Container, node_bytes: int) -> 
 
 
 class Changes:
-    """Pins as they are, by container."""
+    """Pins as they are, by container.
+
+    Attributes:
+        touched: the containers that were pinned, or forgotten, in their order; who writes them down clears it.
+    """
 
     def __init__(self) -> None:
         self.pins: dict[str, Pins] = {}
+        self.touched: dict[str, None] = {}
         self._changed: dict[str, Pins] = {}
 
     def set(self, name: str, cpus: str | None = None, mems: str | None = None, shares: int | None = None) -> None:
         """Pin a container; what is None stays as it is."""
         given = Pins(cpus, mems, shares)
-        self.pins[name] = self.pins.get(name, Pins()) | given
-        self._changed[name] = self._changed.get(name, Pins()) | given
+        self.touched[name] = None
+        for each in (self.pins, self._changed):
+            before = each.get(name)
+            each[name] = given if before is None else before | given
 
     def follow(self, name: str, cpus: str | None = None, mems: str | None = None, shares: int | None = None) -> None:
         """Pin a container, perhaps for the sake of another one; what it is pinned to already is no change."""
@@ -243,15 +250,18 @@ class Changes:
 
     def again(self, name: str, shares: int | None = None) -> None:
         """Give out a container's pins once more, with these shares if it was pinned to none."""
-        self._changed[name] = Pins(shares=shares) | self.pins.get(name, Pins())
+        now = self.pins.get(name, Pins())
+        self._changed[name] = now if now.shares is not None else now._replace(shares=shares)
 
     def leave_shares(self, name: str) -> None:
         """Pin a container to no shares any more: it has those that it was given by others."""
-        if name in self.pins:
-            self.pins[name] = self.pins[name]._replace(shares=None)
+        cpus, mems, shares = self.pins.get(name, Pins())
+        if shares is not None:
+            self.pins[name] = Pins(cpus, mems)
 
     def forget(self, name: str) -> None:
         """Forget a container that is gone."""
+        self.touched[name] = None
         self.pins.pop(name, None)
         self._changed.pop(name, None)
 

@@ -28,6 +28,7 @@ _NEGATED = {
     "MatchesNot": "Matches",
     "MatchesNone": "MatchesAny",
 }
+_WILD = frozenset("*?[")
 _SIMPLE = ("id", "uid", "name", "namespace", "qosclass")
 
 
@@ -83,7 +84,10 @@ class Expression:
 def matches(text: str, patterns: Sequence[str]) -> bool:
     """Whether one of some patterns of a shell fits a text; `*` and `?` stop at a slash."""
     return any(
-        fnmatchcase(text, pattern.replace("[^", "[!")) and text.count("/") == pattern.count("/") for pattern in patterns
+        fnmatchcase(text, pattern.replace("[^", "[!")) and text.count("/") == pattern.count("/")
+        if _WILD.intersection(pattern)
+        else text == pattern
+        for pattern in patterns
     )
 
 

@@ -17,7 +17,7 @@ from nri.policies.placement import masks
 from nri.policies.placement.containers import Container, Pins
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.scheduling import SchedulingClass
-from nri.policies.placement.state import PlacementState
+from nri.policies.placement.state import Entries, PlacementState
 from nri.policies.placement.tuning import Tuning, described
 from nri.text import quote
 
@@ -150,6 +150,10 @@ class Policy(Protocol):
 
     def saved(self) -> PlacementState:
         """The placements that it has given."""
+        ...
+
+    def news(self) -> Entries:
+        """Of these what may have changed since it was asked for that last."""
         ...
 
     def places(self) -> list[Place]:

@@ -16,7 +16,21 @@ from nri.policies.placement.containers import Container, Hint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["BalloonState", "ContainerState", "GrantState", "PartState", "PlacementState", "patched", "refuse_version"]
+__all__ = [
+    "BalloonState",
+    "ContainerState",
+    "Entries",
+    "GrantState",
+    "PartState",
+    "PlacementState",
+    "patched",
+    "plain",
+    "refuse_version",
+]
+
+#: Some of a state: of its parts the entries by name, None for those that are gone; of some parts they are all.
+Entries = dict[str, dict[str, Any]]
+_WHOLE = ("balloons", "interrupts")
 
 #: Of the form that is written; another one is not read.
 _VERSION = 3
@@ -115,26 +129,33 @@ class PlacementState:
 
     def tree(self) -> dict[str, Any]:
         """It as JSON has it."""
-        parts = {part: {name: _plain(each) for name, each in getattr(self, part).items()} for part in _PARTS}
-        return {"version": self.version, "policy": self.policy, **parts}
+        return {"version": self.version, "policy": self.policy, **plain({part: getattr(self, part) for part in _PARTS})}
 
-    def since(self, before: PlacementState) -> dict[str, Any] | None:
-        """The entries that differ from an earlier one's, null for those that are gone; None if the order differs, too.
+    def since(self, before: PlacementState) -> Entries:
+        """All entries, and those of an earlier one that are gone: `take` brings the earlier one to this one by them."""
+        parts = ((part, getattr(before, part), getattr(self, part)) for part in _PARTS)
+        return {part: dict.fromkeys(name for name in old if name not in new) | new for part, old, new in parts}
 
-        `patched` brings the earlier one's tree to this one's.
+    def take(self, entries: Entries) -> Entries | None:
+        """Have these entries; those that were others before, or None if balloons are in another order now.
+
+        `patched` does the same to the tree of this one.
         """
-        found: dict[str, Any] = {}
-        for part in _PARTS:
-            old, new = getattr(before, part), getattr(self, part)
-            if old == new and (part != "balloons" or [*old] == [*new]):
-                continue
-            changed = {n: each for n, each in new.items() if (was := old.get(n)) is not each and was != each}
-            if part == "balloons" and [*({name: 0 for name in old if name in new} | changed)] != [*new]:
+        found: Entries = {}
+        for part, given in entries.items():
+            mine = getattr(self, part)
+            gone = [name for name in mine if name not in given] if part in _WHOLE else ()
+            for name, each in (dict.fromkeys(gone) | given).items():
+                was = mine.get(name)
+                if was is each or was == each:
+                    continue
+                found.setdefault(part, {})[name] = each
+                if each is None:
+                    del mine[name]
+                else:
+                    mine[name] = each
+            if part == "balloons" and [*mine] != [name for name, each in given.items() if each is not None]:
                 return None
-            entries = {name: None for name in old if name not in new}
-            entries |= {name: _plain(each) for name, each in changed.items()}
-            if entries:
-                found[part] = entries
         return found
 
 
@@ -155,8 +176,12 @@ def patched(tree: dict[str, Any], changes: dict[str, Any]) -> None:
                 tree[part][name] = each
 
 
-def _plain(part: object) -> Any:
-    """A part of it as JSON has it."""
-    if isinstance(part, BalloonState):
-        return vars(part) | {"parts": [vars(each) for each in part.parts]}
-    return part if isinstance(part, str) else vars(part)
+def plain(entries: Entries) -> Entries:
+    """Entries as JSON has them."""
+    return {part: {name: _plain(each) for name, each in given.items()} for part, given in entries.items()}
+
+
+def _plain(entry: object) -> Any:
+    if isinstance(entry, BalloonState):
+        return vars(entry) | {"parts": [vars(each) for each in entry.parts]}
+    return entry if entry is None or isinstance(entry, str) else vars(entry)

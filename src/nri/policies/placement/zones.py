@@ -76,6 +76,7 @@ class MemoryZones:
         zones: the zone of each user; `version` another number after each time that memory was given or taken.
         forget_trials: whether a zone that only an offer needed is forgotten with it; the original goes on to hold
             others to it, until something is committed.
+        touched: the users that may have another zone than before; who writes them down clears it.
     """
 
     def __init__(self, nodes: Mapping[int, Node], forget_trials: bool = True) -> None:
@@ -91,8 +92,10 @@ class MemoryZones:
         self.kinds = sum(bit for bit, mask in self._of_kind.items() if mask)
         self._kinds: Callable[[int], int] = lru_cache(1024)(self._kinds_in)
         self._capacities: Callable[[int], int] = lru_cache(1024)(self._capacity_in)
+        self._starts: Callable[[int, int, bool], tuple[int, int]] = lru_cache(1024)(self._start)
         self._rings = {number: _rings(node) for number, node in self._nodes.items()}
         self.zones: dict[str, int] = {}
+        self.touched: dict[str, None] = {}
         self._requests: dict[str, Request] = {}
         self._users: dict[int, set[str]] = {}
         self._used: dict[int, int] = {}
@@ -153,10 +156,9 @@ class MemoryZones:
 
     def _beginning(self, request: Request) -> tuple[Request, int]:
         """A request with all that is known of it, and its zone if nobody had to move. Raises NoMemory."""
-        request = self._checked(request)
-        zone, kinds = self._normal(request, self._initial(request))
+        zone, kinds = self._starts(request.nodes, self._checked(request), request.strict)
         self._age += 1
-        return request._replace(age=self._age, kinds=request.kinds | kinds), zone
+        return request._replace(age=self._age, kinds=kinds), zone
 
     def _tried(self, request: Request, zone: int) -> Offer:
         before = self._begin()
@@ -187,11 +189,11 @@ class MemoryZones:
 
     def adopt(self, request: Request, zone: int) -> None:
         """Give a user just this zone. Raises NoMemory if it is none, or has not so much left."""
-        request = self._checked(request)
+        kinds = self._checked(request)
         if not zone or zone & ~self.all:
             raise NoMemory(f"there are no memory nodes {masks.text(zone & ~self.all)}")
         self._age += 1
-        self._requests[request.user] = request._replace(age=self._age)
+        self._requests[request.user] = request._replace(age=self._age, kinds=kinds)
         self._assign(request.user, zone)
         self.version += 1
         if self._overcommitted(zone)[0]:
@@ -256,7 +258,8 @@ class MemoryZones:
 
     # -- where a request begins ---------------------------------------------------------------------------------------
 
-    def _checked(self, request: Request) -> Request:
+    def _checked(self, request: Request) -> int:
+        """The kinds that a request is for. Raises NoMemory for one that cannot be."""
         if request.user in self._requests:
             raise NoMemory(f"{request.user} has memory already")
         if request.nodes & ~self.all:
@@ -265,28 +268,34 @@ class MemoryZones:
             raise NoMemory(f"there is no memory of {_words(request.kinds & ~self.kinds)}")
         if not request.nodes:
             raise NoMemory("there is no memory node to begin with")
-        return request._replace(kinds=request.kinds & self.kinds or self.kinds_of(request.nodes))
+        return request.kinds & self.kinds or self.kinds_of(request.nodes)
 
-    def _initial(self, request: Request) -> int:
-        zone = request.nodes
-        missing = request.kinds & ~self.kinds_of(zone)
+    def _start(self, nodes: int, wanted: int, strict: bool) -> tuple[int, int]:
+        """The zone for these nodes and kinds, wide enough for what cannot be moved, and its kinds. Raises NoMemory."""
+        zone = self._initial(nodes, wanted, strict)
+        zone, added = self._normal(zone, wanted, strict)
+        return zone, wanted | added
+
+    def _initial(self, nodes: int, wanted: int, strict: bool) -> int:
+        zone = nodes
+        missing = wanted & ~self.kinds_of(zone)
         if missing:
             zone |= self._expand(zone, missing)[0]
-        preferred = zone & self.nodes_of_kinds(request.kinds)
-        if request.strict and request.kinds & ~self.kinds_of(preferred):
-            raise NoMemory(f"there is no memory of {_words(request.kinds)} near nodes {masks.text(request.nodes)}")
+        preferred = zone & self.nodes_of_kinds(wanted)
+        if strict and wanted & ~self.kinds_of(preferred):
+            raise NoMemory(f"there is no memory of {_words(wanted)} near nodes {masks.text(nodes)}")
         return preferred or zone
 
-    def _normal(self, request: Request, zone: int) -> tuple[int, int]:
+    def _normal(self, zone: int, wanted: int, strict: bool) -> tuple[int, int]:
         """The zone, widened until it has memory for what cannot be moved, and the kinds that this took."""
         if zone & self.normal:
             return zone, 0
         there = self.kinds_of(self.normal)
-        kinds = request.kinds & there
+        kinds = wanted & there
         if not kinds:
             kinds = next((bit for bit in (DRAM, PMEM, HBM) if bit & there), 0)
-            if request.strict or not kinds:
-                raise NoMemory(f"no memory of {_words(request.kinds)} can hold what cannot be moved")
+            if strict or not kinds:
+                raise NoMemory(f"no memory of {_words(wanted)} can hold what cannot be moved")
         while new := self._expand(zone, kinds)[0]:
             zone |= new
             if zone & self.normal:
@@ -342,6 +351,8 @@ class MemoryZones:
 
     def _overcommitted(self, nodes: int) -> tuple[list[int], dict[int, int]]:
         excess = {zone: -free for zone in self._users if zone & nodes and (free := self.free(zone)) < 0}
+        if len(excess) < 2:
+            return list(excess), excess
 
         def order(one: int, other: int) -> int:
             users = len(self._users[other]) - len(self._users[one])
@@ -396,6 +407,7 @@ class MemoryZones:
 
     def _leave(self, user: str) -> None:
         zone = self.zones.pop(user, None)
+        self.touched[user] = None
         if zone is not None:
             self._users[zone].discard(user)
             self._used[zone] -= self._requests[user].size_bytes

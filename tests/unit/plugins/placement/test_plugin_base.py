@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from nri.api import messages as m
 from nri.cli.support.ask import ask as ask_socket
 from nri.errors import ConfigError
 from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.placement.answers import free_of
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.plugin_base import PlacementPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.containers import NoPlace
+from nri.policies.placement.state import PlacementState
 from nri.testing import FakeRuntime, make_container
+from tests.support.calls import calls
 from tests.support.host_trees import write_files
 from tests.support.placement import guest, write_machine
 from tests.support.waiting import wait_for
@@ -636,3 +640,43 @@ def test_a_container_that_is_pinned_no_more_is_freed_in_the_end_if_the_runtime_t
     runtime.disconnect()
     started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
     assert cpus(runtime)["own"] == "0-15"
+
+
+@pytest.mark.parametrize("kind", [BalloonsPlugin, TopologyAwarePlugin])
+def test_an_update_is_written_down_and_is_no_more_work_however_many_containers_there_are(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    plugin = started(runtime, tmp_path, kind())
+    counts = []
+    for number in range(61):
+        of, one = (
+            pod(f"p{number}", "burstable", **{"memory.preserve": str(number % 2 > 0).lower()}),
+            ask(f"c{number}", 10),
+        )
+        runtime.create_container(of, one)
+        if number % 10 == 0:
+            more = ask("more", 20).linux.resources
+            counts.append(calls(partial(plugin.update_container, of, one, more)))
+        state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
+        assert state == replace(plugin.present.saved(), free=free_of(plugin.present)), complaint
+    assert counts[-1] <= counts[1] + 5, counts
+
+
+def test_a_policy_that_has_placed_nothing_is_not_made_anew_for_those_that_run_already(tmp_path: Path) -> None:
+    made: list[PlacementState | None] = []
+
+    class Noted(BalloonsPlugin):
+        name = "balloons"
+
+        def make(self, machine: Any, options: Any, state: PlacementState | None, containers: Any) -> Any:
+            made.append(state)
+            return super().make(machine, options, state, containers)
+
+    with FakeRuntime(real_time=False) as runtime:
+        of, one = pod("one"), ask("one", 1000)
+        runtime.run_pod_sandbox(of)
+        runtime.create_container(of, one)
+        runtime.containers[one.id].state = m.ContainerState.CONTAINER_RUNNING
+        plugin = started(runtime, tmp_path, Noted())
+        assert plugin.present.pins[one.id].cpus
+        assert made == [None]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from typing import Any
 
 import pytest
 
+from nri.kube.requests import Requests
 from nri.policies.placement.balloons.policy import Balloons
 from nri.policies.placement.policy import Gauge, account, document, exposition, find
 from nri.policies.placement.topology_aware.policy import TopologyAware
 from nri.testing.placement.machines import Machines
 from tests.support.calls import calls
-from tests.support.placement import DATA, balloons, container, guest, topology_aware
+from tests.support.placement import DATA, GIB, balloons, container, guest, topology_aware, with_memory
 
 POLICIES = pytest.mark.parametrize("make", [topology_aware, lambda: balloons({"name": "own", "maxCPUs": 4})])
 
@@ -105,3 +107,49 @@ def test_a_container_that_changes_nobody_s_cpus_is_no_more_work_however_many_the
         if number == 20:
             monkeypatch.setattr(policy.zones, "saved", lambda: pytest.fail("all is noted, and nothing can be refused"))
     assert max(counts[100:]) <= max(counts[5:20])
+
+
+BARE = {"pinCPU": False, "pinMemory": False}
+ALONE = {"cpu.preserve": "true", "memory.preserve": "true"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "turns"),
+    [
+        (balloons(**BARE), [[("create", container("a", 500))], [("resize", "a", Requests(1500))], [("release", "a")]]),
+        (balloons(), [[("create", container("a", 500, **ALONE))], [("release", "a")]]),
+        (
+            topology_aware(**BARE),
+            [[("create", container("a", 500, **ALONE)), ("create", container("b"))], [("release", "a")]],
+        ),
+        (
+            topology_aware(guest(1, 2, 4, 2), **BARE),
+            [[("create", container(f"c{number}", cpu_m, GIB * 5 // 4))] for number, cpu_m in enumerate((0, 0, 1000))],
+        ),
+        (
+            topology_aware(with_memory("pmem", 1, True)),
+            [
+                [("create", container("a", 100, GIB * 3 // 4, qos="Burstable", cold_start="{duration: 60s}"))],
+                [("create", container(f"b{number}", 100, GIB * 3 // 4, memory_type="pmem")) for number in range(2)],
+                [("warm", "a")],
+            ],
+        ),
+    ],
+    ids=[
+        "resized and not pinned",
+        "left alone",
+        "in their order",
+        "moved and not pinned",
+        "warm after it was moved to DRAM",
+    ],
+)
+def test_the_news_of_a_policy_are_all_that_its_events_have_changed(
+    policy: TopologyAware | Balloons, turns: list[list[tuple[Any, ...]]]
+) -> None:
+    kept = policy.saved()
+    for events in turns:
+        for what, *arguments in events:
+            getattr(policy, what)(*arguments)
+        assert kept.take(policy.news()), "nothing has changed"
+        assert kept == policy.saved()
+        assert [*kept.containers] == [*policy.containers], "they changed places"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import pytest
 
@@ -41,8 +42,20 @@ def test_a_container_is_as_it_came_again() -> None:
 def test_balloons_in_another_order_are_no_change_that_can_be_said() -> None:
     one, other = BalloonState([PartState("a", 0, "1")]), BalloonState([PartState("b", 0, "2")])
     before = PlacementState("balloons", balloons={"a[0]": one, "b[0]": other})
-    assert PlacementState("balloons", balloons={"b[0]": other, "a[0]": one}).since(before) is None
-    assert PlacementState("balloons", balloons={"b[0]": other}).since(before) == {"balloons": {"a[0]": None}}
+    turned = PlacementState("balloons", balloons={"b[0]": other, "a[0]": one})
+    assert deepcopy(before).take(turned.since(before)) is None
+    left = PlacementState("balloons", balloons={"b[0]": other})
+    assert before.take(left.since(before)) == {"balloons": {"a[0]": None}}
+    assert before == left
+
+
+def test_of_balloons_and_interrupts_those_that_are_not_given_are_gone_and_of_the_others_they_stay() -> None:
+    state = PlacementState("x", interrupts={"1": "0", "2": "0-1"}, free={"a": "cpus", "b": "mems"})
+    assert state.take({"interrupts": {"2": "0-1"}, "free": {"a": None}}) == {
+        "interrupts": {"1": None},
+        "free": {"a": None},
+    }
+    assert (state.interrupts, state.free) == ({"2": "0-1"}, {"b": "mems"})
 
 
 @pytest.mark.parametrize(

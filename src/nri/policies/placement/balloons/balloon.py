@@ -123,9 +123,9 @@ class Balloon:
 
     def written(self) -> BalloonState:
         """Its CPUs, the same value while they are the same."""
-        parts = self.parts()
-        now = (self.idle, *[part.cpus for part in parts])
+        now = (self.idle, self.cpus, *([part.cpus for part in self.parts()[1:]] if self.components else ()))
         if self._written[0] != now:
+            parts = self.parts()
             states = [PartState(p.type.name, p.instance, masks.text(p.cpus), len(p.components)) for p in parts]
             self._written = now, BalloonState(states, masks.text(self.idle))
         return self._written[1]

@@ -30,7 +30,7 @@ from nri.policies.placement.expressions import expand, matches
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
-from nri.policies.placement.state import BalloonState, ContainerState, PartState, PlacementState
+from nri.policies.placement.state import BalloonState, ContainerState, Entries, PartState, PlacementState
 from nri.policies.placement.tuning import IrqAffinity, Tuning
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
@@ -94,7 +94,7 @@ class Balloons:
         self._before: tuple[Any, ...] | None = None
         self._deciding = False
         # The requests for which there was no memory when the zones had this version: of another one nothing is known.
-        self._in_vain: set[MemoryRequest | None] = set()
+        self._in_vain: set[MemoryRequest] = set()
         self._in_vain_at = -1
         self.in_time: Callable[[], None] = always
         state = state or PlacementState(self.name)
@@ -121,13 +121,23 @@ class Balloons:
 
     def saved(self) -> PlacementState:
         """The CPUs and memory nodes of every balloon and container."""
-        return PlacementState(
-            self.name,
-            containers={name: ContainerState.of(each) for name, each in self.containers.items()},
-            balloons={balloon.name: balloon.written() for balloon in self.balloons},
-            members=dict(self._members),
-            zones=dict(zip(self.zones.zones, map(masks.text, self.zones.zones.values()), strict=True)),
-        )
+        state = PlacementState(self.name)
+        state.take(self._entries(self.containers))
+        return state
+
+    def news(self) -> Entries:
+        """Of these what may have changed since it was asked for that last."""
+        names, self._changes.touched, self.zones.touched = self._changes.touched | self.zones.touched, {}, {}
+        return self._entries(names)
+
+    def _entries(self, names: Iterable[str]) -> Entries:
+        known, zones = self.containers, self.zones.zones
+        return {
+            "containers": {name: ContainerState.of(known[name]) if name in known else None for name in names},
+            "balloons": {balloon.name: balloon.written() for balloon in self.balloons},
+            "members": {name: self._members.get(name) for name in names},
+            "zones": {name: masks.text(zones[name]) if name in zones else None for name in names},
+        }
 
     def _adopt(self, state: BalloonState, members: list[Container]) -> None:
         """Make a balloon as it was, with those of its containers that still belong there; nothing if it cannot be."""
@@ -308,6 +318,7 @@ class Balloons:
         """Place a container; the pins of all that change. Raises NoPlace."""
         if not self.choices.pod_class_is_known:
             container.hide_class()
+        self._changes.touched[container.id] = None
         with self._undone_if_refused():
             alone = self._left_alone(container)
             if alone or not self.choices.failure_changes_nothing:
@@ -338,6 +349,7 @@ class Balloons:
         container = self.containers.get(container_id)
         if container is None:
             return self._changes.take()
+        self._changes.touched[container_id] = None
         before = self._resized.get(container_id, container.requests)
         self._resized[container_id] = requests
         balloon = self._balloon_of(container)
@@ -741,8 +753,10 @@ class Balloons:
             at = balloon.waiting.next(at, end, self._hopeless)
 
     def _hopeless(self, request: MemoryRequest | None) -> bool:
-        """Whether there was no memory for such a request, and none was given or taken since."""
-        return self._in_vain_at == self.zones.version and request in self._in_vain
+        """Whether there was no memory for such a request, whoever's, and none was given or taken since."""
+        if self._in_vain_at != self.zones.version or request is None:
+            return False
+        return request._replace(user="") in self._in_vain
 
     def _pin_all(self, balloon: Balloon, containers: Iterable[Container]) -> None:
         cpus = balloon.cpus | balloon.idle
@@ -786,7 +800,7 @@ class Balloons:
         """The memory nodes of a container; just those to begin with if there is not enough."""
         moved: dict[str, int] = {}
         zones, name, nodes, kinds = self.zones, request.user, request.nodes, request.kinds
-        follows, asked = self.choices.memory_follows_cpus, request._replace(user="")
+        follows = self.choices.memory_follows_cpus
         turn = balloon.turn(self.containers[name].pod.id, name)
         try:
             if name in zones.zones and follows:
@@ -796,7 +810,7 @@ class Balloons:
                 zones.release(name)
             if name in zones.zones:
                 zone, moved = zones.widen(name, nodes, kinds)
-            elif follows and self._hopeless(asked):
+            elif follows and self._hopeless(request):
                 raise NoMemory("there was not enough, and it is as it was")
             else:
                 offer = zones.allocate(request)
@@ -804,6 +818,7 @@ class Balloons:
         except NoMemory:
             if self._in_vain_at != zones.version:
                 self._in_vain, self._in_vain_at = set(), zones.version
+            asked = request._replace(user="")
             self._in_vain.add(asked)
             balloon.short = True
             balloon.waiting.put(turn, asked)

@@ -7,7 +7,7 @@ which pools were looked at and what each lacked. Next: the plugin.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from nri.policies.placement.containers import Changes, Container, Hint, NoPlace,
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
-from nri.policies.placement.state import ContainerState, GrantState, PlacementState
+from nri.policies.placement.state import ContainerState, Entries, GrantState, PlacementState
 from nri.policies.placement.topology_aware import view
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
@@ -63,6 +63,11 @@ class Grant:
     def shares(self) -> bool:
         """Whether its CPUs change with those of its pool."""
         return self.kind is CpuKind.NORMAL and (self.portion_m > 0 or not self.exclusive)
+
+    def written(self) -> GrantState:
+        """It as plain values."""
+        cpus, zone = masks.text(self.exclusive), masks.text(self.zone)
+        return GrantState(self.pool.name, self.kind.value, cpus, self.portion_m, zone, self.cold)
 
 
 class TopologyAware:
@@ -145,21 +150,21 @@ class TopologyAware:
 
     def saved(self) -> PlacementState:
         """The placement of every container."""
-        return PlacementState(
-            self.name,
-            containers={name: ContainerState.of(each) for name, each in self.containers.items()},
-            grants={
-                name: GrantState(
-                    grant.pool.name,
-                    grant.kind.value,
-                    masks.text(grant.exclusive),
-                    grant.portion_m,
-                    masks.text(grant.zone),
-                    grant.cold,
-                )
-                for name, grant in self.grants.items()
-            },
-        )
+        state = PlacementState(self.name)
+        state.take(self._entries(self.containers))
+        return state
+
+    def news(self) -> Entries:
+        """Of these what may have changed since it was asked for that last."""
+        names, self._changes.touched, self.zones.touched = self._changes.touched | self.zones.touched, {}, {}
+        return self._entries(names)
+
+    def _entries(self, names: Iterable[str]) -> Entries:
+        known, grants = self.containers, self.grants
+        return {
+            "containers": {name: ContainerState.of(known[name]) if name in known else None for name in names},
+            "grants": {name: grants[name].written() if name in grants else None for name in names},
+        }
 
     def _adopt(self, container: Container, state: GrantState) -> None:
         """Give a container what it had, if there is such a pool, with that much left; else nothing."""
@@ -196,6 +201,7 @@ class TopologyAware:
         """Place a container; the pins of all that change. Raises NoPlace."""
         if not self.choices.pod_class_is_known:
             container.hide_class()
+        self._changes.touched[container.id] = None
         self.containers[container.id] = container
         try:
             self._place(container, "")
@@ -220,6 +226,7 @@ class TopologyAware:
         container = self.containers.get(container_id)
         if container is None:
             return self._changes.take()
+        self._changes.touched[container_id] = None
         before, container.requests = container.requests, requests
         if before == requests:
             self._changes.again(container_id, None if self.choices.equal_resizes_keep_shares else container.shares)
@@ -246,6 +253,7 @@ class TopologyAware:
         grant = self.grants.get(container_id)
         if grant is not None and grant.cold:
             grant.cold = False
+            self._changes.touched[container_id] = None
             self._warm.add(container_id)
             with suppress(NoMemory):
                 grant.zone, moved = self.zones.widen(container_id, 0, DRAM)
