@@ -220,9 +220,7 @@ def machine_gauges(policy: Policy, used: Mapping[int, int]) -> Iterator[Gauge]:
     """The measurements of CPUs and memory nodes, which are the same of all policies. `used`: bytes of each node."""
     topology, pins = policy.machine.topology, policy.pins
     asked, tenants, users = Counter[int](), Counter[int](), Counter[int]()
-    shared: dict[
-        str, list[int]
-    ] = {}  # what those with the same CPUs ask for, because many share
+    shared: dict[str, list[int]] = {}  # what those with the same CPUs ask for, because many share
     for name, given in pins.items():
         shared.setdefault(given.cpus or "", []).append(policy.containers[name].requests.cpu_m)
         users.update(masks.members(masks.parse(given.mems or "")))
