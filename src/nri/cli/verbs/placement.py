@@ -250,7 +250,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     help="Label of the node: its group.",
 )
 @click.option("--kubeconfig", metavar="FILE", default="", help="The apiserver; without it that of the pod's account.")
-@click.option("--once", is_flag=True, help="Exit when the file is there.")
+@click.option("--once", is_flag=True, help="Exit when there is a file; replace one only if the plugin takes it.")
 @_STATE
 @click.pass_obj
 def follow(

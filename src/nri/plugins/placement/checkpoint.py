@@ -27,8 +27,8 @@ __all__ = ["Checkpoint"]
 MOST_BYTES = 16 << 20
 #: Each takes a tenth of a millisecond to read. A container has two, and one more for each time that it changes.
 MOST_TABLES = 1 << 15
-#: How many there may be of what, by the sign that each has.
-_MOST = (("lines", "\n", MOST_TABLES), ("tables", "{", MOST_TABLES), ("values", ":", 1 << 19))
+#: As many as so many tables could have.
+_MOST_VALUES = MOST_TABLES << 4
 #: It is written whole again when lines of changes are longer than that, and than the first line.
 _LEAST_CHANGES = 64 << 10
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
@@ -81,7 +81,11 @@ class Checkpoint:
         """The first line with the changes of all others. Raises ConfigError."""
         if not text:
             raise ConfigError(str(self.path), "", "it is empty")
-        for kind, sign, most in _MOST:
+        for kind, sign, most in (
+            ("lines", "\n", MOST_TABLES),
+            ("tables", "{", MOST_TABLES),
+            ("values", ":", _MOST_VALUES),
+        ):
             if (found := text.count(sign)) > most:
                 raise ConfigError(str(self.path), "", f"it has {found} {kind}, and at most {most} are read")
         first, *more = text.split("\n")

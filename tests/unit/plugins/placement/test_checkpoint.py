@@ -134,7 +134,6 @@ def test_lines_of_changes_never_make_it_longer_than_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     monkeypatch.setattr(checkpoint, limit, most)
-    monkeypatch.setattr(checkpoint, "_MOST", [("tables", "{", checkpoint.MOST_TABLES)])
     policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
     for number in range(50):
         policy.create(container("one", 100, qos="Burstable"))
