@@ -182,6 +182,8 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
             out.table(columns, rows)
     for problem in found.get("not_set", ()):
         out.text(f"not set: {problem}")
+    for container in found.get("squeezed", ()):
+        out.text(f"waits for room: {container}")
 
 
 @placement.command(

@@ -141,7 +141,8 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._saved_state, complaint = checkpoint.read()
             if complaint:
                 self.log.warning("%s; all containers are placed again", complaint)
-            self._tuner = Tuner(root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
+            first = self._saved_state.interrupts if self._saved_state else {}
+            self._tuner = Tuner(root, self.log.warning, first, self._keep_interrupts)
             policy = self._made(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
@@ -307,9 +308,11 @@ class PlacementPlugin(nri.Plugin, ABC):
             if policy is None or tuner is None or not self._connected:
                 return
             wanted = policy.tuning()
-        if tuner.apply(wanted, policy.options, policy.machine):
-            with self._lock:
-                self._save(self.present)
+        tuner.apply(wanted, policy.options, policy.machine)
+
+    def _keep_interrupts(self) -> None:
+        with self._lock:
+            self._save(self.present)
 
     def closed(self) -> None:
         with self._lock:
@@ -358,7 +361,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             configuration = {"given": self._configured, "problem": self._problem}
             problems = self._tuner.problems if self._tuner else []
-            return json_answer(document(self.present) | {"configuration": configuration, "not_set": problems})
+            known = self.present.containers | self._unplaced
+            squeezed = [f"{known[name]}: {reason}" for name, reason in self.squeezed.items() if name in known]
+            more = {"configuration": configuration, "not_set": problems, "squeezed": squeezed}
+            return json_answer(document(self.present) | more)
 
     def _explain(self, asked: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer

@@ -727,6 +727,8 @@ def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_r
     assert update.resources.memory.limit.value == 1 << 30
     runtime.tick()
     assert list(plugin.squeezed) == [second.id]
+    _, shown = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/show", 5)
+    assert [each.partition(": ")[0] for each in shown["squeezed"]] == ["default/own-second/second"]
     stop(runtime, made["first"])
 
     def has_room() -> bool:
