@@ -297,8 +297,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         """Ask again for what the runtime has not taken, and for what was only in an answer that it may not have got."""
         with self._lock:
             if self._owed and self._connected and self._hear():
-                policy, known = self.present, self.present.containers | self._unplaced
-                self._ask(freed(policy, [known[name] for name in self._owed if name in known], self._owed))
+                self._ask(freed(self.present, [each for each in self._known() if each.id in self._owed], self._owed))
 
     @nri.every(1.0)
     def tune(self) -> None:
@@ -361,8 +360,8 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             configuration = {"given": self._configured, "problem": self._problem}
             problems = self._tuner.problems if self._tuner else []
-            known = self.present.containers | self._unplaced
-            squeezed = [f"{known[name]}: {reason}" for name, reason in self.squeezed.items() if name in known]
+            names = {each.id: str(each) for each in self._known()}
+            squeezed = [f"{names[each]}: {reason}" for each, reason in self.squeezed.items()]
             more = {"configuration": configuration, "not_set": problems, "squeezed": squeezed}
             return json_answer(document(self.present) | more)
 
@@ -406,11 +405,22 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
         """Take back what an earlier instance of a container has, of whose end nobody told."""
+        return self._release_all(policy, [each for each in self._known() if _place_of(each) == _place_of(made)])
+
+    def stop_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """Take back what a pod's containers have of whose end nobody told: their creation failed after this plugin."""
+        with self._lock:
+            changes = self._release_all(self.present, [each for each in self._known() if each.pod.id == pod.id])
+            if changes:
+                self._save(self.present)
+                self._ask(changes)
+
+    def _release_all(self, policy: Policy, ended: Iterable[Container]) -> dict[str, Pins]:
         changes: dict[str, Pins] = {}
-        known = [*policy.containers.values(), *self._later.values(), *self._unplaced.values()]
-        for old in [each for each in known if _place_of(each) == _place_of(made)]:
-            self.log.info("an earlier instance of %s is taken for ended", made)
+        for old in ended:
+            self.log.info("%s is taken for ended", old)
             changes |= {name: changes.get(name, Pins()) | pins for name, pins in self._release(policy, old.id).items()}
+            changes.pop(old.id, None)
         return changes
 
     def update_container(
@@ -487,6 +497,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         assert self._policy is not None, "no event comes before configure"
         return self._policy
 
+    def _known(self) -> list[Container]:
+        """All containers, also those that wait for their turn or for room."""
+        return [*self.present.containers.values(), *self._later.values(), *self._unplaced.values()]
+
     def _present_machine(self) -> Machine:
         assert self._machine is not None, "no event comes before configure"
         return self._machine
@@ -506,8 +520,8 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _ask(self, changes: Mapping[str, Pins]) -> None:
         """Ask the runtime to update containers; without a connection the next Synchronize does."""
-        free = self._left_alone(self.present)
-        self._owed |= {name: free.get(name, "") for name, each in changes.items() if any(each)}
+        free, known = self._left_alone(self.present), {each.id for each in self._known()}
+        self._owed |= {name: free.get(name, "") for name, each in changes.items() if any(each) and name in known}
         if self._connected and changes:
             with suppress(NriError):
                 self._asked.append((self.runtime.update(updates_of(changes)), set(changes)))

@@ -772,3 +772,28 @@ def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_i
         own.id: 3000,
         later.id: 2000,
     }
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_its_pod(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    class Refuses(nri.Plugin):
+        name = "refuses"
+
+        def create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+            if container.name in ("one", "two"):
+                raise nri.Reject("not here")
+
+    plugin = started(runtime, tmp_path, kind())
+    runtime.add(Refuses(), idx="95")
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    never = pod("never")
+    for name in ("one", "two"):
+        with pytest.raises(nri.PluginError, match="not here"):
+            runtime.create_container(never, ask(name, 6000))
+    assert len(plugin.present.containers) == 3
+    runtime.stop_pod_sandbox(never)
+    wait_for(lambda: list(plugin.present.containers) == [shared.id])
+    wait_for(lambda: cpus(runtime) == {"shared": plugin.present.pins[shared.id].cpus})
+    assert {each.container_id for each in runtime.updates} <= set(runtime.containers)
