@@ -175,6 +175,8 @@ def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
         again = second.present.saved()
         assert (again.grants, again.containers) == (saved.grants, saved.containers)
         assert {str(each) for each in again.balloons} == {str(each) for each in saved.balloons}
+        quiet = create(runtime, pod("quiet", "burstable", **LEFT_ALONE), ask("quiet", 100))
+        assert quiet.updates == {}, "what has not changed is not told"
 
 
 def test_an_end_that_changes_no_other_container_is_written_with_the_next_event(

@@ -111,6 +111,7 @@ class Balloons:
         self._fit(adopted)
         self._repin(self._share_idle(self.free, 0))
         self._repin(self.balloons)
+        self._changes.take()  # they are among the pins
 
     # -- what is kept over a restart ----------------------------------------------------------------------------------
 

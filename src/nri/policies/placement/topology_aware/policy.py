@@ -110,6 +110,7 @@ class TopologyAware:
         self.containers = {name: each for name, each in containers.items() if name in self.containers}
         for grant in self.grants.values():
             self._pin(grant)
+        self._changes.take()  # they are among the pins
         #: The CPUs of each pool that those who share there are pinned to.
         self._shared = {pool.id: pool.free_sharable for pool in self.pools.by_id}
 
