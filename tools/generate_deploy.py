@@ -3,8 +3,8 @@
 One job: below deploy/ the folders kustomize, helm and systemd are what `tools.deployment` makes of deploy/plugins.yaml,
 deploy/agent.yaml and deploy/agent, and of nothing else. They are checked in, so that a person can read and apply them,
 and compared in CI.
-Rules: what is written by hand (templates of the library chart and of the agent, the chart of resource-annotator) is
-left alone; a file that nothing makes any more is removed, and counts as different.
+Rules: what is written by hand (templates of the library chart and of the agent, all of resource-annotator) is left
+alone; a file that nothing makes any more is removed, and counts as different.
 
 Exit codes: 0 done or equal, 1 different.
 """
@@ -25,11 +25,12 @@ from tools.deployment.agent import kustomize as agent_kustomize  # noqa: E402
 from tools.deployment.agent import unit as agent_unit  # noqa: E402
 
 DEPLOY = ROOT / "deploy"
-#: Its chart is written by hand, but for the versions.
+#: Its chart is written by hand, but for the versions, and so is what kustomize has of it.
 ANNOTATOR = "helm/resource-annotator"
 BY_HAND = (
     "helm/nri-plugin/templates/",
     "helm/agent/templates/",
+    "kustomize/resource-annotator/",
     *(f"{ANNOTATOR}/{name}" for name in ("templates/", "values.", "README.md")),
 )
 

@@ -1,4 +1,4 @@
-"""`nri resource-annotator` as the webhook of a real API server, with the chart's own configuration of it."""
+"""`nri resource-annotator` as the webhook of a real API server, with the configuration of chart and manifests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import yaml
 
 from nri.kube.requests import ANNOTATION, Requests, annotated
 from tests.apiserver.conftest import Helm
+from tests.deploy.test_annotator_chart import with_certificate
 from tests.kubernetes.control_plane import ControlPlane
 from tests.unit.cli.conftest import command, environment
 from tests.unit.cli.support.test_webhook import certify
@@ -36,23 +37,25 @@ POD = {
 }
 
 
-@pytest.fixture
-def webhook(api: ControlPlane, helm: Helm, tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """The chart's webhook, answered by a program here; what is yielded ends the program."""
+def of_chart(helm: Helm, folder: Path) -> str:
+    """What the chart makes with the certificate of a folder."""
+    files = {"Crt": "tls.crt", "Key": "tls.key"}
+    given = [f"service.base64{key}={b64encode((folder / name).read_bytes()).decode()}" for key, name in files.items()]
+    text = helm("template", "mine", CHART, "-n", "mine", "--set", ",".join(given))
+    return text[text.index("---\n") :]
+
+
+@pytest.fixture(params=["chart", "kustomize"])
+def webhook(
+    api: ControlPlane, helm: Helm, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[[], None]]:
+    """The webhook of chart or manifests, answered by a program here; what is yielded ends the program."""
     certify(tmp_path)
-    crt, key = (b64encode((tmp_path / name).read_bytes()).decode() for name in ("tls.crt", "tls.key"))
-    text = helm(
-        "template",
-        "mine",
-        CHART,
-        "-n",
-        "mine",
-        "--set",
-        f"service.base64Crt={crt}",
-        "--set",
-        f"service.base64Key={key}",
-    )
-    objects = [each for each in yaml.safe_load_all(text[text.index("---\n") :]) if each]
+    if request.param == "chart":
+        text = of_chart(helm, tmp_path)
+    else:
+        text = with_certificate(tmp_path, *((tmp_path / name).read_text() for name in ("tls.crt", "tls.key")))
+    objects = [each for each in yaml.safe_load_all(text) if each]
     (hook,) = [each for each in objects if each["kind"] == "MutatingWebhookConfiguration"]
     words = command("resource-annotator", "--port", "0", "--cert-file", str(tmp_path / "tls.crt"))
     with subprocess.Popen(

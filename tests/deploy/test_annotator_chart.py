@@ -1,11 +1,16 @@
-"""The chart of resource-annotator: with a certificate or an issuer, never without, and bad values are named."""
+"""Chart and manifests of resource-annotator: with a certificate or an issuer; bad values are named."""
 
 from __future__ import annotations
+
+import shutil
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from tests.deploy.rendered import charted, render
+from tests.deploy.rendered import DEPLOY, built, charted, kustomized, render
 
 pytestmark = pytest.mark.timeout(900)
 GIVEN = ("service.base64Crt=QQ==", "service.base64Key=QUI=")
@@ -44,6 +49,38 @@ def test_with_an_issuer_cert_manager_makes_both() -> None:
     found = objects("service.certificateIssuer=mine")
     assert "Secret" not in found and found["Certificate"]["spec"]["issuerRef"]["name"] == "mine"
     assert "caBundle" not in found["MutatingWebhookConfiguration"]["webhooks"][0]["clientConfig"]
+
+
+def with_certificate(folder: Path, crt: str, key: str) -> str:
+    """What kustomize makes with a certificate of one's own."""
+    shutil.copytree(DEPLOY / "kustomize", folder / "kustomize")
+    given = folder / "kustomize/resource-annotator/given"
+    for name, text in (("tls.crt", crt), ("tls.key", key)):
+        (given / name).write_text(text)
+    return built(given)
+
+
+def plain(each: dict[str, Any]) -> dict[str, Any]:
+    """An object of the chart as it is without a release, its values read."""
+    labels = each["metadata"].get("labels", {})
+    for name in ("app.kubernetes.io/instance", "app.kubernetes.io/version"):
+        labels.pop(name, None)
+    for name, text in each.get("data", {}).items():
+        each["data"][name] = b64decode(text)
+    for hook in each.get("webhooks", ()):
+        trusted = hook["clientConfig"].pop("caBundle", None)
+        hook["trusts"] = trusted and b64decode(trusted)
+    return each
+
+
+@pytest.mark.parametrize("issued", [False, True], ids=["given", "issued"])
+def test_kustomize_makes_what_the_chart_makes(tmp_path: Path, issued: bool) -> None:
+    if issued:
+        text, settings = kustomized("resource-annotator/issued"), ["service.certificateIssuer=nri-resource-annotator"]
+    else:
+        text, settings = with_certificate(tmp_path, "A" * 999, "AB"), ["service.base64Crt=" + "QUFB" * 333, GIVEN[1]]
+    made = {each["kind"]: plain(each) for each in yaml.safe_load_all(text)}
+    assert made == {kind: plain(each) for kind, each in objects(*settings).items()}
 
 
 @pytest.mark.parametrize(

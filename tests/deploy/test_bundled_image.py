@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import ssl
 import subprocess
 import tempfile
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,8 +16,9 @@ import pytest
 import yaml
 
 from tests.deploy.buildah import Buildah, build_bundled, container
-from tests.deploy.rendered import BUNDLED, NEEDS
+from tests.deploy.rendered import BUNDLED, NEEDS, kustomized
 from tests.peers.drivers import GoRuntime
+from tests.unit.cli.support.test_webhook import certify
 
 IMAGE = "localhost/nri-plugins:test"
 PYTHON = ("/plugin/bin/python", "-I")
@@ -82,6 +86,30 @@ def running(buildah: Buildah, made: str, name: str, folder: Path) -> Iterator[No
     finally:
         process.terminate()
         print(process.communicate(timeout=30)[0])
+
+
+def test_the_image_answers_the_api_server_as_the_manifests_of_resource_annotator_start_it(
+    buildah: Buildah, made: str, tmp_path: Path
+) -> None:
+    (spec,) = (each for each in yaml.safe_load_all(kustomized("resource-annotator/issued")) if "replicas" in str(each))
+    (webhook,) = spec["spec"]["template"]["spec"]["containers"]
+    certify(tmp_path)
+    options = ["--isolation", "chroot", "--cap-drop", "all", "--volume", f"{tmp_path}:/certs:ro"]
+    user = webhook["securityContext"]["runAsUser"]
+    for path in (tmp_path, *tmp_path.iterdir()):
+        os.chown(path, user, user)
+    words = [*buildah.argv, "run", *options, "--user", f"{user}:{user}", made, "--", *webhook["command"]]
+    program = subprocess.Popen([*words, *webhook["args"], "--port=0"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert program.stderr is not None
+        line = program.stderr.readline()
+        assert "ready: port " in line, line
+        context = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
+        with urllib.request.urlopen(f"https://localhost:{line.split()[-1]}/", context=context, timeout=30) as answer:
+            assert answer.status == 200
+    finally:
+        program.terminate()
+        program.communicate(timeout=30)
 
 
 @pytest.mark.parametrize("name", BUNDLED)

@@ -137,7 +137,7 @@ def _target(folder: Path, process: subprocess.Popen[bytes]) -> tuple[int, str]:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         assert process.poll() is None, f"chromium has ended with {process.returncode}"
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, IndexError):
             port = int((folder / "DevToolsActivePort").read_text().splitlines()[0])
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
             connection.request("GET", "/json/list")

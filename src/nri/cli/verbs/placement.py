@@ -182,6 +182,8 @@ def show(settings: Settings, svg: str | None, state_dir: str, machine: str, poli
             out.table(columns, rows)
     for problem in found.get("not_set", ()):
         out.text(f"not set: {problem}")
+    for container in found.get("squeezed", ()):
+        out.text(f"waits for room: {container}")
 
 
 @placement.command(
@@ -250,7 +252,7 @@ def explain(settings: Settings, container: str, state_dir: str, machine: str, po
     help="Label of the node: its group.",
 )
 @click.option("--kubeconfig", metavar="FILE", default="", help="The apiserver; without it that of the pod's account.")
-@click.option("--once", is_flag=True, help="Exit when the file is there.")
+@click.option("--once", is_flag=True, help="Exit when there is a file; replace one only if the plugin takes it.")
 @_STATE
 @click.pass_obj
 def follow(

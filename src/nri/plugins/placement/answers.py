@@ -124,7 +124,7 @@ def requests_after(
     container: Container, told: nri.Container, resources: nri.LinuxResources, node_bytes: int
 ) -> Requests:
     """The requests of a container that gets other resources; what these do not say stays as it is."""
-    before, cpu = container.requests, resources.cpu
+    before, cpu = container.requests if container.asked is None else container.asked, resources.cpu
     shares, limit = cpu.shares.value, resources.memory.limit.value
     found = estimated(
         container.qos,

@@ -25,6 +25,10 @@ __all__ = ["Checkpoint"]
 
 #: Some 200 bytes for each container.
 MOST_BYTES = 16 << 20
+#: Each takes a tenth of a millisecond to read. A container has two, and one more for each time that it changes.
+MOST_TABLES = 1 << 15
+#: As many as so many tables could have.
+_MOST_VALUES = MOST_TABLES << 4
 #: It is written whole again when lines of changes are longer than that, and than the first line.
 _LEAST_CHANGES = 64 << 10
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
@@ -48,8 +52,8 @@ class Checkpoint:
         #: It, open for further lines, and what closes it.
         self._file = -1
         self._close: Callable[[], object] = int
-        #: How many bytes of changes there is room for.
-        self._room = 0
+        #: How many bytes of changes there is room for, and how many tables.
+        self._room = self._tables = 0
 
     def read(self) -> tuple[PlacementState | None, str]:
         """The content of the file, None if there is none, and why it cannot be used, "" if it can.
@@ -77,6 +81,13 @@ class Checkpoint:
         """The first line with the changes of all others. Raises ConfigError."""
         if not text:
             raise ConfigError(str(self.path), "", "it is empty")
+        for kind, sign, most in (
+            ("lines", "\n", MOST_TABLES),
+            ("tables", "{", MOST_TABLES),
+            ("values", ":", _MOST_VALUES),
+        ):
+            if (found := text.count(sign)) > most:
+                raise ConfigError(str(self.path), "", f"it has {found} {kind}, and at most {most} are read")
         first, *more = text.split("\n")
         tree = parse_text(Source(str(self.path), first, "json"))
         refuse_version(tree)
@@ -119,6 +130,7 @@ class Checkpoint:
         self._close = finalize(self, os.close, self._file)
         self._seen = os.fstat(self._file).st_ino, len(data)
         self._room = min(max(len(data), _LEAST_CHANGES), MOST_BYTES - len(data))
+        self._tables = MOST_TABLES - data.count(b"{")
 
     def _is_left(self) -> bool:
         """Whether the file is there as it was left."""
@@ -131,8 +143,9 @@ class Checkpoint:
     def _append(self, data: bytes) -> bool:
         """Add a line; whether there was room for it."""
         self._room -= len(data)
+        self._tables -= data.count(b"{")
         self._seen = self._seen[0], self._seen[1] + len(data)
-        return self._room >= 0 and os.write(self._file, data) == len(data)
+        return min(self._room, self._tables) >= 0 and os.write(self._file, data) == len(data)
 
     def _refuse_foreign(self, found: os.stat_result) -> None:
         reason = ""

@@ -34,6 +34,7 @@ from nri.plugins.placement.tuner import Tuner
 from nri.policies.placement.containers import Container, NoPlace, Pins, always, container_of
 from nri.policies.placement.machine import Machine
 from nri.policies.placement.policy import Policy, account, document, exposition, find, machine_gauges
+from nri.policies.placement.state import ContainerState
 from nri.policies.placement.unread import OF_POLICY, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
     from nri.policies.placement.state import PlacementState
     from nri.service.http import Answer, Server
+    from nri.stub.support.pending import Pending
 
 __all__ = ["FLAGS", "PlacementPlugin"]
 
@@ -49,6 +51,8 @@ __all__ = ["FLAGS", "PlacementPlugin"]
 _PART = 0.8
 #: How long one turn of placing what was left over may take, in seconds.
 _TURN_S = 0.5
+#: How often the runtime is asked again for what it has not taken, in seconds.
+_AGAIN_S = 5.0
 _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
 
 FLAGS: Mapping[str, Flag] = {
@@ -78,8 +82,12 @@ class PlacementPlugin(nri.Plugin, ABC):
         #: How often a configuration was given, and why the last one was not taken.
         self._configured = 0
         self._problem = ""
-        #: Containers that are pinned no more, while the runtime does not know; with what was left alone before.
-        self._untold: dict[str, str] = {}
+        #: Containers whose pins the runtime may not have yet, with what of them was left alone before.
+        self._owed: dict[str, str] = {}
+        #: Updates that it was asked for, and of which containers.
+        self._asked: list[tuple[Pending, set[str]]] = []
+        #: Why it took the last ones not, "" if it did.
+        self._refusal = ""
         #: Of `_later` those that were placed before, with what was left alone.
         self._earlier: dict[str, str] = {}
         #: The managers of the kubelet that were told of.
@@ -88,6 +96,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._later: dict[str, Container] = {}
         #: Containers that were given less than they ask for, or nothing, with the reason.
         self.squeezed: dict[str, str] = {}
+        #: Of these those that were given nothing.
+        self._unplaced: dict[str, Container] = {}
+        #: Whether there may be more room for them than when they were looked at last.
+        self._room = False
 
     @abstractmethod
     def make(
@@ -112,7 +124,10 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _configure(self) -> dict[str, Pins]:
         """Make a policy for the configuration; the pins that change with it."""
-        options = self.config
+        options, before = self.config, self._policy
+        if before is not None and options.hostRoot != self._options.hostRoot:
+            reason = f"{options.hostRoot}: it was {self._options.hostRoot}, below which CPUs and interrupts are set"
+            raise ConfigError(self._source(), "hostRoot", reason, "start the plugin again for another one")
         for each in pinning(options.hostRoot):
             self.log.warning("%s: two that pin the same containers undo each other's work; %s", each, each.next)
         root = Root(options.hostRoot)
@@ -122,13 +137,14 @@ class PlacementPlugin(nri.Plugin, ABC):
         for unread in unread_keys(options, len(topology.online)):
             self.log.warning("%s", self._located(options, unread))
         machine = Machine.of(topology)
-        before, changes = self._policy, dict[str, Pins]()
+        changes = dict[str, Pins]()
         checkpoint = Checkpoint(options.stateDir, self.name)
         if before is None:
             self._saved_state, complaint = checkpoint.read()
             if complaint:
                 self.log.warning("%s; all containers are placed again", complaint)
-            self._tuner = Tuner(root, self.log.warning, self._saved_state.interrupts if self._saved_state else {})
+            first = self._saved_state.interrupts if self._saved_state else {}
+            self._tuner = Tuner(root, self.log.warning, first, self._keep_interrupts)
             policy = self._made(machine, options, None, {})
         elif options == self._options and machine == self._machine:
             return {}
@@ -138,7 +154,8 @@ class PlacementPlugin(nri.Plugin, ABC):
             left_alone = self._left_alone(before)
             pins = freed(policy, before.containers.values(), left_alone)
             changes = {name: each for name, each in pins.items() if each != before.pins.get(name)}
-            self._untold = {name: left_alone.get(name, "") for name in free_of(policy) if name in before.containers}
+            self._owed |= {name: left_alone.get(name, "") for name, each in changes.items() if any(each)}
+            self._room = True
         self._policy, self._options, self._machine, self._checkpoint = policy, options, machine, checkpoint
         self._node_bytes = sum(node.memory_bytes for node in topology.nodes.values())
         if before is not None and self._saved_state is None:  # else the file has more than this policy knows
@@ -186,15 +203,16 @@ class PlacementPlugin(nri.Plugin, ABC):
                 state = before.saved()
                 state.free = self._left_alone(before)
             state.restore(found.values())
+            policy, kept = before, 0
             try:
                 if self._saved_state or before.containers:
                     policy = self.make(self._present_machine(), self._options, state, found)
-                else:
-                    policy = before  # nothing is to be taken up
+                    kept = len(policy.containers)
             except ValueError as error:
                 self.log.warning("nothing can stay as it was: %s; all containers are placed again", error)
                 policy = self.make(self._present_machine(), self._options, None, {})
-            self.squeezed, self._later = {}, {}
+            self.squeezed = {name: "as before" for name, each in policy.containers.items() if each.asked is not None}
+            self._later, self._unplaced, self._asked, self._room = {}, {}, [], bool(self.squeezed)
             for container in found.values():
                 if container.id in policy.containers:
                     continue
@@ -204,52 +222,84 @@ class PlacementPlugin(nri.Plugin, ABC):
                 except NoPlace:
                     self._later[container.id] = container
             self._policy, self._saved_state, self._connected = policy, None, True
-            self._untold = {}
             self._earlier = {name: state.free.get(name, "") for name in state.containers if name in self._later}
-            self._save(policy)
             earlier = [each for name, each in found.items() if name in state.containers and name not in self._later]
             pins = {**policy.pins, **freed(policy, earlier, state.free)}
             changes = {name: differing(each, told[name]) for name, each in pins.items()}
+            loose = free_of(policy).keys() | self._unplaced.keys()
+            self._owed = {name: state.free.get(name, "") for name in loose if any(changes.get(name, ()))}
+            self._save(policy)
         self.log.info(
             "%d containers are placed, %d of them as they were%s",
             len(policy.containers),
-            len([name for name in policy.containers if name in state.containers]),
+            kept,
             f"; {len(self._later)} more follow" if self._later else "",
         )
         return updates_of(changes)
 
     def _squeeze(self, policy: Policy, container: Container) -> None:
         """Place a container that runs already; if there is no place, as if it asked for nothing; else not at all."""
+        asked = container.requests if container.asked is None else container.asked
+        container.requests, container.asked = asked, None
         try:
             policy.create(container)
         except NoPlace as error:
             self.squeezed[container.id] = error.reason
             self.log.warning("%s; it runs without CPUs of its own", error)
-            container.requests = Requests()
+            container.requests, container.asked = Requests(), asked
             try:
                 policy.create(container)
             except NoPlace:
                 self.log.warning("%s is not pinned at all", container)
+                container.requests, container.asked = asked, None
+                self._unplaced[container.id] = container
         self._tell(container)
 
     @nri.every(1.0)
     def place_later(self) -> None:
-        """Place what Synchronize had no time for."""
-        if not self._later:
+        """Place what Synchronize had no time for, and better what then had no room."""
+        if not self._later and not (self._room and self.squeezed):
             return
         with self._lock:
-            policy, changes, end = self.present, dict[str, Pins](), monotonic() + _TURN_S
-            before, turned = dict(policy.pins), list[Container]()
+            policy, end, turned = self.present, monotonic() + _TURN_S, list[Container]()
+            before = dict(policy.pins)
             while self._later and monotonic() < end:
-                name = next(iter(self._later))
-                made = self._later.pop(name)
-                turned += [made] if name in self._earlier else []
+                made = self._later.pop(next(iter(self._later)))
+                turned += [made] if made.id in self._earlier else []
                 self._squeeze(policy, made)
+            if not self._later:
+                self._room = self._place_squeezed(policy, end)
             pins = {**policy.pins, **freed(policy, turned, self._earlier)}
             changes = {name: each for name, each in pins.items() if each != before.get(name)}
-            self._untold |= {each.id: self._earlier.pop(each.id) for each in turned}
+            self._owed |= {each.id: self._earlier.pop(each.id) for each in turned}
             self._save(policy)
             self._ask(changes)
+
+    def _place_squeezed(self, policy: Policy, end: float) -> bool:
+        """Give those what they ask for, for whom there is room now; whether the time was too short to look at all."""
+        for name in [*self.squeezed]:
+            if monotonic() >= end:
+                return True
+            try:
+                if name in self._unplaced:
+                    policy.create(self._unplaced[name])
+                elif (asked := policy.containers[name].asked) is not None:
+                    policy.resize(name, asked)
+            except NoPlace as error:
+                self.squeezed[name] = error.reason
+                continue
+            del self.squeezed[name]
+            self._unplaced.pop(name, None)
+            policy.containers[name].asked = None
+            self.log.info("%s has what it asks for now", policy.containers[name])
+        return False
+
+    @nri.every(_AGAIN_S)
+    def ask_again(self) -> None:
+        """Ask again for what the runtime has not taken, and for what was only in an answer that it may not have got."""
+        with self._lock:
+            if self._owed and self._connected and self._hear():
+                self._ask(freed(self.present, [each for each in self._known() if each.id in self._owed], self._owed))
 
     @nri.every(1.0)
     def tune(self) -> None:
@@ -259,9 +309,11 @@ class PlacementPlugin(nri.Plugin, ABC):
             if policy is None or tuner is None or not self._connected:
                 return
             wanted = policy.tuning()
-        if tuner.apply(wanted, policy.options, policy.machine):
-            with self._lock:
-                self._save(self.present)
+        tuner.apply(wanted, policy.options, policy.machine)
+
+    def _keep_interrupts(self) -> None:
+        with self._lock:
+            self._save(self.present)
 
     def closed(self) -> None:
         with self._lock:
@@ -310,7 +362,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             configuration = {"given": self._configured, "problem": self._problem}
             problems = self._tuner.problems if self._tuner else []
-            return json_answer(document(self.present) | {"configuration": configuration, "not_set": problems})
+            names = {each.id: str(each) for each in self._known()}
+            squeezed = [f"{names[each]}: {reason}" for each, reason in self.squeezed.items()]
+            more = {"configuration": configuration, "not_set": problems, "squeezed": squeezed}
+            return json_answer(document(self.present) | more)
 
     def _explain(self, asked: Mapping[str, str]) -> Answer:
         from nri.service.http import json_answer
@@ -352,10 +407,22 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _release_stale(self, policy: Policy, made: Container) -> dict[str, Pins]:
         """Take back what an earlier instance of a container has, of whose end nobody told."""
+        return self._release_all(policy, [each for each in self._known() if _place_of(each) == _place_of(made)])
+
+    def stop_pod_sandbox(self, pod: m.PodSandbox) -> None:
+        """Take back what a pod's containers have of whose end nobody told: their creation failed after this plugin."""
+        with self._lock:
+            changes = self._release_all(self.present, [each for each in self._known() if each.pod.id == pod.id])
+            if changes:
+                self._save(self.present)
+                self._ask(changes)
+
+    def _release_all(self, policy: Policy, ended: Iterable[Container]) -> dict[str, Pins]:
         changes: dict[str, Pins] = {}
-        for old in [each for each in policy.containers.values() if _place_of(each) == _place_of(made)]:
-            self.log.info("an earlier instance of %s is taken for ended", made)
+        for old in ended:
+            self.log.info("%s is taken for ended", old)
             changes |= {name: changes.get(name, Pins()) | pins for name, pins in self._release(policy, old.id).items()}
+            changes.pop(old.id, None)
         return changes
 
     def update_container(
@@ -365,16 +432,25 @@ class PlacementPlugin(nri.Plugin, ABC):
             policy = self.present
             known = policy.containers.get(container.id)
             if known is None:
+                late = self._later.get(container.id) or self._unplaced.get(container.id)
+                if late is not None:
+                    late.requests, self._room = requests_after(late, container, resources, self._node_bytes), True
                 return None
             self._tell_of_kubelet(resources.cpu, policy.pins.get(container.id, Pins()))
             policy.in_time = self.timer(str(known))
+            asked = requests_after(known, container, resources, self._node_bytes)
             try:
-                changes = policy.resize(container.id, requests_after(known, container, resources, self._node_bytes))
+                changes = policy.resize(known.id, asked)
+                known.asked = None
+                self.squeezed.pop(known.id, None)
             except NoPlace as error:
-                raise nri.Reject(str(error)) from error
+                if known.asked is None:
+                    raise nri.Reject(str(error)) from error
+                known.asked, known.written, self.squeezed[known.id] = asked, None, error.reason
+                changes = policy.resize(known.id, known.requests)
             finally:
                 policy.in_time = always
-            self.squeezed.pop(container.id, None)
+            self._room = True
             self._save(policy)
         return updates_of(changes)
 
@@ -394,7 +470,9 @@ class PlacementPlugin(nri.Plugin, ABC):
         return updates_of(self._end(container.id))
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        self._ask(self._end(container.id))
+        changes = self._end(container.id)
+        with self._lock:
+            self._ask(changes)
 
     def _end(self, container_id: str) -> dict[str, Pins]:
         with self._lock:
@@ -406,8 +484,9 @@ class PlacementPlugin(nri.Plugin, ABC):
             return changes
 
     def _release(self, policy: Policy, container_id: str) -> dict[str, Pins]:
-        self._later.pop(container_id, None)
-        self.squeezed.pop(container_id, None)
+        for each in (self._later, self._earlier, self._owed, self.squeezed, self._unplaced):
+            each.pop(container_id, None)
+        self._room = True
         changes = policy.release(container_id)
         changes.pop(container_id, None)
         return changes
@@ -419,6 +498,10 @@ class PlacementPlugin(nri.Plugin, ABC):
         """The policy that decides now."""
         assert self._policy is not None, "no event comes before configure"
         return self._policy
+
+    def _known(self) -> list[Container]:
+        """All containers, also those that wait for their turn or for room."""
+        return [*self.present.containers.values(), *self._later.values(), *self._unplaced.values()]
 
     def _present_machine(self) -> Machine:
         assert self._machine is not None, "no event comes before configure"
@@ -439,19 +522,41 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     def _ask(self, changes: Mapping[str, Pins]) -> None:
         """Ask the runtime to update containers; without a connection the next Synchronize does."""
-        if self._connected:
+        free, known = self._left_alone(self.present), {each.id for each in self._known()}
+        self._owed |= {name: free.get(name, "") for name, each in changes.items() if any(each) and name in known}
+        if self._connected and changes:
             with suppress(NriError):
-                self.runtime.update(updates_of(changes))
-                if self._untold:
-                    self._untold = {}
-                    self._save(self.present)
+                self._asked.append((self.runtime.update(updates_of(changes)), set(changes)))
+
+    def _hear(self) -> bool:
+        """Take the runtime's answers; what it took is owed no more. Whether all are there and something is owed."""
+        if not all(pending.done for pending, _ in self._asked):
+            return False
+        taken, refusal = set[str](), ""
+        for pending, names in self._asked:
+            try:
+                failed = {each.container_id for each in pending.result(0)}
+                refusal = f"{len(failed)} updates failed" if failed else ""
+            except NriError as error:
+                failed, refusal = names, str(error)
+            taken = (taken | names) - failed
+        self._asked = []
+        if refusal and refusal != self._refusal:
+            self.log.warning("the runtime has not taken all updates of containers, and is asked again: %s", refusal)
+        self._refusal = refusal
+        if taken:
+            self._owed = {name: kinds for name, kinds in self._owed.items() if name not in taken}
+            self._save(self.present)
+        return bool(self._owed)
 
     def _left_alone(self, policy: Policy) -> dict[str, str]:
         """What the runtime's containers have of their own: a pin that is gone counts until the runtime was told."""
-        return free_of(policy) | {name: kinds for name, kinds in self._untold.items() if name in policy.containers}
+        waiting = dict.fromkeys((*self._later, *self._unplaced), "cpus mems")
+        return free_of(policy) | waiting | self._earlier | self._owed
 
     def _save(self, policy: Policy) -> None:
-        interrupts, more = dict(self._tuner.first) if self._tuner else {}, bool(self._untold)
+        interrupts = dict(self._tuner.first) if self._tuner else {}
+        more = bool(self._later or self._unplaced or self._earlier or self._owed)
         try:
             news = policy.news()
             if policy is self._written_of and not more:
@@ -460,6 +565,8 @@ class PlacementPlugin(nri.Plugin, ABC):
                 if self._checkpoint.add(news):
                     return
             state = policy.saved()
+            waiting = self._later | self._unplaced
+            state.containers |= {name: ContainerState.of(each) for name, each in waiting.items()}
             state.interrupts, state.free = interrupts, self._left_alone(policy)
             self._written_of = None if more else policy
             self._checkpoint.write(state)

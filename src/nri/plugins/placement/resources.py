@@ -4,7 +4,8 @@ One job: :class:`Resources`. Of the policies in a namespace `node.NAME` comes fi
 the node), then `default`. It becomes the file that the plugin watches, what the plugin says of it the resource's
 status, and the plugin's pools or balloons a NodeResourceTopology. Rules: only this knows the apiserver, so the plugin,
 which is root, has no token; a resource that cannot be read leaves the file as it is, and one that the plugin refuses is
-taken out of it again: a plugin that starts finds the last good one; all waits have an end.
+taken out of it again: a plugin that starts finds the last good one, also if this was killed meanwhile; a file that is
+there is not replaced while no plugin runs; all waits have an end.
 Next: `nri.cli.verbs.placement`, which runs it.
 """
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nri.config import Source, read
+from nri.config import Source, read, read_file
 from nri.errors import ConfigError, NriError
 from nri.files import private_folder, write_whole
 from nri.kube.client.follow import Follower, Key
@@ -80,8 +81,8 @@ class Resources:
         #: A policy, with its generation, whose file the plugin has not taken yet, and how many it was given before.
         self._late: tuple[str, int] | None = None
         self._before = 0
-        #: What was in the file before, once the plugin has had its say.
-        self._last_good = b""
+        #: What the plugin took last, as long as it has not said what it thinks of what is in its file now.
+        self._good = place.file.with_name(f"{place.file.name}.last-good")
         self._zones: list[Object] | None = None
         self._said: set[str] = set()
         namespace = f"metadata.namespace={place.namespace}"
@@ -91,7 +92,10 @@ class Resources:
         )
 
     def run(self, stopping: threading.Event, once: bool = False) -> None:
-        """Follow until stopped; with `once` until the file is there."""
+        """Follow until stopped; with `once` until the file is there.
+
+        Raises NriError for a policy that the plugin refuses, with `once` only.
+        """
         for each in self.followers:
             each.start()
         try:
@@ -101,7 +105,7 @@ class Resources:
                 if not all(each.synced for each in self.followers):
                     self._say("waiting for the apiserver")
                     continue
-                if once and self.write() is not None and self._place.file.exists():
+                if once and self._once():
                     return
                 if not once:
                     self.step()
@@ -124,31 +128,75 @@ class Resources:
             self._say(f"{answer}; let plugin and follow be of one version of nri")
 
     def _step(self) -> None:
-        before = self._given()
+        offered = self._offer()
+        if offered is not None:
+            name, generation, problem = offered
+            self._untold = name, _status(generation, problem)
+        if self._untold is not None:
+            self._tell(*self._untold)
+            self._untold = None
+        self._write_zones()
+
+    def _once(self) -> bool:
+        """Let there be a file; whether it is. One that is there stays until a plugin can say what it thinks of another.
+
+        Raises NriError for what the plugin refuses.
+        """
+        file = self._place.file
+        if self._given() is None:
+            if self._good.exists():
+                self._good.replace(file)
+            if self._can_be_read():
+                _log.info("%s stays as it is; what is new comes to the plugin while it runs", file)
+                return True
+            return self.write() is not None and file.exists()
+        offered = self._offer()
+        if offered is None:
+            return False
+        name, generation, problem = offered
+        if problem:
+            self._keep(problem)
+            raise NriError(f"{self._place.kind} {name}, generation {generation}: {problem}; {file} is as it was")
+        return True
+
+    def _can_be_read(self) -> bool:
+        """Whether a plugin could start with the file."""
+        try:
+            read(self._place.options, [read_file(str(self._place.file))])
+        except ConfigError as error:
+            if self._place.file.exists():
+                self._say(f"{error}; it is written again")
+            return False
+        return True
+
+    def _offer(self) -> tuple[str, int, str] | None:
+        """Let the plugin have a new policy: its name and generation, and why it is not in force; None without news."""
+        before = self._given() or 0
         written = self.write()
         if written is not None:
             name, generation, problem = written
             self._before, taken = before, True
             if not problem:
                 problem, taken = self._taken(TAKE_S)
-                self._keep(problem, taken)
             self._late = None if taken else (name, generation)
-            self._untold = name, _status(generation, problem)
         elif self._late is not None:
             name, generation = self._late
             problem, taken = self._taken(0)
-            if taken:
-                self._keep(problem, taken)
-                self._late, self._untold = None, (name, _status(generation, problem))
-        if self._untold is not None:
-            self._tell(*self._untold)
-            self._untold = None
-        self._write_zones()
+            if not taken:
+                return None
+            self._late = None
+        else:
+            return None
+        if taken:
+            self._keep(problem)
+        return name, generation, problem
 
-    def _keep(self, problem: str, taken: bool) -> None:
-        """Let the file have the last good policy again if the plugin refuses the new one."""
-        if taken and problem and self._last_good:
-            write_whole(self._place.file, self._last_good)
+    def _keep(self, problem: str) -> None:
+        """Let the file have the last good policy again if the new one is refused, else forget it."""
+        if not problem:
+            self._good.unlink(missing_ok=True)
+        elif self._good.exists():
+            self._good.replace(self._place.file)
 
     def write(self) -> tuple[str, int, str] | None:
         """Write the file for a new policy: its name, its generation, and why there is none; None without news."""
@@ -172,18 +220,19 @@ class Resources:
         file = self._place.file
         if not file.parent.exists():  # the plugin's, which has not started yet
             private_folder(file.parent)
-        if self._late is None:  # else nobody has seen what is there
-            self._last_good = file.read_bytes() if file.exists() else b""
+        if self._late is None and file.exists() and not self._good.exists():  # else nobody has seen what is there
+            write_whole(self._good, file.read_bytes())
         write_whole(file, text.encode())
         _log.info("%s %s, generation %d, is in %s", self._place.kind, name, generation, file)
         self._tried = version
         return name, generation, ""
 
-    def _given(self) -> int:
+    def _given(self) -> int | None:
+        """How many files the plugin was given until now; None if it does not run."""
         try:
             return int(self._ask().get("configuration", {}).get("given", 0))
         except NriError:
-            return 0
+            return None
 
     def _taken(self, wait_s: float) -> tuple[str, bool]:
         """The plugin's report on the file, "" if it took it; else why there is none yet, and False."""

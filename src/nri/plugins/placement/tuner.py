@@ -33,10 +33,13 @@ class Tuner:
     Args:
         say: told of what this machine does not take.
         first: the CPUs of interrupts before they were moved, by number, as an earlier life left them.
+        keep: called when these are others, before more are moved and after some are back.
     """
 
-    def __init__(self, root: Root, say: Callable[[str], None], first: Mapping[str, str]) -> None:
-        self._root, self._say = root, say
+    def __init__(
+        self, root: Root, say: Callable[[str], None], first: Mapping[str, str], keep: Callable[[], None] = lambda: None
+    ) -> None:
+        self._root, self._say, self._keep = root, say, keep
         self.first = dict(first)
         self.problems: list[str] = []
         self._limits = cache(partial(limits_of, root))
@@ -44,20 +47,18 @@ class Tuner:
         self._now = Settings({}, {})
         self._interrupts: dict[int, tuple[str, int]] | None = None
 
-    def apply(self, tuning: Tuning, options: Any, machine: Machine) -> bool:
-        """Write what a policy wants; whether an interrupt's first CPUs have become known, or been given back."""
+    def apply(self, tuning: Tuning, options: Any, machine: Machine) -> None:
+        """Write what a policy wants."""
         wanted = tuning, options, machine
         if wanted == self._done:
-            return False
+            return
         self._done = wanted
         whole = getattr(options, "turboDomain", "package") == "system"
         new = settings(options.cpuClasses, tuning.classes, machine, self._limits, whole)
         results = list(self._write_cpus(new))
         self._now = new
-        before = dict(self.first)
         results += self._write_interrupts(tuning, options.controllableInterrupts, machine)
         self._complain(results)
-        return self.first != before
 
     def _write_cpus(self, new: Settings) -> Iterable[Result]:
         for cpu, setting in new.cpus.items():
@@ -73,18 +74,29 @@ class Tuner:
         if self._interrupts is None:
             self._interrupts = self._read()
         wanted = affinities(self._interrupts, tuning.irq_affinities, controllable, machine.online)
+        before = self.first
+        moves = {number: wanted.get(number, first) for number, (_, first) in self._interrupts.items()}
+        away = {
+            str(number): masks.text(first) for number, (_, first) in self._interrupts.items() if moves[number] != first
+        }
+        self._remember(away | before)
+        back = set[str]()
         found = []
-        for number, (_, first) in self._interrupts.items():
-            cpus = wanted.get(number, first)
-            if cpus == first and str(number) not in self.first:
-                continue
-            result = set_affinity(self._root, number, masks.text(cpus))
-            found.append(result)
-            if cpus == first:
-                self.first.pop(str(number), None)
-            elif result.in_force:
-                self.first.setdefault(str(number), masks.text(first))
+        for number, cpus in moves.items():
+            name = str(number)
+            if name in self.first:
+                result = set_affinity(self._root, number, masks.text(cpus))
+                found.append(result)
+                if name not in away if result.in_force else name not in before:
+                    back.add(name)
+        self._remember({name: cpus for name, cpus in self.first.items() if name not in back})
         return found
+
+    def _remember(self, first: dict[str, str]) -> None:
+        """Let these be the first CPUs of interrupts, before a kill could lose them."""
+        if first != self.first:
+            self.first = first
+            self._keep()
 
     def _read(self) -> dict[int, tuple[str, int]]:
         """The description of each interrupt, and the CPUs that it had at first."""

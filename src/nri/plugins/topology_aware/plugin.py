@@ -93,8 +93,7 @@ class TopologyAwarePlugin(PlacementPlugin):
                 changes |= policy.warm(name)
             if over:
                 self._save(policy)
-        if changes:
-            self._ask(changes)
+                self._ask(changes)
 
     def make(
         self, machine: Machine, options: Any, state: PlacementState | None, containers: Mapping[str, Container]

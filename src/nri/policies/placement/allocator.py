@@ -12,6 +12,7 @@ from functools import cmp_to_key, partial
 
 from nri.policies.placement import masks
 from nri.policies.placement.machine import Group, Machine, Priority
+from nri.text import count as count_of
 
 __all__ = ["CpuAllocator"]
 
@@ -54,7 +55,8 @@ class CpuAllocator:
     def allocate(self, free: int, count: int, prefer: Priority) -> int:
         """`count` CPUs of the set `free`. Raises ValueError if it has not so many."""
         if free.bit_count() < count:
-            raise ValueError(f"{masks.text(free) or 'no CPUs'} has fewer than {count} CPUs")
+            wanted = count_of(count, "CPU")
+            raise ValueError(f"{masks.text(free)} has fewer than {wanted}" if free else f"{wanted}, for none is free")
         if free.bit_count() == count:
             return free
         job = _Job(free, count, prefer)

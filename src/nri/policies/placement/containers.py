@@ -101,6 +101,7 @@ class Container:
     Attributes:
         hints: by what gave them.
         mems: the memory nodes it came with, "" for none; `shares` the weight.
+        asked: its requests, if there was no room for them and it was placed as if it asked for nothing.
         doubts: annotations that could not be read, in words.
         written: with which requests it was written down last, and how (`state.ContainerState`).
     """
@@ -114,6 +115,7 @@ class Container:
     mems: str = ""
     shares: int | None = None
     doubts: list[str] = field(default_factory=list)
+    asked: Requests | None = None
     written: tuple[Requests, Any] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:

@@ -19,7 +19,7 @@ __all__ = ["draw", "users_of"]
 
 _SQUARE, _GAP, _TITLE = 26, 5, 20
 _MOST_ROWS, _MOST_NAMES, _ROW = 40, 4, 22
-#: Where texts of the legend begin, how wide a letter is there at most, and from how many digits on a number is small.
+#: Where texts of the legend begin, how wide a letter is at most, and from how many digits on a number is small.
 _KEY, _LETTER, _LONG = 29, 8, 4
 #: How wide the boxes in a box may be together, by the outer one's kind.
 _WIDEST = {"core": 4 * _SQUARE, "cache": 340, "node": 720, "package": 760, "machine": 1540}
@@ -62,7 +62,7 @@ class _Box:
             box.x, box.y = x, y
             x += box.width + _GAP
             lowest, widest = max(lowest, box.height), max(widest, x)
-        self.width, self.height = max(widest, len(self.title) * (7 if self.inner else 8) + 2 * _GAP), y + lowest + _GAP
+        self.width, self.height = max(widest, len(self.title) * _LETTER + 2 * _GAP), y + lowest + _GAP
 
 
 def draw(document: Mapping[str, Any]) -> str:
@@ -82,7 +82,7 @@ def draw(document: Mapping[str, Any]) -> str:
     ]
     for number, (fill, text) in enumerate(rows):
         y = machine.height + _GAP + _ROW * number
-        parts.append(_rect(_GAP, y, 16, 16, "free", fill))
+        parts += [_rect(_GAP, y, 16, 16, "free", fill)] if fill else []
         parts.append(f'<text class="ink" x="{_KEY}" y="{y + 13}">{_xml(text)}</text>')
     return "\n".join([*parts, "</svg>\n"])
 
@@ -132,7 +132,10 @@ def _node(node: Mapping[str, Any]) -> str:
 def _legend(
     groups: Mapping[tuple[str, ...], int], users: Mapping[int, tuple[str, ...]], document: Mapping[str, Any], most: int
 ) -> list[tuple[str, str]]:
-    """A colour and a text of at most so many letters for each group of containers that run on the same CPUs."""
+    """A colour and a text of at most so many letters for each group of containers that run on the same CPUs.
+
+    The last row, without a colour, has those that are pinned to none.
+    """
     cpus: dict[tuple[str, ...], list[int]] = {}
     for cpu, names in users.items():
         cpus.setdefault(names, []).append(cpu)
@@ -144,7 +147,10 @@ def _legend(
         where = plain(f"CPUs {_cpus(cpus[names], most // 2 - len(memory))}{memory}: ", most * 2 // 3)
         rows.append((_colour(number), where + _names(names, most - len(where))))
     more = len(rows) - _MOST_ROWS
-    return rows if more <= 0 else [*rows[:_MOST_ROWS], ("", f"and {more} more")]
+    rows = rows if more <= 0 else [*rows[:_MOST_ROWS], ("", f"and {more} more")]
+    unpinned = tuple(each["container"] for each in document["containers"] if not each["cpus"])
+    where = "not pinned to CPUs: "
+    return [*rows, ("", where + _names(unpinned, most - len(where)))] if unpinned else rows
 
 
 def _cpus(numbers: Sequence[int], most: int) -> str:

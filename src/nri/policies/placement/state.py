@@ -40,7 +40,10 @@ _PARTS = ("containers", "grants", "balloons", "members", "zones", "interrupts", 
 
 @dataclass(frozen=True)
 class ContainerState:
-    """A container as it came, before it was adjusted: a runtime that is asked later reports it as it is now."""
+    """A container as it came, before it was adjusted: a runtime that is asked later reports it as it is now.
+
+    `squeezed`: it was placed as if it asked for nothing.
+    """
 
     cpu_m: int = 0
     cpu_limit_m: int = 0
@@ -49,19 +52,24 @@ class ContainerState:
     mems: str = ""
     shares: int | None = None
     hints: dict[str, list[str]] = field(default_factory=dict)
+    squeezed: bool = False
 
     @classmethod
     def of(cls, container: Container) -> ContainerState:
         """The values of a container."""
         if container.written is None or container.written[0] is not container.requests:
             hints = {source: list(hint) for source, hint in container.hints.items()}
-            container.written = container.requests, cls(*container.requests, container.mems, container.shares, hints)
-        made: ContainerState = container.written[1]
-        return made
+            squeezed = container.asked is not None
+            asked = container.requests if container.asked is None else container.asked
+            made = cls(*asked, container.mems, container.shares, hints, squeezed)
+            container.written = container.requests, made
+        written: ContainerState = container.written[1]
+        return written
 
     def restore(self, container: Container) -> None:
         """Let a container be as it came."""
-        container.requests = Requests(self.cpu_m, self.cpu_limit_m, self.memory_bytes, self.memory_limit_bytes)
+        asked = Requests(self.cpu_m, self.cpu_limit_m, self.memory_bytes, self.memory_limit_bytes)
+        container.requests, container.asked = (Requests(), asked) if self.squeezed else (asked, None)
         container.mems, container.shares = self.mems, self.shares
         container.hints = {source: Hint(*hint[: len(Hint._fields)]) for source, hint in self.hints.items()}
 

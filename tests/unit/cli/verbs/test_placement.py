@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nri.api import messages as m
 from nri.cli.support.ask import ask as ask_socket
 from nri.plugins.balloons.plugin import BalloonsPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
@@ -216,6 +217,15 @@ def test_what_an_earlier_run_placed_is_told_as_of_now(nri, short) -> None:
         started(runtime, short, TopologyAwarePlugin())
         done = nri("placement", "explain", "web", "--state-dir", str(short / "state"))
     assert "it was taken over from an earlier run" in done.stdout, done.stderr
+
+
+def test_a_container_that_waits_for_room_is_shown_with_the_reason(nri, short: Path) -> None:
+    its_pod = pod("web")
+    huge = ask("main", 99000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
+    with FakeRuntime(pods=[its_pod], containers=[huge], real_time=False) as runtime:
+        started(runtime, short, TopologyAwarePlugin())
+        told = nri("placement", "show", "--state-dir", str(short / "state")).stdout
+    assert "waits for room: default/web/main: " in told and "root lacks " in told
 
 
 def test_follow_needs_a_node_and_an_apiserver_and_says_so(nri, tmp_path) -> None:

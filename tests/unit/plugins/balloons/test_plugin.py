@@ -32,6 +32,16 @@ def test_an_unknown_type_is_refused_with_those_that_there_are(nri_runtime: FakeR
         nri_runtime.create_container(asking, ask("a", 1000))
 
 
+def test_a_group_that_cannot_be_read_has_no_effect_and_that_is_told(
+    nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    started(nri_runtime, tmp_path, BalloonsPlugin(), balloonTypes=[TYPE | {"groupBy": "${pod/name"}])
+    assert "balloonTypes[0].groupBy: it has no effect: '${pod/name': a reference is written ${key}" in caplog.text
+    for name in "ab":
+        create(nri_runtime, pod(name), ask(name, 1000))
+    assert cpus(nri_runtime)["a"] == cpus(nri_runtime)["b"]
+
+
 def test_annotations_about_hints_have_no_effect_and_that_is_told(
     nri_runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri.errors import ConfigError
+from nri.plugins.placement import checkpoint
 from nri.plugins.placement.checkpoint import MOST_BYTES, Checkpoint
 from nri.policies.placement.state import PlacementState
 from tests.support.placement import balloons, container, topology_aware
@@ -57,6 +58,9 @@ def test_a_file_that_others_could_have_written_is_refused(tmp_path: Path) -> Non
             b'{"version":1,"policy":"topology-aware","containers":{},"grants":{},"balloons":[],"interrupts":{}}',
             "it is of version 1, and this program reads version 3",
         ),
+        (b"{}\n" * 5_000_000, "it has 5000000 lines, and at most 32768 are read"),
+        (b"{" + b'"a":{},' * 2_000_000 + b'"a":{}}', "it has 2000002 tables, and at most 32768 are read"),
+        (b"{" + b'"a":"",' * 2_000_000 + b'"a":""}', "it has 2000001 values, and at most 524288 are read"),
     ],
 )
 def test_one_that_cannot_be_used_is_told_and_counts_as_none(tmp_path: Path, text: bytes, words: str) -> None:
@@ -125,10 +129,11 @@ def test_a_line_of_one_container_is_short_however_many_are_in_its_balloon(tmp_pa
     assert 0 < made.path.stat().st_size - before < 300
 
 
+@pytest.mark.parametrize(("limit", "most"), [("MOST_BYTES", 3000), ("MOST_TABLES", 30)])
 def test_lines_of_changes_never_make_it_longer_than_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
-    monkeypatch.setattr("nri.plugins.placement.checkpoint.MOST_BYTES", 3000)
+    monkeypatch.setattr(checkpoint, limit, most)
     policy, made = topology_aware(), Checkpoint(str(tmp_path), "topology-aware")
     for number in range(50):
         policy.create(container("one", 100, qos="Burstable"))

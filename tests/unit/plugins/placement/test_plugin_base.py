@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.api import cpuset
 from nri.api import messages as m
 from nri.cli.support.ask import ask as ask_socket
 from nri.errors import ConfigError
@@ -178,6 +179,8 @@ def test_a_plugin_that_is_started_again_leaves_all_containers_where_they_are(
         again = second.present.saved()
         assert (again.grants, again.containers) == (saved.grants, saved.containers)
         assert {str(each) for each in again.balloons} == {str(each) for each in saved.balloons}
+        quiet = create(runtime, pod("quiet", "burstable", **LEFT_ALONE), ask("quiet", 100))
+        assert quiet.updates == {}, "what has not changed is not told"
 
 
 def test_an_end_that_changes_no_other_container_is_written_with_the_next_event(
@@ -259,16 +262,7 @@ def test_what_synchronize_has_no_time_for_follows(
     runtime.pods[own_pod.id] = own_pod
     made = ask("own", 3000, pod=own_pod, state=m.ContainerState.CONTAINER_RUNNING)
     runtime.containers[made.id] = made
-    plugin = TopologyAwarePlugin()
-
-    def late(_what: str) -> object:
-        def in_time() -> None:
-            raise NoPlace("all containers", "late")
-
-        return in_time
-
-    monkeypatch.setattr(plugin, "timer", late)
-    started(runtime, tmp_path, plugin)
+    started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch))
     assert cpus(runtime) == {"own": ""}
     runtime.tick()
     wait_for(lambda: cpus(runtime) == {"own": "4-6"})
@@ -370,6 +364,7 @@ def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
         runtime.disconnect()
         started(runtime, tmp_path, kind(), **after)
     wait_for(lambda: given("own") == found, lambda: str(given("own")))
+    took_all(runtime, tmp_path / "state" / f"{plugin.name}.json")
     for each in runtime.containers.values():  # from now on they are somebody else's business
         if each.name == "own" and found[0] == "0-15":
             each.linux.resources.cpu.cpus = "3"
@@ -377,6 +372,17 @@ def test_what_is_pinned_no_more_gets_all_there_is_and_not_what_others_get_now(
     started(runtime, tmp_path, kind(), **after)
     assert given("own") == ("3" if found[0] == "0-15" else found[0], found[1])
     assert given("alone") == ("9", "2")
+
+
+def took_all(runtime: FakeRuntime, file: Path) -> None:
+    """Wait until the plugin knows that every container has its pins."""
+
+    def nothing_is_owed() -> bool:
+        runtime.tick()
+        state, _ = Checkpoint(str(file.parent), file.stem).read()
+        return state is not None and all(state.free.values())
+
+    wait_for(nothing_is_owed, "the runtime took all updates")
 
 
 def test_one_that_lost_its_type_of_balloon_while_no_plugin_ran_gives_up_its_cpus(
@@ -460,7 +466,7 @@ def test_a_custom_resource_is_taken_as_it_is(runtime: FakeRuntime, tmp_path: Pat
 
 def test_a_container_goes_near_to_the_device_that_it_uses(runtime: FakeRuntime, tmp_path: Path) -> None:
     plugin = started(runtime, tmp_path)
-    with pytest.raises(ConfigError, match="hostRoot: /nowhere has no CPUs"):
+    with pytest.raises(ConfigError, match=r"hostRoot: /nowhere: it was /.*\(start the plugin again for another one\)"):
         reconfigure(plugin, tmp_path, hostRoot="/nowhere")  # is refused, and so it is not there that it looks
     gpu = "sys/devices/pci0000:00/0000:00:01.0"
     write_files(tmp_path, {f"{gpu}/local_cpulist": "12-15", f"{gpu}/numa_node": "3", "sys/dev/char/": ""})
@@ -601,26 +607,27 @@ def test_a_container_that_is_pinned_no_more_is_freed_also_if_the_runtime_was_not
     assert cpus(runtime) == {"own": "0-15"}
 
 
-class NoTime(BalloonsPlugin):
-    """Has no time for any container when it is synchronized."""
+def no_time(plugin: PlacementPlugin, monkeypatch: pytest.MonkeyPatch) -> PlacementPlugin:
+    """A plugin that has no time for any container when it is synchronized."""
 
-    name = "balloons"
-
-    def timer(self, what: str) -> Any:
-        def over() -> None:
+    def over(what: str) -> Any:
+        def in_time() -> None:
             if what == "all containers":
                 raise NoPlace(what, "time")
 
-        return over
+        return in_time
+
+    monkeypatch.setattr(plugin, "timer", over)
+    return plugin
 
 
 def test_a_container_that_is_pinned_no_more_is_freed_also_if_its_turn_comes_after_synchronize(
-    runtime: FakeRuntime, tmp_path: Path
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
     create(runtime, pod("own"), ask("own", 2000))
     runtime.disconnect()
-    started(runtime, tmp_path, NoTime(), balloonTypes=[OWN], preserve=PRESERVED)
+    started(runtime, tmp_path, no_time(BalloonsPlugin(), monkeypatch), balloonTypes=[OWN], preserve=PRESERVED)
     runtime.tick()
     wait_for(lambda: cpus(runtime) == {"own": "0-15"}, lambda: f"it is freed: {cpus(runtime)}")
 
@@ -680,3 +687,159 @@ def test_a_policy_that_has_placed_nothing_is_not_made_anew_for_those_that_run_al
         plugin = started(runtime, tmp_path, Noted())
         assert plugin.present.pins[one.id].cpus
         assert made == [None]
+
+
+def test_a_container_that_is_pinned_no_more_is_freed_if_all_died_before_the_runtime_had_the_answer(
+    runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN])
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    for _ in range(2):
+        runtime.disconnect()
+        started(runtime, tmp_path, BalloonsPlugin(), balloonTypes=[OWN], preserve=PRESERVED)
+        assert cpus(runtime) == {"own": "0-15"}
+        runtime.containers[own.id].linux.resources.cpu.cpus = "2-3"  # as if it had not come to that
+    took_all(runtime, tmp_path / "state" / "balloons.json")
+    assert cpus(runtime) == {"own": "0-15"}
+
+
+@pytest.mark.parametrize("error", [False, True], ids=["fails", "is refused"])
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [({"pinCPU": False}, "0-15"), ({"availableResources": {"cpu": "exclude-cpuset:4-7"}}, "8-9")],
+    ids=["freed", "moved"],
+)
+def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_once(
+    runtime: FakeRuntime,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    after: Any,
+    found: str,
+    error: bool,
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    with monkeypatch.context() as context:
+        if error:
+            context.setattr(runtime, "refuse_updates", None)  # TypeError in the runtime
+        else:
+            runtime.refuse_updates.add(own.id)
+        reconfigure(plugin, tmp_path, **after)
+
+        def is_told() -> bool:
+            runtime.tick()
+            return "the runtime has not taken all updates of containers" in caplog.text
+
+        wait_for(is_told, "it is told")
+        create(runtime, pod("other"), ask("other", 1000))  # another update may be taken meanwhile
+        assert cpus(runtime)["own"] == "4-5"
+    runtime.refuse_updates.clear()
+    took_all(runtime, tmp_path / "state" / "topology-aware.json")
+
+    def is_moved() -> bool:
+        runtime.tick()
+        return cpus(runtime)["own"] == found
+
+    wait_for(is_moved, lambda: str(cpus(runtime)))
+    assert caplog.text.count("has not taken all updates") == 1
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "after a restart"])
+def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_room(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin], again: bool
+) -> None:
+    made = {}
+    for created, name in enumerate(("first", "second"), 1):
+        own = pod(f"own-{name}")
+        runtime.pods[own.id] = own
+        made[name] = ask(name, 10000, pod=own, created_at=created, state=m.ContainerState.CONTAINER_RUNNING)
+        runtime.containers[made[name].id] = made[name]
+    own_type = OWN | {"minCPUs": 10, "maxCPUs": 10}
+    options = {"balloonTypes": [own_type]} if kind is BalloonsPlugin else {}
+    plugin = started(runtime, tmp_path, kind(), **options)
+    second = made["second"]
+    assert list(plugin.squeezed) == [second.id]
+    if again:
+        before = cpus(runtime)
+        runtime.disconnect()
+        plugin = started(runtime, tmp_path, kind(), **options)
+        assert (cpus(runtime), list(plugin.squeezed)) == (before, [second.id])
+    runtime.tick()
+    update = runtime.update_container(
+        runtime.pods[second.pod_sandbox_id], second, nri.Update(second).set_memory_limit(1 << 30)
+    )
+    assert update.resources.memory.limit.value == 1 << 30
+    runtime.tick()
+    assert list(plugin.squeezed) == [second.id]
+    _, shown = ask_socket(str(tmp_path / "state" / f"{plugin.name}.sock"), "/show", 5)
+    assert [each.partition(": ")[0] for each in shown["squeezed"]] == ["default/own-second/second"]
+    stop(runtime, made["first"])
+
+    def has_room() -> bool:
+        runtime.tick()
+        return len(cpuset.parse(cpus(runtime)["second"])) == 10
+
+    wait_for(has_room, lambda: str(cpus(runtime)))
+    assert plugin.squeezed == {}
+
+
+def test_what_a_container_asked_for_is_known_also_if_the_plugin_died_before_its_turn(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(runtime, tmp_path)
+    create(runtime, pod("own", prefer_shared_cpus="false"), ask("own", 1500))
+    less = {"availableResources": {"cpu": "exclude-cpuset:4-7"}}  # so that it cannot stay
+    runtime.disconnect()
+    started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch), **less)
+    assert cpus(runtime) == {"own": "4-7"}
+    runtime.disconnect()
+    plugin = started(runtime, tmp_path, **less)
+    (own,) = plugin.present.containers.values()
+    assert (cpus(runtime), own.requests.cpu_m) == ({"own": "8-11"}, 1500)
+
+
+def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_instance(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("own", "other"):
+        its_pod = pod(name)
+        runtime.pods[its_pod.id] = its_pod
+        made = ask(name, 1000, pod=its_pod, state=m.ContainerState.CONTAINER_RUNNING)
+        runtime.containers[made.id] = made
+    own, other = runtime.containers.values()
+    plugin = started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch))
+    runtime.update_container(runtime.pods[own.pod_sandbox_id], own, nri.Update(own).set_cpu_shares(3072))
+    later = create(runtime, runtime.pods[other.pod_sandbox_id], ask("other", 2000)).container
+    runtime.tick()
+    wait_for(lambda: own.id in plugin.present.containers)
+    assert {name: each.requests.cpu_m for name, each in plugin.present.containers.items()} == {
+        own.id: 3000,
+        later.id: 2000,
+    }
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_its_pod(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    class Refuses(nri.Plugin):
+        name = "refuses"
+
+        def create_container(self, pod: m.PodSandbox, container: m.Container) -> None:
+            if container.name in ("one", "two"):
+                raise nri.Reject("not here")
+
+    plugin = started(runtime, tmp_path, kind())
+    runtime.add(Refuses(), idx="95")
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    never = pod("never")
+    for name in ("one", "two"):
+        with pytest.raises(nri.PluginError, match="not here"):
+            runtime.create_container(never, ask(name, 6000))
+    assert len(plugin.present.containers) == 3
+    runtime.stop_pod_sandbox(never)
+    wait_for(lambda: list(plugin.present.containers) == [shared.id])
+    wait_for(lambda: cpus(runtime) == {"shared": plugin.present.pins[shared.id].cpus})
+    assert {each.container_id for each in runtime.updates} <= set(runtime.containers)

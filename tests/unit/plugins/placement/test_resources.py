@@ -278,8 +278,9 @@ def test_the_status_of_a_policy_that_is_gone_holds_nothing_up(file: Path) -> Non
 
 def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = Place(TOPOLOGY_AWARE_POLICIES, TopologyAwarePlugin.Config, "n1", "kube-system", "config.nri/group", file)
-    api = Api(policy("default", {**SPEC, "pinCPUs": True}))
-    resources = Resources(api, place, Plugin(file))  # type: ignore[arg-type]
+    api, plugin = Api(policy("default", {**SPEC, "pinCPUs": True})), Plugin(file)
+    plugin.up = False
+    resources = Resources(api, place, plugin)  # type: ignore[arg-type]
     thread = threading.Thread(target=resources.run, args=(threading.Event(), True), daemon=True)
     thread.start()
     wait_for(lambda: "the configuration stays what it was" in caplog.text, "the policy is refused")
@@ -288,6 +289,83 @@ def test_once_waits_for_a_policy_that_can_be_read(file: Path, caplog: pytest.Log
     relisted(resources, api)
     thread.join(20)
     assert not thread.is_alive() and file.exists()
+
+
+NEW = {**SPEC, "pinMemory": False}
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["at rest", "killed before the plugin had its say"])
+def test_once_leaves_a_file_that_is_there_to_a_plugin_that_can_say_what_it_thinks_of_another(
+    file: Path, killed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    caplog.set_level("INFO")
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    resources.step()
+    good, plugin.up = file.read_bytes(), False
+    api.lists["TopologyAwarePolicy"] = [policy("default", NEW, 2)]
+    relisted(resources, api)
+    if killed:
+        resources.step()
+        assert file.read_bytes() != good
+    followed(api, file, plugin).run(threading.Event(), once=True)
+    assert file.read_bytes() == good and f"{file} stays as it is" in caplog.text
+    plugin.up = True
+    followed(api, file, plugin).step()
+    assert json.loads(file.read_text())["spec"] == NEW
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_once_writes_again_what_no_plugin_could_start_with(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plugin = Plugin(file)
+    plugin.up = False
+    file.parent.mkdir()
+    file.write_text(json.dumps(policy("default", {**SPEC, "pinCPUs": True})))
+    followed(Api(policy("default")), file, plugin).run(threading.Event(), once=True)
+    assert json.loads(file.read_text())["spec"] == SPEC
+    assert "pinCPUs: unknown key" in caplog.text and "it is written again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem", "words"),
+    [
+        (NEW, "it leaves no place for default/web/main", "it leaves no place for default/web/main"),
+        ({**SPEC, "pinCPUs": True}, "", r'pinCPUs: unknown key \(did you mean "pinCPU"\?\)'),
+        (NEW, "late", "has not taken it in time"),
+    ],
+    ids=["refused", "unreadable", "late"],
+)
+def test_once_beside_a_plugin_that_does_not_take_it_ends_with_the_reason_and_the_last_good_file(
+    file: Path, spec: Any, problem: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    followed(api, file, plugin).run(threading.Event(), once=True)
+    good = file.read_bytes()
+    api.lists["TopologyAwarePolicy"] = [policy("default", spec, 2)]
+    plugin.problem = problem
+    if problem == "late":
+        plugin.file = file.with_name("another")
+    with pytest.raises(NriError, match=rf"default, generation 2: .*{words}.*; .*{file.name} is as it was"):
+        followed(api, file, plugin).run(threading.Event(), once=True)
+    assert file.read_bytes() == good
+    assert [each.name for each in file.parent.iterdir()] == [file.name]
+
+
+def test_a_policy_that_cannot_be_read_takes_one_back_that_the_plugin_has_not_seen(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    api, plugin = Api(policy("default")), Plugin(file)
+    resources = followed(api, file, plugin)
+    resources.step()
+    good, plugin.up = file.read_bytes(), False
+    for generation, spec in ((2, NEW), (3, {**SPEC, "pinCPUs": True})):
+        api.lists["TopologyAwarePolicy"] = [policy("default", spec, generation)]
+        relisted(resources, api)
+        resources.step()
+        assert (file.read_bytes() == good) is (generation == 3)
 
 
 def test_once_ends_when_the_file_is_there(file: Path) -> None:

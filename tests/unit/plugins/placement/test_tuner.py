@@ -82,14 +82,17 @@ def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restar
     machine, options = Machine.of(guest()), topology_aware().options
     said: list[str] = []
     irq_affinities = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
-    tuner = Tuner(root, said.append, {})
-    assert not tuner.apply(Tuning(), options, machine), "nobody wants any"
-    assert tuner.apply(irq_affinities, options, machine)
+    kept: list[dict[str, str]] = []
+    tuner = Tuner(root, said.append, {}, lambda: kept.append(tuner.first))
+    tuner.apply(Tuning(), options, machine)
+    assert not kept, "nobody wants any"
+    tuner.apply(irq_affinities, options, machine)
     assert (interrupt(root, 24), interrupt(root, 25)) == ("4-5", "0-3,6-15")
     assert tuner.first == {"24": "0-15", "25": "0-15"}
-    assert not tuner.apply(irq_affinities, options, machine), "nothing has changed"
+    tuner.apply(irq_affinities, options, machine)
+    assert kept == [tuner.first], "nothing has changed"
     second = Tuner(root, said.append, tuner.first)
-    assert second.apply(Tuning(), options, machine)
+    second.apply(Tuning(), options, machine)
     assert (interrupt(root, 24), interrupt(root, 25), second.first) == ("0-15", "0-15", {})
 
 
@@ -115,6 +118,34 @@ def test_the_plugin_sets_them_after_each_decision_and_keeps_the_first_cpus_of_in
     stop(runtime, own)
     plugin.tune()
     assert (most(root, 4, 5), interrupt(root, 24)) == ([1_000_000] * 2, "0-15")
+
+
+def test_the_first_cpus_of_an_interrupt_are_known_if_the_plugin_died_when_it_had_moved_it(
+    runtime: FakeRuntime, root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own", irq_affinity="{claim: ['*nvme*']}"), ask("own", 2000)).container
+    write = Root.write
+
+    def last(*words: Any) -> None:
+        write(*words)
+        raise SystemExit
+
+    with monkeypatch.context() as context:
+        context.setattr(Root, "write", last)
+        with pytest.raises(SystemExit):
+            plugin.tune()
+    assert interrupt(root, 24) == "4-5"
+    runtime.disconnect()
+    plugin = started(runtime, tmp_path)
+    stop(runtime, own)
+    with monkeypatch.context() as context:  # it is not forgotten if it cannot be given back now
+        context.setattr(Root, "write", lambda *_: (_ for _ in ()).throw(PermissionError(1, "not now")))
+        plugin.tune()
+    assert interrupt(root, 24) == "4-5"
+    runtime.disconnect()
+    started(runtime, tmp_path).tune()
+    assert interrupt(root, 24) == "0-15"
 
 
 def test_the_plugin_refuses_a_container_that_asks_for_interrupts_which_may_not_be_moved(

@@ -62,3 +62,23 @@ def test_a_container_gets_dram_when_its_cold_start_is_over(nri_runtime: FakeRunt
 
     wait_for(warm, "an update of the short one alone")
     assert list(plugin.present.cold_starts().values()) == [3600.0]
+
+
+def test_a_cold_start_that_is_written_anew_and_cannot_be_read_is_over_and_holds_up_no_other(
+    nri_runtime: FakeRuntime, tmp_path: Path
+) -> None:
+    write_machine(tmp_path, with_memory("pmem", 16, True))
+    started(nri_runtime, tmp_path)
+    for name in ("odd", "short"):
+        create(nri_runtime, pod(name, cold_start="{duration: 1h}"), ask(name, 500))
+    nri_runtime.disconnect()
+    for each in nri_runtime.pods.values():
+        words = "soon" if each.name == "odd" else "{duration: 1ms}"
+        each.annotations["cold-start.resource-policy.nri.io"] = words
+    plugin = started(nri_runtime, tmp_path)
+
+    def all_warm() -> bool:
+        plugin.warm()
+        return len(nri_runtime.updates) == 2 and plugin.present.cold_starts() == {}
+
+    wait_for(all_warm, lambda: f"both have DRAM: {plugin.present.pins}")

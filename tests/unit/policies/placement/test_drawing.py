@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nri.api import cpuset
+from nri.policies.placement.containers import Pod
 from nri.policies.placement.drawing import draw
 from nri.policies.placement.policy import document
 from tests.support.placement import balloons, container, guest, topology_aware
@@ -67,6 +68,17 @@ def test_names_are_escaped_and_cut_and_a_long_legend_ends() -> None:
     words = [each.text or "" for each in ET.fromstring(picture).iter(f"{SVG}text")]
     assert any(": default/<b>&" in text for text in words)
     assert words[-1] == "and 21 more"
+
+
+def test_containers_that_are_pinned_to_no_cpus_are_in_the_last_row_as_many_as_fit() -> None:
+    policy = topology_aware()
+    policy.create(container("pinned", 1000))
+    assert "not pinned" not in draw(document(policy))
+    for number in range(6):
+        left = Pod(f"alone-{number}", f"alone-{number}", annotations={"cpu.preserve.resource-policy.nri.io": "true"})
+        policy.create(replace(container(f"alone-{number}", 100), pod=left))
+    words = [each.text or "" for each in ET.fromstring(draw(document(policy))).iter(f"{SVG}text")]
+    assert words[-1].startswith("not pinned to CPUs: default/alone-0/alone-0, default/alone-1/alone-1 and 4 more")
 
 
 def test_a_row_of_the_legend_is_no_longer_than_the_picture_is_wide_and_counts_what_it_leaves_out() -> None:

@@ -111,6 +111,7 @@ class Balloons:
         self._fit(adopted)
         self._repin(self._share_idle(self.free, 0))
         self._repin(self.balloons)
+        self._changes.take()  # they are among the pins
 
     # -- what is kept over a restart ----------------------------------------------------------------------------------
 
@@ -515,7 +516,7 @@ class Balloons:
         return [balloon for balloon in self.balloons if balloon.type is kind]
 
     def _of_group(self, kind: BalloonType, container: Container) -> list[Balloon]:
-        group, whole = expand(kind.groupBy, container, container.pod)
+        group, whole = _group_of(kind, container)
         return [each for each in self.balloons if whole and each.groups.get(group, 0) > 0]
 
     def _of_namespace(self, namespace: str) -> list[Balloon]:
@@ -528,7 +529,7 @@ class Balloons:
         namespace = container.pod.namespace
         balloon.namespaces[namespace] = balloon.namespaces.get(namespace, 0) + sign
         if balloon.type.groupBy:
-            group, _ = expand(balloon.type.groupBy, container, container.pod)
+            group, _ = _group_of(balloon.type, container)
             balloon.groups[group] = balloon.groups.get(group, 0) + sign
 
     def _free_m(self, balloon: Balloon) -> int:
@@ -831,6 +832,14 @@ class Balloons:
             if not (self.containers[user].preserves("memory") and self.choices.preserved_memory_stays):
                 self._set(user, mems=self._mems(other))
         return zone
+
+
+def _group_of(kind: BalloonType, container: Container) -> tuple[str, bool]:
+    """The group of a container, and whether all of it is known; of a `groupBy` that cannot be read nothing is."""
+    try:
+        return expand(kind.groupBy, container, container.pod)
+    except ValueError:
+        return "", False
 
 
 def _loaded(load: LoadClass) -> str:

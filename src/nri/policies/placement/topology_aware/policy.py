@@ -115,6 +115,7 @@ class TopologyAware:
         self.containers = {name: each for name, each in containers.items() if name in self.containers}
         for grant in self.grants.values():
             self._pin(grant)
+        self._changes.take()  # they are among the pins
         #: The CPUs of each pool that those who share there are pinned to.
         self._shared = {pool.id: pool.free_sharable for pool in self.pools.by_id}
 
@@ -246,7 +247,15 @@ class TopologyAware:
 
     def cold_starts(self) -> dict[str, float]:
         """The containers that began without DRAM, and for how many seconds they are to be without it."""
-        return {name: cold_start_s(grant.container) for name, grant in self.grants.items() if grant.cold}
+        found = {}
+        for name, grant in self.grants.items():
+            if grant.cold:
+                try:
+                    found[name] = cold_start_s(grant.container)
+                except NoPlace as error:  # it has been written anew since
+                    grant.container.doubt("cold-start", error.reason)
+                    found[name] = 0.0
+        return found
 
     def warm(self, container_id: str) -> dict[str, Pins]:
         """Let a container have DRAM as well, at the end of its cold start; without enough of it it stays as it is."""
