@@ -843,3 +843,19 @@ def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_i
     wait_for(lambda: list(plugin.present.containers) == [shared.id])
     wait_for(lambda: cpus(runtime) == {"shared": plugin.present.pins[shared.id].cpus})
     assert {each.container_id for each in runtime.updates} <= set(runtime.containers)
+
+
+@pytest.mark.parametrize("kind", [BalloonsPlugin, TopologyAwarePlugin])
+def test_what_a_container_asks_for_that_has_no_room_yet_is_written_down_at_each_update(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    of, one = pod("one", "burstable"), ask("one", 20_000)
+    runtime.run_pod_sandbox(of)
+    runtime.create_container(of, one)
+    runtime.containers[one.id].state = m.ContainerState.CONTAINER_RUNNING
+    plugin = started(runtime, tmp_path, kind())
+    for cpu_m in (21_000, 22_000):
+        plugin.update_container(of, one, ask("more", cpu_m).linux.resources)
+        state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
+        assert state is not None, complaint
+        assert (state.containers[one.id].cpu_m, state.containers[one.id].squeezed) == (cpu_m, True)
