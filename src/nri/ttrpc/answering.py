@@ -130,10 +130,10 @@ class Answerer:
             link.fail(error.reason)
         return bool(until()) or link.closed is not None
 
-    def poll(self) -> None:
-        """Read what is there, without waiting; nothing if another thread is reading, which then takes it."""
+    def poll(self, wait_s: float = 0.0) -> None:
+        """Read what is there; nothing if another thread is reading, which then takes it, and does so for `wait_s`."""
         link = self._link
-        if not link.reader.acquire(False):
+        if not link.reader.acquire(timeout=wait_s):
             return
         try:
             for _ in range(POLL_READS):

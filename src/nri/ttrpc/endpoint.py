@@ -301,12 +301,12 @@ class Endpoint:
         """
         return self._answerer.serve(until, deadline)
 
-    def poll(self) -> bool:
-        """Read what is there, if no other thread is reading; False once the connection has ended.
+    def poll(self, wait_s: float = 0.0) -> bool:
+        """Read what is there, unless another thread is reading for `wait_s`; False once the connection has ended.
 
-        Does not wait, and does not stay for a peer that never stops sending: a monitor looks again.
+        Does not stay for a peer that never stops sending: a monitor looks again.
         """
-        self._answerer.poll()
+        self._answerer.poll(wait_s)
         return self.link.closed is None
 
     def reply(self, request: Request, payload: bytes, *, patient: bool = True) -> None:

@@ -44,6 +44,8 @@ NAME_LENGTH = 252
 VERSION_LENGTH = 64
 #: How long the end waits for threads that are still inside a connection, in seconds.
 RELEASE_S = 2.0
+#: How long another thread may take to read what a plugin has left, in seconds, before it counts as alive.
+_READ_S = 0.1
 #: Plugins that are remembered by name; beyond that, who went longest ago is forgotten.
 REMEMBERED = 256
 
@@ -337,8 +339,9 @@ def check_identity(request: m.RegisterPluginRequest) -> None:
 def is_alive(peer: Peer) -> bool:
     """Whether a plugin's process lives and its connection is open."""
     if isinstance(peer, RemotePeer):
-        peer.endpoint.poll()  # takes note of a hang-up that no thread has read yet
-        if peer.state is not State.GONE and peer.pid:
+        if not peer.endpoint.poll(_READ_S):  # takes note of a hang-up that no thread has read yet
+            return False
+        if peer.pid:
             try:
                 os.kill(peer.pid, 0)
             except ProcessLookupError:
