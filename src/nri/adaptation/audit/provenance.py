@@ -204,8 +204,8 @@ class Provenance:
             failed = plain(failed, 4 * LINE_LENGTH)
             if event == CREATION:
                 self._note_refusal(container)
-        elif self._not_created and event == CREATION:  # a runtime may try again with the same id
-            self._not_created.pop(container, None)
+        elif event == CREATION and container in self._not_created:  # a runtime may try again with the same id
+            self._is_not_created(container)
         size_bytes = len(request) + len(failed)
         for _, reply in replies:
             size_bytes += len(reply)
@@ -230,13 +230,17 @@ class Provenance:
             if len(self._not_created) > _REMOVED:
                 del self._not_created[next(iter(self._not_created))]
 
+    def _is_not_created(self, container: str) -> bool:
+        """Whether its creation has failed, which is asked once."""
+        with self._lock:
+            return container in self._not_created and self._not_created.pop(container) is None
+
     def forget(self, container: str) -> None:
         """Note that a container is removed; ids are not used twice.
 
         Runtimes tell that of one whose creation has failed, too, at once: its history says why, and stays.
         """
-        if container in self._not_created:
-            self._not_created.pop(container, None)
+        if container in self._not_created and self._is_not_created(container):
             return
         self.gone.add(container)
         self._removed.append(container)

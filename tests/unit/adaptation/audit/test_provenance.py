@@ -1,5 +1,6 @@
 """Records of who changed what in a container: bounded, and not in the way of events."""
 
+import sys
 import threading
 
 import pytest
@@ -55,6 +56,27 @@ def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_kno
     for number in range(1001):
         provenance.forget(f"c{number}")
     assert "c0" not in ids(provenance) and len(ids(provenance)) == 1000
+
+
+def test_a_removal_beside_the_creations_that_fail_takes_no_event_with_it(monkeypatch):
+    """Each event has a thread of its own, and an exception here would be the event's."""
+    monkeypatch.setattr(provenance_module, "_REMOVED", 0)
+    provenance, over = Provenance(), threading.Event()
+
+    def remove():
+        while not over.is_set():
+            provenance.forget("c1")
+
+    interval_s, thread = sys.getswitchinterval(), threading.Thread(target=remove)
+    sys.setswitchinterval(1e-6)
+    try:
+        thread.start()
+        for _ in range(3000):
+            provenance.record("CreateContainer", "c1", b"", (), failed="refused")
+    finally:
+        sys.setswitchinterval(interval_s)
+        over.set()
+        thread.join()
 
 
 def test_the_container_that_was_touched_longest_ago_is_forgotten_first():
