@@ -335,7 +335,8 @@ class Provenance:
         if history is None:
             return
         self._bytes -= history.drop(record)
-        if not history.records or record.is_given_up:  # else it would look as if it had been created
+        given_up = record.is_given_up and record.container == target  # else it would look as if it had been created
+        if given_up or not history.records:
             self._bytes -= history.size_bytes
             del self.histories[target]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nri.adaptation.audit import provenance as provenance_module
 from nri.adaptation.audit.provenance import Provenance
 from nri.adaptation.audit.record import parts_of
-from tests.support.histories import Clock, create, env, ids, steps, update
+from tests.support.histories import Clock, create, env, ids, shares, steps, update
 
 
 def test_of_a_container_that_was_never_seen_nothing_is_known(provenance):
@@ -38,6 +38,16 @@ def test_one_that_the_runtime_could_not_create_is_told_with_what_plugins_had_cha
     for name in ("c2", "c3"):
         create(provenance, container=name)
     assert ids(provenance, "c") == ["c2", "c3"], "it goes as a whole, and before those that are there"
+
+
+def test_what_a_refused_creation_wanted_of_another_container_is_forgotten_without_that_ones_history():
+    provenance = Provenance(max_containers=3)
+    create(provenance)
+    create(provenance, ("10-a", shares(9)), container="c2", touched=["c1"], failed="refused")
+    for name in ("c3", "c4", "c5"):
+        create(provenance, container=name)
+        update(provenance, value=7)
+    assert ids(provenance, "c") == ["c1", "c4", "c5"]
 
 
 def test_a_creation_that_is_tried_again_with_its_id_and_goes_well_is_forgotten_when_it_is_removed():
