@@ -118,6 +118,8 @@ class Readings:
             try:
                 found = self.images.snapshots.usage(container_id)
             except (OSError, ValueError):
+                with self._lock:
+                    self._rooms.pop(container_id, None)  # else the others would wait for its turn
                 return None
             if not found.whole and (kept is None or kept.usage.whole):
                 _log.warning("container %s has more files than can be counted: it takes %d bytes or more",

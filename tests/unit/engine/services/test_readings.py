@@ -101,3 +101,26 @@ def test_containers_with_many_files_are_walked_in_turn_for_a_small_part_of_the_t
         now[0] += 60_000_000_000
         listed()
     assert len([name for name in walked if name != "small"]) == 10, "one that is gone holds up no other"
+
+
+def test_one_that_has_no_file_system_any_more_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record is there until all of its removal has gone well, which may be never."""
+    now, walked = [1 << 60], list[str]()
+    monkeypatch.setattr(module.time, "time_ns", lambda: now[0])
+    broken: set[str] = set()
+
+    def usage(name: str) -> Usage:
+        if name in broken:
+            raise FileNotFoundError(name)
+        walked.append(name)
+        now[0] += 1_000_000_000
+        return Usage(1, 1)
+
+    made = Readings(None, None, SimpleNamespace(snapshots=SimpleNamespace(usage=usage)))  # type: ignore[arg-type]
+    assert [made.room(name) is None for name in ("first", "second")] == [False, False]
+    broken.add("first")
+    walked.clear()
+    for _ in range(3):
+        now[0] += 60_000_000_000
+        assert [made.room(name) is None for name in ("first", "second")] == [True, False]
+    assert walked == ["second"] * 3
