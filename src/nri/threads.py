@@ -14,6 +14,11 @@ __all__ = ["ThreadPool"]
 class ThreadPool(ThreadPoolExecutor):
     """Work that comes while no thread can be started waits for one that is there, or for the next that can be."""
 
+    @property
+    def most(self) -> int:
+        """How many threads there may be."""
+        return self._max_workers
+
     def _adjust_thread_count(self) -> None:  # called for each work, which is in the queue already
         with suppress(RuntimeError):
             super()._adjust_thread_count()

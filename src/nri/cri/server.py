@@ -125,9 +125,9 @@ def bind(
     Args:
         folder_mode: of the socket's folder, if it is not there.
         most_calls: calls at a time; more are refused at once. None: they wait for a thread.
-        most_of_one: calls of one connection at a time; with more it has to wait. So many calls of all connections
-            that are no `READS` are taken at a time, and more are refused at once. Clients that never end their calls
-            leave threads to the others then, and to reads.
+        most_of_one: calls of one connection at a time; with more it has to wait. Of all connections together, calls
+            that are no `READS` may take half of the other threads besides, and more are refused at once. One client
+            that never ends its calls leaves calls of all kinds to the others then, and many of them leave reads.
 
     Raises:
         OSError: the socket cannot be had.
@@ -138,7 +138,7 @@ def bind(
     _check_folder(folder)
     check_free(path)  # before gRPC binds: a server that was never started does not let go of its socket
     options = LIMITS if most_of_one is None else (*LIMITS, ("grpc.max_concurrent_streams", most_of_one))
-    interceptors = () if most_of_one is None else (_Places(most_of_one),)
+    interceptors = () if most_of_one is None else (_Places((most_of_one + pool.most) // 2),)
     server = grpc.server(pool, handlers, interceptors, options, maximum_concurrent_rpcs=most_calls)
     private = _private(folder)
     made = f"{private}/s"

@@ -103,7 +103,7 @@ class Endless(grpc.GenericRpcHandler):
 
 def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_read(tmp_path: Path) -> None:
     handler = Endless()
-    server = bind(str(tmp_path / "s.sock"), ThreadPool(6), [handler], most_of_one=4)
+    server = bind(str(tmp_path / "s.sock"), ThreadPool(6), [handler], most_of_one=3)
     server.start()
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
     with ExitStack() as stack:
@@ -137,6 +137,26 @@ def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_re
         assert (held[0].result(20), next(held[2]), next(held[3])) == (b"done", b"done", b"done")
         assert [held[1].result(20), [*held[2]], [*held[3]]] == [b"done", [], []]
         assert channels[3].unary_unary("/a.B/ExecSync")(b"", timeout=20) == b"done"
+
+
+def test_a_connection_that_never_ends_its_calls_leaves_calls_of_all_kinds_to_others(tmp_path: Path) -> None:
+    handler = Endless()
+    server = bind(str(tmp_path / "s.sock"), ThreadPool(6), [handler], most_of_one=4)
+    server.start()
+    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
+    with ExitStack() as stack:
+        stack.callback(lambda: server.stop(0).wait())
+        stack.callback(handler.let_go.set)
+        one, other = (
+            stack.enter_context(grpc.insecure_channel(f"unix:{server.path}", options=options)) for _ in range(2)
+        )
+        held = [one.unary_unary("/a.B/ExecSync").future(b"") for _ in range(4)]
+        for _ in range(4):
+            assert handler.begun.acquire(timeout=20)
+        late = other.unary_unary("/a.B/ExecSync").future(b"")
+        assert handler.begun.acquire(timeout=20), late.code()
+        handler.let_go.set()
+        assert [each.result(20) for each in (*held, late)] == [b"done"] * 5
 
 
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path) -> None:

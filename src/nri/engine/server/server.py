@@ -33,7 +33,7 @@ __all__ = ["Server", "cri_server"]
 
 #: Calls that run at a time: a node of 110 pods with a stop, a pull or a probe in each. Threads come when needed.
 CALLS = 256
-#: And of one connection, or of all that do not only read: clients that end none of their calls leave the rest to reads.
+#: And of one connection; all may hold 240 of calls that do not only read. Clients that end none leave the rest.
 CALLS_OF_ONE = 224
 _SERVICES = ("RuntimeService", "ImageService")
 

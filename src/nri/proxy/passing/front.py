@@ -28,7 +28,7 @@ __all__ = ["Answer", "Front"]
 #: Calls at a time. More are refused at once (RESOURCE_EXHAUSTED) instead of waiting behind each other. Threads come
 #: when they are needed.
 CALLS = 1024
-#: And of one connection, or of all that do not only read: clients that end none of their calls leave the rest to reads.
+#: And of one connection; all may hold 960 of calls that do not only read. Clients that end none leave the rest.
 CALLS_OF_ONE = 896
 Answer = Callable[[bytes, Call], bytes]
 _CODES = (
