@@ -4,6 +4,7 @@ import itertools
 import os
 import signal
 import stat
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -119,3 +120,28 @@ def test_a_log_that_is_replaced_while_conmon_opens_it_is_refused(
             conmon.create(runtime, "c1", tmp_path, log_path=log, place=put_link)
         assert caught.value.field == "log_path"
     wait_for(lambda: not find_conmon(tmp_path, "c1"), "the end of conmon")
+
+
+def test_a_conmon_that_has_ended_already_says_nothing_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does whose container is killed before it is started; until it is waited for, it is there without files."""
+    binary, log = tmp_path / "conmon", tmp_path / "0.log"
+    binary.write_text(CONMON.replace("{python}", sys.executable).replace("{bundle}", str(tmp_path)))
+    (tmp_path / "runtime").write_text("#!/bin/sh\n")
+    for program in (binary, tmp_path / "runtime"):
+        program.chmod(0o755)
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+
+        def parse(line: bytes) -> tuple[int, str]:
+            wait_for(lambda: find_conmon(tmp_path, "c1"), "conmon's process")
+            os.kill(find_conmon(tmp_path, "c1"), signal.SIGKILL)
+            (tmp_path / "conmon.pid").write_text(str(ended.pid))
+            return parse_sync(line)
+
+        monkeypatch.setattr("nri.engine.process.conmon.parse_sync", parse)
+        made = Conmon(str(binary)).create(
+            Runtime(str(tmp_path / "runtime"), tmp_path / "root"), "c1", tmp_path, log_path=log
+        )
+        assert (made.pid, made.conmon_pid) == (7, ended.pid)
