@@ -82,10 +82,10 @@ def command(settings: Settings, paths: tuple[str, ...], plugins: tuple[str, ...]
         for line in trace.problems:
             out.note(line)
         unread += len(trace.problems)
-    if paths and not events:
+    found = foresight.collisions()
+    if paths and not events and not found:  # plugins may collide by what they declare
         listed = " ".join(paths)
         raise Failure(f"nothing to predict from: no event could be read; nri trace show {listed} lists what can be")
-    found = foresight.collisions()
     out.table(_COLUMNS, [_row(collision, human=out.human) for collision in found])
     if foresight.left:
         out.note(f"{count(foresight.left, 'event')} of further containers: not looked at")

@@ -91,6 +91,9 @@ def test_plugins_are_compared_by_what_they_declare(nri, tmp_path: Path, folders:
     assert done.stdout.splitlines()[1].split() == (
         ["Env", "LEVEL", "05-one", "20-two", "-", "0", "any", "that", "both", "change", "0", "declared"]
     )
+    (tmp_path / "cut.nritrace").write_bytes(next(Path(folders[0]).iterdir()).read_bytes()[:99])
+    told = nri("predict", str(tmp_path / "cut.nritrace"), "--plugin", f"05={one}", "--plugin", two)
+    assert (told.returncode, told.stdout) == (4, done.stdout), "also beside a recording of which nothing can be read"
     beside = nri("predict", folders[0], "--plugin", f"30={two}", "-o", "json")
     (row,) = json.loads(beside.stdout)
     assert (row["first"], row["second"], row["containers"], row["known_by"]) == (
