@@ -49,7 +49,7 @@ _REPLY_BYTES = 150
 _OUTCOME_BYTES = 300
 
 #: Of so many containers that were removed last it is known that they were here.
-_REMOVED = 1000
+REMOVED = 1000
 
 #: The fields of a `Record`, before it is made into one.
 _Raw = tuple[
@@ -161,7 +161,7 @@ class Provenance:
         self._max_records = max(2, max_records)
         self._clock = clock
         self.since = clock()
-        self._removed: deque[str] = deque(maxlen=_REMOVED)
+        self._removed: deque[str] = deque(maxlen=REMOVED)
         self._lock = threading.Lock()
         self.histories: OrderedDict[str, _History] = OrderedDict()
         self._whole: deque[str] = deque()  # whose first record is not packed, oldest first; some are gone already
@@ -227,7 +227,7 @@ class Provenance:
     def _note_refusal(self, container: str) -> None:
         with self._lock:
             self._not_created[container] = None
-            if len(self._not_created) > _REMOVED:
+            if len(self._not_created) > REMOVED:
                 del self._not_created[next(iter(self._not_created))]
 
     def _is_not_created(self, container: str) -> bool:

@@ -70,7 +70,7 @@ def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_kno
 
 def test_a_removal_beside_the_creations_that_fail_takes_no_event_with_it(monkeypatch):
     """Each event has a thread of its own, and an exception here would be the event's."""
-    monkeypatch.setattr(provenance_module, "_REMOVED", 0)
+    monkeypatch.setattr(provenance_module, "REMOVED", 0)
     provenance, over = Provenance(), threading.Event()
 
     def remove():
