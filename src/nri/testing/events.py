@@ -78,7 +78,7 @@ class Contents:
             for update in updates:
                 container = self.containers.get(update.container_id)
                 if container is None or update.container_id in self.refuse_updates:
-                    failed.append(update)
+                    failed += [] if update.ignore_failure else [update]
                     continue
                 result = self._put(container, update, updates.numbers(update))
                 if result.failed:

@@ -29,6 +29,8 @@ def test_an_update_that_is_refused_or_of_no_container_fails_and_changes_nothing(
     updates = [nri.Update("c").set_cpu_shares(7), nri.Update("nobody")]
     failed = plugin.runtime.update(updates).result(timeout=20)
     assert [each.container_id for each in failed] == ["c", "nobody"]
+    may_fail = nri.Update("c").set_cpu_shares(7).set_ignore_failure()
+    assert plugin.runtime.update(may_fail).result(timeout=20) == [], "as runtimes answer"
     assert nri_runtime.containers["c"].linux.resources.cpu.shares.value == 5
     assert nri_runtime.updates == []
 

@@ -50,16 +50,16 @@ def _schedule(made: nri.Adjustment, kind: SchedulingClass) -> None:
         made.set_io_priority(kind.ioClass.upper(), kind.ioPriority or 0)
 
 
-def updates_of(changes: Mapping[str, Pins]) -> list[nri.Update]:
+def updates_of(changes: Mapping[str, Pins], heard: bool = False) -> list[nri.Update]:
     """Updates of containers that run; one that has just ended is no reason to fail what they come with.
 
-    They may be hundreds.
+    They may be hundreds. With `heard` the runtime is to say which of them fail.
     """
     made = []
     for name, pins in changes.items():
         if pins.cpus or pins.mems or pins.shares:
             update = nri.Update(name)
-            update.message.ignore_failure = True
+            update.message.ignore_failure = not heard
             _pin(update.message.linux.resources.cpu, pins)
             made.append(update)
     return made

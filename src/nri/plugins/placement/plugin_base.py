@@ -526,7 +526,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._owed |= {name: free.get(name, "") for name, each in changes.items() if any(each) and name in known}
         if self._connected and changes:
             with suppress(NriError):
-                self._asked.append((self.runtime.update(updates_of(changes)), set(changes)))
+                self._asked.append((self.runtime.update(updates_of(changes, heard=True)), set(changes)))
 
     def _hear(self) -> bool:
         """Take the runtime's answers; what it took is owed no more. Whether all are there and something is owed."""
@@ -535,7 +535,7 @@ class PlacementPlugin(nri.Plugin, ABC):
         taken, refusal = set[str](), ""
         for pending, names in self._asked:
             try:
-                failed = {each.container_id for each in pending.result(0)}
+                failed = {each.container_id for each in pending.result(0)} & self._owed.keys()  # others have ended
                 refusal = f"{len(failed)} updates failed" if failed else ""
             except NriError as error:
                 failed, refusal = names, str(error)

@@ -23,6 +23,7 @@ from nri.plugins.placement.plugin_base import PlacementPlugin
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.containers import NoPlace
 from nri.policies.placement.state import PlacementState
+from nri.stub.support.pending import Pending
 from nri.testing import FakeRuntime, make_container
 from tests.support.calls import calls
 from tests.support.host_trees import write_files
@@ -743,6 +744,27 @@ def test_an_update_that_the_runtime_has_not_taken_is_asked_for_again_and_told_on
 
     wait_for(is_moved, lambda: str(cpus(runtime)))
     assert caplog.text.count("has not taken all updates") == 1
+
+
+def test_an_update_that_failed_because_its_container_has_ended_is_not_told(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    late, asked = Pending(False), list[str]()
+
+    def noted(_: object, updates: list[nri.Update]) -> Pending:
+        asked.extend(each.container_id for each in updates)
+        return late
+
+    monkeypatch.setattr(type(plugin.runtime), "update", noted)
+    reconfigure(plugin, tmp_path, pinCPU=False)
+    stop(runtime, own)
+    late.finish([nri.Update(own.id)])
+    create(runtime, pod("other"), ask("other", 1000))
+    reconfigure(plugin, tmp_path, pinCPU=True)
+    plugin.ask_again()
+    assert own.id in asked and "has not taken" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
