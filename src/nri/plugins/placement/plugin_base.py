@@ -435,6 +435,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 late = self._later.get(container.id) or self._unplaced.get(container.id)
                 if late is not None:
                     late.requests, self._room = requests_after(late, container, resources, self._node_bytes), True
+                    self._save(policy)
                 return None
             self._tell_of_kubelet(resources.cpu, policy.pins.get(container.id, Pins()))
             policy.in_time = self.timer(str(known))

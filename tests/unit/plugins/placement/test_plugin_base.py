@@ -833,6 +833,8 @@ def test_one_that_waits_for_its_turn_follows_a_resize_and_gives_way_to_a_later_i
     own, other = runtime.containers.values()
     plugin = started(runtime, tmp_path, no_time(TopologyAwarePlugin(), monkeypatch))
     runtime.update_container(runtime.pods[own.pod_sandbox_id], own, nri.Update(own).set_cpu_shares(3072))
+    state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
+    assert state is not None and state.containers[own.id].cpu_m == 3000, complaint
     later = create(runtime, runtime.pods[other.pod_sandbox_id], ask("other", 2000)).container
     runtime.tick()
     wait_for(lambda: own.id in plugin.present.containers)
@@ -881,3 +883,14 @@ def test_what_a_container_asks_for_that_has_no_room_yet_is_written_down_at_each_
         state, complaint = Checkpoint(str(tmp_path / "state"), plugin.name).read()
         assert state is not None, complaint
         assert (state.containers[one.id].cpu_m, state.containers[one.id].squeezed) == (cpu_m, True)
+
+
+def test_a_balloon_has_room_for_what_was_resized_while_it_was_left_alone(runtime: FakeRuntime, tmp_path: Path) -> None:
+    plugin = started(runtime, tmp_path, BalloonsPlugin())
+    of, one = pod("own"), ask("own", 1000)
+    create(runtime, of, one)
+    reconfigure(plugin, tmp_path, preserve=PRESERVED)
+    runtime.update_container(of, one, nri.Update(one).set_cpu_shares(5120))
+    reconfigure(plugin, tmp_path)
+    assert plugin.present.containers[one.id].requests.cpu_m == 5000
+    assert len(cpuset.parse(plugin.present.pins[one.id].cpus or "")) == 5

@@ -357,9 +357,11 @@ class Balloons:
         if not self.choices.balloons_follow_resizes:
             if before == requests:
                 self._changes.again(container_id, container.shares)
-        elif balloon is not None and before == requests:
+        elif balloon is None:  # it is left alone until the configuration says something else
+            container.requests = requests
+        elif before == requests:
             self._changes.again(container_id)
-        elif balloon is not None:
+        else:
             try:
                 self._follow(container, balloon, requests)
                 self._changes.again(container_id)
