@@ -468,21 +468,20 @@ class PlacementPlugin(nri.Plugin, ABC):
                 )
 
     def stop_container(self, pod: m.PodSandbox, container: m.Container) -> list[nri.Update]:
-        return updates_of(self._end(container.id))
+        with self._lock:
+            return updates_of(self._end(container.id))
 
     def remove_container(self, pod: m.PodSandbox, container: m.Container) -> None:
-        changes = self._end(container.id)
-        with self._lock:
-            self._ask(changes)
+        with self._lock:  # for both, or what is decided in between would be undone
+            self._ask(self._end(container.id))
 
     def _end(self, container_id: str) -> dict[str, Pins]:
-        with self._lock:
-            policy = self.present
-            known = container_id in policy.containers
-            changes = self._release(policy, container_id)
-            if known and changes:
-                self._save(policy)
-            return changes
+        policy = self.present
+        known = container_id in policy.containers
+        changes = self._release(policy, container_id)
+        if known and changes:
+            self._save(policy)
+        return changes
 
     def _release(self, policy: Policy, container_id: str) -> dict[str, Pins]:
         for each in (self._later, self._earlier, self._owed, self.squeezed, self._unplaced):

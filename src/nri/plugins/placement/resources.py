@@ -4,8 +4,8 @@ One job: :class:`Resources`. Of the policies in a namespace `node.NAME` comes fi
 the node), then `default`. It becomes the file that the plugin watches, what the plugin says of it the resource's
 status, and the plugin's pools or balloons a NodeResourceTopology. Rules: only this knows the apiserver, so the plugin,
 which is root, has no token; a resource that cannot be read leaves the file as it is, and one that the plugin refuses is
-taken out of it again: a plugin that starts finds the last good one, also if this was killed meanwhile; a file that is
-there is not replaced while no plugin runs; all waits have an end.
+taken out of it again: a plugin that starts finds the last good one, also if this was killed meanwhile; with `once` a
+file that is there is not replaced while no plugin runs; all waits have an end.
 Next: `nri.cli.verbs.placement`, which runs it.
 """
 

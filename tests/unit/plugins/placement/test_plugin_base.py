@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
@@ -867,6 +868,32 @@ def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_i
     wait_for(lambda: list(plugin.present.containers) == [shared.id])
     wait_for(lambda: cpus(runtime) == {"shared": plugin.present.pins[shared.id].cpus})
     assert {each.container_id for each in runtime.updates} <= set(runtime.containers)
+
+
+def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
+    runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    own = create(runtime, pod("own"), ask("own", 14000)).container
+    turns, mine = list[str](), current_thread()
+
+    class Lock:
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *_: object) -> None:
+            if current_thread() is mine:
+                turns.append("another's turn")
+
+    def noted(_: object, updates: list[nri.Update]) -> Pending:
+        turns.extend(each.container_id for each in updates)
+        return Pending(False)
+
+    plugin._lock = Lock()
+    monkeypatch.setattr(type(plugin.runtime), "update", noted)
+    plugin.remove_container(runtime.pods[own.pod_sandbox_id], own)
+    assert turns[:2] == [shared.id, "another's turn"]
 
 
 @pytest.mark.parametrize("kind", [BalloonsPlugin, TopologyAwarePlugin])
