@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Lock as RealLock
 from threading import current_thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from nri.api import messages as m
 from nri.cli.support.ask import ask as ask_socket
 from nri.errors import ConfigError
 from nri.plugins.balloons.plugin import BalloonsPlugin
+from nri.plugins.placement import plugin_base
 from nri.plugins.placement.answers import free_of
 from nri.plugins.placement.checkpoint import Checkpoint
 from nri.plugins.placement.plugin_base import PlacementPlugin
@@ -873,16 +876,17 @@ def test_a_container_that_never_came_to_be_gives_back_its_cpus_with_the_end_of_i
 def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
     runtime: FakeRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plugin = started(runtime, tmp_path)
-    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
-    own = create(runtime, pod("own"), ask("own", 14000)).container
     turns, mine = list[str](), current_thread()
 
     class Lock:
+        def __init__(self) -> None:
+            self._lock = RealLock()
+
         def __enter__(self) -> None:
-            pass
+            self._lock.acquire()
 
         def __exit__(self, *_: object) -> None:
+            self._lock.release()
             if current_thread() is mine:
                 turns.append("another's turn")
 
@@ -890,8 +894,13 @@ def test_nothing_is_decided_between_a_removal_and_the_update_that_it_asks_for(
         turns.extend(each.container_id for each in updates)
         return Pending(False)
 
-    plugin._lock = Lock()
+    with monkeypatch.context() as context:
+        context.setattr(plugin_base, "threading", SimpleNamespace(Lock=Lock))
+        plugin = started(runtime, tmp_path)
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    own = create(runtime, pod("own"), ask("own", 14000)).container
     monkeypatch.setattr(type(plugin.runtime), "update", noted)
+    turns.clear()
     plugin.remove_container(runtime.pods[own.pod_sandbox_id], own)
     assert turns[:2] == [shared.id, "another's turn"]
 
