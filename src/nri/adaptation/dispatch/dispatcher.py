@@ -252,7 +252,8 @@ class Dispatcher:
         places is asked in turn: it may compare what it gets at each of them, by the order of arrival.
         """
         asked: list[tuple[Peer, EventPolicy, Sent | None]] = []
-        ours = (0, getpid())
+        several = len(peers) > 1
+        ours = (0, getpid()) if several else ()
         processes: set[int] = set()
         failures: list[NriError] = []
         place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
@@ -262,7 +263,7 @@ class Dispatcher:
                 if place.ticket is not None:
                     self._hear(event, asked, failures, deadline)
                     sent = self._wait(place, event)
-                elif peer.pid in processes:
+                elif several and peer.pid in processes:
                     self._hear(event, asked, failures, deadline)
                 policy = _policy_of(peer, event, sent)
                 if place.missed:
@@ -270,7 +271,7 @@ class Dispatcher:
                         self._invoker.missed_turn(peer, policy, event)
                     policy = None
                 if policy is not None:
-                    if peer.pid not in ours:
+                    if several and peer.pid not in ours:
                         processes.add(peer.pid)
                     if sent is None:
                         sent = self._invoker.begin(peer, policy, event, deadline)
