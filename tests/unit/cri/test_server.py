@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
@@ -101,17 +101,24 @@ class Endless(grpc.GenericRpcHandler):
         return make and make()
 
 
-def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_read(tmp_path: Path) -> None:
+@contextmanager
+def endless(path: Path, most_of_one: int, connections: int) -> Iterator[tuple[Endless, list[grpc.Channel]]]:
+    """A server of six threads with such methods, and connections to it."""
     handler = Endless()
-    server = bind(str(tmp_path / "s.sock"), ThreadPool(6), [handler], most_of_one=3)
+    server = bind(str(path), ThreadPool(6), [handler], most_of_one=most_of_one)
     server.start()
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
     with ExitStack() as stack:
         stack.callback(lambda: server.stop(0).wait())
         stack.callback(handler.let_go.set)
-        channels = [
-            stack.enter_context(grpc.insecure_channel(f"unix:{server.path}", options=options)) for _ in range(4)
-        ]
+        yield (
+            handler,
+            [stack.enter_context(grpc.insecure_channel(f"unix:{path}", options=options)) for _ in range(connections)],
+        )
+
+
+def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_read(tmp_path: Path) -> None:
+    with endless(tmp_path / "s.sock", most_of_one=3, connections=4) as (handler, channels):
         held = [
             channels[0].unary_unary("/a.B/ExecSync").future(b""),
             channels[1].unary_unary("/a.B/ExecSync").future(b""),
@@ -140,16 +147,7 @@ def test_calls_of_many_connections_that_never_end_leave_threads_to_those_that_re
 
 
 def test_a_connection_that_never_ends_its_calls_leaves_calls_of_all_kinds_to_others(tmp_path: Path) -> None:
-    handler = Endless()
-    server = bind(str(tmp_path / "s.sock"), ThreadPool(6), [handler], most_of_one=4)
-    server.start()
-    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
-    with ExitStack() as stack:
-        stack.callback(lambda: server.stop(0).wait())
-        stack.callback(handler.let_go.set)
-        one, other = (
-            stack.enter_context(grpc.insecure_channel(f"unix:{server.path}", options=options)) for _ in range(2)
-        )
+    with endless(tmp_path / "s.sock", most_of_one=4, connections=2) as (handler, (one, other)):
         held = [one.unary_unary("/a.B/ExecSync").future(b"") for _ in range(4)]
         for _ in range(4):
             assert handler.begun.acquire(timeout=20)

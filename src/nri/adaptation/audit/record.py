@@ -31,6 +31,7 @@ __all__ = [
     "updates_of",
 ]
 
+#: The event after which a container is known.
 CREATION: Final = "CreateContainer"
 #: The plugin's name where updates were taken back: its `Numbers.undone` say which.
 TAKEN_BACK: Final = "(taken back)"

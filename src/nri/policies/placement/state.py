@@ -1,12 +1,14 @@
 """A policy's decisions as plain values: to be written down, and to be taken up again by the next policy.
 
-One job: :class:`PlacementState`, its form as JSON, and back. A policy that is made with it gives each container just
-what it had, as far as machine and options still allow that; who makes the policy places the others again. Pure.
+One job: :class:`PlacementState`, its form as JSON, and back; :class:`Kept` is what both policies do for it. A policy
+that is made with a state gives each container just what it had, as far as machine and options still allow that; who
+makes the policy places the others again. Pure.
 Next: `topology_aware.policy` and `balloons.policy`, which give it and take it up.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,13 +16,17 @@ from nri.kube.requests import Requests
 from nri.policies.placement.containers import Container, Hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from nri.policies.placement.containers import Changes, Pins
+    from nri.policies.placement.zones import MemoryZones
 
 __all__ = [
     "BalloonState",
     "ContainerState",
     "Entries",
     "GrantState",
+    "Kept",
     "PartState",
     "PlacementState",
     "patched",
@@ -167,6 +173,35 @@ class PlacementState:
         return found
 
 
+class Kept(ABC):
+    """What of a policy is kept over a restart: all of it, or what has changed."""
+
+    name: str
+    containers: dict[str, Container]
+    zones: MemoryZones
+    _changes: Changes
+
+    @property
+    def pins(self) -> Mapping[str, Pins]:
+        """All pins as they are."""
+        return self._changes.pins
+
+    def saved(self) -> PlacementState:
+        """All placements as plain values."""
+        state = PlacementState(self.name)
+        state.take(self._entries(self.containers))
+        return state
+
+    def news(self) -> Entries:
+        """Of these what may have changed since it was asked for that last."""
+        names, self._changes.touched, self.zones.touched = self._changes.touched | self.zones.touched, {}, {}
+        return self._entries(names)
+
+    @abstractmethod
+    def _entries(self, names: Iterable[str]) -> Entries:
+        """What these containers have, None for those that are gone; of balloons all."""
+
+
 def refuse_version(tree: object) -> None:
     """Raise ValueError for a tree of another version: its keys would be complained of else, which nobody can mend."""
     found = tree.get("version", _VERSION) if isinstance(tree, dict) else _VERSION
@@ -175,7 +210,7 @@ def refuse_version(tree: object) -> None:
 
 
 def patched(tree: dict[str, Any], changes: dict[str, Any]) -> None:
-    """Put what `since` has found into a tree. AttributeError, KeyError or TypeError if it has not found that."""
+    """Put what `take` has found into a tree. AttributeError, KeyError or TypeError if it has not found that."""
     for part, entries in changes.items():
         for name, each in entries.items():
             if each is None:

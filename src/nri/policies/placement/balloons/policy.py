@@ -30,7 +30,7 @@ from nri.policies.placement.expressions import expand, matches
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
-from nri.policies.placement.state import BalloonState, ContainerState, Entries, PartState, PlacementState
+from nri.policies.placement.state import BalloonState, ContainerState, Entries, Kept, PartState, PlacementState
 from nri.policies.placement.tuning import IrqAffinity, Tuning
 from nri.policies.placement.zones import PRESERVED, PRIORITIES, MemoryZones, NoMemory
 from nri.policies.placement.zones import Request as MemoryRequest
@@ -49,7 +49,7 @@ _RESERVED_CPUS, _ISOLATED_CPUS, _EFFICIENT, _PERFORMANCE = (
 )
 
 
-class Balloons:
+class Balloons(Kept):
     """The policy. Raises ValueError for options that do not go with the machine.
 
     Args:
@@ -114,22 +114,6 @@ class Balloons:
         self._changes.take()  # they are among the pins
 
     # -- what is kept over a restart ----------------------------------------------------------------------------------
-
-    @property
-    def pins(self) -> Mapping[str, Pins]:
-        """All pins as they are."""
-        return self._changes.pins
-
-    def saved(self) -> PlacementState:
-        """The CPUs and memory nodes of every balloon and container."""
-        state = PlacementState(self.name)
-        state.take(self._entries(self.containers))
-        return state
-
-    def news(self) -> Entries:
-        """Of these what may have changed since it was asked for that last."""
-        names, self._changes.touched, self.zones.touched = self._changes.touched | self.zones.touched, {}, {}
-        return self._entries(names)
 
     def _entries(self, names: Iterable[str]) -> Entries:
         known, zones = self.containers, self.zones.zones

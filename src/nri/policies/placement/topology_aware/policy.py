@@ -23,7 +23,7 @@ from nri.policies.placement.containers import Changes, Container, Hint, NoPlace,
 from nri.policies.placement.machine import Machine, Priority
 from nri.policies.placement.policy import MOST_CANDIDATES, Explanation, Gauge, Place
 from nri.policies.placement.scheduling import SchedulingClass, named
-from nri.policies.placement.state import ContainerState, Entries, GrantState, PlacementState
+from nri.policies.placement.state import ContainerState, Entries, GrantState, Kept, PlacementState
 from nri.policies.placement.topology_aware import view
 from nri.policies.placement.topology_aware.options import Options
 from nri.policies.placement.topology_aware.pools import Pool, Pools
@@ -70,7 +70,7 @@ class Grant:
         return GrantState(self.pool.name, self.kind.value, cpus, self.portion_m, zone, self.cold)
 
 
-class TopologyAware:
+class TopologyAware(Kept):
     """The policy. Raises ValueError for options that do not go with the machine.
 
     Args:
@@ -143,22 +143,6 @@ class TopologyAware:
         return reserved
 
     # -- what is kept over a restart ----------------------------------------------------------------------------------
-
-    @property
-    def pins(self) -> Mapping[str, Pins]:
-        """All pins as they are."""
-        return self._changes.pins
-
-    def saved(self) -> PlacementState:
-        """The placement of every container."""
-        state = PlacementState(self.name)
-        state.take(self._entries(self.containers))
-        return state
-
-    def news(self) -> Entries:
-        """Of these what may have changed since it was asked for that last."""
-        names, self._changes.touched, self.zones.touched = self._changes.touched | self.zones.touched, {}, {}
-        return self._entries(names)
 
     def _entries(self, names: Iterable[str]) -> Entries:
         known, grants = self.containers, self.grants
