@@ -91,7 +91,7 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     if meant:
         return f"no such option {name}, did you mean {' or '.join(meant)}?"
     if error.ctx is not None and error.ctx.parent is None:
-        return f"no such option {name} before a verb: a verb's own options stand behind it"
+        return f"no such option {name} here: options of a verb come after it"
     return f"no such option {name}"
 
 
