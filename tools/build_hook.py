@@ -26,10 +26,10 @@ import sys
 from mypyc.build import mypycify
 from setuptools import setup
 
-options, plugin, runtime = (text.split(",") for text in sys.argv.pop().split(";"))
-# Two libraries, so that a plugin does not load the runtime's.
-groups = [(plugin, "nri_plugin"), (runtime, "nri_runtime")]
-modules = mypycify([*options, *plugin, *runtime], opt_level="3", debug_level="0", separate=groups)
+options, *groups = (text.split(",") for text in sys.argv.pop().split(";"))
+# A library each, so that a plugin loads neither the runtime's nor what few plugins need.
+named = list(zip(groups, ("nri_plugin", "nri_runtime", "nri_shared"), strict=True))
+modules = mypycify([*options, *sum(groups, [])], opt_level="3", debug_level="0", separate=named)
 setup(name="nri-compiled", ext_modules=modules, packages=[])
 """
 # A type error that matters is lint's; here mypy only has to know the types.
@@ -112,12 +112,13 @@ class CompileHook(BuildHookInterface[Any]):
         if self._wanted(version):
             shutil.rmtree(self._folder)
 
-    def _modules(self, folder: Path) -> tuple[list[str], list[str]]:
-        """What pyproject.toml says is compiled: files of a plugin, and of a runtime."""
+    def _modules(self, folder: Path) -> tuple[list[str], list[str], list[str]]:
+        """The files that are compiled: those of every plugin, of a runtime, and of runtimes and some plugins."""
         found: list[str] = []
         try:
             found = chosen(folder, self.config["modules"], self.config.get("exceptions", {}))
         except ValueError as error:
             self.app.abort(f"pyproject.toml: tool.hatch.build.targets.wheel.hooks.custom: {error}")
         runtime = [path for path in found if path.startswith("nri/adaptation/")]
-        return [path for path in found if path not in runtime], runtime
+        shared = [path for path in found if path in self.config["shared"]]
+        return [path for path in found if path not in (*runtime, *shared)], runtime, shared

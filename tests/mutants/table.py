@@ -114,7 +114,7 @@ MUTANTS = (
            "unit/adaptation/registration/test_sync_gate.py"),
     Mutant("adaptation/registration/sync_gate.py", "way_until + inside_s + min(held_s, self._preference_s))",
            "way_until + inside_s)", "torture/test_torture.py::test_a_node_withstands[joiners]"),
-    Mutant("adaptation/peers/fifo_lock.py", "or queue[at - 1].pod == pod", "",
+    Mutant("adaptation/peers/fifo_lock.py", "or queue[at - 1].pod == ticket.pod", "",
            "unit/adaptation/peers/test_fifo_lock.py"),
     Mutant("adaptation/registration/kept_updates.py", "if container_id not in self.waiting:", "if False:",
            "unit/adaptation/registration/test_kept_updates.py"),

@@ -81,7 +81,7 @@ class Events:
     def _relay_pod(
         self, spec: EventSpec, pod: m.PodSandbox, *, timeout_s: float | None = None, deadline: float | None = None
     ) -> None:
-        if pod.__class__ is not _POD:
+        if type(pod) is not _POD:
             raise _odd(spec, pod)
         limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
         try:
@@ -99,7 +99,7 @@ class Events:
         timeout_s: float | None = None,
         deadline: float | None = None,
     ) -> None:
-        if pod.__class__ is not _POD or container.__class__ is not _CONTAINER:
+        if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _odd(spec, pod, container)
         limit = deadline if timeout_s is None else _earlier(timeout_s, deadline)
         try:
@@ -118,7 +118,7 @@ class Events:
         deadline: float | None = None,
     ) -> None:
         """Tell the plugins that the resources of a pod are about to change."""
-        if pod.__class__ is not _POD:
+        if type(pod) is not _POD:
             raise _odd(_UPDATE_POD, pod)
         request = EventRequest(_UPDATE_POD, pod, None, resources, overhead)
         self._dispatcher.relay(request, deadline if timeout_s is None else _earlier(timeout_s, deadline))
@@ -132,7 +132,7 @@ class Events:
         deadline: float | None = None,
     ) -> CreateReply:
         """Ask the plugins about a container to be created; `commit` or `abort` what is returned in the end."""
-        if pod.__class__ is not _POD or container.__class__ is not _CONTAINER:
+        if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _odd(_CREATE, pod, container)
         return self._dispatcher.create_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)
@@ -148,7 +148,7 @@ class Events:
         deadline: float | None = None,
     ) -> UpdateReply:
         """Ask the plugins about a change of a container's resources; returns what they make of it."""
-        if pod.__class__ is not _POD or container.__class__ is not _CONTAINER:
+        if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _odd(_UPDATE, pod, container)
         return self._dispatcher.update_container(
             pod, container, resources, deadline if timeout_s is None else _earlier(timeout_s, deadline)
@@ -163,7 +163,7 @@ class Events:
         deadline: float | None = None,
     ) -> StopReply:
         """Tell the plugins that a container has stopped, or is about to; returns what they want of others."""
-        if pod.__class__ is not _POD or container.__class__ is not _CONTAINER:
+        if type(pod) is not _POD or type(container) is not _CONTAINER:
             raise _odd(_STOP, pod, container)
         return self._dispatcher.stop_container(
             pod, container, deadline if timeout_s is None else _earlier(timeout_s, deadline)

@@ -42,7 +42,7 @@ SERIALS: Final = itertools.count(1)
 
 def adjustment_of(message: Any) -> m.ContainerAdjustment | None:
     """The adjustment of an answer; None if it has none, or its event knows none."""
-    if message.__class__ is not m.CreateContainerResponse or not message.HasField("adjust"):
+    if type(message) is not m.CreateContainerResponse or not message.HasField("adjust"):
         return None
     adjust: m.ContainerAdjustment = message.adjust
     return adjust
@@ -144,7 +144,7 @@ class Reporting:
         observer = self._observer
         if observer is not None and error is None:
             adjust, updates, evictions = message, 0, 0
-            if message.__class__ is not m.ContainerAdjustment:
+            if type(message) is not m.ContainerAdjustment:
                 adjust, updates, evictions = adjustment_of(message), len(message.update), len(evictions_of(message))
             try:
                 observer.record_plugin_adjustments(plugin, event, adjust, updates, evictions)

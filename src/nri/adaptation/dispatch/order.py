@@ -67,7 +67,7 @@ class Place:
         self.missed = False
         lock = first.lock
         self._lock: FifoLock | None = lock
-        self.ticket: Ticket | None = lock.place(event.request.pod.id, urgent)
+        self.ticket: Ticket | None = lock.place(event.request.pod, urgent)
 
     def wait(self) -> Sent | None:
         """Wait for the event's turn at the present plugin.
@@ -119,7 +119,7 @@ class Place:
         self._index += 1
         if self._index < len(self._peers):
             following = self._peers[self._index].lock
-            self.ticket = following.place(self._event.request.pod.id, self._urgent)
+            self.ticket = following.place(self._event.request.pod, self._urgent)
             self._lock = following
         else:
             self._lock = None

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from nri.api import messages as m
+
 __all__ = ["FifoLock", "Ticket"]
 
 
@@ -82,7 +84,7 @@ class FifoLock:
         self.held = False
         self.queue: deque[Ticket] = deque()
 
-    def place(self, pod: str = "", urgent: bool = False) -> Ticket | None:
+    def place(self, pod: m.PodSandbox | None = None, urgent: bool = False) -> Ticket | None:
         """Take a place in the queue; None if it is our turn already.
 
         `urgent`: before all that wait, but for those of the same pod, and others that are urgent.
@@ -91,11 +93,12 @@ class FifoLock:
             if not self.held:
                 self.held = True
                 return None
-            ticket = Ticket(pod, urgent)
+            # Read here: a field of a message costs as much as the lock, and most have nothing to wait for.
+            ticket = Ticket("" if pod is None else pod.id, urgent)
             queue = self.queue
             at = len(queue)
             if urgent:
-                while at and not (queue[at - 1].urgent or queue[at - 1].pod == pod):
+                while at and not (queue[at - 1].urgent or queue[at - 1].pod == ticket.pod):
                     at -= 1
             queue.insert(at, ticket)
             return ticket

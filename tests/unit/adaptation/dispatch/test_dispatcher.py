@@ -92,7 +92,7 @@ def test_the_next_place_is_taken_before_the_present_one_is_left(
     class Telling(FifoLock):
         __slots__ = ("name",)
 
-        def place(self, pod: str = "", urgent: bool = False) -> Any:
+        def place(self, pod: nri.PodSandbox | None = None, urgent: bool = False) -> Any:
             steps.append(f"place {self.name}")
             return super().place(pod, urgent)
 

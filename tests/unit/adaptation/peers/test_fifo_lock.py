@@ -8,6 +8,7 @@ import time
 import pytest
 
 from nri.adaptation.peers.fifo_lock import FifoLock, Ticket
+from nri.api import messages as m
 from nri.errors import DeadlineExceeded
 
 
@@ -159,6 +160,6 @@ def test_a_wait_that_ends_while_its_turn_begins_sees_what_was_begun() -> None:
 def test_what_is_urgent_passes_those_that_wait(waiting: list[tuple[str, bool]], comes_at: int) -> None:
     lock = FifoLock()
     assert lock.place() is None
-    tickets = [lock.place(*each) for each in waiting]
-    mine = lock.place("mine", True)
+    tickets = [lock.place(m.PodSandbox(id=pod), urgent) for pod, urgent in waiting]
+    mine = lock.place(m.PodSandbox(id="mine"), True)
     assert list(lock.queue) == [*tickets[:comes_at], mine, *tickets[comes_at:]]
