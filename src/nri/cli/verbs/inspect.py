@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,6 +88,7 @@ def _show(out: Output, source: Recording | Running, listen: str, export: str | N
     from nri.files import write_whole
     from nri.inspector.page import snapshot
     from nri.inspector.web import Web
+    from nri.signals import Stop
 
     if export:
         try:
@@ -99,10 +99,12 @@ def _show(out: Output, source: Recording | Running, listen: str, export: str | N
         for line in problems:
             out.note(line)
         return FAILED if problems else 0
+    stop = Stop(second_ends=True)
     with Web(source, listen) as web:
+        stop.listen()
         if out.human:
             out.text(web.url)
         else:
             out.stream({"url": web.url})
-        threading.Event().wait()
-    return 0
+        stop.wait_for_signal()
+    return stop.exit_code
