@@ -129,11 +129,6 @@ class Proxy:
         self.domain.close()
         self._checkpoint.close()
 
-    def run(self, end: threading.Event) -> None:
-        """Start, wait until `end` is set, and stop. Raises as `start` does."""
-        with self:
-            end.wait()
-
     def describe(self) -> str:
         """Say in one line where it listens and which runtime it serves."""
         nri = self.settings.nri
