@@ -261,27 +261,20 @@ def test_an_update_of_a_plugin_in_the_answer_to_synchronize_is_done(world: Proxi
     wait_for(lambda: world.spec(made)["linux"]["resources"].get("cpu") == {"shares": 66}, "the update")
 
 
-def test_it_runs_until_it_is_told_to_end_and_says_where_it_is(tmp_path: Path) -> None:
+def test_it_says_where_it_is_and_which_runtime_it_serves(tmp_path: Path) -> None:
     world = Proxied(tmp_path)
-    end = threading.Event()
-    proxy = Proxy(world.settings)
-    thread = threading.Thread(target=proxy.run, args=(end,))
-    thread.start()
     try:
-        wait_for(lambda: proxy.listening, "its start")
-        own = world.settings
-        assert (
-            proxy.describe() == f"CRI at {own.listen}, NRI at {own.nri.socket_path}, runtime at {own.runtime_endpoint}"
-        )
-        assert (proxy.runtime_name, proxy.connected) == ("", False)
-        world.start_runtime()
-        wait_for(lambda: proxy.connected, "the connection")
-        assert proxy.runtime_name == "nri-engine"
-        world.stop_runtime()
-        assert proxy.runtime_name == "nri-engine", "it was asked once, and not again"
+        with Proxy(world.settings) as proxy:
+            own = world.settings
+            where = f"CRI at {own.listen}, NRI at {own.nri.socket_path}, runtime at {own.runtime_endpoint}"
+            assert proxy.describe() == where
+            assert (proxy.listening, proxy.runtime_name, proxy.connected) == (True, "", False)
+            world.start_runtime()
+            wait_for(lambda: proxy.connected, "the connection")
+            assert proxy.runtime_name == "nri-engine"
+            world.stop_runtime()
+            assert proxy.runtime_name == "nri-engine", "it was asked once, and not again"
     finally:
-        end.set()
-        thread.join()
         world.close()
     assert not proxy.listening
     closed = replace(world.settings, nri=replace(world.settings.nri, disable_connections=True))
