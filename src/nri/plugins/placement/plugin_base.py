@@ -13,13 +13,14 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import nri
 from nri.api import messages as m
-from nri.config import read_file
+from nri.config import read, read_file
 from nri.config.complaint import WrongValue
 from nri.config.kubelet import pinning
 from nri.config.layers import refused
@@ -45,7 +46,10 @@ if TYPE_CHECKING:
     from nri.service.http import Answer, Server
     from nri.stub.support.pending import Pending
 
-__all__ = ["FLAGS", "PlacementPlugin"]
+__all__ = ["FLAGS", "LAST_GOOD", "PlacementPlugin"]
+
+#: What the name of the configuration's file is followed by in the name of the last good one, beside it.
+LAST_GOOD = ".last-good"
 
 #: The part of the time until the runtime gives up that a decision may take.
 _PART = 0.8
@@ -113,18 +117,28 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             self._configured += 1
             try:
-                self._ask(self._configure())
+                self._ask(self._configure(self.config))
                 self._problem = ""
             except ConfigError as error:
                 self._problem = str(error)
-                if self._policy is None or self._connected:
+                if self._connected or (self._policy is None and not self._starts_as_before()):
                     raise
                 self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
         self._listen()
 
-    def _configure(self) -> dict[str, Pins]:
-        """Make a policy for the configuration; the pins that change with it."""
-        options, before = self.config, self._policy
+    def _starts_as_before(self) -> bool:
+        """Start with the last good policy that is beside one which is refused; whether that can be."""
+        given = self.config
+        try:
+            good = read(type(given), [read_file(self._source() + LAST_GOOD)])
+            self._configure(replace(good, hostRoot=given.hostRoot, stateDir=given.stateDir))  # they may be flags
+        except ConfigError:
+            return False
+        return True
+
+    def _configure(self, options: Any) -> dict[str, Pins]:
+        """Make a policy for a configuration; the pins that change with it."""
+        before = self._policy
         if before is not None and options.hostRoot != self._options.hostRoot:
             reason = f"{options.hostRoot}: it was {self._options.hostRoot}, below which CPUs and interrupts are set"
             raise ConfigError(self._source(), "hostRoot", reason, "start the plugin again for another one")
