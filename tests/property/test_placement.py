@@ -72,6 +72,7 @@ ANNOTATIONS = [
     {"cold_start": "{duration: 60s}"},
     {"prefer_cpu_priority": "low"},
     {"balloon.balloons": "small"},
+    {"balloon.balloons": "pair"},
     {"balloon.balloons": "nosuch"},
 ]
 
@@ -91,7 +92,7 @@ def steps(draw: st.DrawFn) -> list[tuple[str, str, object]]:
         if kind == "create":
             qos, cpu, memory = draw(requests())
             one = container(f"c{number}", cpu, memory, qos, pod=f"p{draw(st.integers(0, 3))}",
-                            namespace=draw(st.sampled_from(["default", "kube-system", "web"])),
+                            namespace=draw(st.sampled_from(["default", "kube-system", "web", "pair"])),
                             **draw(st.sampled_from(ANNOTATIONS)))  # fmt: skip
             found.append((kind, one.id, one))
         else:
@@ -107,6 +108,10 @@ def make(name: str, topology: Topology, choices: Choices) -> Policy:
         {"name": "small", "maxCPUs": 2, "minCPUs": 1, "preferNewBalloons": True, "shareIdleCPUsInSame": "package"},
         {"name": "web", "namespaces": ["web"], "maxBalloons": 2, "preferSpreadingPods": True,
          "preferCoreType": "efficient", "memoryTypes": ["HBM", "DRAM"]},
+        {"name": "left", "minCPUs": 1},
+        {"name": "right", "maxCPUs": 3, "shareIdleCPUsInSame": "numa"},
+        {"name": "pair", "namespaces": ["pair"], "shareIdleCPUsInSame": "numa",
+         "components": [{"balloonType": "left"}, {"balloonType": "left"}, {"balloonType": "right"}]},
     ]  # fmt: skip
     return balloons(*types, topology=topology, choices=choices)
 
@@ -119,6 +124,7 @@ def play(policy: Policy, sequence: list[tuple[str, str, object]]) -> list[dict[s
     """Do all steps, and check what holds after each; a refusal is an outcome."""
     found: list[dict[str, Pins] | str] = []
     for kind, name, what in sequence:
+        before = all_of(policy)
         try:
             if isinstance(what, Container):
                 found.append(policy.create(copied(what)))
@@ -129,8 +135,19 @@ def play(policy: Policy, sequence: list[tuple[str, str, object]]) -> list[dict[s
                 found.append(policy.release(name))
         except NoPlace as error:
             found.append(error.reason)
+            assert policy.choices is not Choices.DEFAULT or all_of(policy) == before, "a refusal changed something"
         check(policy)
     return found
+
+
+def all_of(policy: Policy) -> list[object]:
+    """All that a policy has given, but for the order of what is equal."""
+    pins, zones = dict(policy.pins), dict(policy.zones.zones)
+    requests = {name: each.requests for name, each in policy.containers.items()}
+    if isinstance(policy, Balloons):
+        sizes = [(*(part.cpus for part in each.parts()), each.idle, each.requested_m) for each in policy.balloons]
+        return [pins, zones, requests, sizes, [dict(each.pods) for each in policy.balloons]]
+    return [pins, zones, requests, dict(policy.grants), pinned(policy)]
 
 
 def check(policy: Policy) -> None:

@@ -61,7 +61,7 @@ class BalloonsPlugin(PlacementPlugin):
 
     def configure(self) -> None:
         super().configure()
-        options = self.config
+        options = self._options
         interrupts = partial(read_interrupts, Root(options.hostRoot))
         for kind in options.balloonTypes:
             reason = unmovable(interrupts, options.controllableInterrupts, True, kind.irqClaim)

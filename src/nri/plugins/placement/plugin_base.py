@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import nri
 from nri.api import messages as m
-from nri.config import read_file
+from nri.config import read, read_file
 from nri.config.complaint import WrongValue
 from nri.config.kubelet import pinning
 from nri.config.layers import refused
@@ -37,6 +39,7 @@ from nri.policies.placement.policy import Policy, account, document, exposition,
 from nri.policies.placement.state import ContainerState
 from nri.policies.placement.unread import OF_POLICY, unread_annotations, unread_keys
 from nri.stub.program.options import Flag
+from nri.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -45,7 +48,10 @@ if TYPE_CHECKING:
     from nri.service.http import Answer, Server
     from nri.stub.support.pending import Pending
 
-__all__ = ["FLAGS", "PlacementPlugin"]
+__all__ = ["FLAGS", "LAST_GOOD", "PlacementPlugin"]
+
+#: What the name of the configuration's file is followed by in the name of the last good one, beside it.
+LAST_GOOD = ".last-good"
 
 #: The part of the time until the runtime gives up that a decision may take.
 _PART = 0.8
@@ -53,6 +59,8 @@ _PART = 0.8
 _TURN_S = 0.5
 #: How often the runtime is asked again for what it has not taken, in seconds.
 _AGAIN_S = 5.0
+#: And after how many turns of that at most, if it refuses.
+_MOST_TURNS = 64
 _ALIVE = (m.ContainerState.CONTAINER_CREATED, m.ContainerState.CONTAINER_RUNNING, m.ContainerState.CONTAINER_PAUSED)
 
 FLAGS: Mapping[str, Flag] = {
@@ -84,10 +92,13 @@ class PlacementPlugin(nri.Plugin, ABC):
         self._problem = ""
         #: Containers whose pins the runtime may not have yet, with what of them was left alone before.
         self._owed: dict[str, str] = {}
+        #: Those whose pins were in the answer to a resize, which may have failed after it.
+        self._unsure: dict[str, None] = {}
+        #: How often it has not taken an update of a container, and turns in which it may be asked again.
+        self._refused = Counter[str]()
+        self._turn = 0
         #: Updates that it was asked for, and of which containers.
         self._asked: list[tuple[Pending, set[str]]] = []
-        #: Why it took the last ones not, "" if it did.
-        self._refusal = ""
         #: Of `_later` those that were placed before, with what was left alone.
         self._earlier: dict[str, str] = {}
         #: The managers of the kubelet that were told of.
@@ -113,18 +124,28 @@ class PlacementPlugin(nri.Plugin, ABC):
         with self._lock:
             self._configured += 1
             try:
-                self._ask(self._configure())
+                self._ask(self._configure(self.config))
                 self._problem = ""
             except ConfigError as error:
                 self._problem = str(error)
-                if self._policy is None or self._connected:
+                if self._connected or (self._policy is None and not self._starts_as_before()):
                     raise
                 self.log.error("%s; the configuration stays what it was", error)  # noqa: TRY400 - it says where
         self._listen()
 
-    def _configure(self) -> dict[str, Pins]:
-        """Make a policy for the configuration; the pins that change with it."""
-        options, before = self.config, self._policy
+    def _starts_as_before(self) -> bool:
+        """Start with the last good policy that is beside one which is refused; whether that can be."""
+        given = self.config
+        try:
+            good = read(type(given), [read_file(self._source() + LAST_GOOD)])
+            self._configure(replace(good, hostRoot=given.hostRoot, stateDir=given.stateDir))  # they may be flags
+        except ConfigError:
+            return False
+        return True
+
+    def _configure(self, options: Any) -> dict[str, Pins]:
+        """Make a policy for a configuration; the pins that change with it."""
+        before = self._policy
         if before is not None and options.hostRoot != self._options.hostRoot:
             reason = f"{options.hostRoot}: it was {self._options.hostRoot}, below which CPUs and interrupts are set"
             raise ConfigError(self._source(), "hostRoot", reason, "start the plugin again for another one")
@@ -213,6 +234,7 @@ class PlacementPlugin(nri.Plugin, ABC):
                 policy = self.make(self._present_machine(), self._options, None, {})
             self.squeezed = {name: "as before" for name, each in policy.containers.items() if each.asked is not None}
             self._later, self._unplaced, self._asked, self._room = {}, {}, [], bool(self.squeezed)
+            self._unsure, self._refused = {}, Counter()
             for container in found.values():
                 if container.id in policy.containers:
                     continue
@@ -296,10 +318,15 @@ class PlacementPlugin(nri.Plugin, ABC):
 
     @nri.every(_AGAIN_S)
     def ask_again(self) -> None:
-        """Ask again for what the runtime has not taken, and for what was only in an answer that it may not have got."""
+        """Ask again for what was only in an answer, and, less and less often, for what the runtime refuses."""
         with self._lock:
-            if self._owed and self._connected and self._hear():
-                self._ask(freed(self.present, [each for each in self._known() if each.id in self._owed], self._owed))
+            self._turn += 1
+            if not self._connected or not self._hear():
+                return
+            due = {name for name in self._owed if self._turn % min(1 << self._refused[name], _MOST_TURNS) == 0}
+            again = [each for each in self._known() if each.id in due or each.id in self._unsure]
+            self._unsure = {}
+            self._send(freed(self.present, again, self._left_alone(self.present)) if again else {})
 
     @nri.every(1.0)
     def tune(self) -> None:
@@ -440,8 +467,10 @@ class PlacementPlugin(nri.Plugin, ABC):
             self._tell_of_kubelet(resources.cpu, policy.pins.get(container.id, Pins()))
             policy.in_time = self.timer(str(known))
             asked = requests_after(known, container, resources, self._node_bytes)
+            same = asked == (known.requests if known.asked is None else known.asked)
             try:
                 changes = policy.resize(known.id, asked)
+                self._unsure |= dict.fromkeys(() if same else changes)
                 known.asked = None
                 self.squeezed.pop(known.id, None)
             except NoPlace as error:
@@ -484,7 +513,15 @@ class PlacementPlugin(nri.Plugin, ABC):
         return changes
 
     def _release(self, policy: Policy, container_id: str) -> dict[str, Pins]:
-        for each in (self._later, self._earlier, self._owed, self.squeezed, self._unplaced):
+        for each in (
+            self._later,
+            self._earlier,
+            self._owed,
+            self._unsure,
+            self._refused,
+            self.squeezed,
+            self._unplaced,
+        ):
             each.pop(container_id, None)
         self._room = True
         changes = policy.release(container_id)
@@ -524,30 +561,37 @@ class PlacementPlugin(nri.Plugin, ABC):
         """Ask the runtime to update containers; without a connection the next Synchronize does."""
         free, known = self._left_alone(self.present), {each.id for each in self._known()}
         self._owed |= {name: free.get(name, "") for name, each in changes.items() if any(each) and name in known}
+        self._send(changes)
+
+    def _send(self, changes: Mapping[str, Pins]) -> None:
         if self._connected and changes:
             with suppress(NriError):
                 self._asked.append((self.runtime.update(updates_of(changes, heard=True)), set(changes)))
 
     def _hear(self) -> bool:
-        """Take the runtime's answers; what it took is owed no more. Whether all are there and something is owed."""
+        """Take the runtime's answers: what it took is owed no more, what it did not is. Whether all are there."""
         if not all(pending.done for pending, _ in self._asked):
             return False
-        taken, refusal = set[str](), ""
+        taken, refused, reason = set[str](), set[str](), ""
         for pending, names in self._asked:
             try:
-                failed = {each.container_id for each in pending.result(0)} & self._owed.keys()  # others have ended
-                refusal = f"{len(failed)} updates failed" if failed else ""
+                failed = {each.container_id for each in pending.result(0)}
+                reason = reason or f"{count(len(failed), 'update')} failed"
             except NriError as error:
-                failed, refusal = names, str(error)
-            taken = (taken | names) - failed
+                failed, reason = names, str(error)
+            taken, refused = (taken | names) - failed, (refused - names) | failed
         self._asked = []
-        if refusal and refusal != self._refusal:
-            self.log.warning("the runtime has not taken all updates of containers, and is asked again: %s", refusal)
-        self._refusal = refusal
+        if refused := refused & {each.id for each in self._known()}:  # others have ended
+            if not refused <= self._refused.keys():
+                self.log.warning("the runtime has not taken all updates of containers, and is asked again: %s", reason)
+            self._refused.update(refused)
+            free = self._left_alone(self.present)
+            self._owed |= {name: free.get(name, "") for name in refused}
         if taken:
+            self._refused = Counter({name: times for name, times in self._refused.items() if name not in taken})
             self._owed = {name: kinds for name, kinds in self._owed.items() if name not in taken}
             self._save(self.present)
-        return bool(self._owed)
+        return True
 
     def _left_alone(self, policy: Policy) -> dict[str, str]:
         """What the runtime's containers have of their own: a pin that is gone counts until the runtime was told."""

@@ -4,8 +4,8 @@ One job: :class:`Resources`. Of the policies in a namespace `node.NAME` comes fi
 the node), then `default`. It becomes the file that the plugin watches, what the plugin says of it the resource's
 status, and the plugin's pools or balloons a NodeResourceTopology. Rules: only this knows the apiserver, so the plugin,
 which is root, has no token; a resource that cannot be read leaves the file as it is, and one that the plugin refuses is
-taken out of it again: a plugin that starts finds the last good one, also if this was killed meanwhile; with `once` a
-file that is there is not replaced while no plugin runs; all waits have an end.
+taken out of it again; until the plugin has had its say the last good one is beside it, and one that starts and refuses
+the file starts with that; with `once` a file that is there is not replaced while no plugin runs; all waits have an end.
 Next: `nri.cli.verbs.placement`, which runs it.
 """
 
@@ -26,6 +26,7 @@ from nri.files import private_folder, write_whole
 from nri.kube.client.follow import Follower, Key
 from nri.kube.client.objects import NODE_ZONES, NODES, ApiserverError, Kind, Object
 from nri.plugins.placement.nodezones import zones_of
+from nri.plugins.placement.plugin_base import LAST_GOOD
 
 if TYPE_CHECKING:
     from nri.kube.client.connection import Apiserver
@@ -82,7 +83,7 @@ class Resources:
         self._late: tuple[str, int] | None = None
         self._before = 0
         #: What the plugin took last, as long as it has not said what it thinks of what is in its file now.
-        self._good = place.file.with_name(f"{place.file.name}.last-good")
+        self._good = place.file.with_name(place.file.name + LAST_GOOD)
         self._zones: list[Object] | None = None
         self._said: set[str] = set()
         namespace = f"metadata.namespace={place.namespace}"

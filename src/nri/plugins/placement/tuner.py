@@ -25,6 +25,8 @@ __all__ = ["Tuner"]
 
 #: Places that a complaint names.
 _MOST_NAMED = 3
+#: After so many calls of `apply` interrupts are looked for that have come with a device meanwhile.
+_LOOK_TURNS = 30
 
 
 class Tuner:
@@ -46,11 +48,12 @@ class Tuner:
         self._done: tuple[Any, ...] | None = None
         self._now = Settings({}, {})
         self._interrupts: dict[int, tuple[str, int]] | None = None
+        self._turn = 0
 
     def apply(self, tuning: Tuning, options: Any, machine: Machine) -> None:
         """Write what a policy wants."""
         wanted = tuning, options, machine
-        if wanted == self._done:
+        if not self._has_others() and wanted == self._done:
             return
         self._done = wanted
         whole = getattr(options, "turboDomain", "package") == "system"
@@ -74,7 +77,8 @@ class Tuner:
         if self._interrupts is None:
             self._interrupts = self._read()
         wanted = affinities(self._interrupts, tuning.irq_affinities, controllable, machine.online)
-        before = self.first
+        there = {str(number) for number in self._interrupts}
+        before = {name: cpus for name, cpus in self.first.items() if name in there or not there}
         moves = {number: wanted.get(number, first) for number, (_, first) in self._interrupts.items()}
         away = {
             str(number): masks.text(first) for number, (_, first) in self._interrupts.items() if moves[number] != first
@@ -98,12 +102,21 @@ class Tuner:
             self.first = first
             self._keep()
 
+    def _has_others(self) -> bool:
+        """Whether there are other interrupts than before, if it is time to look."""
+        self._turn += 1
+        if self._interrupts is None or self._turn % _LOOK_TURNS:
+            return False
+        before, self._interrupts = self._interrupts, self._read()
+        return self._interrupts != before
+
     def _read(self) -> dict[int, tuple[str, int]]:
         """The description of each interrupt, and the CPUs that it had at first."""
-        found = {}
+        found, known = {}, self._interrupts or {}
         for number, words in read_interrupts(self._root).items():
             with suppress(ValueError):
-                cpus = masks.parse(self.first.get(str(number)) or affinity_of(self._root, number) or "")
+                text = self.first.get(str(number)) or affinity_of(self._root, number) or ""
+                cpus = known[number][1] if number in known else masks.parse(text)
                 if cpus:
                     found[number] = words, cpus
         return found

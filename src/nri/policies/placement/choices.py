@@ -53,7 +53,7 @@ class Choices:
     mixed_memory_in_balloons: bool = True
     """`memory-type: mixed` is all kinds in balloons, too; the original takes it for a mistake, and passes over it."""
     balloons_keep_their_limit: bool = True
-    """No container goes to a balloon that cannot grow to it; the original forgets `maxCPUs` where few CPUs are free."""
+    """No container goes to a balloon that cannot grow to it; the original forgets `maxCPUs`, and equal parts."""
     composites_keep_their_least: bool = True
     """A composite balloon never has less than its `minCPUs`; in the original it shrinks when a container leaves it."""
     balloons_follow_resizes: bool = True

@@ -771,6 +771,60 @@ def test_an_update_that_failed_because_its_container_has_ended_is_not_told(
     assert own.id in asked and "has not taken" not in caplog.text
 
 
+def test_a_container_whose_updates_the_runtime_refuses_for_ever_is_asked_for_less_and_less_often(
+    runtime: FakeRuntime, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = started(runtime, tmp_path)
+    own = create(runtime, pod("own"), ask("own", 2000)).container
+    turns, passed, refuses = list[int](), [0], True
+
+    def refused(_: object, updates: list[nri.Update]) -> Pending:
+        turns.append(passed[0])
+        answer = Pending(False)
+        answer.finish([nri.Update(own.id)] if refuses else [])
+        return answer
+
+    monkeypatch.setattr(type(plugin.runtime), "update", refused)
+
+    def pass_turns(number: int) -> None:
+        for _ in range(number):
+            passed[0] += 1
+            plugin.ask_again()
+
+    reconfigure(plugin, tmp_path, pinCPU=False)
+    pass_turns(320)
+    assert turns == [0, 2, 4, 8, 16, 32, 64, 128, 192, 256, 320]
+    assert caplog.text.count("has not taken all updates of containers, and is asked again: 1 update failed") == 1
+    refuses = False
+    pass_turns(180)
+    assert turns[11:] == [384]
+
+
+@pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
+def test_what_changed_with_a_resize_is_asked_for_again_because_the_runtime_may_not_have_carried_it_out(
+    runtime: FakeRuntime, tmp_path: Path, kind: type[PlacementPlugin]
+) -> None:
+    options = {"balloonTypes": [{"name": "all", "namespaces": ["*"]}]} if kind is BalloonsPlugin else {}
+    started(runtime, tmp_path, kind(), **options)
+    shared = create(runtime, pod("shared", "burstable"), ask("shared", 500, limit_m=600)).container
+    own_pod, own = pod("own"), ask("own", 14000)
+    create(runtime, own_pod, own)
+    before = len(runtime.updates)
+    reply = runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(13312))
+    pins = {own.id: reply.resources.cpu.cpus} | {name: each.cpuset_cpus for name, each in reply.updates.items()}
+    assert shared.id in pins, "it changes, too"
+
+    def is_done() -> bool:
+        runtime.tick()
+        return {each.container_id: each.cpuset_cpus for each in runtime.updates[before:]} == pins
+
+    wait_for(is_done, lambda: f"{runtime.updates[before:]} are not {pins}")
+    runtime.update_container(own_pod, own, nri.Update(own).set_cpu_shares(13312))
+    for _ in range(3):
+        runtime.tick()
+    assert len(runtime.updates) == before + len(pins), "nothing has changed"
+
+
 @pytest.mark.parametrize("kind", [TopologyAwarePlugin, BalloonsPlugin])
 @pytest.mark.parametrize("again", [False, True], ids=["at once", "after a restart"])
 def test_one_that_had_no_room_at_the_start_gets_what_it_asks_for_once_there_is_room(

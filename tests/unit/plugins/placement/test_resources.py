@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from nri.cli.support.ask import ask as ask_socket
 from nri.errors import NriError
 from nri.kube.client.objects import TOPOLOGY_AWARE_POLICIES, ApiserverError
 from nri.plugins.placement import resources as resources_module
 from nri.plugins.placement.resources import Place, Resources, chosen
 from nri.plugins.topology_aware.plugin import TopologyAwarePlugin
 from nri.policies.placement.policy import document
-from tests.support.placement import topology_aware
+from nri.stub.session import settings
+from tests.support.placement import guest, topology_aware, write_machine
 from tests.support.waiting import wait_for
 
 SPEC = {"reservedResources": {"cpu": "cpuset:0"}}
@@ -366,6 +368,44 @@ def test_a_policy_that_cannot_be_read_takes_one_back_that_the_plugin_has_not_see
         relisted(resources, api)
         resources.step()
         assert (file.read_bytes() == good) is (generation == 3)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["beside it", "killed meanwhile"])
+def test_a_plugin_that_is_not_there_yet_and_refuses_the_policy_starts_with_the_last_good_one(
+    file: Path, tmp_path: Path, killed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(resources_module, "TAKE_S", 0)
+    write_machine(tmp_path, guest())
+    api, plugin, absent = Api(policy("default")), TopologyAwarePlugin(), Plugin(file)
+
+    def start() -> None:
+        """Connect, as often as that is: each time the file is read."""
+        settings.apply(plugin, "", str(file), {"host-root": [str(tmp_path)], "state-dir": [str(file.parent)]})
+        plugin.configure()
+
+    def show() -> Any:
+        socket = file.with_name("topology-aware.sock")
+        return ask_socket(str(socket), "/show", 5)[1] if socket.exists() else absent()
+
+    resources = followed(api, file, show)
+    resources.step()
+    good, absent.up = file.read_bytes(), False
+    api.lists["TopologyAwarePolicy"] = [policy("default", {"reservedResources": {"cpu": "cpuset:77"}}, 2)]
+    relisted(resources, api)
+    resources.step()
+    assert file.read_bytes() != good
+    start()
+    assert "77 are not among the available CPUs (leave them out); the configuration stays what it was" in caplog.text
+    resources = followed(api, file, show) if killed else resources
+    resources.step()
+    start()
+    resources.step()
+    assert file.read_bytes() == good
+    (_, (status, errors, generation)) = statuses(api)[-1]
+    assert (status, generation) == ("Failure", 2) and "77 are not among" in errors
+    start()
+    assert show()["configuration"]["problem"] == ""
+    plugin.closed()
 
 
 def test_once_ends_when_the_file_is_there(file: Path) -> None:

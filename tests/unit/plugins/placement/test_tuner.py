@@ -96,6 +96,26 @@ def test_an_interrupt_goes_where_it_is_wanted_and_comes_back_also_after_a_restar
     assert (interrupt(root, 24), interrupt(root, 25), second.first) == ("0-15", "0-15", {})
 
 
+def test_interrupts_of_a_device_that_comes_later_go_where_they_are_wanted_until_it_is_gone(root: Root) -> None:
+    machine, options = Machine.of(guest()), topology_aware().options
+    wanted = Tuning({}, [IrqAffinity("a", masks.parse("4-5"), ("*nvme*",), ("*",))])
+    tuner = Tuner(root, lambda _: None, {})
+
+    def later(lines: str) -> None:
+        write_files(Path(root.path), {"proc/interrupts": "   CPU0\n 24:  1  PCI nvme0q0\n" + lines})
+        for _ in range(60):
+            tuner.apply(wanted, options, machine)
+
+    later("")
+    write_files(Path(root.path), {"proc/irq/30/smp_affinity_list": "0-7\n"})
+    later(" 30:  1  PCI nvme1q0\n")
+    assert interrupt(root, 30) == "4-5" and tuner.first == {"24": "0-15", "30": "0-7"}
+    later(" 30:  1  PCI nvme1q0, usb1\n")
+    assert interrupt(root, 30) == "4-5" and tuner.first["30"] == "0-7"
+    later("")
+    assert tuner.first == {"24": "0-15"}
+
+
 def test_only_controllable_interrupts_are_moved(root: Root) -> None:
     options = Options(**{**vars(topology_aware().options), "controllableInterrupts": ["*eth*"]})
     Tuner(root, print, {}).apply(Tuning({}, [IrqAffinity("a", 0b10, ("*",))]), options, Machine.of(guest()))

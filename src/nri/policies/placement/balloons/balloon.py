@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,9 @@ from nri.policies.placement.balloons.waiting import Turn, Waiting
 from nri.policies.placement.state import BalloonState, PartState
 
 __all__ = ["Balloon"]
+
+#: CPUs of no machine.
+_BEYOND = 1 << 32
 
 
 @dataclass(slots=True, eq=False)
@@ -103,13 +107,23 @@ class Balloon:
     def most_m(self, free: int, limited: bool = True) -> int:
         """Its size in thousandths of CPUs if it were to take all that it may of so many free ones.
 
-        Without `limited` its limit counts only if there are as many free CPUs, as in the original.
+        Without `limited` its limit counts only if there are as many free CPUs, as in the original, and no more does
+        that the parts of a composite are equal.
         """
-        if self.components:
-            least = min(component.most_m(free, limited) for component in self.components)
-            free = min(least * len(self.components) // 1000, free)
         limit, most = self.type.maxCPUs, self.cpus.bit_count() + free
+        if self.components and limited:
+            most = bisect_right(range(1, most + 1), free, key=lambda count: self.lacks(1000 * count))
+        elif self.components:
+            least = min(component.most_m(free, limited) for component in self.components)
+            most = self.cpus.bit_count() + min(least * len(self.components) // 1000, free)
         return 1000 * (min(limit, most) if limit and (limited or limit <= free) else most)
+
+    def lacks(self, size_m: int) -> int:
+        """How many CPUs its parts lack to be of that size together, each with the same part of it."""
+        if self.components:
+            return sum(component.lacks(-(-size_m // len(self.components))) for component in self.components)
+        count = -(-size_m // 1000)
+        return _BEYOND if 0 < self.type.maxCPUs < count else max(0, count - self.cpus.bit_count())
 
     def saved(self) -> tuple[Any, ...]:
         """The part that changes while it lives."""

@@ -355,20 +355,15 @@ class Balloons(Kept):
         return self._changes.take()
 
     def _follow(self, container: Container, balloon: Balloon, requests: Requests) -> None:
-        before = container.requests
-        wanted = balloon.requested_m + requests.cpu_m - before.cpu_m
-        if self._most_m(balloon) >= wanted:
-            container.requests, balloon.requested_m = requests, wanted
-            self._changes.leave_shares(container.id)
-            try:
-                self._resize(balloon, max(1, wanted))
-            except ValueError as error:
-                balloon.requested_m -= requests.cpu_m - before.cpu_m
-                raise NoPlace(str(container), f"{balloon} cannot have {wanted}m: {error}") from error
-            self.zones.release(container.id)
-            self._repin_for(container, balloon)
-            return
+        wanted = balloon.requested_m + requests.cpu_m - container.requests.cpu_m
         with self._undone_if_refused():
+            if self._most_m(balloon) >= wanted:
+                container.requests, balloon.requested_m = requests, wanted
+                self._resize(balloon, max(1, wanted))
+                self._changes.leave_shares(container.id)
+                self.zones.release(container.id)
+                self._repin_for(container, balloon)
+                return
             self._keep()
             self._changes.leave_shares(container.id)
             self._dismiss(container, balloon, requests)
@@ -414,7 +409,7 @@ class Balloons(Kept):
         if balloon is None or decision is None:
             raise NoPlace(str(container), self._why_none(kind, container))
         wanted = max(1, container.requests.cpu_m + balloon.requested_m)
-        if balloon.size_m < wanted:
+        if balloon.size_m < wanted or (balloon.components and self.choices.composites_keep_their_least):
             self._keep()
             try:
                 self._resize(balloon, wanted)
@@ -446,9 +441,7 @@ class Balloons(Kept):
         self._resize(balloon, 0)
         if len(self._of(balloon.type)) > balloon.type.minBalloons:
             self.balloons.remove(balloon)
-            self.free |= balloon.cpus
-            if self.choices.freed_cpus_are_shared:
-                self._repin(self._share_idle(balloon.cpus, 0))
+            self._give_back(balloon.cpus)
 
     def _why_none(self, kind: BalloonType, container: Container) -> str:
         looked = [
@@ -519,7 +512,10 @@ class Balloons(Kept):
             balloon.groups[group] = balloon.groups.get(group, 0) + sign
 
     def _free_m(self, balloon: Balloon) -> int:
-        return balloon.size_m - balloon.requested_m
+        size_m = balloon.size_m
+        if balloon.components and self.choices.balloons_keep_their_limit:
+            size_m = min(size_m, self._most_m(balloon))  # one of its parts may be larger than the others
+        return size_m - balloon.requested_m
 
     def _most_free_m(self, balloon: Balloon) -> int:
         return self._most_m(balloon) - balloon.requested_m
@@ -528,8 +524,8 @@ class Balloons(Kept):
         return balloon.most_m(self._free_for(balloon.type).bit_count(), self.choices.balloons_keep_their_limit)
 
     def _free_for(self, kind: BalloonType) -> int:
-        """The free CPUs that a balloon of a type may take."""
-        if self.choices.reserved_cpus_stay_reserved and kind.name != RESERVED:
+        """The free CPUs that a balloon of a type, or its parts, may take."""
+        if self.choices.reserved_cpus_stay_reserved and (kind.name != RESERVED or kind.components):
             return self.free & ~self.reserved
         return self.free
 
@@ -561,9 +557,7 @@ class Balloons(Kept):
         except ValueError:
             return []
         if self._most_m(balloon) < container.requests.cpu_m:
-            self.free |= balloon.cpus
-            if self.choices.freed_cpus_are_shared:
-                self._repin(self._share_idle(balloon.cpus, 0))
+            self._give_back(balloon.cpus)
             return []
         self.balloons.append(balloon)
         if balloon.cpus:
@@ -583,8 +577,7 @@ class Balloons(Kept):
         try:
             self._resize(balloon, 1000 * kind.minCPUs)
         except ValueError:
-            for component in balloon.components:
-                self.free |= component.cpus
+            self._give_back(_union(component.cpus for component in balloon.components))
             raise
         return balloon
 
@@ -605,8 +598,7 @@ class Balloons(Kept):
             try:
                 made.append(self._new(self._by_name[name]))
             except ValueError:
-                for each in made:
-                    self.free |= each.cpus
+                self._give_back(_union(each.cpus for each in made))
                 raise
         return made
 
@@ -683,17 +675,25 @@ class Balloons(Kept):
         self._repin([balloon])
 
     def _resize_components(self, balloon: Balloon, size_m: int) -> None:
-        free, before = self.free, [component.cpus for component in balloon.components]
+        free, before = self.free, [(part, part.cpus) for part in balloon.parts()]
         try:
             for component in balloon.components:
                 self._resize(component, size_m)
         except ValueError:
             self.free = free
-            for component, cpus in zip(balloon.components, before, strict=True):
-                component.cpus = cpus
+            for part, cpus in before:
+                part.cpus = cpus
             raise
         balloon.cpus = _union(component.cpus for component in balloon.components)
+        if self.choices.freed_cpus_are_shared:  # now that it is known where it is
+            self._repin(self._share_idle(self.free, 0))
         self._repin([balloon])
+
+    def _give_back(self, cpus: int) -> None:
+        """Let CPUs of a balloon that is gone, or came to nothing, be free, and shared as idle ones."""
+        self.free |= cpus
+        if self.choices.freed_cpus_are_shared:
+            self._repin(self._share_idle(cpus, 0))
 
     def _share_idle(self, idle: int, taken: int) -> list[Balloon]:
         """Let balloons use idle CPUs beside theirs, and no more those that were taken; the ones that it touches."""

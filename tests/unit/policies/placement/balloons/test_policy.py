@@ -441,6 +441,47 @@ def test_each_part_of_a_composite_has_what_is_asked_for_also_if_that_is_next_to_
     assert masks.parse(pins.cpus or "").bit_count() == (2 if cpu_m < 2001 else 4)
 
 
+def test_each_part_of_a_composite_has_a_cpu_before_and_after_a_restart() -> None:
+    for choices in MODES:
+        policy = balloons(*UNEVEN, choices=choices)
+        policy.create(container("c", **{"balloon.balloons": "both"}))
+        assert [part.cpus.bit_count() for part in policy.balloons[-1].components] == [1, choices is Choices.DEFAULT]
+        assert choices is Choices.REFERENCE or again(policy).pins == policy.pins
+
+
+def test_a_container_goes_to_no_composite_whose_parts_cannot_grow_alike() -> None:
+    """In the original the third one follows its pod, and is refused, because one free CPU is not one for each part."""
+    for choices in MODES:
+        policy = balloons({**BOTH, "preferNewBalloons": True}, *PARTS, topology=guest(1, 1, 4, 2), choices=choices)
+        first = policy.create(container("first", 2000, pod="one", **{"balloon.balloons": "both"}))["first"]
+        second = policy.create(container("second", 500, pod="two", **{"balloon.balloons": "both"}))["second"]
+        policy.create(container("rest", 2000))
+        third = container("third", 1000, pod="one", **{"balloon.balloons": "both"})
+        assert [masks.parse(each.cpus or "").bit_count() for each in (first, second)] == [2, 2]
+        assert policy.free.bit_count() == 1
+        if choices is Choices.DEFAULT:
+            assert policy.create(third)["third"].cpus == second.cpus
+        else:
+            with pytest.raises(NoPlace, match=r"both\[0\] cannot grow to 3000m"):
+                policy.create(third)
+
+
+def test_a_refused_resize_in_a_composite_leaves_the_shares() -> None:
+    policy = balloons(BOTH, *PARTS, {"name": "rest"}, topology=guest(1, 1, 2, 2))
+    before = policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
+    with pytest.raises(NoPlace):
+        policy.resize("c", Requests(3000))
+    assert policy.pins == before
+
+
+def test_a_composite_shares_idle_cpus_where_it_is_from_the_start_on() -> None:
+    for choices, cpus in zip(MODES, ("1-3", "1-2"), strict=True):
+        policy = balloons({**BOTH, "shareIdleCPUsInSame": "numa"}, *PARTS, choices=choices)
+        pins = policy.create(container("c", 2000, **{"balloon.balloons": "both"}))
+        assert pins["c"].cpus == cpus
+        assert choices is Choices.REFERENCE or again(policy).pins == pins
+
+
 def test_a_composite_that_cannot_change_keeps_what_it_has() -> None:
     policy = balloons(*UNEVEN, {"name": "rest"}, topology=guest(1, 1, 2, 2))
     for name, cpu_m in (("one", 0), ("two", 500)):
