@@ -212,6 +212,8 @@ class Dispatcher:
                 encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
                 if deadline is not None:
                     _look_at_clock(event, deadline)
+                if self._reporting.recorded:
+                    event.tell_begin(self._reporting)
                 validate(self._invoker, asked, encoded, pod, deadline, event)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
