@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,32 @@ def test_a_runtime_that_ends_twice_ends_once(tmp_path: Path) -> None:
         assert all(path.exists() for path in sockets)
     adaptation.stop()
     assert not any(path.exists() for path in sockets)
+    leaks.check()
+
+
+def test_an_end_while_plugins_are_launched_ends_all_that_the_start_goes_on_with(tmp_path: Path) -> None:
+    path, launched = tmp_path / "nri.sock", tmp_path / "launched"
+    (tmp_path / "10-silent").write_text(f"#!/bin/sh\ntouch {launched}\nexec sleep 60\n")
+    (tmp_path / "10-silent").chmod(0o755)
+    leaks = Leaks()
+    adaptation = made(plugin_path=str(tmp_path), disable_connections=False, socket_path=str(path))
+    errors: list[LocalProtocolError] = []
+
+    def start() -> None:
+        try:
+            adaptation.start()
+        except LocalProtocolError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    wait_for(launched.exists, "the plugin was launched, and is waited for")
+    adaptation.stop()
+    thread.join(20)
+    assert [str(each) for each in errors] == ["stop() was called before start() had ended"]
+    assert not path.exists()
+    with pytest.raises(LocalProtocolError, match="the adaptation is stopped"):
+        adaptation.run_pod_sandbox(make_pod())
     leaks.check()
 
 

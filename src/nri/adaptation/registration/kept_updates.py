@@ -185,8 +185,12 @@ class KeptUpdates:
             self.waiting[container_id] = when
             heapq.heappush(self._due, (when, container_id))
             if self.worker is None:
-                self.worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
-                self.worker.start()
+                worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
+                try:
+                    worker.start()
+                except RuntimeError:
+                    return  # no threads are left for now: the container's next event tries again
+                self.worker = worker
             self._work.notify()
 
     def _run(self) -> None:

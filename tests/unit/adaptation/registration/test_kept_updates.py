@@ -24,6 +24,7 @@ from nri.metrics import Observer
 from nri.testing import make_container, make_pod
 from nri.ttrpc.waiters import ARRIVALS
 from tests.support.histories import ids
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 POD = make_pod(namespace="web", name="web")
@@ -172,6 +173,19 @@ def test_without_commit_it_is_given_with_the_next_event_of_the_container(node: N
     thread.join(20)
     assert node.told == []
     node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
+    wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
+
+
+def test_at_a_limit_of_threads_it_is_given_once_there_are_some_again(node: Node) -> None:
+    thread, go, outcome = node.creating("a")
+    _update_a(node)
+    container = make_container(id="a", pod=POD)
+    with no_threads():
+        go.set()
+        thread.join(20)
+        node.adaptation.post_create_container(POD, container)
+    assert isinstance(outcome[0], CreateReply)
+    node.adaptation.start_container(POD, container)
     wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
 
 
