@@ -17,6 +17,7 @@ from nri.testing import FakeRuntime, make_pod
 from nri.ttrpc import Interceptor, Request
 from tests.support.adapting import Leaks
 from tests.support.made_plugins import Mode, Quiet, both
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 
@@ -136,6 +137,20 @@ def test_a_runtime_that_ends_twice_ends_once(tmp_path: Path) -> None:
     with adaptation:
         assert all(path.exists() for path in sockets)
     adaptation.stop()
+    assert not any(path.exists() for path in sockets)
+    leaks.check()
+
+
+def test_at_a_limit_of_threads_it_ends_all_the_same(tmp_path: Path) -> None:
+    leaks = Leaks()
+    sockets = [tmp_path / "nri.sock", tmp_path / "admin.sock"]
+    adaptation = made(
+        disable_connections=False, socket_path=str(sockets[0]), admin_socket=str(sockets[1]),
+        builtin=[BuiltinPlugin("10", "in", Handles())],
+    )  # fmt: skip
+    adaptation.start()
+    with no_threads():
+        adaptation.stop()
     assert not any(path.exists() for path in sockets)
     leaks.check()
 

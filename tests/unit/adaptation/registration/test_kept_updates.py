@@ -385,6 +385,25 @@ def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, e
     assert [each.container_id for each in node.create("b").ignored] == ["a"]
 
 
+def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -> None:
+    parts = parts_of(node.adaptation)
+    inventory, apply = parts.trail.inventory, parts.trail.update
+
+    def fails_at_eight(updates: Any) -> Any:
+        if updates[0].linux.resources.cpu.shares.value == 8:
+            raise OSError("no cgroup")
+        return apply(updates)
+
+    parts.trail.update = fails_at_eight
+    inventory.creating("a", "web")
+    inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 1)
+    inventory.keep_update("20-q", shares("a", 9), "CreateContainer", 2)
+    inventory.keep_eviction("20-q", m.ContainerEviction(container_id="a"))
+    inventory.created("a", POD, b"")
+    parts.kept_updates.hand_over("a")
+    assert (node.told, node.evicted) == ([("a", 9)], ["a"])
+
+
 def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:
     inventory = parts_of(node.adaptation).trail.inventory
     inventory.creating("a", "web")
