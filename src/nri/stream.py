@@ -91,7 +91,7 @@ def _wait(poll: Any, deadline: float | None, wake_fd: int = -1) -> bool:
             left_s = deadline - monotonic()
             if left_s <= 0:
                 return False
-            if left_s < 1.0 or most_ms < 0:
+            if left_s < 1.0 or wake_fd >= 0:
                 most_ms = int(left_s * 1e3) + 1
         ready = poll(most_ms)
         if ready and (wake_fd < 0 or len(ready) > 1 or ready[0][0] != wake_fd):

@@ -181,6 +181,35 @@ def test_a_signal_that_changes_nothing_ends_no_read(busy_poll_s):
             signal.signal(signal.SIGINT, before[1])
 
 
+def test_after_a_signal_a_read_waits_for_what_is_left_of_its_time(monkeypatch):
+    now, waits = [1000.0], []
+
+    class Poll:
+        """Each wait takes two seconds, and the first one is ended by a signal."""
+
+        def register(self, *_): ...
+
+        def poll(self, most_ms):
+            waits.append(most_ms)
+            now[0] += 2.0
+            return [(wake_fd(), select.POLLIN)] if len(waits) == 1 else []
+
+    monkeypatch.setattr(select, "poll", Poll)
+    monkeypatch.setattr(stream, "monotonic", lambda: now[0])
+    ours, theirs = _socket.socketpair()
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with closing(ours), closing(theirs):
+        try:
+            Stop().listen()
+            os.kill(os.getpid(), signal.SIGTERM)
+            with pytest.raises(stream.DeadlineExceeded):
+                stream.Stream(ours, wake_fd=wake_fd()).read(10, 1010.0)
+        finally:
+            signal.signal(signal.SIGTERM, before[0])
+            signal.signal(signal.SIGINT, before[1])
+    assert waits == [10_001, 8_001, 6_001, 4_001, 2_001]
+
+
 def test_a_signal_in_the_instant_before_a_wait_is_not_lost():
     ours, theirs = _socket.socketpair()
     with closing(ours), closing(theirs), signal_in_a_wait(signal.SIGINT, 0.1):

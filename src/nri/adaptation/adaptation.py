@@ -212,18 +212,19 @@ class Adaptation(Events):
         self._builtin = [*default_validators(default_validator, self.rules), *builtin]
         registry = parts.registry
         self._installed = Installed(plugin_path, plugin_config_path, settings, policies, registry, interceptors)
-        self._ways_in: list[Installed | Listener | Admin] = [self._installed]
+        self._sockets: list[Listener | Admin] = []
         if not disable_connections:
             listening = (socket_path, registry, allowed_uids, registration_timeout_s, reporting, interceptors)
-            self._ways_in.append(Listener(*listening, replace_live=not self.rules.live_socket_kept))
+            self._sockets.append(Listener(*listening, replace_live=not self.rules.live_socket_kept))
         if admin_socket is not None:
             from nri.adaptation.admin import Admin  # noqa: PLC0415 - half a MiB of a server that few runtimes have
 
             records, begins = trail.provenance or Provenance(), trail.inventory.known.begins
             shown = (records, policies, self._describe, self.rules, begins, Recent(reporting))
-            self._ways_in.append(Admin(admin_socket, *shown))
+            self._sockets.append(Admin(admin_socket, *shown))
         self._started = False
         self._stopping = threading.Event()
+        self._ending = threading.RLock()  # a signal's handler may call `stop` in the middle of `start`
         registry.listen(self._installed.nudge)
         registry.tell_listeners()
 
@@ -232,7 +233,8 @@ class Adaptation(Events):
     def start(self) -> None:
         """Start the plugins of this machine, wait until each takes part or has failed, then listen.
 
-        Raises ConfigError, NriError if a built-in plugin fails, OSError without a socket, LocalProtocolError if it ran.
+        Raises ConfigError, NriError if a built-in plugin fails, OSError without a socket, LocalProtocolError if it ran
+        or another thread calls `stop` meanwhile.
         """
         if self._started or self._stopping.is_set():
             raise LocalProtocolError("start() was called already, or stop(): an adaptation starts once; make a new one")
@@ -244,13 +246,19 @@ class Adaptation(Events):
                 self._parts.handshake.admit(peer)
                 if peer.state not in JOINED:
                     raise NriError(f"failed to start builtin plugin {peer.label}: {peer.last_error}")
-            for way_in in self._ways_in:
-                way_in.start()
+            self._installed.start()
+            with self._ending:
+                if self._stopping.is_set():
+                    self._installed.stop()  # plugins that were launched after `stop` had looked for them
+                    self._installed.join(monotonic() + SHUTDOWN_S)
+                    raise LocalProtocolError("stop() was called before start() had ended")
+                for each in self._sockets:
+                    each.start()
+                self._parts.housekeeping.start()
+                self._dispatcher.open()
         except BaseException:
             self.stop()
             raise
-        self._parts.housekeeping.start()
-        self._dispatcher.open()
 
     def connect(self, sock: socket.socket, config: str = "") -> None:
         """Take over a connected stream socket as an external plugin's, as if it had come through the listening one.
@@ -270,15 +278,17 @@ class Adaptation(Events):
 
     def stop(self) -> None:
         """Tell the plugins (Shutdown), end connections and launched plugins, stop listening. Takes seconds at most."""
-        if self._stopping.is_set():
-            return
-        self._stopping.set()
+        with self._ending:
+            if self._stopping.is_set():
+                return
+            self._stopping.set()
         self._dispatcher.close("the adaptation is stopped")
         self._parts.housekeeping.stop()
         self._parts.kept_updates.stop()
         self._parts.handshake.stop()
-        for way_in in reversed(self._ways_in):
-            way_in.stop()
+        for each in reversed(self._sockets):
+            each.stop()
+        self._installed.stop()
         if self.rules.shutdown_is_sent:
             self._parts.registry.shut_down(
                 [peer for peer in self._parts.registry.peers() if peer.state in JOINED], SHUTDOWN_S

@@ -30,6 +30,20 @@ def touched(n: int) -> Callable[[], object]:
     return run
 
 
+def refused(n: int) -> Callable[[], object]:
+    """Events that are refused, of a container that stays, whose history is full of such."""
+    request = m.UpdateContainerRequest(container=big.container()).SerializeToString()
+    provenance = Provenance(max_containers=1, max_records=n)
+
+    def run() -> None:
+        for _ in range(n):
+            provenance.record("UpdateContainer", "c", request, (), failed="no")
+        provenance.stats()
+
+    run()
+    return run
+
+
 def history(row: Row) -> Case:
     """The history of a container with big adjustments."""
 
@@ -87,6 +101,7 @@ def kept(n: int) -> Callable[[], object]:
 
 CASES: dict[str, Case] = {
     "records: touched": touched,
+    "records: refused": refused,
     **{f"records: history of {path}": history(row) for path, row in big.rows().items()},
     **{f"records: shadow, {path}": shadowed(row) for path, row in big.rows().items()},
     "records: kept updates": kept,

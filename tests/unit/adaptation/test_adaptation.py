@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nri.testing import FakeRuntime, make_pod
 from nri.ttrpc import Interceptor, Request
 from tests.support.adapting import Leaks
 from tests.support.made_plugins import Mode, Quiet, both
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 
@@ -136,6 +138,46 @@ def test_a_runtime_that_ends_twice_ends_once(tmp_path: Path) -> None:
         assert all(path.exists() for path in sockets)
     adaptation.stop()
     assert not any(path.exists() for path in sockets)
+    leaks.check()
+
+
+def test_at_a_limit_of_threads_it_ends_all_the_same(tmp_path: Path) -> None:
+    leaks = Leaks()
+    sockets = [tmp_path / "nri.sock", tmp_path / "admin.sock"]
+    adaptation = made(
+        disable_connections=False, socket_path=str(sockets[0]), admin_socket=str(sockets[1]),
+        builtin=[BuiltinPlugin("10", "in", Handles())],
+    )  # fmt: skip
+    adaptation.start()
+    with no_threads():
+        adaptation.stop()
+    assert not any(path.exists() for path in sockets)
+    leaks.check()
+
+
+def test_an_end_while_plugins_are_launched_ends_all_that_the_start_goes_on_with(tmp_path: Path) -> None:
+    path, launched = tmp_path / "nri.sock", tmp_path / "launched"
+    (tmp_path / "10-silent").write_text(f"#!/bin/sh\ntouch {launched}\nexec sleep 60\n")
+    (tmp_path / "10-silent").chmod(0o755)
+    leaks = Leaks()
+    adaptation = made(plugin_path=str(tmp_path), disable_connections=False, socket_path=str(path))
+    errors: list[LocalProtocolError] = []
+
+    def start() -> None:
+        try:
+            adaptation.start()
+        except LocalProtocolError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    wait_for(launched.exists, "the plugin was launched, and is waited for")
+    adaptation.stop()
+    thread.join(20)
+    assert [str(each) for each in errors] == ["stop() was called before start() had ended"]
+    assert not path.exists()
+    with pytest.raises(LocalProtocolError, match="the adaptation is stopped"):
+        adaptation.run_pod_sandbox(make_pod())
     leaks.check()
 
 

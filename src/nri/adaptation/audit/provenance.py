@@ -116,6 +116,14 @@ class _History:
                 return self._remove(at)
         return 0
 
+    def is_created_since(self, given_up: Record) -> bool:
+        """Whether the creation that was given up has been tried again since, and has succeeded."""
+        return any(
+            each.event == CREATION and each.container == given_up.container and not each.failed
+            for each in self.records
+            if not isinstance(each, bytes) and each.when > given_up.when  # a packed one is the first creation
+        )
+
     def _remove(self, place: int) -> int:
         size_bytes, record = self.sizes.pop(place), self.records.pop(place)
         if self.refused and _failed(record):
@@ -167,6 +175,7 @@ class Provenance:
         self._whole: deque[str] = deque()  # whose first record is not packed, oldest first; some are gone already
         self._bytes = 0
         self._refused: deque[tuple[str, Record]] = deque()  # whose they are, oldest first; some are gone already
+        self._most_refused = 2 * max_containers  # so many are looked through for those that are gone
         self._not_created: dict[str, None] = {}  # whose removal is still told, though there is nothing to remove
         # Appending to a deque is atomic, so requests need no lock. The count of bytes may be off by a race; it only
         # decides when to sort.
@@ -296,8 +305,11 @@ class Provenance:
                 continue
             _, history = histories.popitem(last=False)
             self._bytes -= history.size_bytes
-        if len(self._refused) > 2 * self._max_containers:  # most of them have gone with their containers
-            self._refused = deque(each for each in self._refused if self._is_kept(*each))
+        if len(self._refused) > self._most_refused:
+            kept = {id(record) for history in histories.values() for record in history.records}
+            self._refused = deque(each for each in self._refused if id(each[1]) in kept)
+            # Not again before there are twice as many: with most of them there still, each event would look at all.
+            self._most_refused = max(2 * self._max_containers, 2 * len(self._refused))
 
     def _sort_parts(self, record: Record, others: Collection[str]) -> None:
         for target, part in parts_of(record, others):
@@ -325,17 +337,14 @@ class Provenance:
         if len(history.records) > self._max_records:
             self._bytes -= history.forget_one()
 
-    def _is_kept(self, target: str, record: Record) -> bool:
-        history = self.histories.get(target)
-        return history is not None and any(each is record for each in history.records)
-
     def _drop(self, target: str, record: Record) -> None:
         """Forget something that was refused; its container, too, if nothing else is known of that."""
         history = self.histories.get(target)
         if history is None:
             return
         self._bytes -= history.drop(record)
-        given_up = record.is_given_up and record.container == target  # else it would look as if it had been created
+        # With what was before it, it would look as if it had been created; unless it has been since, with the same id.
+        given_up = record.is_given_up and record.container == target and not history.is_created_since(record)
         if given_up or not history.records:
             self._bytes -= history.size_bytes
             del self.histories[target]

@@ -212,6 +212,8 @@ class Dispatcher:
                 encoded = event.validation_request(answered, sent=any(peer.takes_bytes for peer in asked))
                 if deadline is not None:
                     _look_at_clock(event, deadline)
+                if self._reporting.recorded:
+                    event.tell_begin(self._reporting)
                 validate(self._invoker, asked, encoded, pod, deadline, event)
 
     def _ask_in_turn(self, event: Event, peers: Sequence[Peer], deadline: float | None) -> None:
@@ -252,8 +254,7 @@ class Dispatcher:
         places is asked in turn: it may compare what it gets at each of them, by the order of arrival.
         """
         asked: list[tuple[Peer, EventPolicy, Sent | None]] = []
-        several = len(peers) > 1
-        ours = (0, getpid()) if several else ()
+        ours = (0, getpid())
         processes: set[int] = set()
         failures: list[NriError] = []
         place = Place(self._invoker, event, peers, deadline, self._passes_others and event.number in URGENT)
@@ -263,15 +264,14 @@ class Dispatcher:
                 if place.ticket is not None:
                     self._hear(event, asked, failures, deadline)
                     sent = self._wait(place, event)
-                elif several and peer.pid in processes:
+                elif peer.pid in processes:
                     self._hear(event, asked, failures, deadline)
                 policy = _policy_of(peer, event, sent)
-                if place.missed:
-                    if policy is not None:
-                        self._invoker.missed_turn(peer, policy, event)
+                if place.missed and policy is not None:
+                    failures += self._missed_turn(peer, policy, event)
                     policy = None
                 if policy is not None:
-                    if several and peer.pid not in ours:
+                    if peer.pid not in ours:
                         processes.add(peer.pid)
                     if sent is None:
                         sent = self._invoker.begin(peer, policy, event, deadline)
@@ -287,6 +287,14 @@ class Dispatcher:
             place.leave()
         if failures:
             raise failures.pop(0)  # what this frame keeps would keep the frame
+
+    def _missed_turn(self, peer: Peer, policy: EventPolicy, event: Event) -> list[NriError]:
+        """The error with which an event fails because its turn has not come in time; none if it goes on."""
+        try:
+            self._invoker.missed_turn(peer, policy, event)
+        except NriError as error:
+            return [error]
+        return []
 
     def _hear(
         self,

@@ -88,7 +88,7 @@ def validate(
     """
     event = Event(EventRequest.of_bytes(_SPEC, pod, encoded))
     if creation is not None:
-        event.serial = creation.serial
+        event.serial, event.told = creation.serial, True  # it is a part of that event, and no further one
     event.silence = dict(creation.silence or {}) if creation is not None else {}
     asked = [
         (peer, policy)

@@ -23,6 +23,7 @@ from __future__ import annotations
 import heapq
 import logging
 import threading
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -150,17 +151,21 @@ class KeptUpdates:
         again = False
         while (creation := self._trail.inventory.take_kept(container_id, again=again)) is not None:
             again = True
-            try:
-                self._hand_over(container_id, creation)
-            except Exception:
-                log.exception("the runtime failed to apply the updates that waited for container %s", container_id)
+            self._hand_over(container_id, creation)
 
     def _hand_over(self, container_id: str, creation: Creation) -> None:
-        for plugin, kept in creation.updates.items():
-            self._apply(plugin, kept)
+        works: list[Callable[[], object]] = [
+            partial(self._apply, plugin, kept) for plugin, kept in creation.updates.items()
+        ]
         if creation.evictions and self._evict is not None:
             reasons = creation.evictions.values()
-            self._evict([m.ContainerEviction(container_id=container_id, reason=why) for why in reasons])
+            evictions = [m.ContainerEviction(container_id=container_id, reason=why) for why in reasons]
+            works.append(partial(self._evict, evictions))
+        for work in works:
+            try:
+                work()
+            except Exception:  # what other plugins have asked for is handed over all the same
+                log.exception("the runtime failed to apply the updates that waited for container %s", container_id)
 
     def _apply(self, plugin: str, kept: KeptUpdate) -> None:
         encoded = m.UpdateContainersRequest(update=[kept.update]).SerializeToString()
@@ -185,8 +190,12 @@ class KeptUpdates:
             self.waiting[container_id] = when
             heapq.heappush(self._due, (when, container_id))
             if self.worker is None:
-                self.worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
-                self.worker.start()
+                worker = threading.Thread(target=self._run, name="nri-kept-updates", daemon=True)
+                try:
+                    worker.start()
+                except RuntimeError:
+                    return  # no threads are left for now: the container's next event tries again
+                self.worker = worker
             self._work.notify()
 
     def _run(self) -> None:

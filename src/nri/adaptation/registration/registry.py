@@ -288,9 +288,14 @@ class Registry:
             except Exception as error:  # noqa: BLE001 - it is leaving anyway
                 log.debug("plugin %s did not take Shutdown: %s", peer.qualified, error)
 
-        threads = [threading.Thread(target=tell, args=(peer,), daemon=True) for peer in peers]
-        for thread in threads:
-            thread.start()
+        threads: list[threading.Thread] = []
+        for peer in peers:
+            thread = threading.Thread(target=tell, args=(peer,), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                break  # no threads are left: the end of their connections tells the others
+            threads.append(thread)
         for thread in threads:
             thread.join(max(0.0, deadline - monotonic()) + 0.1)
 

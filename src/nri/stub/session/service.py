@@ -290,10 +290,19 @@ class PluginService:
     # -- between requests ---------------------------------------------------------------------------------------------
 
     def reconfigure(self, apply: Callable[[], None]) -> None:
-        """Run `apply` between two handlers, then `configure` again: a configuration file has changed."""
+        """Run `apply` between two handlers, then `configure` again: a configuration file has changed.
+
+        What either raises leaves the configuration as it was: some mistakes are found by `configure` alone.
+        """
+        plugin = self._plugin
         with self.turn:
-            apply()
-            resolve(self._plugin.configure())
+            before = plugin.config, plugin.config_source
+            try:
+                apply()
+                resolve(plugin.configure())
+            except BaseException:
+                plugin.config, plugin.config_source = before
+                raise
 
     def clear(self) -> None:
         """Forget what belongs to the connection, which has ended."""

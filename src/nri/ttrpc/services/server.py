@@ -195,8 +195,11 @@ class Server:
             self._listener.close()
             self._listener = None
         done = threading.Thread(target=self._pool.shutdown, name="ttrpc-drain", daemon=True)
-        done.start()
-        done.join(timeout_s)
+        try:
+            done.start()
+            done.join(timeout_s)
+        except RuntimeError:  # no thread is left that could wait: the requests at hand end with their connections
+            self._pool.shutdown(wait=False)
         with self._lock:
             streams = list(self.streams)
         for stream in streams:

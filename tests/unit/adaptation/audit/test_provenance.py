@@ -59,6 +59,18 @@ def test_a_creation_that_is_tried_again_with_its_id_and_goes_well_is_forgotten_w
     assert provenance.explain("c1") is None
 
 
+def test_one_that_was_given_up_and_then_created_with_the_same_id_keeps_its_history_when_room_is_needed():
+    provenance = Provenance(max_containers=3, clock=Clock())
+    create(provenance, ("10-a", env(A="1")))
+    provenance.not_created("c1", "runc failed")
+    create(provenance, ("10-a", env(A="2")))
+    for name in ("c2", "c3", "c4"):
+        create(provenance, container=name)
+        update(provenance, value=7)
+    assert ids(provenance, "c") == ["c1", "c3", "c4"]
+    assert [step.change.after for step in provenance.explain("c1").steps if step.change.key == "A"][-1] == "2"
+
+
 def test_of_refused_ones_whose_removal_is_never_told_the_latest_thousand_are_known():
     provenance = Provenance()
     for number in range(1001):

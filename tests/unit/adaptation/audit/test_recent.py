@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import nri
+from nri.adaptation.adaptation import parts_of
 from nri.adaptation.admin import follow
 from nri.adaptation.audit.recent import Bounds, Recent
 from nri.adaptation.audit.reporting import Reporting
@@ -66,6 +67,22 @@ def read_all(recent: Recent, most: int = 500) -> list[dict[str, Any]]:
         answer = recent.read(answer["run"], answer["next"], most)
         rows += answer["rows"]
     return rows
+
+
+@pytest.mark.parametrize("adjusts", [True, False])
+def test_a_creation_that_is_validated_is_one_event_with_the_steps_of_all(adjusts: bool) -> None:
+    with FakeRuntime() as runtime:
+        if adjusts:
+            runtime.add(plugin("a", create_container=lambda *_: None), idx="10")
+        for index in ("90", "91"):
+            runtime.add(plugin("v", validate_container_adjustment=lambda *_: None), idx=index)
+        recent = reading(parts_of(runtime.adaptation).reporting)
+        runtime.create_container()
+        (row,) = read_all(recent)
+    assert row["event"] == "CreateContainer"
+    steps = sorted((step["plugin"], step["event"]) for step in row["steps"])
+    validators = [(name, "ValidateContainerAdjustment") for name in ("90-v", "91-v")]
+    assert steps == [("10-a", "CreateContainer")][: int(adjusts)] + validators
 
 
 def env(value: str) -> Any:

@@ -365,6 +365,23 @@ def test_an_event_that_a_busy_plugin_must_answer_fails_when_its_turn_does_not_co
     assert "busy with earlier events" in str(error)
 
 
+def test_a_report_that_a_busy_plugin_must_take_reaches_those_behind_it_all_the_same() -> None:
+    plugins = [Started(), Started(), Started()]
+    with FakeRuntime(policy='["20-busy"]\nfail_request = true\ntimeout = "50ms"\n') as runtime:
+        for number, (each, name) in enumerate(zip(plugins, ("first", "busy", "last"), strict=True), 1):
+            runtime.add(each, idx=f"{number}0", name=name)
+        runtime.timeout(20)
+        busy = parts_of(runtime.adaptation).registry.find("20-busy")
+        assert busy is not None
+        busy.lock.acquire()
+        try:
+            with pytest.raises(PluginTimeout, match="busy with earlier events"):
+                runtime.post_start_container()
+        finally:
+            busy.lock.release()
+        assert [len(each.seen) for each in plugins] == [1, 0, 1]
+
+
 def test_a_plugin_whose_waiting_events_have_opened_its_breaker_is_left_out_also_after_it_has_answered() -> None:
     """Else each wave of events would wait as long as the first one."""
     answered = threading.Event()

@@ -24,6 +24,7 @@ from nri.metrics import Observer
 from nri.testing import make_container, make_pod
 from nri.ttrpc.waiters import ARRIVALS
 from tests.support.histories import ids
+from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
 POD = make_pod(namespace="web", name="web")
@@ -172,6 +173,19 @@ def test_without_commit_it_is_given_with_the_next_event_of_the_container(node: N
     thread.join(20)
     assert node.told == []
     node.adaptation.post_create_container(POD, make_container(id="a", pod=POD))
+    wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
+
+
+def test_at_a_limit_of_threads_it_is_given_once_there_are_some_again(node: Node) -> None:
+    thread, go, outcome = node.creating("a")
+    _update_a(node)
+    container = make_container(id="a", pod=POD)
+    with no_threads():
+        go.set()
+        thread.join(20)
+        node.adaptation.post_create_container(POD, container)
+    assert isinstance(outcome[0], CreateReply)
+    node.adaptation.start_container(POD, container)
     wait_for(lambda: node.told == [("a", 7)], "the update was handed over")
 
 
@@ -369,6 +383,25 @@ def test_a_removal_that_a_plugin_refuses_is_a_removal_all_the_same(node: Node, e
         getattr(node.adaptation, event)(*([POD, container] if event == "remove_container" else [POD]))
     node.handlers.create["b"] = lambda: shares("a")
     assert [each.container_id for each in node.create("b").ignored] == ["a"]
+
+
+def test_what_the_runtime_fails_at_costs_the_other_plugins_nothing(node: Node) -> None:
+    parts = parts_of(node.adaptation)
+    inventory, apply = parts.trail.inventory, parts.trail.update
+
+    def fails_at_eight(updates: Any) -> Any:
+        if updates[0].linux.resources.cpu.shares.value == 8:
+            raise OSError("no cgroup")
+        return apply(updates)
+
+    parts.trail.update = fails_at_eight
+    inventory.creating("a", "web")
+    inventory.keep_update("10-p", shares("a", 8), "CreateContainer", 1)
+    inventory.keep_update("20-q", shares("a", 9), "CreateContainer", 2)
+    inventory.keep_eviction("20-q", m.ContainerEviction(container_id="a"))
+    inventory.created("a", POD, b"")
+    parts.kept_updates.hand_over("a")
+    assert (node.told, node.evicted) == ([("a", 9)], ["a"])
 
 
 def test_later_over_earlier_goes_by_the_order_of_answers_and_not_of_the_ends_of_events(node: Node) -> None:

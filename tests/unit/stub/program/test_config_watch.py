@@ -72,12 +72,13 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_says_why(
     assert plugin.zones == ["a"]
 
 
-def test_a_configure_that_raises_is_logged_and_the_watch_goes_on(
+def test_a_configure_that_raises_is_logged_and_changes_nothing_and_the_watch_goes_on(
     watched: tuple[Zone, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     plugin, file = watched
     change(file, "zone: forbidden\n")
     wait_for(lambda: "configure failed" in caplog.text, "the line in the log")
+    assert plugin.config.zone == "a" and plugin.config_source == "", "handlers go on with the last good one"
     change(file, "zone: changed again\n")
     wait_for(lambda: plugin.zones[-1] == "changed again", "the next change")
 
