@@ -319,6 +319,29 @@ def test_what_was_made_unchangeable_is_removed(tree: Path) -> None:
 
 
 @needs_root
+@pytest.mark.parametrize("flag", [0x10, 0x20])
+@pytest.mark.parametrize("kind", ["file", "empty folder"])
+def test_what_was_made_unchangeable_is_removed_by_itself_and_where_it_is_stays_so(
+    tree: Path, kind: str, flag: int
+) -> None:
+    alone = tree / "alone"
+    alone.touch() if kind == "file" else alone.mkdir()
+    try:
+        make_unchangeable(alone, flag)
+        make_unchangeable(tree, 0x10)
+    except OSError as error:
+        pytest.skip(f"this machine has no flags of files in {tree}: {error}")
+    try:
+        with pytest.raises(PermissionError):
+            remove_tree(alone)
+    finally:
+        make_unchangeable(tree, 0)
+    make_unchangeable(alone, flag)
+    remove_tree(alone)
+    assert os.listdir(tree) == []
+
+
+@needs_root
 def test_what_may_not_be_removed_is_named_and_devices_are_not_opened_for_it(tree: Path) -> None:
     (tree / "locked").mkdir()
     os.mknod(tree / "locked/watchdog", 0o600 | stat.S_IFCHR, os.makedev(10, 130))
