@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import posixpath
+import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
-from nri.engine.support.errors import CommandTimeout, NotThere
+from nri.engine.support.errors import CommandTimeout, EngineError, NotThere
 from nri.text import plain
 
 __all__ = ["EVICTED", "Processes"]
@@ -33,6 +35,8 @@ EVICTED = "evicted by a plugin"
 _EVICTION_S = 10.0
 #: A client may ask for any number of seconds; a wait takes no more than some centuries.
 _LONGEST_STOP_S = 10 * 365 * 86400.0
+#: How often a wait looks whether somebody still wants it, in seconds.
+_GLANCE_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -90,13 +94,16 @@ class Processes:
 
     # --- stopping ---
 
-    def stop(self, container: ContainerEntry, timeout_s: float = 0.0) -> None:
-        """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError."""
+    def stop(self, container: ContainerEntry, timeout_s: float = 0.0, gone: threading.Event | None = None) -> None:
+        """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError.
+
+        A caller that is `gone` by then wants no SIGKILL; a wait for nobody would keep others out.
+        """
         over = container.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
         # A process that waits for its start would not understand a signal.
         if not over and timeout_s > 0 and container.record.state is not ContainerState.CREATED:
             sent = self._send(container, container.record.stop_signal or "TERM")
-            over = container.exited.wait(min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S)
+            over = _ends(container, min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S, gone)
         if not over:
             # A frozen process dies only when its runtime thaws it.
             over = self._send(container, "KILL") and container.exited.wait(FROZEN_S)
@@ -137,3 +144,14 @@ class Processes:
             return ""
         where = self._machinery.config.cgroups.conmon
         return f"{parent if where == 'pod' else where}/conmon-{identity}"
+
+
+def _ends(container: ContainerEntry, within_s: float, gone: threading.Event | None) -> bool:
+    """Wait for the end of a container; False if it has not ended in time. Raises EngineError if nobody waits."""
+    until = time.monotonic() + within_s
+    while not container.exited.wait(min(_GLANCE_S, left := max(until - time.monotonic(), 0))):
+        if not left:
+            return False
+        if gone and gone.is_set():
+            raise EngineError(f"stop of container {container.id}: the client has gone, and it is not killed")
+    return True
