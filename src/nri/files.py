@@ -196,7 +196,10 @@ def sync_folder(path: StrPath) -> None:
 
 def private_folder(path: Path) -> Path:
     """Make a folder that only this user can enter, with its parents; one that is there is made private."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError:  # "File exists" would not say what is wrong with it
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", os.fspath(path)) from None
     if path.stat().st_mode & 0o777 != 0o700:
         path.chmod(0o700)
     return path

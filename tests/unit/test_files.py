@@ -278,6 +278,13 @@ def test_links_are_removed_and_walked_and_not_what_they_lead_to(tree: Path, tmp_
     assert (tmp_path / "victim/inner").is_dir() and not tree.exists()
 
 
+def test_a_file_in_the_place_of_a_private_folder_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="it is not a folder") as caught:
+        private_folder(tmp_path / "file")
+    assert caught.value.filename == str(tmp_path / "file")
+
+
 def test_a_file_and_what_is_not_there_are_no_trees_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")

@@ -89,6 +89,8 @@ class ProxySettings:
         for name, path in paths.items():
             if len(path.encode()) > _MOST_PATH:
                 raise ValueError(f"{name} {path} is longer than a socket's path can be ({_MOST_PATH} bytes)")
+            if "://" in path:
+                raise ValueError(f"{name} {path} is not the path of a unix socket")
         if not listen:
             raise ValueError("listen is empty: the kubelet needs a socket")
         if listen == paths["runtime_endpoint"]:
