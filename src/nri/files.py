@@ -196,7 +196,10 @@ def sync_folder(path: StrPath) -> None:
 
 def private_folder(path: Path) -> Path:
     """Make a folder that only this user can enter, with its parents; one that is there is made private."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except FileExistsError:  # "File exists" would not say what is wrong with it
+        raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", os.fspath(path)) from None
     if path.stat().st_mode & 0o777 != 0o700:
         path.chmod(0o700)
     return path
@@ -420,7 +423,7 @@ def remove_tree(path: StrPath, *, files: bool = True) -> None:
 
 def _remove(path: StrPath, files: bool) -> None:
     if not stat.S_ISDIR(os.lstat(path).st_mode):
-        os.unlink(path)
+        _drop(None, path, os.unlink)
         return
     with _Climb(path) as place, ExitStack() as stack:
         top = os.dup(place.folder)
@@ -443,7 +446,7 @@ def _remove(path: StrPath, files: bool) -> None:
                 place.up()
                 with suppress(FileNotFoundError):
                     os.rmdir(ways[-1].occupied.pop()[0], dir_fd=place.folder)
-    os.rmdir(path)
+    _drop(None, path, os.rmdir)
 
 
 def _lift(folder: int, name: str, top: int) -> bool:
@@ -483,17 +486,21 @@ def _clear(place: _Climb, files: bool) -> _Cleared:
     return _Cleared(occupied, more=False)
 
 
-def _drop(folder: int, name: str, remove: Callable[..., None]) -> None:
-    """Remove an entry of a folder, also where it or the folder was made unchangeable."""
+def _drop(folder: int | None, name: StrPath, remove: Callable[..., None]) -> None:
+    """Remove an entry of a folder, also where it or the folder was made unchangeable.
+
+    None for the top of a tree, which `name` is the path of: the folder that it is in is not ours to change.
+    """
     try:
         remove(name, dir_fd=folder)
     except PermissionError:
-        if not (_let_change(folder, ".") | _let_change(folder, name)):
+        above = folder is not None and _let_change(folder, ".")
+        if not (_let_change(folder, name) or above):
             raise
         remove(name, dir_fd=folder)
 
 
-def _let_change(folder: int, name: str) -> bool:
+def _let_change(folder: int | None, name: StrPath) -> bool:
     """Take the flags from a file or folder that keep it from being changed; False if it has none, or keeps them."""
     if stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
         return False  # a device does something when it is opened

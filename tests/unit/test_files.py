@@ -278,6 +278,13 @@ def test_links_are_removed_and_walked_and_not_what_they_lead_to(tree: Path, tmp_
     assert (tmp_path / "victim/inner").is_dir() and not tree.exists()
 
 
+def test_a_file_in_the_place_of_a_private_folder_is_named_as_one(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="it is not a folder") as caught:
+        private_folder(tmp_path / "file")
+    assert caught.value.filename == str(tmp_path / "file")
+
+
 def test_a_file_and_what_is_not_there_are_no_trees_and_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
@@ -316,6 +323,29 @@ def test_what_was_made_unchangeable_is_removed(tree: Path) -> None:
         os.unlink(tree / "file")
     remove_tree(tree)
     assert not tree.exists()
+
+
+@needs_root
+@pytest.mark.parametrize("flag", [0x10, 0x20])
+@pytest.mark.parametrize("kind", ["file", "empty folder"])
+def test_what_was_made_unchangeable_is_removed_by_itself_and_where_it_is_stays_so(
+    tree: Path, kind: str, flag: int
+) -> None:
+    alone = tree / "alone"
+    alone.touch() if kind == "file" else alone.mkdir()
+    try:
+        make_unchangeable(alone, flag)
+        make_unchangeable(tree, 0x10)
+    except OSError as error:
+        pytest.skip(f"this machine has no flags of files in {tree}: {error}")
+    try:
+        with pytest.raises(PermissionError):
+            remove_tree(alone)
+    finally:
+        make_unchangeable(tree, 0)
+    make_unchangeable(alone, flag)
+    remove_tree(alone)
+    assert os.listdir(tree) == []
 
 
 @needs_root

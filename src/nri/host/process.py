@@ -115,10 +115,10 @@ def environment(root: Root, pid: int) -> list[str] | None:
     return None if text is None else text.removesuffix("\0").split("\0")
 
 
-def has_socket(root: Root, pid: int) -> bool:
-    """Whether a process has a socket open; false also where we may not know."""
-    folder = f"/proc/{pid}/fd"
-    return any((root.link(f"{folder}/{name}") or "").startswith("socket:") for name in root.names(folder))
+def has_socket(root: Root, pid: int, inode: str = "") -> bool:
+    """Whether a process has a socket open, or the one with this inode; false also where we may not know."""
+    folder, wanted = f"/proc/{pid}/fd", f"socket:[{inode}]" if inode else "socket:"
+    return any((root.link(f"{folder}/{name}") or "").startswith(wanted) for name in root.names(folder))
 
 
 def thread_states(root: Root, pid: int) -> list[str]:

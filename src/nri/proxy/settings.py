@@ -6,7 +6,7 @@ seconds, written as a number or as "5s". Next: `nri.proxy.proxy`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -19,13 +19,15 @@ __all__ = ["PROXY_SETTINGS", "HookServerSettings", "PluginSettings", "ProxySetti
 
 #: Bytes of a path that a unix socket can have.
 _MOST_PATH = 107
+#: In the folder of `listen` and with its name, so that two proxies of a node are never in each other's way.
+_BESIDE: Final = "beside listen"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginSettings(AdaptationSettings):
     """NRI as the proxy serves it to plugins; its socket must not be that of a runtime that serves NRI by itself."""
 
-    admin_socket: str = "/run/nri-proxy/admin.sock"
+    admin_socket: str = _BESIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,20 @@ class ProxySettings:
     http: HttpSettings = field(default_factory=HttpSettings)
 
     def __post_init__(self) -> None:
-        for name in ("listen", "runtime_endpoint"):
-            path = getattr(self, name).removeprefix("unix://")
+        listen = self.listen.removeprefix("unix://")
+        if self.nri.admin_socket == _BESIDE:
+            beside = f"{listen.removesuffix('.sock')}-admin.sock"
+            object.__setattr__(self, "nri", replace(self.nri, admin_socket=beside))
+        paths = {"listen": listen, "runtime_endpoint": self.runtime_endpoint.removeprefix("unix://"),
+                 "nri.admin_socket": self.nri.admin_socket}  # fmt: skip
+        for name, path in paths.items():
             if len(path.encode()) > _MOST_PATH:
                 raise ValueError(f"{name} {path} is longer than a socket's path can be ({_MOST_PATH} bytes)")
-        if not self.listen:
+            if "://" in path:
+                raise ValueError(f"{name} {path} is not the path of a unix socket")
+        if not listen:
             raise ValueError("listen is empty: the kubelet needs a socket")
-        if self.listen.removeprefix("unix://") == self.runtime_endpoint.removeprefix("unix://"):
+        if listen == paths["runtime_endpoint"]:
             raise ValueError(f"listen and runtime_endpoint are both {self.listen}: the proxy would call itself")
         check_timeouts(self, "poll_interval")
 

@@ -176,3 +176,4 @@ def test_a_process_has_a_socket_if_one_of_its_descriptors_says_so(tmp_path: Path
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/3").symlink_to(target)
     assert [has_socket(root, pid) for pid in (5, 6, 7, 8)] == [True, False, False, False]
+    assert [has_socket(root, 5, inode) for inode in ("77", "7")] == [True, False]

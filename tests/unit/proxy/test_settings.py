@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nri.proxy.settings import HookServerSettings, PluginSettings, ProxySettings
@@ -12,13 +14,31 @@ from nri.proxy.settings import HookServerSettings, PluginSettings, ProxySettings
     [
         ({"listen": ""}, "listen is empty"),
         ({"listen": f"/{'x' * 200}"}, "longer than a socket's path"),
+        ({"listen": f"/{'x' * 100}"}, "nri.admin_socket /x+-admin.sock is longer"),
         ({"listen": "/a.sock", "runtime_endpoint": "unix:///a.sock"}, "would call itself"),
+        ({"runtime_endpoint": "tcp://10.0.0.1:3735"}, "runtime_endpoint tcp://10.0.0.1:3735 is not the path of a unix"),
         ({"poll_interval": 0.0}, "poll_interval 0 s"),
     ],
 )
 def test_a_proxy_that_cannot_work_is_refused(keys: dict[str, object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ProxySettings(**keys)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("keys", "admin_socket"),
+    [
+        ({}, "/run/nri-proxy/proxy-admin.sock"),
+        ({"listen": "unix:///run/second.sock"}, "/run/second-admin.sock"),
+        ({"listen": "/run/second"}, "/run/second-admin.sock"),
+        ({"listen": "/run/second.sock", "nri": PluginSettings(admin_socket="/a.sock")}, "/a.sock"),
+        ({"nri": PluginSettings(admin_socket="")}, ""),
+    ],
+)
+def test_the_admin_socket_is_beside_the_one_where_the_kubelet_connects_if_no_other_is_named(
+    keys: dict[str, Any], admin_socket: str
+) -> None:
+    assert ProxySettings(**keys).nri.admin_socket == admin_socket
 
 
 def test_a_wait_of_nothing_is_refused() -> None:

@@ -42,6 +42,7 @@ _NONE = EventMask(0)
 _RUNTIMES = (None,) * (len(EVENTS) + 1)
 
 log = logging.getLogger("nri.adaptation.plugin_policy.policy")
+_ABSENT = "%s is not there: no policy holds until it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,8 @@ class Policies:
         self._seen = None if path is None else fingerprint(path)
         if path is not None and self._seen is not None:
             self._use(policy_file.read(path))
+        elif path not in (None, DEFAULT_PATH):  # somebody has named it
+            log.warning(_ABSENT, path)
 
     def refresh(self) -> int:
         """Look at the file, and return the generation. For one thread, and not several times in an instant."""
@@ -229,6 +232,9 @@ class Policies:
             self.error = error
             self._report(error)
         else:
+            if now is None:
+                log.warning(_ABSENT, self.path)
+                return
             log.info("policies read again from %s: generation %d", self.path, self.generation)
 
     def _use(self, tables: Mapping[str, Table]) -> None:

@@ -37,7 +37,7 @@ def check(root: str, nri: RuntimeNri, programs: Mapping[str, str], findings: lis
         nri: the runtime's settings.
         programs: the plugins that it can launch as programs, ``NN-name`` -> path.
         findings: what is found is added; a plugin that has a problem there already is left out.
-        listens: a runtime listens on its socket.
+        listens: a process listens on its socket.
     """
     told = {finding.where for finding in findings if finding.level == "problem"}
     wanted = {label: path for label, path in programs.items() if path not in told}

@@ -74,6 +74,13 @@ class Verb(_Helpful):
         self.shared = global_options()
         self.params.extend(self.shared)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # an option without its value knows no verb, whose help is the one to read
+            raise
+
 
 class VerbGroup(_Helpful, click.Group):
     """A verb that has verbs of its own, or the command as a whole."""

@@ -123,16 +123,16 @@ class Containers:
             self._exit_handler.take(container, Exit(container.id, code, time.time_ns(), reason), why)
             raise
 
-    def stop(self, prefix: str, timeout_s: float = 0.0) -> None:
+    def stop(self, prefix: str, timeout_s: float = 0.0, gone: threading.Event | None = None) -> None:
         """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Repeating it is no error.
 
-        Raises EngineError if it does not end.
+        Raises EngineError if it does not end, or if the caller is `gone` before SIGKILL.
         """
         try:
             container = self._inventory.container(prefix)
         except NotThere:
             return
-        self._processes.stop(container, timeout_s)
+        self._processes.stop(container, timeout_s, gone)
 
     def remove(self, prefix: str) -> None:
         """Remove a container, stopped by force if it runs. Repeating it is no error. Raises EngineError."""
@@ -182,11 +182,20 @@ class Containers:
 
     # --- in a container that runs ---
 
-    def exec_sync(self, prefix: str, argv: Sequence[str], timeout_s: float | None = None) -> ExecResult:
-        """Run a program in a container to its end. Raises NotThere, WrongState, CommandTimeout, CommandFailed."""
+    def exec_sync(
+        self,
+        prefix: str,
+        argv: Sequence[str],
+        timeout_s: float | None = None,
+        gone: threading.Event | None = None,
+    ) -> ExecResult:
+        """Run a program in a container to its end. Raises NotThere, WrongState, CommandTimeout, CommandFailed.
+
+        It is killed when its time is over, or its caller `gone`.
+        """
         container = self._running(prefix)
         process = exec_process(container.spec["process"], argv)
-        return self._machinery.exec_sync(self._runtime(container), container.id, process, timeout_s)
+        return self._machinery.exec_sync(self._runtime(container), container.id, process, timeout_s, gone)
 
     def exec(self, prefix: str, argv: Sequence[str], *, tty: bool = False, stdin: bool = False) -> Execution:
         """Run a program in a container with its streams open. Raises as :meth:`exec_sync`."""

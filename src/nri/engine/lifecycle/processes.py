@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import posixpath
 import threading
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from nri.cri.evictions import Evictions
 from nri.engine.lifecycle.inventory import ContainerEntry, Inventory, PodEntry, write_spec
 from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.parts.machinery import Machinery
 from nri.engine.process import send
 from nri.engine.state import ContainerRecord, ContainerState
-from nri.engine.support.errors import CommandTimeout, NotThere
-from nri.errors import NriError
+from nri.engine.support.errors import CommandTimeout, EngineError, NotThere
 from nri.text import plain
 
 __all__ = ["EVICTED", "Processes"]
@@ -31,10 +33,10 @@ FROZEN_S = 2.0
 EVICTED = "evicted by a plugin"
 #: How long such a container has to end, in seconds.
 _EVICTION_S = 10.0
-#: Evictions that are under way at a time; each has a thread.
-MOST_EVICTIONS = 256
 #: A client may ask for any number of seconds; a wait takes no more than some centuries.
 _LONGEST_STOP_S = 10 * 365 * 86400.0
+#: How often a wait looks whether somebody still wants it, in seconds.
+_GLANCE_S = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -44,9 +46,7 @@ class Processes:
     def __init__(self, inventory: Inventory, machinery: Machinery) -> None:
         self._inventory, self._machinery = inventory, machinery
         self.cgroups = Cgroups(v2=machinery.machine.cgroup_v2)
-        self._evicting: set[str] = set()
-        self._full = False
-        self._lock = threading.Lock()
+        self._evictions = Evictions("nri-engine-evict", _log)
 
     def create(self, pod: PodEntry, container: ContainerEntry) -> None:
         """Write the bundle and have conmon and the OCI runtime create the container."""
@@ -94,13 +94,16 @@ class Processes:
 
     # --- stopping ---
 
-    def stop(self, container: ContainerEntry, timeout_s: float = 0.0) -> None:
-        """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError."""
+    def stop(self, container: ContainerEntry, timeout_s: float = 0.0, gone: threading.Event | None = None) -> None:
+        """Stop a container: its stop signal, then, after `timeout_s` seconds, SIGKILL. Raises EngineError.
+
+        A caller that is `gone` by then wants no SIGKILL; a wait for nobody would keep others out.
+        """
         over = container.record.state in (ContainerState.EXITED, ContainerState.REMOVING)
         # A process that waits for its start would not understand a signal.
         if not over and timeout_s > 0 and container.record.state is not ContainerState.CREATED:
             sent = self._send(container, container.record.stop_signal or "TERM")
-            over = container.exited.wait(min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S)
+            over = _ends(container, min(timeout_s, _LONGEST_STOP_S) if sent else KILL_S, gone)
         if not over:
             # A frozen process dies only when its runtime thaws it.
             over = self._send(container, "KILL") and container.exited.wait(FROZEN_S)
@@ -117,41 +120,13 @@ class Processes:
         return send(Path(record.bundle), container.id, record.pid, word) or runtime.kill(container.id, word)
 
     def evict(self, identity: str, reason: str) -> None:
-        """Begin to stop a container that plugins want gone, and return; its message says why.
-
-        One that is being evicted goes once, however often that is asked for; what is too much is left out.
-        """
-        with self._lock:
-            if identity in self._evicting:
-                return
-            if len(self._evicting) >= MOST_EVICTIONS:
-                if not self._full:
-                    _log.warning("container %s and others are not evicted: %d evictions are under way",
-                                 identity, MOST_EVICTIONS)  # fmt: skip
-                self._full = True
-                return
-            self._evicting.add(identity)
-        _log.info("plugins want container %s gone: %s", identity, plain(reason))
-        try:
-            threading.Thread(target=self._evict, args=(identity, reason), name="nri-engine-evict", daemon=True).start()
-        except RuntimeError as error:  # no threads are left for now
-            _log.warning("container %s could not be evicted: %s", identity, error)
-            self._evicted(identity)
+        """Begin to stop a container that plugins want gone, and return; its message says why."""
+        self._evictions.begin(identity, reason, partial(self._evict, identity, reason))
 
     def _evict(self, identity: str, reason: str) -> None:
-        try:
-            container = self._inventory.container(identity)
-            self._inventory.note(container, message=f"{EVICTED}: {plain(reason)}")
-            self.stop(container, _EVICTION_S)
-        except NriError as error:
-            _log.warning("container %s could not be evicted: %s", identity, error)
-        finally:
-            self._evicted(identity)
-
-    def _evicted(self, identity: str) -> None:
-        with self._lock:
-            self._evicting.discard(identity)
-            self._full = False
+        container = self._inventory.container(identity)
+        self._inventory.note(container, message=f"{EVICTED}: {plain(reason)}")
+        self.stop(container, _EVICTION_S)
 
     # --- conmon's cgroup ---
 
@@ -169,3 +144,14 @@ class Processes:
             return ""
         where = self._machinery.config.cgroups.conmon
         return f"{parent if where == 'pod' else where}/conmon-{identity}"
+
+
+def _ends(container: ContainerEntry, within_s: float, gone: threading.Event | None) -> bool:
+    """Wait for the end of a container; False if it has not ended in time. Raises EngineError if nobody waits."""
+    until = time.monotonic() + within_s
+    while not container.exited.wait(min(_GLANCE_S, left := max(until - time.monotonic(), 0))):
+        if not left:
+            return False
+        if gone and gone.is_set():
+            raise EngineError(f"stop of container {container.id}: the client has gone, and it is not killed")
+    return True

@@ -184,12 +184,25 @@ class Conmon:
         Raises RequestError, EngineError.
         """
         _check_log(log_path)
+        try:
+            self._reopen(bundle, log_path)
+        except RequestError:
+            # Conmon has followed a link, and would write to a file of the node's until it opens another one.
+            with contextlib.suppress(OSError, EngineError, RequestError):
+                log_path.unlink()
+                self._reopen(bundle, log_path)
+            raise
+
+    def _reopen(self, bundle: Path, log_path: Path) -> None:
+        before = _identity(log_path)
         self._control(bundle, f"{_REOPEN} 0 0\n")
         deadline = time.monotonic() + self.timeout_s
-        while not log_path.exists():
+        while _identity(log_path) in (before, None):
             if time.monotonic() > deadline:
                 raise CommandTimeout(f"conmon: reopen {log_path}", self.timeout_s)
             time.sleep(_POLL_S)
+        _check_log(log_path)
+        _check_opened(log_path, _written_pid(bundle))
 
     def resize(self, bundle: Path, width: int, height: int) -> None:
         """Set the size of the container's terminal, in characters."""
@@ -217,6 +230,15 @@ def _check_log(path: Path) -> None:
             if not stat.S_ISREG(mode) and str(each) != os.devnull:
                 kind = _KINDS.get(stat.S_IFMT(mode), "device")
                 raise RequestError("log_path", str(each), f"is a {kind}, and no file")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file, or a link, from the next one at the path; None if there is none."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _check_opened(path: Path, pid: int) -> None:

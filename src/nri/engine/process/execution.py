@@ -26,6 +26,7 @@ import struct
 import subprocess
 import tempfile
 import termios
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,7 @@ from typing import Any, NamedTuple
 from nri.engine.process.runtime import Runtime
 from nri.engine.process.runtime_log import cause_of
 from nri.engine.support.command import readable, run, start
-from nri.engine.support.errors import CommandFailed, CommandTimeout
+from nri.engine.support.errors import CommandFailed, CommandTimeout, EngineError
 from nri.host.process import Process, children, find, read_stat, thread_states
 from nri.host.root import MACHINE
 
@@ -73,12 +74,17 @@ def exec_process(container: Mapping[str, Any], argv: Sequence[str], *, tty: bool
 
 
 def exec_sync(
-    runtime: Runtime, container_id: str, process: Mapping[str, Any], *, timeout_s: float | None = None
+    runtime: Runtime,
+    container_id: str,
+    process: Mapping[str, Any],
+    *,
+    timeout_s: float | None = None,
+    gone: threading.Event | None = None,
 ) -> ExecResult:
     """Run a program in the container to its end.
 
-    Raises CommandTimeout after `timeout_s`, with the program and its children killed; CommandFailed if the runtime
-    could not start it.
+    Raises CommandTimeout after `timeout_s`, and EngineError once the caller is `gone`, with the program and its
+    children killed; CommandFailed if the runtime could not start it.
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=runtime.calls) as folder:
@@ -88,18 +94,24 @@ def exec_sync(
 
         def tick(pid: int) -> None:
             nonlocal late_since
-            if not timeout_s or time.monotonic() - began < timeout_s:
+            late = timeout_s and time.monotonic() - began >= timeout_s
+            if late_since is None and not late and not (gone and gone.is_set()):
                 return
             if late_since is None:
                 kill_started(pid, pid_file)
                 late_since = time.monotonic()  # not the deadline, which a machine that stood still is long past
             elif time.monotonic() - late_since >= REAP_S:
                 kill_tree(pid)
-                raise CommandTimeout(action, timeout_s)
+                raise ended_early()
+
+        def ended_early() -> EngineError:
+            if gone and gone.is_set():
+                return EngineError(f"{action}: the client has gone")
+            return CommandTimeout(action, timeout_s or 0)
 
         output = run(argv, timeout_s=_FOREVER_S, action=action, limit_bytes=LIMIT_BYTES, check=False, on_tick=tick)
-        if late_since is not None and timeout_s:
-            raise CommandTimeout(action, timeout_s)
+        if late_since is not None:
+            raise ended_early()
         if not _pid_of(pid_file):
             raise CommandFailed(action, output.code, cause_of(output.stderr, log))
         return ExecResult(output.stdout, output.stderr, _code(output.code))

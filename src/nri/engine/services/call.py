@@ -6,10 +6,11 @@ holds always. Next: the groups of calls, first `nri.engine.services.images`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-__all__ = ["CHUNK", "Call", "begins", "chunks", "labelled"]
+__all__ = ["CHUNK", "Call", "begins", "chunks", "ended", "labelled"]
 
 #: Items in one message of a stream: some 2 KiB each, so a message stays far below 16 MiB.
 CHUNK = 500
@@ -28,6 +29,13 @@ class Call(Protocol):
 
     def on_end(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when the call ends, also because the client has gone; at once if it has already."""
+
+
+def ended(call: Call) -> threading.Event:
+    """An event that is set when the call ends, also because the client has gone: what waits for long looks at it."""
+    made = threading.Event()
+    call.on_end(made.set)
+    return made
 
 
 def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle import ContainerEntry, Containers
 from nri.engine.lifecycle.status import STATES, container_status
-from nri.engine.services.call import Call, begins, chunks, labelled
+from nri.engine.services.call import Call, begins, chunks, ended, labelled
 from nri.engine.state import ContainerRecord
 from nri.engine.support.errors import NotThere
 from nri.errors import RequestError
@@ -45,9 +45,12 @@ class ContainerCalls:
         return pb.StartContainerResponse()
 
     def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
-        """Ask a container to end, and kill it after the timeout; one that is not there, or over, is no error."""
+        """Ask a container to end, and kill it after the timeout, unless the client has gone by then.
+
+        One that is not there, or over, is no error.
+        """
         with suppress(NotThere):  # which is what was wanted
-            self._containers.stop(request.container_id, max(request.timeout, 0))
+            self._containers.stop(request.container_id, max(request.timeout, 0), ended(call))
         return pb.StopContainerResponse()
 
     def remove_container(self, request: pb.RemoveContainerRequest, call: Call) -> pb.RemoveContainerResponse:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from nri.cri.pb import api_pb2 as pb
 from nri.engine.lifecycle import Containers, Pods
-from nri.engine.services.call import Call
+from nri.engine.services.call import Call, ended
 from nri.engine.state import ContainerState, PodState
 from nri.engine.support.errors import WrongState
 from nri.errors import RequestError
@@ -47,14 +47,15 @@ class ExecutionCalls:
         self._pods, self._containers, self._streaming, self._dry = pods, containers, streaming, dry
 
     def exec_sync(self, request: pb.ExecSyncRequest, call: Call) -> pb.ExecSyncResponse:
-        """Run a program to its end."""
+        """Run a program to its end, or its client's."""
         _check_words(request.cmd)
         if request.timeout < 0:
             raise RequestError("timeout", request.timeout, "it is negative")
         left = call.time_left()
         limits = [float(request.timeout)] if request.timeout else []
         limits += [] if left is None else [max(left, _LEAST_S)]
-        found = self._containers.exec_sync(request.container_id, list(request.cmd), min(limits, default=None))
+        limit = min(limits, default=None)
+        found = self._containers.exec_sync(request.container_id, list(request.cmd), limit, ended(call))
         stdout, stderr = fitting(found.stdout, found.stderr)
         return pb.ExecSyncResponse(stdout=stdout, stderr=stderr, exit_code=found.code)
 

@@ -14,12 +14,14 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from nri.adaptation import Adaptation, CreateReply, StopReply, UpdateReply
 from nri.api import messages as m
 from nri.cri import convert
+from nri.cri.evictions import Evictions
 from nri.cri.pb import api_pb2 as pb
 from nri.errors import NriError
 from nri.proxy.events.updates import UPDATE_S, Updates
@@ -37,8 +39,6 @@ __all__ = ["Domain"]
 
 #: How long a container that plugins want gone has to end by itself, in seconds.
 EVICTION_S = 10
-#: Evictions that are under way at a time; each has a thread.
-MOST_EVICTIONS = 256
 #: A pod's resources, in an update and in its configuration; NRI has ``pod_`` before them.
 _RESOURCES: Final = ("overhead", "resources")
 
@@ -71,7 +71,7 @@ class Domain:
     ) -> None:
         self._store, self._backend = store, backend
         self.turns: dict[str, _Turn] = {}
-        self.evictions: dict[str, threading.Thread] = {}
+        self._evictions = Evictions("nri-proxy-evict", _log)
         self._lock = threading.Lock()
         self.updates = Updates(store, backend)
         self.adaptation = Adaptation(
@@ -90,10 +90,7 @@ class Domain:
 
     def close(self) -> None:
         """Wait for evictions, and stop plugins; the runtime's connection is closed before, so that evictions end."""
-        with self._lock:
-            threads = list(self.evictions.values())
-        for each in threads:
-            each.join()
+        self._evictions.wait()
         self.adaptation.stop()
 
     def block(self, *, urgent: bool = False, deadline: float | None = None) -> AbstractContextManager[object]:
@@ -207,28 +204,13 @@ class Domain:
 
     def evict(self, evictions: Iterable[m.ContainerEviction]) -> None:
         """Begin to stop containers that plugins want gone, and return; one that is being stopped goes once."""
-        missing, over = list[str](), 0
+        missing = list[str]()
         for each in evictions:
             record = self._store.named(each.container_id)
             if record is None or not record.runtime_id:
                 missing.append(each.container_id)
-                continue
-            with self._lock:
-                if record.id in self.evictions:
-                    continue
-                if len(self.evictions) >= MOST_EVICTIONS:
-                    over += 1
-                    continue
-                thread = threading.Thread(target=self._evict, args=(record,), name="nri-proxy-evict", daemon=True)
-                _log.info("plugins want container %s gone: %s", record.runtime_id, plain(each.reason))
-                try:
-                    thread.start()
-                except RuntimeError as error:  # no threads are left for now
-                    _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
-                else:
-                    self.evictions[record.id] = thread
-        if over:
-            _log.warning("%d evictions are left out: %d are under way", over, MOST_EVICTIONS)
+            else:
+                self._evictions.begin(record.runtime_id, each.reason, partial(self._evict, record))
         if missing:
             more = f", nor {len(missing) - 1} more" if len(missing) > 1 else ""
             _log.warning("an eviction is left out: there is no container %s%s", plain(missing[0]), more)
@@ -264,15 +246,9 @@ class Domain:
     def _evict(self, record: ContainerRecord) -> None:
         until = monotonic() + EVICTION_S + UPDATE_S
         request = pb.StopContainerRequest(container_id=record.runtime_id, timeout=EVICTION_S)
-        try:
-            self._backend.call("StopContainer", request, timeout_s=until - monotonic())
-            with self.block(urgent=True):
-                self.stop(record)
-        except NriError as error:
-            _log.warning("container %s could not be evicted: %s", record.runtime_id, error)
-        finally:
-            with self._lock:
-                self.evictions.pop(record.id, None)
+        self._backend.call("StopContainer", request, timeout_s=until - monotonic())
+        with self.block(urgent=True):
+            self.stop(record)
 
     def _follow(self, reply: StopReply | None, deadline: float | None) -> None:
         if reply is not None:

@@ -149,6 +149,8 @@ class Program:
         if self.options.socket_fd is not None:
             self._serve_inherited(self.options.socket_fd)
             return
+        if self.options.config is not None:
+            self._check_config(self.options.config)
         while not self.stop:
             sock = self.reconnect.connect()
             if sock is None:
@@ -161,6 +163,14 @@ class Program:
             delay_s = self.reconnect.delay_s()
             self.plugin.log.warning("connection lost: %s; connecting again in %.1f s", reason, delay_s)
             self.reconnect.pause(delay_s)
+
+    def _check_config(self, file: str) -> None:
+        """Tell of a mistake in the file now: the runtime may be long in coming, and gives such a plugin no text."""
+        try:
+            settings.apply(self.plugin, "", file, self.options.own)
+        except ConfigError as error:
+            self._write_note(str(error))
+            raise GiveUp(CANNOT_WORK, str(error)) from None
 
     def _serve_inherited(self, fd: int) -> None:
         """Serve the connection with which the runtime has started us: one session, and no other after it."""

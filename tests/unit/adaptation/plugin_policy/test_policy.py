@@ -194,6 +194,20 @@ def test_a_file_that_is_broken_from_the_start_is_an_error(path):
         watching(path)
 
 
+def test_a_file_that_somebody_has_named_and_that_is_not_there_is_told(path, caplog, monkeypatch):
+    policies = watching(path)
+    assert caplog.messages == [f"{path} is not there: no policy holds until it is"]
+    write(path, '["10-a"]\nrequired = true')
+    policies.refresh()
+    path.unlink()
+    for _ in range(3):
+        policies.refresh()
+    assert caplog.messages == [f"{path} is not there: no policy holds until it is"] * 2
+    monkeypatch.setattr("nri.adaptation.plugin_policy.policy.DEFAULT_PATH", str(path))
+    watching(path)
+    assert len(caplog.messages) == 2
+
+
 def test_a_file_that_appears_later_counts(path):
     policies = watching(path)
     assert not policies.for_plugin("10", "a").required

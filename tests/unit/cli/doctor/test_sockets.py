@@ -19,13 +19,17 @@ def probe(root: Path | str, path: str = "/nri.sock") -> list[str]:
     return lines(findings)
 
 
-def test_a_socket_on_which_a_runtime_listens_is_fine_and_not_connected_to(folder: Path) -> None:
+def this_process() -> str:
+    return f"{Path('/proc/self/comm').read_text().strip()} (process {os.getpid()})"
+
+
+def test_the_process_that_listens_is_named_and_not_connected_to(folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "nri.sock"))
         listener.listen()
         listener.settimeout(0.2)
         (folder / "nri.sock").chmod(0o600)
-        assert probe(folder) == ["ok: /nri.sock: a runtime listens"]
+        assert probe(folder) == [f"ok: /nri.sock: {this_process()} listens"]
         with pytest.raises(TimeoutError):
             listener.accept()
 
@@ -81,8 +85,8 @@ def test_a_socket_of_another_network_namespace_is_asked_by_connecting(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with listening(folder) as listener:
-        monkeypatch.setattr(sockets, "is_listed", lambda path: False)
-        assert probe(folder) == ["ok: /nri.sock: a runtime listens"]
+        monkeypatch.setattr(sockets, "listed", lambda path: "")
+        assert probe(folder) == [f"ok: /nri.sock: {this_process()} listens"]
         listener.settimeout(5)
         listener.accept()[0].close()
 
@@ -92,9 +96,15 @@ def test_without_the_kernels_list_nothing_is_listed(folder: Path, monkeypatch: p
         raise PermissionError
 
     with listening(folder):
-        assert sockets.is_listed(str(folder / "nri.sock"))
+        assert sockets.listed(str(folder / "nri.sock"))
         monkeypatch.setattr("builtins.open", closed)
-        assert not sockets.is_listed(str(folder / "nri.sock"))
+        assert not sockets.listed(str(folder / "nri.sock"))
+
+
+def test_a_process_that_cannot_be_seen_is_not_called_a_runtime(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets.process, "has_socket", lambda *_: False)
+    with listening(folder):
+        assert probe(folder) == ["ok: /nri.sock: a process that cannot be seen from here listens"]
 
 
 def test_a_group_that_may_connect_is_a_warning(folder: Path) -> None:

@@ -85,3 +85,10 @@ def test_completion_knows_the_verbs_from_their_table() -> None:
     context = click.Context(x, info_name="x", obj=Settings())
     assert [item.value for item in x.shell_complete(context, "gr")] == ["greet"]
     assert "--verbose" in [item.value for item in x.shell_complete(context, "--verb")]
+
+
+def test_an_option_without_its_value_leads_to_the_help_of_its_verb(nri) -> None:
+    done = nri("engine", "serve", "--dry")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
+        2, "error: option '--dry' requires an argument. try: nri engine serve --help",
+    )  # fmt: skip

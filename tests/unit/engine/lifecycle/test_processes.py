@@ -16,7 +16,7 @@ from nri.engine.lifecycle import processes
 from nri.engine.lifecycle.parts.cgroups import Cgroups
 from nri.engine.lifecycle.processes import Processes
 from nri.engine.state import ContainerState
-from nri.engine.support.errors import CommandTimeout
+from nri.engine.support.errors import CommandTimeout, EngineError
 from tests.support.no_threads import no_threads
 from tests.support.waiting import wait_for
 
@@ -68,7 +68,7 @@ def test_a_container_is_evicted_once_however_often_and_in_whatever_words_that_is
 def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
     dry: Any, made: Processes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "MOST_EVICTIONS", 3)
+    monkeypatch.setattr("nri.cri.evictions.MOST", 3)
     pod = dry.pod()
     entries = [dry.engine.inventory.container(dry.run(pod, f"c{number}")) for number in range(6)]
     with ExitStack() as stack:
@@ -92,6 +92,22 @@ def test_a_container_that_runs_is_stopped_whatever_the_timeout(dry: Any, made: P
     made.stop(entry, timeout_s)
     assert entry.record.state is ContainerState.EXITED
     made.stop(entry, timeout_s)  # and once more is no error
+
+
+def test_a_stop_that_nobody_waits_for_any_more_ends_and_kills_nothing(
+    dry: Any, made: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = dry.engine.inventory.container(dry.run(dry.pod()))
+    signals, gone = list[str](), threading.Event()
+    with monkeypatch.context() as context:
+        context.setattr(processes, "send", lambda *words: bool(signals.append(words[-1])) or True)
+        context.setattr(processes, "_GLANCE_S", 0.01)
+        threading.Timer(0.05, gone.set).start()
+        with pytest.raises(EngineError, match=f"stop of container {entry.id}: the client has gone"):
+            made.stop(entry, float(2**63 - 1), gone)
+    assert signals == ["15"]
+    made.stop(entry, 0.0, gone)
+    assert entry.record.state is ContainerState.EXITED
 
 
 def test_one_that_does_not_end_is_an_error_that_names_it(

@@ -145,3 +145,61 @@ def test_a_conmon_that_has_ended_already_says_nothing_of_the_log(
             Runtime(str(tmp_path / "runtime"), tmp_path / "root"), "c1", tmp_path, log_path=log
         )
         assert (made.pid, made.conmon_pid) == (7, ended.pid)
+
+
+#: A conmon that opens its log anew as the real one does, through links; beside it one who puts things in its way.
+REOPENING = """
+import os, sys
+ctl, log, places = sys.argv[1], sys.argv[2], sys.argv[3:]
+opened = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600)
+print(flush=True)
+with open(ctl) as words:
+    for word in words:
+        assert word == "2 0 0\\n"
+        place = places.pop(0) if places else ""
+        if place in ("link", "link, then a file"):
+            os.symlink(f"{log}.victim", f"{log}.tmp")
+        os.close(opened)
+        opened = os.open(f"{log}.tmp", os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o640)
+        if place == "link, then a file":
+            os.unlink(f"{log}.tmp")
+            os.close(os.open(f"{log}.tmp", os.O_CREAT))
+        os.rename(f"{log}.tmp", log)
+"""
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+@pytest.mark.parametrize(
+    ("places", "told"),
+    [
+        ([], ""),
+        (["link"], "is a link, and no file"),
+        (["link, then a file"], "was another file a moment ago"),
+        (["link", "link"], "is a link, and no file"),
+    ],
+)
+def test_a_log_is_written_to_a_file_of_its_own_when_it_is_opened_anew(
+    tmp_path: Path, places: list[str], told: str, renamed: bool
+) -> None:
+    log = tmp_path / "0.log"
+    os.mkfifo(tmp_path / "ctl")
+    ctl = os.open(tmp_path / "ctl", os.O_RDWR)  # as conmon has it, so that it does not end with its first writer
+    words = [sys.executable, "-c", REOPENING, str(tmp_path / "ctl"), str(log), *places]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as conmon:
+        try:
+            assert conmon.stdout is not None and conmon.stdout.readline()
+            (tmp_path / "conmon.pid").write_text(str(conmon.pid))
+            if renamed:
+                log.rename(tmp_path / "old")
+            if told:
+                with pytest.raises(RequestError, match=told) as caught:
+                    Conmon("/none", timeout_s=20).reopen_log(tmp_path, log)
+                assert caught.value.field == "log_path"
+            else:
+                Conmon("/none", timeout_s=20).reopen_log(tmp_path, log)
+            if len(places) < 2:
+                opened = [os.stat(each) for each in Path(f"/proc/{conmon.pid}/fd").iterdir()]
+                assert any(os.path.samestat(log.lstat(), each) for each in opened)
+        finally:
+            os.close(ctl)
+            conmon.kill()

@@ -4,6 +4,7 @@ import inspect
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 
 from nri.engine.process import Runtime, execution
 from nri.engine.process.execution import exec_process, exec_sync, kill_started, kill_tree, start_with_terminal
-from nri.engine.support.errors import CommandTimeout, ToolMissing
+from nri.engine.support.errors import CommandTimeout, EngineError, ToolMissing
 from nri.host import Root
 from nri.host.process import numbers, read_stat
 from nri.host.root import MACHINE
@@ -71,6 +72,16 @@ def test_a_runtime_has_its_time_to_take_a_killed_program_away_also_on_a_machine_
     with pytest.raises(CommandTimeout):
         exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, timeout_s=0.1)
     assert (tmp_path / "reaped").exists()
+
+
+def test_a_program_whose_client_has_gone_is_killed_and_its_place_is_free(tmp_path: Path) -> None:
+    script = tmp_path / "runtime"
+    script.write_text(RUNTIME.format(folder=tmp_path))
+    script.chmod(0o755)
+    gone = threading.Event()
+    gone.set()
+    with pytest.raises(EngineError, match="exec in c: the client has gone"):
+        exec_sync(Runtime(str(script), tmp_path / "state"), "c", {"args": ["sleep"]}, gone=gone)
 
 
 def test_a_number_that_is_another_process_by_now_is_not_killed(tmp_path: Path) -> None:

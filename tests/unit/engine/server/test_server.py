@@ -18,6 +18,7 @@ from nri.cri.pb import api_pb2 as pb
 from nri.engine.config import EngineConfig, NriConfig, OciRuntime
 from nri.engine.engine import Engine
 from nri.engine.server.server import CALLS, CALLS_OF_ONE, Server, cri_server
+from nri.engine.services.call import Call, ended
 from nri.engine.support.errors import EngineError, NotThere
 from nri.errors import NriError
 from tests.support.waiting import wait_for
@@ -88,6 +89,34 @@ def test_a_client_that_ends_none_of_its_calls_leaves_some_to_others(tmp_path: Pa
         for each in listening:
             each.cancel()
     server.stop()
+
+
+class Waiting:
+    """A stop that lasts as long as somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.begun, self.over = threading.Event(), threading.Event()
+
+    def stop_container(self, request: pb.StopContainerRequest, call: Call) -> pb.StopContainerResponse:
+        gone = ended(call)
+        self.begun.set()
+        assert gone.wait(20)
+        self.over.set()
+        return pb.StopContainerResponse()
+
+
+def test_a_call_that_is_cancelled_is_told_so_while_it_waits(tmp_path: Path) -> None:
+    calls = Waiting()
+    server = Server(tmp_path / "s", [calls])
+    server.start()
+    try:
+        with grpc.insecure_channel(f"unix:{server.path}", options=[("grpc.default_authority", "localhost")]) as channel:
+            asked = channel.unary_unary("/runtime.v1.RuntimeService/StopContainer").future(b"")
+            assert calls.begun.wait(20)
+            asked.cancel()
+            assert calls.over.wait(20)
+    finally:
+        server.stop()
 
 
 def test_a_server_that_never_started_and_one_that_is_stopped_can_be_stopped(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,12 +16,15 @@ from nri.engine.support.errors import WrongState
 
 
 class Containers:
-    """Notes how long a program may take."""
+    """Notes how long a program may take, and the event that its client has gone."""
 
     limit: float | None = -1.0
+    gone = threading.Event()
 
-    def exec_sync(self, container_id: str, argv: list[str], timeout_s: float | None) -> ExecResult:
-        self.limit = timeout_s
+    def exec_sync(
+        self, container_id: str, argv: list[str], timeout_s: float | None, gone: threading.Event
+    ) -> ExecResult:
+        self.limit, self.gone = timeout_s, gone
         return ExecResult(b"o", b"e", 3)
 
 
@@ -32,10 +36,15 @@ def test_a_program_runs_as_long_as_asked_for_and_no_longer_than_its_client_waits
     asked: int, left: float | None, limit: float | None
 ) -> None:
     containers: Any = Containers()
-    call: Any = SimpleNamespace(time_left=lambda: left)
+    ends: list[Any] = []
+    call: Any = SimpleNamespace(time_left=lambda: left, on_end=ends.append)
     calls = ExecutionCalls(containers, containers, containers)
     reply = calls.exec_sync(pb.ExecSyncRequest(container_id="c", cmd=["x"], timeout=asked), call)
     assert containers.limit == limit
+    assert not containers.gone.is_set()
+    for end in ends:
+        end()
+    assert containers.gone.is_set(), "and as its client is there"
     assert (reply.stdout, reply.stderr, reply.exit_code) == (b"o", b"e", 3)
 
 

@@ -251,14 +251,17 @@ def test_an_event_that_a_plugin_fails_after_the_fact_is_only_told(
     assert asker.world.proxy is not None and asker.world.proxy.store.pods() == []
 
 
-def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_counted(
+def test_evictions_have_so_many_threads_and_those_that_are_too_many_are_told_once(
     asker: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("nri.proxy.events.domain.MOST_EVICTIONS", 0)
+    monkeypatch.setattr("nri.cri.evictions.MOST", 0)
     assert asker.world.proxy is not None
-    asker.world.proxy.domain.evict([m.ContainerEviction(container_id=asker.ids["c"])] * 7)
-    assert asker.world.proxy.domain.evictions == {}
-    assert "7 evictions are left out: 0 are under way" in caplog.text
+    for _ in range(7):
+        asker.world.proxy.domain.evict([m.ContainerEviction(container_id=asker.ids["c"])])
+    assert [text for text in caplog.messages if "evict" in text] == [
+        f"container {asker.container} and others are not evicted: 0 evictions are under way"
+    ]
+    assert asker.plugin.of("c")[-1] == "post_start"
 
 
 def test_a_container_that_is_wanted_gone_many_times_is_stopped_once(
@@ -279,6 +282,6 @@ def test_a_container_that_is_wanted_gone_many_times_is_stopped_once(
     wanted = [m.ContainerEviction(container_id=asker.ids["c"], reason="no room")] * 100
     domain.evict([*wanted, *(m.ContainerEviction(container_id=f"none{number}") for number in range(100))])
     go.set()
-    wait_for(lambda: not domain.evictions, "the end")
+    wait_for(lambda: asker.plugin.of("c")[-1] == "stop", "the end")
     assert stopped == [asker.container]
     assert caplog.text.count("an eviction is left out") == 1

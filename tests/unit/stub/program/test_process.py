@@ -411,6 +411,27 @@ def test_a_configuration_file_is_read_over_the_runtimes_text_and_watched(
     assert run(Program(plugin, options), change) == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("cpus: many\n", "pin.yaml:1: cpus: expected a whole number"), (None, "pin.yaml: cannot read it")],
+)
+def test_a_mistake_in_the_file_is_exit_1_before_there_is_a_runtime(
+    options: Options, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None, told: str
+) -> None:
+    class Pin(Names):
+        class Config:
+            cpus: int = 1
+
+    options.config, options.no_reconnect = str(tmp_path / "pin.yaml"), False
+    if text is not None:
+        (tmp_path / "pin.yaml").write_text(text)
+    program = Program(Pin(), options)
+    program.reconnect.connect = lambda: pytest.fail("it waits for the runtime")  # type: ignore[method-assign]
+    assert program.run() == 1
+    assert told in capsys.readouterr().err
+    assert told in read_notes(str(tmp_path))[0].error
+
+
 def test_a_file_that_is_broken_when_the_runtime_comes_back_leaves_the_last_good_configuration(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ pods are on no network. Next: :mod:`nri.engine.process.dry`.
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -55,7 +56,12 @@ class DryMachinery(Machinery):
         return cast(Exits, DryExits(on_exit))
 
     def exec_sync(
-        self, runtime: Runtime, container_id: str, process: dict[str, Any], timeout_s: float | None
+        self,
+        runtime: Runtime,
+        container_id: str,
+        process: dict[str, Any],
+        timeout_s: float | None,
+        gone: threading.Event | None = None,
     ) -> ExecResult:
         """Run nothing, in a container that counts as running."""
         return dry_exec_sync(cast(DryRuntime, runtime), container_id, process, timeout_s=timeout_s)

@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -76,10 +77,15 @@ class Machinery:
         return Exits(on_exit)
 
     def exec_sync(
-        self, runtime: Runtime, container_id: str, process: dict[str, Any], timeout_s: float | None
+        self,
+        runtime: Runtime,
+        container_id: str,
+        process: dict[str, Any],
+        timeout_s: float | None,
+        gone: threading.Event | None = None,
     ) -> ExecResult:
         """Run a program in a container to its end. Raises CommandTimeout, CommandFailed."""
-        return exec_sync(runtime, container_id, process, timeout_s=timeout_s)
+        return exec_sync(runtime, container_id, process, timeout_s=timeout_s, gone=gone)
 
     def handler(self, asked: str) -> str:
         """The runtime handler of a request; "" is the default. Before anything is made with it.

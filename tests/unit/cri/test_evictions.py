@@ -1,0 +1,73 @@
+"""Evictions: each container once, so many at a time, and what becomes of the others is told."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from functools import partial
+
+import pytest
+
+from nri.cri import evictions
+from nri.cri.evictions import Evictions
+from nri.errors import NriError
+from tests.support.no_threads import no_threads
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def made(caplog: pytest.LogCaptureFixture) -> Evictions:
+    caplog.set_level("INFO")
+    return Evictions("evicting", logging.getLogger("nri.test"))
+
+
+def test_a_container_is_ended_once_however_often_that_is_asked_for_until_it_has(made: Evictions) -> None:
+    ended, go = list[int](), threading.Event()
+
+    def end() -> None:
+        assert go.wait(20)
+        ended.append(1)
+
+    for _ in range(100):
+        made.begin("c", "a\nb", end)
+    go.set()
+    made.wait()
+    made.begin("c", "again", end)
+    made.wait()
+    assert len(ended) == 2
+
+
+def test_so_many_are_under_way_and_the_others_are_told_once_until_there_is_room(
+    made: Evictions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evictions, "MOST", 2)
+    ended = list[str]()
+    for turn in range(2):
+        go = threading.Event()
+
+        def end(name: str, go: threading.Event = go) -> None:
+            assert go.wait(20)
+            ended.append(name)
+
+        for name in "abcdef":
+            made.begin(f"{name}{turn}", "no room", partial(end, name))
+        go.set()
+        made.wait()
+    assert sorted(ended) == ["a", "a", "b", "b"]
+    assert [text for text in caplog.messages if "under way" in text] == [
+        f"container c{turn} and others are not evicted: 2 evictions are under way" for turn in range(2)
+    ]
+
+
+def test_what_cannot_be_ended_is_told_and_may_be_asked_for_again(
+    made: Evictions, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise NriError("gone already")
+
+    with no_threads():
+        made.begin("c", "no room", fail)
+    made.begin("c", "no room", fail)
+    made.wait()
+    wait_for(lambda: caplog.messages[-1] == "container c could not be evicted: gone already", "the second complaint")
+    assert "container c could not be evicted: can't start new thread" in caplog.messages
