@@ -41,6 +41,8 @@ __all__ = ["Recording", "Running", "Source", "Unanswered", "View"]
 _LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
 #: Seconds between two messages to a follower, and between two overviews.
 _PACE_S, _OVERVIEW_S = 0.25, 1.0
+#: Nanoseconds that are read before a place, for events that began there, and behind an event, for its end.
+_EARLIER_NS, _LATER_NS = 5 * 10**9, 60 * 10**9
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
 _BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
 #: The errors of a plugin that has not answered in time.
@@ -301,9 +303,11 @@ class Recording:
         since, serial = _place(begin)
         rows: list[dict[str, Any]] = []
         until = monotonic() + _PATIENCE_S
-        looked_at = 0
-        for event in self._trace.events(since):
-            if (event.began_ns, event.serial) < (since, serial):
+        looked_at, found = 0, not serial
+        for event in self._trace.events(max(0, since - _EARLIER_NS)):
+            # In the order of the recording, which need not be that of times: a clock may have been set back.
+            found = found or (event.began_ns, event.serial) == (since, serial)
+            if not found or (not serial and event.began_ns < since):
                 continue
             if len(rows) >= min(most, _MOST_EVENTS) or (looked_at and monotonic() > until):
                 return {"rows": rows, "next": _key(event), "more": True, "looked_at": looked_at}
@@ -311,14 +315,14 @@ class Recording:
             row = _row(event)
             if matches(row, text):
                 rows.append(row)
+        if not found:  # the recorder has removed its file meanwhile
+            return self.events(str(since), text, most)
         return {"rows": rows, "next": "", "more": False, "looked_at": looked_at}
 
     def event(self, key: str) -> dict[str, Any] | None:
         """One event, with what was asked and answered."""
         since, serial = _place(key)
-        for event in self._trace.events(since):
-            if event.began_ns > since:
-                break
+        for event in self._trace.events(since, since + _LATER_NS):
             if (event.began_ns, event.serial) == (since, serial):
                 row = _row(event)
                 row["request"] = _message(event.name, event.request, reply=False)

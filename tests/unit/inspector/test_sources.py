@@ -12,9 +12,12 @@ from nri.adaptation.admin import follow
 from nri.errors import ConfigError
 from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace import blocks
 from nri.trace.history import Trace
 from nri.trace.live import Live
+from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
+from nri.wire import bytes_field
 from tests.support.made_plugins import plugin
 from tests.support.odd_blocks import odd_block
 from tests.support.waiting import wait_for
@@ -80,6 +83,42 @@ def test_events_can_be_read_on_from_where_an_answer_ended(source: Source) -> Non
         keys += [row["key"] for row in begin["rows"]]
     assert len(keys) == len(set(keys)) >= 3
     assert [row["key"] for row in created(source)] == keys[-3:]
+
+
+def written(path: Path, *times_s: int) -> Recording:
+    """A recording with an event at each of these times, in a block of its own, and its end in the next one."""
+    data, begun = [blocks.MAGIC], [t.Record(kind=t.OPENED, about={"recording": "one"}, time_ns=times_s[0] * 10**9)]
+    for serial, time_s in enumerate(times_s, 1):
+        at = {"serial": serial, "event": "StartContainer", "time_ns": time_s * 10**9}
+        records = [*begun, t.Record(kind=t.BEGINS, **at)]
+        raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+        times = sorted(record.time_ns for record in records)
+        data.append(blocks.pack(raw, len(records), times[0], times[-1]))
+        begun = [t.Record(kind=t.ENDS, **{**at, "time_ns": (time_s + 1) * 10**9})]
+    (path / "a.nritrace").write_bytes(b"".join(data))
+    return Recording(str(path / "a.nritrace"))
+
+
+@pytest.mark.parametrize("times", [(1000, 1001, 1002, 1003), (2000, 2010, 1000, 1010, 1020), (1000, 2000, 500, 1500)])
+def test_all_events_are_read_page_by_page_once_and_in_order_also_where_the_clock_was_set_back(
+    tmp_path: Path, times: tuple[int, ...]
+) -> None:
+    source = written(tmp_path, *times)
+    rows = list(first(source, 100))
+    one_by_one, answer = [], source.events("", "", 1)
+    while answer["more"] and len(one_by_one) < 100:
+        one_by_one += answer["rows"]
+        answer = source.events(answer["next"], "", 1)
+    assert rows == one_by_one + answer["rows"]
+    assert [row["serial"] for row in rows] == list(range(1, len(times) + 1))
+    assert [row["whole"] for row in rows] == [True] * (len(times) - 1) + [False]
+    keys = [row["key"] for row in rows]
+    assert [found and found["key"] for found in map(source.event, keys)] == keys
+
+
+def test_a_place_whose_file_the_recorder_has_removed_meanwhile_is_gone_on_from_by_its_time(tmp_path: Path) -> None:
+    source = written(tmp_path, 1000, 2000, 3000)
+    assert [row["serial"] for row in source.events(f"{1500 * 10**9}-77")["rows"]] == [2, 3]
 
 
 def test_a_container_has_its_chain_of_changes(source: Source) -> None:

@@ -104,10 +104,24 @@ def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beginning", "expected"), [(MAGIC, True), (MAGIC[:3], True), (b"", True), (b"\x89PNG\r\n\x1a\n", False)]
+    ("beginning", "expected"),
+    [
+        (MAGIC, True),
+        (MAGIC[:3], True),
+        (b"", True),
+        (b"\x89PNG\r\n\x1a\n", False),
+        (b"damaged!NRIB", True),
+        (b"damaged!NRI", False),
+    ],
 )
 def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -> None:
-    assert blocks.is_trace(beginning) is expected
+    assert blocks.is_trace(io.BytesIO(beginning)) is expected
+
+
+@pytest.mark.parametrize("place", range(len(MAGIC)))
+def test_damage_in_the_first_bytes_costs_no_block(place: int) -> None:
+    found = read(FILE[:place] + b"\0" + FILE[place + 1 :])
+    assert found == ["the first bytes are not those of a trace", *CONTENTS]
 
 
 class Counting(io.BytesIO):
