@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import islice
+from itertools import accumulate, islice
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -209,10 +209,13 @@ class Recording:
         self._notes: list[dict[str, Any]] = []
         self._about: dict[str, str] = {}
         self._changes = Changes()
-        self._blocks = [header for _, header in self._trace.headers()]
-        times = [time for header in self._blocks for time in (header.first_ns, header.last_ns)]
-        self._first, self._last = min(times, default=0), max(times, default=0)
-        self._records = sum(header.records for header in self._blocks)
+        self._first, self._last, self._records = 1 << 64, 0, 0
+        for _, header in self._trace.headers():
+            self._first = min(self._first, header.first_ns, header.last_ns)
+            self._last = max(self._last, header.first_ns, header.last_ns)
+            self._records += header.records
+        self._first = min(self._first, self._last)
+        self._bars = self._counted()
         self._done = False
         self._stopped = False
 
@@ -282,20 +285,23 @@ class Recording:
             "records": self._records,
             "plugins": plugins,
             "notes": notes,
-            "bars": self._bars(first, last),
+            "bars": self._bars,
             "problems": [plain(line, _LONGEST) for line in self._trace.problems[:20]],
             "views": [],
         }
 
-    def _bars(self, first: int, last: int) -> list[dict[str, Any]]:
+    def _counted(self) -> list[dict[str, Any]]:
         """How many steps were recorded when, from the index alone; a block's are spread over its time."""
+        first, last = self._first, self._last
         width = max(1, (last - first) // _BARS + 1)
-        bars = [0.0] * _BARS
-        for header in self._blocks:
-            begin, end = (header.first_ns - first) // width, (header.last_ns - first) // width
-            covered = range(min(begin, end), max(begin, end) + 1)
-            for place in covered:
-                bars[place] += header.records / len(covered)
+        more = [0.0] * (_BARS + 1)  # than the bar before has
+        for _, header in self._trace.headers():
+            begin, end = sorted(
+                min(max(0, time - first) // width, _BARS - 1) for time in (header.first_ns, header.last_ns)
+            )
+            more[begin] += header.records / (end - begin + 1)
+            more[end + 1] -= header.records / (end - begin + 1)
+        bars = islice(accumulate(more), _BARS)
         return [{"key": str(first + place * width), "steps": round(steps)} for place, steps in enumerate(bars)]
 
     def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:

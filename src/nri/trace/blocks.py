@@ -90,6 +90,9 @@ def scan(file: BinaryIO) -> Iterator[Header | Damage]:
         yield Damage(0, "the file ends before its first block: it was cut here")
     while position < end:
         found = _header(file, position, end)
+        if isinstance(found, Damage) and (grown := file.seek(0, 2)) > end:
+            end = grown  # it is being written: perhaps this was half of a block
+            continue
         yield found
         if isinstance(found, Header):
             position += _HEADER_BYTES + found.stored

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -287,3 +288,19 @@ def test_damage_anywhere_in_a_recording_is_named_once_it_is_read(recorded: str) 
     list(first(source, 10))
     (line,) = source.overview()["problems"]
     assert "checksum is wrong" in line
+
+
+def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
+    path, block = tmp_path / "a.nritrace", blocks.pack(b"", 1, 0, 1 << 63)
+    path.write_bytes(blocks.MAGIC + block * 20_000)
+    tracemalloc.start()
+    try:
+        source = Recording(str(path))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
+    bars = source.overview()["bars"]
+    assert len({bar["steps"] for bar in bars}) == 1 and sum(bar["steps"] for bar in bars) == pytest.approx(
+        20_000, abs=60
+    )

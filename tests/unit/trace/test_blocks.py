@@ -135,6 +135,32 @@ class Counting(io.BytesIO):
         return found
 
 
+class Growing(io.BytesIO):
+    """A file of which a part is written while it is read."""
+
+    def __init__(self, whole: bytes, there: int) -> None:
+        super().__init__(whole[:there])
+        self.rest = whole[there:]
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        place = self.seek(0, 1)
+        if self.rest and found.startswith(b"NRIB"):
+            self.seek(0, 2)
+            self.write(self.rest)
+            self.rest = b""
+            self.seek(place)
+        return found
+
+
+@pytest.mark.parametrize("there", [len(MAGIC) + 4, len(MAGIC) + 30, len(MAGIC) + 46])
+def test_half_a_block_that_is_whole_a_moment_later_is_no_damage(there: int) -> None:
+    file = Growing(FILE, there)
+    assert [
+        blocks.unpack(file, found) if not isinstance(found, Damage) else found.reason for found in blocks.scan(file)
+    ] == CONTENTS
+
+
 @pytest.mark.parametrize("piece", [b"NRIB", odd_block(stored=1 << 20)[:44], b"NRIB" + bytes(5000)])
 def test_places_that_are_no_blocks_do_not_have_a_file_read_again_and_again(piece: bytes) -> None:
     file = Counting(MAGIC + piece * (1_000_000 // len(piece)))
