@@ -17,6 +17,7 @@ from nri.trace import blocks
 from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
 from nri.wire import bytes_field
+from tests.support.commands import unmeasured
 
 
 class Sets(package.Plugin):
@@ -209,7 +210,7 @@ def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_part_that_does_not_fit_on_the_disk(folder: Path, tmp_path: Path) -> None:
     part = tmp_path / "part"
     script = f"ulimit -f 0; exec {sys.executable} -m nri trace cut {folder} {part}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=unmeasured())
     assert (done.returncode, done.stderr) == (1, f"error: cannot write {part}: File too large\n")
     assert not part.exists()
 
