@@ -5,6 +5,7 @@ The codes are public: documented in the help, tested, never reused. See `EXIT_CO
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -69,7 +70,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
+        unnamed = "cannot write the output: " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        where = f"{error.filename}: " if error.filename else unnamed
         as_root = ". Run it as root" if isinstance(error, PermissionError) and os.geteuid() else ""
         return f"{where}{error.strerror or error}{as_root}"
     if isinstance(error, errors.ConfigError):

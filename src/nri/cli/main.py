@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
@@ -152,16 +153,28 @@ nri.params.append(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with one of the documented codes. Tracebacks are shown with -v -v only."""
     settings = Settings()
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who has started us, and not to be taken by the next file
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115 - for the process's life
     try:
         result = nri.main(args=arguments, prog_name="nri", obj=settings, standalone_mode=False)
         sys.stdout.flush()
         code = result if isinstance(result, int) else 0
     except (BrokenPipeError, _ReaderGone):
-        # Python would complain about it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         code = 0
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  (the one place where every error becomes a line)
         from nri.cli.errors import report
 
         code = report(error, settings)
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):  # on a full disk, which is told; or closed
+            _discard_output()
     sys.exit(code)
+
+
+def _discard_output() -> None:
+    """Let what is not written yet go nowhere: Python would complain about it at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

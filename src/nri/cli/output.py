@@ -11,6 +11,7 @@ that is printed is escaped; colours are `Painted` parts of a line.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -202,6 +203,16 @@ class Output:
             self.text(text if number else Painted(text, "bold"))
         if self.width and _length(whole) > self.width:
             self.note("(cut to the width of the terminal: -w shows all)")
+
+
+def write_page(path: str, data: bytes) -> None:
+    """Write a result as a file of its own, whole or not at all; a link stays, and so does what is no file."""
+    from nri.files import write_whole
+
+    where = os.path.realpath(path)  # such as /dev/stdout
+    if os.path.exists(where) and not os.path.isfile(where):
+        raise OSError(errno.EINVAL, "not a regular file: name another one", path)
+    write_whole(where, data)
 
 
 def end_progress() -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import islice
+from itertools import accumulate, islice
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -41,6 +41,8 @@ __all__ = ["Recording", "Running", "Source", "Unanswered", "View"]
 _LONGEST, _MOST_EVENTS, _PATIENCE_S, _MOST_CONTAINERS = 500, 500, 1.0, 2000
 #: Seconds between two messages to a follower, and between two overviews.
 _PACE_S, _OVERVIEW_S = 0.25, 1.0
+#: Nanoseconds that are read before a place, for events that began there, and behind an event, for its end.
+_EARLIER_NS, _LATER_NS = 5 * 10**9, 60 * 10**9
 #: Bars of a recording's course over time, and what is kept of changes of plugins.
 _BARS, _MOST_NOTES, _MOST_PLUGINS, _MOST_ABOUT = 120, 200, 1000, 50
 #: The errors of a plugin that has not answered in time.
@@ -207,10 +209,13 @@ class Recording:
         self._notes: list[dict[str, Any]] = []
         self._about: dict[str, str] = {}
         self._changes = Changes()
-        self._blocks = [header for _, header in self._trace.headers()]
-        times = [time for header in self._blocks for time in (header.first_ns, header.last_ns)]
-        self._first, self._last = min(times, default=0), max(times, default=0)
-        self._records = sum(header.records for header in self._blocks)
+        self._first, self._last, self._records = 1 << 64, 0, 0
+        for _, header in self._trace.headers():
+            self._first = min(self._first, header.first_ns, header.last_ns)
+            self._last = max(self._last, header.first_ns, header.last_ns)
+            self._records += header.records
+        self._first = min(self._first, self._last)
+        self._bars = self._counted()
         self._done = False
         self._stopped = False
 
@@ -280,20 +285,23 @@ class Recording:
             "records": self._records,
             "plugins": plugins,
             "notes": notes,
-            "bars": self._bars(first, last),
+            "bars": self._bars,
             "problems": [plain(line, _LONGEST) for line in self._trace.problems[:20]],
             "views": [],
         }
 
-    def _bars(self, first: int, last: int) -> list[dict[str, Any]]:
+    def _counted(self) -> list[dict[str, Any]]:
         """How many steps were recorded when, from the index alone; a block's are spread over its time."""
+        first, last = self._first, self._last
         width = max(1, (last - first) // _BARS + 1)
-        bars = [0.0] * _BARS
-        for header in self._blocks:
-            begin, end = (header.first_ns - first) // width, (header.last_ns - first) // width
-            covered = range(min(begin, end), max(begin, end) + 1)
-            for place in covered:
-                bars[place] += header.records / len(covered)
+        more = [0.0] * (_BARS + 1)  # than the bar before has
+        for _, header in self._trace.headers():
+            begin, end = sorted(
+                min(max(0, time - first) // width, _BARS - 1) for time in (header.first_ns, header.last_ns)
+            )
+            more[begin] += header.records / (end - begin + 1)
+            more[end + 1] -= header.records / (end - begin + 1)
+        bars = islice(accumulate(more), _BARS)
         return [{"key": str(first + place * width), "steps": round(steps)} for place, steps in enumerate(bars)]
 
     def events(self, begin: str = "", text: str = "", most: int = 200) -> dict[str, Any]:
@@ -301,9 +309,11 @@ class Recording:
         since, serial = _place(begin)
         rows: list[dict[str, Any]] = []
         until = monotonic() + _PATIENCE_S
-        looked_at = 0
-        for event in self._trace.events(since):
-            if (event.began_ns, event.serial) < (since, serial):
+        looked_at, found = 0, not serial
+        for event in self._trace.events(max(0, since - _EARLIER_NS)):
+            # In the order of the recording, which need not be that of times: a clock may have been set back.
+            found = found or (event.began_ns, event.serial) == (since, serial)
+            if not found or (not serial and event.began_ns < since):
                 continue
             if len(rows) >= min(most, _MOST_EVENTS) or (looked_at and monotonic() > until):
                 return {"rows": rows, "next": _key(event), "more": True, "looked_at": looked_at}
@@ -311,14 +321,14 @@ class Recording:
             row = _row(event)
             if matches(row, text):
                 rows.append(row)
+        if not found:  # the recorder has removed its file meanwhile
+            return self.events(str(since), text, most)
         return {"rows": rows, "next": "", "more": False, "looked_at": looked_at}
 
     def event(self, key: str) -> dict[str, Any] | None:
         """One event, with what was asked and answered."""
         since, serial = _place(key)
-        for event in self._trace.events(since):
-            if event.began_ns > since:
-                break
+        for event in self._trace.events(since, since + _LATER_NS):
             if (event.began_ns, event.serial) == (since, serial):
                 row = _row(event)
                 row["request"] = _message(event.name, event.request, reply=False)

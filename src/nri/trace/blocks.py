@@ -72,20 +72,27 @@ def pack(raw: bytes, records: int, first_ns: int, last_ns: int) -> bytes:
     return b"".join((head, zlib.crc32(head).to_bytes(4, "big"), stored))
 
 
-def is_trace(beginning: bytes) -> bool:
-    """Whether a file that begins with these bytes is a trace, perhaps one that was cut within them, or has none yet."""
-    return MAGIC.startswith(beginning[: len(MAGIC)])
+def is_trace(file: BinaryIO) -> bool:
+    """Whether a file begins as a trace: perhaps it was cut there, has nothing yet, or has a block behind damage."""
+    file.seek(0)
+    magic, block = file.read(len(MAGIC)), file.read(len(_BLOCK))
+    return MAGIC.startswith(magic) or block == _BLOCK
 
 
 def scan(file: BinaryIO) -> Iterator[Header | Damage]:
     """The headers of a file, in order, without its content; what is no block is named."""
-    file.seek(0, 2)
-    end = file.tell()
+    end = file.seek(0, 2)
+    file.seek(0)
     position = len(MAGIC)
+    if not MAGIC.startswith(file.read(position)):
+        yield Damage(0, "the first bytes are not those of a trace")
     if end <= position:
         yield Damage(0, "the file ends before its first block: it was cut here")
     while position < end:
         found = _header(file, position, end)
+        if isinstance(found, Damage) and (grown := file.seek(0, 2)) > end:
+            end = grown  # it is being written: perhaps this was half of a block
+            continue
         yield found
         if isinstance(found, Header):
             position += _HEADER_BYTES + found.stored

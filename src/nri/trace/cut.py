@@ -69,7 +69,8 @@ def cut(found: Trace, chosen: set[tuple[int, int]], block_bytes: int = 256 << 10
             block, size = [], 0
         block.append(record)
         size += length
-    yield _block(block)
+    if block:  # its file may have been removed meanwhile
+        yield _block(block)
 
 
 def _block(records: list[t.Record]) -> bytes:

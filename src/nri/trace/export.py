@@ -22,6 +22,8 @@ __all__ = ["FORMATS", "chrome", "otlp"]
 
 #: Events of a line of OTLP/JSON, the longest text of an attribute, and the most lines of a process.
 _BATCH, _MOST_TEXT, _MOST_LINES = 100, 1024, 256
+#: Processes of a Chrome trace; the names of plugins are others'.
+_MOST_PROCESSES, _REST = 4096, "further plugins"
 #: OTLP: a span inside of a program, a call of another one; a status that is an error.
 _INTERNAL, _CLIENT, _ERROR = 1, 3, 2
 
@@ -89,6 +91,7 @@ def _bars(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
     lines: dict[int, list[int]] = defaultdict(list)
 
     def bar(owner: str, name: str, began_ns: int, duration_ns: int, about: dict[str, str]) -> Iterator[dict[str, Any]]:
+        owner = owner if owner in processes or len(processes) < _MOST_PROCESSES else _REST
         process = processes.get(owner)
         if process is None:
             process = processes[owner] = len(processes) + 1

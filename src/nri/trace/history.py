@@ -33,8 +33,10 @@ __all__ = ["VALIDATE", "Event", "Note", "Step", "Trace"]
 VALIDATE: Final = "ValidateContainerAdjustment"
 #: Events that are held because they, or one before them, are not over; problems that are kept; files of a folder.
 _MOST_OPEN, _MOST_PROBLEMS, _MOST_FILES = 4096, 1000, 100_000
+#: Recordings that go on beside each other: further ones are given as they are.
+_MOST_AT_ONCE: Final = 4
 #: Bytes of these events, as they were written and with what a step takes here; characters of a name, and of a text.
-_MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 256 << 20, 512, 512, 4096
+_MOST_HELD, _STEP, _LONGEST_NAME, _LONGEST = 64 << 20, 512, 512, 4096
 #: Steps of an event that are looked through one by one.
 _FEW = 32
 #: Kinds of records; to ask the generated enum for one takes longer than to look at a record.
@@ -240,15 +242,18 @@ class Trace:
         self._problems: dict[tuple[Path, int], str] = {}
         self.untold = 0
         self._recordings: dict[str, int] = {}
+        self._firsts: dict[Path, int] = {}
         where = Path(path)
         self.path = str(where)
         try:
-            self.files = _files(where) if where.is_dir() else [where]
-            for each in self.files[:1]:
-                with open(open_regular(each), "rb") as file:
-                    if not blocks.is_trace(file.read(len(blocks.MAGIC))):
+            if where.is_dir():
+                self.files = _files(where)  # one that cannot be read does not keep the others from being read
+            else:
+                self.files = [where]
+                with open(open_regular(where), "rb") as file:
+                    if not blocks.is_trace(file):
                         step = "write one with --record DIR; nri decode explains captured bytes"
-                        raise ConfigError(str(each), "", "not a trace", step)
+                        raise ConfigError(self.path, "", "not a trace", step)
         except OSError as error:
             step = "run it as root" if isinstance(error, PermissionError) else "name what --record DIR has written"
             raise ConfigError(str(path), "", error.strerror or str(error), step) from None
@@ -266,7 +271,7 @@ class Trace:
         """The blocks of a file, which is open meanwhile."""
         try:
             with open(open_regular(path), "rb") as file:
-                if not blocks.is_trace(file.read(len(blocks.MAGIC))):
+                if not blocks.is_trace(file):
                     self._problem(path, 0, "not a trace")
                     return
                 for found in blocks.scan(file):
@@ -286,14 +291,19 @@ class Trace:
     def items(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event | Note]:
         """Events in the order in which they began, and notes between them.
 
-        Blocks that lie outside of the times, as their headers say, are not unpacked.
+        Those of several recorders that wrote into one folder come by their files. Blocks that lie outside of the times,
+        as their headers say, are not unpacked.
         """
-        assembly = _Assembly()
-        current = 0
-        for record, recording in self.records(since_ns, until_ns):
+        assemblies: dict[int, _Assembly] = {}
+        assembly, current, place = _Assembly(), -1, 0
+        for at, record, recording in self._placed(since_ns, until_ns):
+            if at != place:
+                yield from self._ended(assemblies, at)
+                current, place = -1, at
             if recording != current:
-                yield from assembly.rest()
-                current = recording
+                current, assembly = recording, assemblies.setdefault(recording, _Assembly())
+                if len(assemblies) > _MOST_AT_ONCE:
+                    yield from assemblies.pop(next(each for each in assemblies if each != recording)).rest()
             if record.kind in _NOTES:
                 about = dict(record.about)
                 kind = _NOTES[record.kind]
@@ -301,16 +311,35 @@ class Trace:
             else:
                 assembly.take(record, recording)
                 yield from assembly.over()
-        yield from assembly.rest()
+        for each in assemblies.values():
+            yield from each.rest()
+
+    def _ended(self, assemblies: dict[int, _Assembly], place: int) -> Iterator[Event]:
+        """What is left of recordings that have no more files from this place on."""
+        later = self.files[place:]
+        for number, assembly in list(assemblies.items()):
+            if not assembly.holds or (self._first(later[0]) and all(self._first(path) != number for path in later)):
+                yield from assemblies.pop(number).rest()
+
+    def _first(self, path: Path) -> int:
+        """The recording with which a file begins; 0 if that cannot be read."""
+        if path not in self._firsts:
+            record = next(self._records(path, 1 << 64, 0), None)
+            self._firsts[path] = self._recording(record) if record is not None and record.kind == t.OPENED else 0
+        return self._firsts[path]
 
     def records(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[tuple[t.Record, int]]:
         """The records as they were written, each with the number of its recording."""
+        return ((record, recording) for _, record, recording in self._placed(since_ns, until_ns))
+
+    def _placed(self, since_ns: int, until_ns: int) -> Iterator[tuple[int, t.Record, int]]:
+        """The records, each with the place of its file among `files`, and the number of its recording."""
         recording = 0
-        for path in self.files:
+        for place, path in enumerate(self.files):
             for record in self._records(path, since_ns, until_ns):
                 if record.kind == t.OPENED:
                     recording = self._recording(record)
-                yield record, recording
+                yield place, record, recording
 
     def events(self, since_ns: int = 0, until_ns: int = 1 << 64) -> Iterator[Event]:
         """The events alone."""
@@ -380,6 +409,11 @@ class _Assembly:
         self._last: dict[int, bytes] = {}
         self._sizes: dict[int, int] = {}
         self._held = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether there is an event that is not over, or one after it."""
+        return bool(self._open)
 
     def take(self, record: t.Record, recording: int) -> None:
         serial, message, kind = record.serial, record.message, record.kind

@@ -9,11 +9,14 @@ memory that no cache has, which costs the event more than all steps. A thread of
 steps, redacts and compresses them, and writes what it has twice a second, however often it is woken: so a kill at any
 byte costs a second at most, and no block before it.
 Where steps come faster than they can be written, the newest are left out, counted, and named in the file. A disk that
-is full costs steps, never an event. Next: `nri.trace.blocks` for the bytes, `nri.trace.history` reads them.
+is full costs steps, never an event: what was written of a block is taken back, so that the file can be read to its end,
+and goes on once there is room. A file or folder that somebody removes is begun anew. Next: `nri.trace.blocks` for the
+bytes, `nri.trace.history` reads them.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -28,7 +31,7 @@ from time import gmtime, monotonic, sleep, strftime, time, time_ns
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from nri.api.naming import NRI_VERSION
-from nri.text import cut
+from nri.text import count, cut
 from nri.trace import blocks
 from nri.trace.catalog import Catalog
 from nri.trace.pb import api_pb2 as t
@@ -48,12 +51,17 @@ _WAKE, _MOST_STEPS, _MOST_BYTES = 128, 32768, 64 << 20
 _SLABS, _SLAB_BYTES, _MOST_LENT = 512, 16 << 10, 32
 #: A block is written when it has so many bytes; all that there is, so often.
 _BLOCK_BYTES, _BLOCK_S = 256 << 10, 0.5
+#: What a block has room for besides steps: that some are lost.
+_STEP_ROOM: Final = 64
 #: After so many records the thread lets others run.
 _SLICE: Final = 128
 #: The kinds of steps, each looked up once.
 _BEGINS, _ASKED, _ANSWERED, _FAILED, _MERGED, _ENDS = t.BEGINS, t.ASKED, t.ANSWERED, t.FAILED, t.MERGED, t.ENDS
 #: Events whose last request is remembered, and plugins whose state is; texts are cut to so many characters.
 _MOST_OPEN, _MOST_PLUGINS, _LONGEST, _LONGEST_ABOUT = 4096, 256, 4096, 1 << 20
+#: A disk without room, and how long nothing more is said of one after it has been told.
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+_SILENT_S: Final = 60.0
 _NAME: Final = re.compile(r"nri-[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{8}\.nritrace")
 
 
@@ -87,7 +95,7 @@ class Recorder:
         about: more about the recording than versions, such as ``{"policy": text}``; kept in each file.
         limits: how much is kept.
 
-    Raises OSError if the folder cannot be made or written to.
+    Raises OSError if the folder cannot be made or written to, unless because the disk is full: that may pass.
     """
 
     def __init__(
@@ -192,8 +200,7 @@ class Recorder:
                 writer.add(steps.popleft())
             except Exception:  # noqa: BLE001 - a step that cannot be written must not end the recording
                 lost += 1
-        if lost:
-            writer.lost(lost)
+        writer.lost += lost
 
     def close(self) -> None:
         """Write what is held and end the file. Steps that come later are left out."""
@@ -303,9 +310,14 @@ class _Writer:
         self._bytes = 0
         self._file = -1
         self._file_bytes, self._file_begun = 0, 0.0
-        self._lost, self._complained = 0, float("-inf")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._open()
+        self.lost = 0  # steps that are not in the file, which says so as soon as it can
+        self._failing, self._complained = False, float("-inf")
+        try:
+            self._open()
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self._failed(error)
 
     def add(self, step: tuple[Any, ...]) -> None:
         """Take a step into the present block."""
@@ -383,50 +395,64 @@ class _Writer:
             raise LookupError(event)
         return method.reply if reply else method.request
 
-    def lost(self, count: int) -> None:
-        """Say in the file that steps are missing."""
-        self._append(t.Record(kind=t.LOST, time_ns=time_ns(), count=count))
-
     def _append(self, record: t.Record) -> None:
         encoded = bytes_field(1, record.SerializeToString())
-        if self._bytes + len(encoded) > blocks.MOST_RAW:
+        if self._bytes + len(encoded) > blocks.MOST_RAW - _STEP_ROOM:
             self.flush()
-        if not self._block:
-            self._first_ns = record.time_ns
-        self._last_ns = max(self._last_ns, record.time_ns)
-        self._block.append(encoded)
-        self._bytes += len(encoded)
+        self._hold(record.time_ns, encoded)
         if self._bytes >= _BLOCK_BYTES:
             self.flush()
+
+    def _hold(self, time_ns_: int, encoded: bytes) -> None:
+        if not self._block:
+            self._first_ns = time_ns_
+        self._last_ns = max(self._last_ns, time_ns_)
+        self._block.append(encoded)
+        self._bytes += len(encoded)
 
     # -- files --------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write the present block, to a new file if this one is full. Blocks that cannot be written are counted."""
-        held, raw = len(self._block), b"".join(self._block)
+        """Write the present block, to a new file if this one is full or gone. Steps that cannot be written are lost."""
+        held = len(self._block)
+        if self.lost:
+            told = t.Record(kind=t.LOST, time_ns=time_ns(), count=self.lost)
+            self._hold(told.time_ns, bytes_field(1, told.SerializeToString()))
+        raw, records = b"".join(self._block), len(self._block)
         self._block.clear()
         self._bytes = 0
-        if not held:
+        if not records:
             return
         try:
+            if self._file >= 0 and not os.fstat(self._file).st_nlink:
+                self._close_file()  # somebody has removed it
             if self._file < 0:
                 self._open()
-            self._write(blocks.pack(raw, held, self._first_ns, self._last_ns))
-            if self._lost:
-                lost, self._lost = self._lost, 0
-                self.lost(lost)
-            limits = self._limits
-            if self._file_bytes >= limits.file_bytes or monotonic() - self._file_begun >= limits.file_s:
-                self._end_file()
+            self._write(blocks.pack(raw, records, self._first_ns, self._last_ns))
         except OSError as error:
-            self._lost += held
-            self._close_file()
-            if monotonic() - self._complained > 60.0:
-                self._complained = monotonic()
-                log.warning("the recorder cannot write to %s: %s; steps are lost until it can", self._folder, error)
+            self.lost += held
+            self._failed(error)
+            return
+        if self._failing:
+            log.warning("the recorder writes to %s again; at least %s lost", self._folder, count(self.lost, "step"))
+        self.lost, self._failing = 0, False
+        limits = self._limits
+        if self._file_bytes >= limits.file_bytes or monotonic() - self._file_begun >= limits.file_s:
+            self._end_file()
+
+    def _failed(self, error: OSError) -> None:
+        """Tell that nothing can be written now."""
+        self._requests.clear()
+        if error.errno not in _NO_ROOM:
+            self._close_file()  # it may never be written to again
+        if not self._failing and monotonic() - self._complained > _SILENT_S:
+            self._failing, self._complained = True, monotonic()
+            reason = error.strerror or error
+            log.warning("the recorder cannot write to %s: %s; steps are lost until it can", self._folder, reason)
 
     def _open(self) -> None:
-        """Begin a file that can be read without those before it."""
+        """Begin a file that can be read without those before it; nothing is left of one that cannot be begun."""
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
         self._tidy()
         now = time()
         stamp = f"{strftime('%Y%m%dT%H%M%S', gmtime(now))}.{int(now % 1 * 1e6):06}Z-{secrets.token_hex(4)}"
@@ -435,6 +461,16 @@ class _Writer:
         self._file = os.open(path, flags, 0o600)
         self._file_bytes, self._file_begun = 0, monotonic()
         self._requests.clear()
+        try:
+            self._begin()
+        except OSError:
+            self._close_file()
+            with suppress(OSError):
+                os.unlink(path)
+            raise
+
+    def _begin(self) -> None:
+        """Write the beginning of a file: what the recording is, and the plugins that there are."""
         opened = t.Record(kind=t.OPENED, time_ns=time_ns(), about=self._about)
         waiting = [bytes_field(1, record.SerializeToString()) for record in (opened, *self._plugins.values())]
         self._write(blocks.MAGIC)
@@ -445,9 +481,15 @@ class _Writer:
             del waiting[:whole]
 
     def _write(self, data: bytes) -> None:
+        rest = data
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._file, self._file_bytes)  # no part of a block stays
+            raise
         self._file_bytes += len(data)
-        while data:
-            data = data[os.write(self._file, data) :]
 
     def _end_file(self) -> None:
         """End a file in order; the next one is begun when there is something for it."""
@@ -467,8 +509,9 @@ class _Writer:
         limits, now, there = self._limits, time(), []
         for entry in os.scandir(self._folder):
             if _NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
-                found = entry.stat(follow_symlinks=False)
-                there.append((entry.name, found.st_size, found.st_mtime))
+                with suppress(FileNotFoundError):  # another recorder tidies here, too
+                    found = entry.stat(follow_symlinks=False)
+                    there.append((entry.name, found.st_size, found.st_mtime))
         total = sum(size for _, size, _ in there)
         for name, size, written in sorted(there):
             if total > limits.folder_bytes or now - written > limits.folder_s:

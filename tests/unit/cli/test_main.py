@@ -136,3 +136,16 @@ def test_output_into_a_closed_pipe_ends_quietly() -> None:
     script = f"{sys.executable} -m nri --help | head -c 1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_no_defect(closed: str) -> None:
+    done = subprocess.run(["bash", "-c", f"{sys.executable} -m nri version {closed}"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr, bool(done.stdout)) == (0, b"", ">&-" not in closed.replace("2>&-", ""))
+
+
+@pytest.mark.parametrize("words", ["version", "version -o json", "--help"])
+def test_output_onto_a_full_disk_is_an_error_that_says_so(words: str) -> None:
+    script = f"{sys.executable} -m nri {words} > /dev/full"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: cannot write the output: No space left on device\n")

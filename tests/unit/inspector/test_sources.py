@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,12 @@ from nri.adaptation.admin import follow
 from nri.errors import ConfigError
 from nri.inspector.sources import Recording, Running, Source, Unanswered, first, matches
 from nri.testing import FakeRuntime, make_container, make_pod
+from nri.trace import blocks
 from nri.trace.history import Trace
 from nri.trace.live import Live
+from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
+from nri.wire import bytes_field
 from tests.support.made_plugins import plugin
 from tests.support.odd_blocks import odd_block
 from tests.support.waiting import wait_for
@@ -80,6 +84,42 @@ def test_events_can_be_read_on_from_where_an_answer_ended(source: Source) -> Non
         keys += [row["key"] for row in begin["rows"]]
     assert len(keys) == len(set(keys)) >= 3
     assert [row["key"] for row in created(source)] == keys[-3:]
+
+
+def written(path: Path, *times_s: int) -> Recording:
+    """A recording with an event at each of these times, in a block of its own, and its end in the next one."""
+    data, begun = [blocks.MAGIC], [t.Record(kind=t.OPENED, about={"recording": "one"}, time_ns=times_s[0] * 10**9)]
+    for serial, time_s in enumerate(times_s, 1):
+        at = {"serial": serial, "event": "StartContainer", "time_ns": time_s * 10**9}
+        records = [*begun, t.Record(kind=t.BEGINS, **at)]
+        raw = b"".join(bytes_field(1, record.SerializeToString()) for record in records)
+        times = sorted(record.time_ns for record in records)
+        data.append(blocks.pack(raw, len(records), times[0], times[-1]))
+        begun = [t.Record(kind=t.ENDS, **{**at, "time_ns": (time_s + 1) * 10**9})]
+    (path / "a.nritrace").write_bytes(b"".join(data))
+    return Recording(str(path / "a.nritrace"))
+
+
+@pytest.mark.parametrize("times", [(1000, 1001, 1002, 1003), (2000, 2010, 1000, 1010, 1020), (1000, 2000, 500, 1500)])
+def test_all_events_are_read_page_by_page_once_and_in_order_also_where_the_clock_was_set_back(
+    tmp_path: Path, times: tuple[int, ...]
+) -> None:
+    source = written(tmp_path, *times)
+    rows = list(first(source, 100))
+    one_by_one, answer = [], source.events("", "", 1)
+    while answer["more"] and len(one_by_one) < 100:
+        one_by_one += answer["rows"]
+        answer = source.events(answer["next"], "", 1)
+    assert rows == one_by_one + answer["rows"]
+    assert [row["serial"] for row in rows] == list(range(1, len(times) + 1))
+    assert [row["whole"] for row in rows] == [True] * (len(times) - 1) + [False]
+    keys = [row["key"] for row in rows]
+    assert [found and found["key"] for found in map(source.event, keys)] == keys
+
+
+def test_a_place_whose_file_the_recorder_has_removed_meanwhile_is_gone_on_from_by_its_time(tmp_path: Path) -> None:
+    source = written(tmp_path, 1000, 2000, 3000)
+    assert [row["serial"] for row in source.events(f"{1500 * 10**9}-77")["rows"]] == [2, 3]
 
 
 def test_a_container_has_its_chain_of_changes(source: Source) -> None:
@@ -248,3 +288,19 @@ def test_damage_anywhere_in_a_recording_is_named_once_it_is_read(recorded: str) 
     list(first(source, 10))
     (line,) = source.overview()["problems"]
     assert "checksum is wrong" in line
+
+
+def test_the_index_of_very_many_blocks_is_not_kept(tmp_path: Path) -> None:
+    path, block = tmp_path / "a.nritrace", blocks.pack(b"", 1, 0, 1 << 63)
+    path.write_bytes(blocks.MAGIC + block * 20_000)
+    tracemalloc.start()
+    try:
+        source = Recording(str(path))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 1 << 20
+    bars = source.overview()["bars"]
+    assert len({bar["steps"] for bar in bars}) == 1 and sum(bar["steps"] for bar in bars) == pytest.approx(
+        20_000, abs=60
+    )

@@ -104,10 +104,24 @@ def test_the_next_block_is_found_behind_megabytes_of_anything_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("beginning", "expected"), [(MAGIC, True), (MAGIC[:3], True), (b"", True), (b"\x89PNG\r\n\x1a\n", False)]
+    ("beginning", "expected"),
+    [
+        (MAGIC, True),
+        (MAGIC[:3], True),
+        (b"", True),
+        (b"\x89PNG\r\n\x1a\n", False),
+        (b"damaged!NRIB", True),
+        (b"damaged!NRI", False),
+    ],
 )
 def test_a_trace_is_known_by_its_first_bytes(beginning: bytes, expected: bool) -> None:
-    assert blocks.is_trace(beginning) is expected
+    assert blocks.is_trace(io.BytesIO(beginning)) is expected
+
+
+@pytest.mark.parametrize("place", range(len(MAGIC)))
+def test_damage_in_the_first_bytes_costs_no_block(place: int) -> None:
+    found = read(FILE[:place] + b"\0" + FILE[place + 1 :])
+    assert found == ["the first bytes are not those of a trace", *CONTENTS]
 
 
 class Counting(io.BytesIO):
@@ -119,6 +133,32 @@ class Counting(io.BytesIO):
         found = super().read(size)
         self.read_bytes += len(found)
         return found
+
+
+class Growing(io.BytesIO):
+    """A file of which a part is written while it is read."""
+
+    def __init__(self, whole: bytes, there: int) -> None:
+        super().__init__(whole[:there])
+        self.rest = whole[there:]
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        place = self.seek(0, 1)
+        if self.rest and found.startswith(b"NRIB"):
+            self.seek(0, 2)
+            self.write(self.rest)
+            self.rest = b""
+            self.seek(place)
+        return found
+
+
+@pytest.mark.parametrize("there", [len(MAGIC) + 4, len(MAGIC) + 30, len(MAGIC) + 46])
+def test_half_a_block_that_is_whole_a_moment_later_is_no_damage(there: int) -> None:
+    file = Growing(FILE, there)
+    assert [
+        blocks.unpack(file, found) if not isinstance(found, Damage) else found.reason for found in blocks.scan(file)
+    ] == CONTENTS
 
 
 @pytest.mark.parametrize("piece", [b"NRIB", odd_block(stored=1 << 20)[:44], b"NRIB" + bytes(5000)])

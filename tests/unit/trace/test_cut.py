@@ -104,3 +104,8 @@ def test_nothing_to_cut_and_too_much_are_errors_that_say_what_to_do(
     monkeypatch.setattr(module, "MOST_EVENTS", 3)
     with pytest.raises(ConfigError, match="more than 3 events to cut"):
         choose(Trace(folder), lambda _: True, 0, ALWAYS)
+
+
+def test_a_part_whose_file_was_removed_meanwhile_is_a_trace_without_events(tmp_path: Path) -> None:
+    (tmp_path / "a.nritrace").write_bytes(blocks.MAGIC)
+    assert b"".join(cut(Trace(tmp_path), {(1, 1)})) == blocks.MAGIC

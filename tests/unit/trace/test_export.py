@@ -143,3 +143,10 @@ def test_a_refused_answer_and_an_unreadable_request_are_exported_all_the_same() 
 
 def test_nothing_recorded_is_an_empty_document() -> None:
     assert (bars_of([]), list(otlp([]))) == ([], [])
+
+
+def test_the_processes_of_a_chrome_trace_are_bounded() -> None:
+    bars = bars_of([made(1, 10, 5, plugins=5000)])
+    names = [bar["args"]["name"] for bar in bars if bar["ph"] == "M"]
+    assert (len(names), names[-1]) == (4097, "further plugins")
+    assert len([bar for bar in bars if bar["ph"] == "X"]) == 5001

@@ -225,6 +225,48 @@ def test_a_folder_is_one_history_and_what_is_no_trace_in_it_is_named(tmp_path: P
     assert ["nri-5" in trace.problems[0], "not a regular file" in trace.problems[1]] == [True, True]
 
 
+@pytest.mark.parametrize("first", ["no trace", "damaged", "missing", "a pipe"])
+def test_a_first_file_that_cannot_be_read_keeps_no_other_of_its_folder_from_being_read(
+    tmp_path: Path, first: str
+) -> None:
+    path = tmp_path / "nri-1.nritrace"
+    if first == "a pipe":
+        os.mkfifo(path)
+    elif first == "missing":
+        path.symlink_to(tmp_path / "nowhere")
+    else:
+        write(path, [OPENED, *event(1)])
+        path.write_bytes(b"what is this" if first == "no trace" else b"\0" + path.read_bytes()[1:])
+    write(tmp_path / "nri-2.nritrace", [OPENED, *event(2)])
+    trace = Trace(tmp_path)
+    assert serials(trace) == ([1, 2] if first == "damaged" else [2])
+    assert [line.startswith(f"{path}: at byte 0: ") for line in trace.problems] == [True]
+
+
+def other(*records: t.Record) -> list[t.Record]:
+    """Records of another recorder."""
+    return [t.Record(kind=t.OPENED, about={"recording": "other"}), *records]
+
+
+def test_events_of_two_recorders_in_one_folder_are_whole_where_they_go_on_in_the_next_file(tmp_path: Path) -> None:
+    write(tmp_path / "nri-1.nritrace", [OPENED, *event(1), *event(2)[:2]])
+    write(tmp_path / "nri-2.nritrace", other(*event(1), *event(2)[:3]))
+    write(tmp_path / "nri-3.nritrace", [OPENED, *event(2)[2:], event(3)[0]])
+    write(tmp_path / "nri-4.nritrace", other(*event(2)[3:]))
+    trace = Trace(tmp_path)
+    found = [(each.recording, each.serial, each.whole) for each in trace.events()]
+    assert found == [(1, 1, True), (2, 1, True), (1, 2, True), (1, 3, False), (2, 2, True)]
+
+
+def test_events_of_two_recorders_in_one_file_are_whole_and_of_too_many_the_oldest_is_given(path: Path) -> None:
+    many = [t.Record(kind=t.OPENED, about={"recording": str(number)}) for number in range(4)]
+    opened = [record for number, each in enumerate(many) for record in (each, event(10 + number)[0])]
+    write(path, [OPENED, event(1)[0], *other(*event(2)[:2]), OPENED, *event(1)[1:], *other(*event(2)[2:]), *opened])
+    found = [(each.recording, each.serial, each.whole) for each in Trace(path).events()]
+    assert found[:2] == [(1, 1, True), (2, 2, True)]
+    assert sorted(found[2:]) == [(3 + number, 10 + number, False) for number in range(4)]
+
+
 @pytest.mark.parametrize(("content", "reason"), [(b"text", "not a trace"), (None, "No such file")])
 def test_where_there_is_no_trace_that_is_said(path: Path, content: bytes | None, reason: str) -> None:
     if content is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import random
-import re
+import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,15 @@ def wait_for_event(folder: Path, serial: int) -> None:
         items = list(Trace(folder).items())
         closed = bool(items) and isinstance(items[-1], Note) and items[-1].kind == "closed"
         return closed and any(isinstance(each, Event) and each.serial == serial for each in items)
+
+    wait_for(written, f"event {serial} is written")
+
+
+def wait_for_event_at_all(folder: Path, serial: int) -> None:
+    """Wait until an event is in a file, be it the present one."""
+
+    def written() -> bool:
+        return any(folder.iterdir()) and any(each.serial == serial and each.whole for each in Trace(folder).events())
 
     wait_for(written, f"event {serial} is written")
 
@@ -261,15 +272,126 @@ def test_a_folder_that_cannot_be_written_costs_steps_and_a_line_in_the_log(
         tell(recorder, 1)
         wait_for_event(folder, 1)
         folder.rename(tmp_path / "away")
-        tell(recorder, 2)
+        folder.write_text("in its place")
+        recorder.event_begins("StartContainer", 2, REQUEST)
         wait_for(lambda: "cannot write" in caplog.text, "a line in the log")
+        folder.unlink()
         (tmp_path / "away").rename(folder)
         tell(recorder, 3)
         wait_for_event(folder, 3)
     events, notes = recorded(folder)
     assert [event.serial for event in events] == [1, 3]
-    assert sum(note.lost for note in notes) == 4
-    assert len(re.findall("cannot write", caplog.text)) == 1
+    assert sum(note.lost for note in notes) == 1
+    assert [record.message.partition(": ")[0] for record in caplog.records] == [
+        f"the recorder cannot write to {folder}",
+        f"the recorder writes to {folder} again; at least 1 step lost",
+    ]
+
+
+class Disk:
+    """A disk that is full when its test says so, in the middle of what is being written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int | None = None) -> None:
+        self.room = room  # in bytes; None is enough
+        self._write = os.write
+        monkeypatch.setattr("nri.trace.recorder.os.write", self.write)
+
+    def write(self, descriptor: int, data: bytes) -> int:
+        if self.room is None:
+            return self._write(descriptor, data)
+        if not self.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(descriptor, data[: self.room])
+        self.room -= written
+        return written
+
+
+def test_a_full_disk_leaves_one_file_that_can_be_read_to_its_end_and_goes_on_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(monkeypatch)
+    with Recorder(tmp_path, redact=False) as recorder:
+        tell(recorder, 1)
+        wait_for_event_at_all(tmp_path, 1)
+        disk.room = 50
+        recorder.event_begins("StartContainer", 2, REQUEST)
+        wait_for(lambda: "cannot write" in caplog.text, "a line in the log")
+        events, _ = recorded(tmp_path)
+        assert [event.serial for event in events] == [1], "nothing is there of a block without room"
+        disk.room = None
+        tell(recorder, 3)
+        wait_for(lambda: "again; at least 1 step lost" in caplog.text, "that it goes on")
+    events, notes = recorded(tmp_path)
+    assert [event.serial for event in events] == [1, 3]
+    assert [note.lost for note in notes if note.lost] == [1]
+    assert len(list(tmp_path.iterdir())) == 1
+    assert caplog.text.count("No space left on device; steps are lost until it can") == 1
+    assert "Errno" not in caplog.text
+
+
+@pytest.mark.parametrize("room", [0, 20])
+def test_a_recorder_can_begin_while_the_disk_is_full_and_leaves_no_empty_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, room: int
+) -> None:
+    disk = Disk(monkeypatch, room)
+    with Recorder(tmp_path) as recorder:
+        assert not list(tmp_path.iterdir())
+        tell(recorder, 1)
+        disk.room = None
+        tell(recorder, 2)
+        wait_for_event_at_all(tmp_path, 2)
+    assert caplog.text.count("cannot write") == 1
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_last_thing_in_a_file_is_how_many_steps_were_lost_before_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(monkeypatch)
+    with Recorder(tmp_path) as recorder:
+        disk.room = 0
+        recorder.event_begins("StartContainer", 1, REQUEST)
+        wait_for(lambda: "cannot write" in caplog.text, "a line in the log")
+        disk.room = None
+    _, notes = recorded(tmp_path)
+    assert [(note.kind, note.lost) for note in notes] == [("opened", 0), ("lost", 1), ("closed", 0)]
+
+
+@pytest.mark.parametrize("what", ["the file", "the folder"])
+def test_a_file_or_folder_that_is_removed_is_begun_anew(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "traces"
+    with Recorder(folder) as recorder:
+        recorder.plugin_changed("10-a", "active", {})
+        tell(recorder, 1)
+        wait_for_event_at_all(folder, 1)
+        if what == "the file":
+            next(folder.iterdir()).unlink()
+        else:
+            shutil.rmtree(folder)
+        tell(recorder, 2)
+        wait_for(lambda: folder.exists() and any(folder.iterdir()), "a new file")
+    events, notes = recorded(folder)
+    assert [(event.serial, event.whole) for event in events] == [(2, True)]
+    assert [note.kind for note in notes] == ["opened", "plugin", "closed"]
+
+
+def test_two_recorders_of_one_folder_remove_old_files_beside_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "nri-20200101T000000.000000Z-00000000.nritrace"
+    gone.write_bytes(b"")
+
+    def listed(folder: str) -> Iterator[os.DirEntry[str]]:
+        entries = list(found(folder))
+        gone.unlink(missing_ok=True)
+        yield from entries
+
+    found = os.scandir
+    monkeypatch.setattr("nri.trace.recorder.os.scandir", listed)
+    with Recorder(tmp_path) as recorder:
+        tell(recorder, 1)
+    events, _ = recorded(tmp_path)
+    assert [event.serial for event in events] == [1]
 
 
 def test_a_recorder_whose_folder_cannot_be_made_says_so_at_once(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri.cli.errors import DIFFERS, FAILED, USAGE, Failure
-from nri.cli.output import Output
+from nri.cli.output import Output, write_page
 from nri.cli.settings import Settings
 from nri.cli.support.cri import cri_option
 from nri.cli.support.verb import Verb, VerbGroup
@@ -161,15 +161,13 @@ def plugin(settings: Settings, words: tuple[str, ...], config: str | None, html:
 
 def _tell(out: Output, report: Report, html: str | None, before: dict[tuple[str, str], str] | None) -> int:
     """Print a result, write it as a page, and compare it with an earlier one; returns the exit code."""
-    from nri.files import write_whole
-
     if out.human:
         report.show(out)
     else:
         out.document(report.to_json())
     if html:
         try:
-            write_whole(html, report.html())
+            write_page(html, report.html())
         except OSError as error:
             raise Failure(f"--html {html}: {error.strerror or error}", USAGE) from None
     lines = [] if before is None else report.differences(before)

@@ -94,6 +94,8 @@ def command(
         if not watch:
             rows = [row_of(change, who) for change in found]
             (out.table(_COLUMNS, rows) if rows or not out.human else out.note("nothing has been overwritten"))
+            if drift.unread:
+                out.note(f"not compared: {count(drift.unread, 'value')}, whose cgroup is gone, or has no such file")
             if drift.left_out:
                 out.note(f"not looked at: {count(drift.left_out, 'value')} more than there is room for")
             return DIFFERS if rows else 0

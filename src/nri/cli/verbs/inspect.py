@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nri.cli.errors import FAILED, Failure
-from nri.cli.output import Output
+from nri.cli.output import Output, write_page
 from nri.cli.settings import Settings
 from nri.cli.support.admin_socket import admin_socket, agent_socket, ask_runtime, live, machine_root
 from nri.cli.support.verb import Verb
@@ -85,14 +85,13 @@ def command(
 
 
 def _show(out: Output, source: Recording | Running, listen: str, export: str | None) -> int:
-    from nri.files import write_whole
     from nri.inspector.page import snapshot
     from nri.inspector.web import Web
     from nri.signals import Stop
 
     if export:
         try:
-            write_whole(export, snapshot(source))
+            write_page(export, snapshot(source))
         except OSError as error:
             raise Failure(f"cannot write {export}: {error.strerror or error}") from None
         problems = source.overview().get("problems", [])

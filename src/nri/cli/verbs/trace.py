@@ -198,10 +198,14 @@ def cut(settings: Settings, path: str, part: str, pod: str | None, since: int | 
     again = Trace(path)  # its problems are those of `found`, which are named below
     try:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        with open(descriptor, "wb") as file:
-            file.writelines(out.counted(cut(again, chosen), "block"))
+        try:
+            with open(descriptor, "wb") as file:
+                file.writelines(out.counted(cut(again, chosen), "block"))
+        except BaseException:  # a full disk, Ctrl-C: give back what the attempt took
+            os.unlink(part)
+            raise
     except FileExistsError:
-        raise Failure(f"cannot write {part}: File exists: remove it, or give another name") from None
+        raise Failure(f"cannot write {part}: it is there already: give another name, or remove it") from None
     except OSError as error:
         raise Failure(f"cannot write {part}: {error.strerror or error}") from None
     out.note(f"{part}: {count(len(chosen), 'event')}")

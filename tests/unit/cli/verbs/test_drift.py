@@ -72,6 +72,16 @@ def test_where_nothing_is_overwritten_it_says_so_and_ends_with_0(nri, node: Node
     assert (done.returncode, done.stdout) == (0, "") and "nothing has been overwritten" in done.stderr
 
 
+def test_values_that_cannot_be_read_beside_others_are_told(nri, node: Node) -> None:
+    pod = make_pod(name="odd", namespace="shop")
+    container = make_container(id="c2", name="odd", pod=pod)
+    container.linux.cgroups_path = "/gone"
+    node.runtime.create_container(pod, container)
+    done = nri(*node.words)
+    assert (done.returncode, "nothing has been overwritten" in done.stderr) == (0, True)
+    assert "not compared: 1 value, whose cgroup is gone, or has no such file" in done.stderr
+
+
 def test_an_overwritten_value_is_named_with_the_plugin_that_set_it(nri, node: Node) -> None:
     node.limit(70 << 20)
     done = nri(*node.words, "-o", "json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -75,6 +76,16 @@ def test_what_cannot_be_shown_is_told_in_a_line(nri, words, code, text):
     done = nri("inspect", *words)
     assert (done.returncode, text in done.stderr) == (code, True), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_snapshot_takes_the_place_of_no_device_or_link(nri, node, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("page.html")
+    done = nri("inspect", node[1], "--export", str(tmp_path / "pipe"))
+    assert done.stderr == f"error: cannot write {tmp_path}/pipe: not a regular file: name another one\n"
+    assert (done.returncode, (tmp_path / "pipe").is_fifo()) == (1, True)
+    assert nri("inspect", node[1], "--export", str(tmp_path / "link")).returncode == 0
+    assert (tmp_path / "link").is_symlink() and "snapshot" in (tmp_path / "page.html").read_text()
 
 
 def test_a_file_that_cannot_be_written_and_an_address_that_is_none_are_named(nri, node):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from nri.trace import blocks
 from nri.trace.pb import api_pb2 as t
 from nri.trace.recorder import Recorder
 from nri.wire import bytes_field
+from tests.support.commands import unmeasured
 
 
 class Sets(package.Plugin):
@@ -201,7 +204,15 @@ def test_a_part_overwrites_nothing(nri, folder: Path, tmp_path: Path) -> None:
     there.write_text("mine")
     done = nri("trace", "cut", str(folder), str(there))
     assert (done.returncode, there.read_text()) == (1, "mine")
-    assert f"cannot write {there}: File exists: remove it, or give another name" in done.stderr
+    assert f"cannot write {there}: it is there already: give another name, or remove it" in done.stderr
+
+
+def test_nothing_is_left_of_a_part_that_does_not_fit_on_the_disk(folder: Path, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    script = f"ulimit -f 0; exec {sys.executable} -m nri trace cut {folder} {part}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, env=unmeasured())
+    assert (done.returncode, done.stderr) == (1, f"error: cannot write {part}: File too large\n")
+    assert not part.exists()
 
 
 def test_a_time_that_is_none_is_refused_with_how_to_write_it(nri, folder: Path) -> None:

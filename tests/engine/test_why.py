@@ -1,0 +1,34 @@
+"""`nri why` of containers that the OCI runtime refuses: its words, and what plugins had changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import nri
+from nri.errors import NriError
+from tests.engine.node import FOREVER, Node, Recorder
+
+
+def test_why_has_the_words_of_the_runtime_that_refused_a_container_and_what_plugins_had_changed(node: Node) -> None:
+    admin = str(node.folder / "admin.sock")
+    node.start(replace(node.config, nri=replace(node.config.nri, admin_socket=admin)))
+    plugin: Recorder = node.plugin()
+    pod = node.pod()
+    changed = nri.Adjustment().add_env("A", "b")
+    for name, command, adjustment, words in (
+        ("mount", FOREVER, changed.add_mount("/data", "/nonesuch", "bind", ["rbind"]), "stat /nonesuch: no such file"),
+        ("command", ("/nonesuch",), nri.Adjustment().add_env("A", "b"), 'exec: "/nonesuch"'),
+    ):
+        plugin.on["create"] = lambda *_, adjustment=adjustment: (adjustment, [])
+        with pytest.raises(NriError, match="runc create failed"):
+            node.create(pod, name, command)
+        asked = [sys.executable, "-m", "nri", "why", name, "--admin-socket", admin]
+        told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        assert "the runtime failed after its plugins had answered: runc create" in told and words in told
+        rows = [line.split() for line in told.splitlines() if "10-recorder" in line]
+        assert ["Env", "A"] in [row[3:5] for row in rows]
+        assert all("not applied: it was not created" in " ".join(row) for row in rows)
