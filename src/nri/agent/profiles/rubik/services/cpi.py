@@ -21,6 +21,7 @@ from nri.agent.profiles.rubik.services.counting import Counting
 from nri.agent.profiles.rubik.services.service import Service, nanoseconds
 from nri.agent.settings.values import AgentSettings
 from nri.host.perf import Event
+from nri.policies.formulas import MIN_QUOTA_US, UNLIMITED
 from nri.policies.rubik import quota_turbo
 from nri.policies.rubik.cpi import (
     ANNOTATION,
@@ -163,8 +164,9 @@ class Cpi(Service):
             found = made.read(folder, _PERIOD)
             return found if isinstance(found, int) else None
 
-        quotas = {write.folder: int(write.value) for write in quota_turbo.restored(now, period_of)}
-        if quotas:
+        back = {write.folder: int(write.value) for write in quota_turbo.restored(now, period_of)}
+        if back:
+            quotas = {each: quota if quota == UNLIMITED else max(quota, MIN_QUOTA_US) for each, quota in back.items()}
             self._limited[pod.uid] = _Limited(made.sample.at + _LIMIT_S, quotas)
 
     def _limit(self, made: Round[Services], pod: StrategyPod) -> None:
